@@ -1,0 +1,51 @@
+"""What the code of an app is given while a run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
+
+from interlock.usage import Usage
+
+__all__ = ["RunContext", "ToolContext"]
+
+T = TypeVar("T", default=Any)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext(Generic[T]):
+    """One moment of a run, handed to instructions, tools, filters, hooks and ``is_enabled``.
+
+    The object itself cannot be changed; ``shared_memory`` is the one bag that can, and it belongs
+    to this run alone.
+    """
+
+    context: T
+    """The object that the app passed as ``context=`` to the run. It is never sent to a model."""
+    run_id: str = ""
+    agent: str = ""
+    """Name of the agent that is active now."""
+    turn: int = 0
+    """Number of the model call, counted from 1 over all agents of the run."""
+    usage: Usage = field(default_factory=Usage)
+    """What the run has consumed until now."""
+    shared_memory: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Data that the parts of one run share; gone when the run ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext(RunContext[T]):
+    """The context of one tool call."""
+
+    tool_name: str = ""
+    tool_call_id: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The arguments after validation."""
+
+    @property
+    def idempotency_key(self) -> str:
+        """A key that stays the same when this very call is retried: pass it to payment APIs."""
+        return f"{self.run_id}:{self.turn}:{self.tool_call_id}"

@@ -1,0 +1,253 @@
+"""Everything interlock raises, as one tree grouped by whose fault it is.
+
+    InterlockError
+      ConfigError                 your wiring: found before the first model call where that is possible
+        NoHandlerError            nothing can answer for this agent
+        MissingExtra              an optional package is not installed
+      ModelBehaviorError          the model kept producing something unusable
+      ToolError                   a tool raised and its policy is to stop the run
+        ToolTimeout               a tool took longer than its own timeout
+      HandoffError                a transfer failed and the policy is to stop the run
+        HandoffFilterError        an input filter or history mapper broke what it was given
+      GuardrailTripped            one of your guardrails said stop
+        InputGuardrailTripped
+        OutputGuardrailTripped
+      LimitExceeded               a budget of the run is used up
+        MaxTurnsExceeded
+        MaxHandoffsExceeded
+        LoopDetected              agents or tools went round without progress
+      HandlerError                whatever answers for the model failed
+        ProviderError             the vendor or the way to it failed; see .retryable and .status
+          AuthenticationFailed    401, 403, a missing key
+          InvalidRequest          400, 404, 409, 413, 422: the same request fails again
+            ContextTooLong
+            ContentRefused
+            ModelNotFound
+          RateLimited             429
+            QuotaExhausted        429 that waiting does not cure
+          ProviderTimeout         408, 504, or our own deadline
+          ConnectionFailed        refused, reset, no such host
+          ServerFailed            5xx
+          IncompleteResponse      a stream that ended before the reply was complete
+          UnreadableResponse      HTML, broken JSON, an empty body
+          ProviderDefect          a missing module or a bug inside the vendor's library
+
+Every error that ends a run carries the partial result as ``error.result``: all that happened until
+then, the usage included (design: errors; feature rows 1-14, 1-35).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "AuthenticationFailed",
+    "ConfigError",
+    "ConnectionFailed",
+    "ContentRefused",
+    "ContextTooLong",
+    "GuardrailTripped",
+    "HandlerError",
+    "HandoffError",
+    "HandoffFilterError",
+    "IncompleteResponse",
+    "InputGuardrailTripped",
+    "InterlockError",
+    "InvalidRequest",
+    "LimitExceeded",
+    "LoopDetected",
+    "MaxHandoffsExceeded",
+    "MaxTurnsExceeded",
+    "MissingExtra",
+    "ModelBehaviorError",
+    "ModelNotFound",
+    "NoHandlerError",
+    "OutputGuardrailTripped",
+    "ProviderDefect",
+    "ProviderError",
+    "ProviderTimeout",
+    "QuotaExhausted",
+    "RateLimited",
+    "ServerFailed",
+    "ToolError",
+    "ToolTimeout",
+    "UnreadableResponse",
+]
+
+
+class InterlockError(Exception):
+    """The root of the tree. ``result`` is the partial `RunResult` when a run raised it, else None."""
+
+    result: Any = None
+
+
+class ConfigError(InterlockError, ValueError):
+    """Agents, handoffs, tools or settings that cannot work together as they were wired."""
+
+
+class NoHandlerError(ConfigError):
+    """An agent has no model and no handler, so nothing can answer."""
+
+
+class MissingExtra(ConfigError, ImportError):
+    """A feature needs a package that is not installed; the message names the extra."""
+
+
+class ModelBehaviorError(InterlockError):
+    """The model kept calling tools that do not exist, sending broken arguments or invalid output."""
+
+
+class ToolError(InterlockError):
+    """A tool raised, and its ``on_error`` policy is to stop the run. The cause is chained."""
+
+
+class ToolTimeout(ToolError):
+    """A tool ran longer than its ``timeout`` in seconds."""
+
+
+class HandoffError(InterlockError):
+    """A transfer could not be made, and the run's policy is to stop."""
+
+
+class HandoffFilterError(HandoffError):
+    """An input filter or a history mapper raised or returned something unusable.
+
+    The run stops rather than show the next agent the unfiltered history, which the filter may have
+    been there to hide (feature row 1-14).
+    """
+
+
+class GuardrailTripped(InterlockError):
+    """A guardrail said stop. ``guardrail`` is its name, ``info`` what it reported."""
+
+    def __init__(self, message: str, *, guardrail: str = "", info: Any = None) -> None:
+        super().__init__(message)
+        self.guardrail = guardrail
+        self.info = info
+
+
+class InputGuardrailTripped(GuardrailTripped):
+    """An input guardrail refused what came in, before the agent's model was called."""
+
+
+class OutputGuardrailTripped(GuardrailTripped):
+    """An output guardrail refused the final output."""
+
+
+class LimitExceeded(InterlockError):
+    """A budget of the run is used up; ``result`` holds the work done so far."""
+
+
+class MaxTurnsExceeded(LimitExceeded):
+    """The next model call would have been one more than ``max_turns``."""
+
+
+class MaxHandoffsExceeded(LimitExceeded):
+    """The model asked for one more transfer than ``max_handoffs``, after having been told so."""
+
+
+class LoopDetected(LimitExceeded):
+    """Transfers, tool calls or empty replies repeated without progress, after a warning."""
+
+
+class HandlerError(InterlockError):
+    """The handler broke its contract: it ended without a message, or yielded something unknown."""
+
+
+class ProviderError(HandlerError):
+    """A vendor, or the way to it, failed.
+
+    Args:
+        message: what happened and what to do about it.
+        status: the HTTP status, or None when there was no HTTP answer.
+        retry_after: seconds the vendor asked to wait, or None.
+        provider: the vendor's short name, such as ``"anthropic"``.
+        model: the model that was asked.
+        retryable: overrides the class's own answer to "may the same request succeed later?".
+    """
+
+    retryable: bool = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+        provider: str = "",
+        model: str = "",
+        retryable: bool | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+        self.provider = provider
+        self.model = model
+        if retryable is not None:
+            self.retryable = retryable
+
+
+class AuthenticationFailed(ProviderError):
+    """The key is missing, wrong, or not allowed to do this."""
+
+
+class InvalidRequest(ProviderError):
+    """The provider refuses this request and will refuse it again."""
+
+
+class ContextTooLong(InvalidRequest):
+    """The request has more tokens than the model takes."""
+
+
+class ContentRefused(InvalidRequest):
+    """The provider's content policy stopped the request or the reply."""
+
+
+class ModelNotFound(InvalidRequest):
+    """The provider does not know this model, or interlock does not know this provider."""
+
+
+class RateLimited(ProviderError):
+    """Too many requests; ``retry_after`` says how long to wait when the provider said so."""
+
+    retryable = True
+
+
+class QuotaExhausted(RateLimited):
+    """A quota or credit is used up: waiting a few seconds does not help."""
+
+    retryable = False
+
+
+class ProviderTimeout(ProviderError):
+    """No answer, or no further chunk, in time."""
+
+    retryable = True
+
+
+class ConnectionFailed(ProviderError):
+    """The connection was refused or broke before a reply began."""
+
+    retryable = True
+
+
+class ServerFailed(ProviderError):
+    """The provider answered with a 5xx status or said it is overloaded."""
+
+    retryable = True
+
+
+class IncompleteResponse(ProviderError):
+    """The reply ended before it was complete: a cut stream is an error, not a short answer."""
+
+    retryable = True
+
+
+class UnreadableResponse(ProviderError):
+    """The answer was not what the protocol says: HTML, truncated JSON, an empty body."""
+
+    retryable = True
+
+
+class ProviderDefect(ProviderError):
+    """The vendor's library failed by itself (a missing module, an AttributeError): never retried."""

@@ -1,0 +1,188 @@
+"""What a handler says while it answers, and what a run says while it goes on.
+
+`HandlerEvent` is what a handler yields: deltas when it streams, and one complete `MessageDone` at the
+end in every case. `RunEvent` is what a run yields; handler events pass through it untouched. The
+events of a streamed run and of a plain one differ by the deltas alone. ``type`` is a plain string
+for those who rather match text than classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from interlock.messages import Message
+from interlock.usage import Usage
+
+if TYPE_CHECKING:
+    from interlock.results import RunResult
+
+__all__ = [
+    "AgentUpdated",
+    "AttemptFailed",
+    "HandlerEvent",
+    "HandoffFailed",
+    "HandoffOccurred",
+    "HandoffRequested",
+    "MessageDone",
+    "ReasoningDelta",
+    "Repaired",
+    "RunDone",
+    "RunEvent",
+    "TextDelta",
+    "ToolCallDelta",
+    "ToolCalled",
+    "ToolOutput",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the reply's text, as it arrives."""
+
+    type: ClassVar[str] = "text_delta"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """A piece of the model's reasoning, from providers that show it."""
+
+    type: ClassVar[str] = "reasoning_delta"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """A piece of a tool call that is still being written. Only `MessageDone` has the whole call."""
+
+    type: ClassVar[str] = "tool_call_delta"
+    index: int
+    """The call's place in the reply, from 0."""
+    id: str
+    name: str
+    arguments: str
+    """The new piece of the JSON text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageDone:
+    """The complete reply of one model call. Every handler ends with exactly one."""
+
+    type: ClassVar[str] = "message_done"
+    message: Message
+    usage: Usage | None = None
+    """What this call consumed, with ``requests`` = 1; None when the handler cannot know."""
+    finish_reason: str | None = None
+    """The provider's word for why it stopped. For people and logs: the run never decides on it."""
+    model: str | None = None
+    """The model that answered, as the provider names it."""
+    response_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFailed:
+    """A model call failed before its first token and is made again after ``delay`` seconds."""
+
+    type: ClassVar[str] = "attempt_failed"
+    error: Exception
+    attempt: int
+    delay: float
+
+
+HandlerEvent = TextDelta | ReasoningDelta | ToolCallDelta | AttemptFailed | MessageDone
+
+
+@dataclass(frozen=True, slots=True)
+class AgentUpdated:
+    """This agent speaks from now on. The first event of every run names its first agent."""
+
+    type: ClassVar[str] = "agent_updated"
+    agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCalled:
+    """An ordinary tool is about to run."""
+
+    type: ClassVar[str] = "tool_called"
+    agent: str
+    call_id: str
+    name: str
+    arguments: str
+    """JSON text as the model wrote it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutput:
+    """A call has its answer. ``error`` is None when the tool did what it was asked."""
+
+    type: ClassVar[str] = "tool_output"
+    agent: str
+    call_id: str
+    name: str
+    output: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffRequested:
+    """The model called a transfer tool, and this is the transfer that the run tries."""
+
+    type: ClassVar[str] = "handoff_requested"
+    source: str
+    target: str
+    call_id: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffOccurred:
+    """A transfer was made; `AgentUpdated` follows when the target is an agent."""
+
+    type: ClassVar[str] = "handoff_occurred"
+    source: str
+    target: str
+    call_id: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffFailed:
+    """A transfer was asked for and not made; the source goes on and knows why."""
+
+    type: ClassVar[str] = "handoff_failed"
+    source: str
+    target: str
+    call_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """What the next model was to see broke a rule that providers enforce, and was mended."""
+
+    type: ClassVar[str] = "repaired"
+    agent: str
+    repair: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunDone:
+    """The last event of a run that ends well."""
+
+    type: ClassVar[str] = "run_done"
+    result: RunResult[Any]
+
+
+RunEvent = (
+    HandlerEvent
+    | AgentUpdated
+    | ToolCalled
+    | ToolOutput
+    | HandoffRequested
+    | HandoffOccurred
+    | HandoffFailed
+    | Repaired
+    | RunDone
+)

@@ -1,0 +1,145 @@
+"""Messages as every provider's chat API knows them, and the record the run keeps of each.
+
+A message is a chat-completions dict. Keys that interlock does not know survive: what a provider
+sent is what that provider gets back. A key that starts with an underscore is interlock's own and
+is never sent to anyone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Required, TypedDict, cast
+
+from interlock.errors import ConfigError
+
+__all__ = [
+    "FunctionCall",
+    "ItemKind",
+    "Message",
+    "RunInput",
+    "RunItem",
+    "ToolCall",
+    "calls_of",
+    "portable",
+    "text_of",
+    "to_messages",
+]
+
+ORIGIN = "_origin"
+"""Private key on an assistant message from `RunResult.to_input_list`: which family wrote it."""
+
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+
+
+class FunctionCall(TypedDict):
+    """The function half of a tool call; ``arguments`` is JSON text exactly as the model wrote it."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(TypedDict, total=False):
+    """One call in an assistant message. Providers add keys of their own; they are kept."""
+
+    id: Required[str]
+    type: Required[Literal["function"]]
+    function: Required[FunctionCall]
+    provider_specific_fields: dict[str, Any]
+
+
+class Message(TypedDict, total=False):
+    """One chat-completions message (OpenAI API reference, "Chat")."""
+
+    role: Required[Role]
+    content: str | list[dict[str, Any]] | None
+    name: str
+    tool_calls: list[ToolCall]
+    tool_call_id: str
+    refusal: str | None
+    reasoning_content: str
+    thinking_blocks: list[dict[str, Any]]
+    reasoning_items: list[dict[str, Any]]
+    provider_specific_fields: dict[str, Any]
+
+
+RunInput = str | Sequence[Message | Mapping[str, Any]]
+"""What a run starts from: the user's text, or a list of messages such as an earlier result's."""
+
+ItemKind = Literal["input", "model", "tool", "handoff", "nudge", "summary", "filter"]
+"""Where a message came from: the caller, a model, a tool's answer, a transfer's answer, a nudge of
+the runtime's, a nested-history summary, or an input filter that wrote a message of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunItem:
+    """One message of a run and where it came from.
+
+    ``id`` counts up in the order in which things happened and is unique within the run. ``origin``
+    is the family of the handler that wrote a model message, such as ``"anthropic"``: its thinking
+    blocks and signatures go back to that family and to no other. ``covers`` is what a summary
+    stands for. A filter that edits a message keeps the id: ``dataclasses.replace(item, message=...)``.
+    """
+
+    id: int
+    kind: ItemKind
+    message: Message
+    agent: str | None = None
+    origin: str | None = None
+    covers: tuple[RunItem, ...] = ()
+
+
+def to_messages(value: RunInput) -> list[Message]:
+    """Turn what a caller passed as input into messages, and say what is wrong with it if it cannot.
+
+    Raises:
+        ConfigError: the input is neither text nor a sequence of messages with a known role.
+    """
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
+    if not isinstance(cast(object, value), Iterable) or isinstance(value, Mapping | bytes):
+        raise ConfigError(f"Input must be text or a list of messages, not {type(value).__name__}.")
+    return [_checked(index, message) for index, message in enumerate(value)]
+
+
+def _checked(index: int, message: object) -> Message:
+    if not isinstance(message, Mapping):
+        raise ConfigError(f"Input message {index} must be a dict with a role, not {type(message).__name__}.")
+    known = cast("Mapping[str, Any]", message)
+    role = known.get("role")
+    if role not in ("user", "assistant", "tool", "system", "developer"):
+        raise ConfigError(
+            f"Input message {index} has role {role!r}; use user, assistant, tool, system or developer."
+        )
+    kept = {key: value for key, value in known.items() if key == ORIGIN or not key.startswith("_")}
+    return cast(Message, kept)
+
+
+def calls_of(message: Message) -> list[ToolCall]:
+    """Return the tool calls of a message; an empty or missing list is no calls (feature row 4-33)."""
+    return message.get("tool_calls") or []
+
+
+def text_of(message: Message) -> str:
+    """Return the text of a message, joining the text parts of multi-part content."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    return "".join(str(part.get("text") or "") for part in content or () if part.get("type") == "text")
+
+
+_PORTABLE = ("role", "content", "name", "tool_call_id", "refusal")
+
+
+def portable(message: Message) -> Message:
+    """Return a message without what only the family that wrote it can read.
+
+    Thinking blocks, signatures and reasoning items mean nothing to another vendor and make some of
+    them refuse the request (pains 8 and 9). Text, calls and answers stay. The input is not changed.
+    """
+    kept: dict[str, Any] = {key: message[key] for key in _PORTABLE if key in message}
+    if calls := calls_of(message):
+        kept["tool_calls"] = [
+            {"id": call["id"], "type": "function", "function": call["function"]} for call in calls
+        ]
+    return cast(Message, kept)

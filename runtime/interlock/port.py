@@ -1,0 +1,97 @@
+"""The one port between the loop and whatever answers: a `Request` goes in, events come out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypedDict
+
+from interlock.context import RunContext
+from interlock.events import HandlerEvent
+from interlock.messages import Message
+
+__all__ = [
+    "Handler",
+    "ModelSettings",
+    "OutputSchema",
+    "Request",
+    "ToolChoice",
+    "ToolSpec",
+    "family_of",
+]
+
+ToolSpec = Mapping[str, Any]
+"""A tool as chat completions spells it: ``{"type": "function", "function": {...}}``."""
+
+ToolChoice = Literal["auto", "required", "none"] | str
+"""How free the model is to call tools; any other text is the name of the tool it must call."""
+
+
+class ModelSettings(TypedDict, total=False):
+    """Settings that pass through to the vendor. Any other key passes too; None leaves a key out."""
+
+    temperature: float | None
+    top_p: float | None
+    max_tokens: int | None
+    seed: int | None
+    stop: str | list[str] | None
+    parallel_tool_calls: bool | None
+    tool_choice: ToolChoice | None
+    """Holds for the first model call of an agent only, so that a forced tool cannot loop."""
+    reasoning_effort: str | None
+    extra_headers: dict[str, str] | None
+    extra_body: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSchema:
+    """The JSON schema that the final text must satisfy."""
+
+    name: str
+    schema: Mapping[str, Any]
+    strict: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One model call as the loop asks for it.
+
+    ``messages`` are valid for any chat-completions provider: the system prompt first, every tool
+    call answered once and right after it, nothing in them that another vendor wrote for itself. A
+    handler must not change the lists it is given.
+    """
+
+    messages: Sequence[Message]
+    tools: Sequence[ToolSpec] = ()
+    tool_choice: ToolChoice | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    output_schema: OutputSchema | None = None
+    stream: bool = False
+    """A hint: whether someone is watching. If not, one complete reply is enough."""
+    agent: str = ""
+    turn: int = 1
+    context: RunContext[Any] | None = None
+
+
+class Handler(Protocol):
+    """Whatever produces the reply to a `Request`: a model, a remote agent, a function.
+
+    ``stream`` yields deltas if it has any, then exactly one `MessageDone`. It raises a
+    `HandlerError` (best a `ProviderError`) when it cannot. A handler holds nothing of a run: two
+    runs may use it at the same time. It may also carry ``family: str``, see `family_of`.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def stream(self, request: Request, /) -> AsyncGenerator[HandlerEvent]: ...
+
+
+def family_of(handler: Handler) -> str:
+    """Return the family a handler belongs to: those that can read one another's private fields.
+
+    A handler says so with a ``family`` attribute, such as ``"anthropic"``; without one it is a
+    family of its own.
+    """
+    family: object = getattr(handler, "family", None)
+    return family if isinstance(family, str) else handler.name

@@ -1,0 +1,47 @@
+"""Tokens and money, added up over the calls of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Usage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one or more model calls consumed; ``a + b`` adds two of them.
+
+    ``cached_tokens`` and ``reasoning_tokens`` are parts of the input and the output tokens, not
+    additions to them. ``cost`` is in US dollars, or None as soon as one call's price is unknown:
+    an unknown price is not zero. ``estimated`` is true when a provider sent no usage and the
+    tokens of at least one call are therefore missing or guessed.
+    """
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost: float | None = None
+    estimated: bool = False
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output tokens together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        if not self.requests:
+            return other
+        if not other.requests:
+            return self
+        known = self.cost is not None and other.cost is not None
+        return Usage(
+            requests=self.requests + other.requests,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
+            estimated=self.estimated or other.estimated,
+        )
