@@ -1,21 +1,18 @@
 """What a handler says while it answers, and what a run says while it goes on.
 
 `HandlerEvent` is what a handler yields: deltas when it streams, and one complete `MessageDone` at the
-end in every case. `RunEvent` is what a run yields; handler events pass through it untouched. The
-events of a streamed run and of a plain one differ by the deltas alone. ``type`` is a plain string
-for those who rather match text than classes.
+end in every case. The others are what a run adds; `interlock.results.RunEvent` is all of them together.
+Handler events pass through a run untouched, and the events of a streamed run and of a plain one differ
+by the deltas alone. ``type`` is a plain string for those who rather match text than classes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 from interlock.messages import Message
 from interlock.usage import Usage
-
-if TYPE_CHECKING:
-    from interlock.results import RunResult
 
 __all__ = [
     "AgentUpdated",
@@ -27,8 +24,6 @@ __all__ = [
     "MessageDone",
     "ReasoningDelta",
     "Repaired",
-    "RunDone",
-    "RunEvent",
     "TextDelta",
     "ToolCallDelta",
     "ToolCalled",
@@ -165,24 +160,3 @@ class Repaired:
     type: ClassVar[str] = "repaired"
     agent: str
     repair: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunDone:
-    """The last event of a run that ends well."""
-
-    type: ClassVar[str] = "run_done"
-    result: RunResult[Any]
-
-
-RunEvent = (
-    HandlerEvent
-    | AgentUpdated
-    | ToolCalled
-    | ToolOutput
-    | HandoffRequested
-    | HandoffOccurred
-    | HandoffFailed
-    | Repaired
-    | RunDone
-)

@@ -1,0 +1,61 @@
+"""Callbacks that watch a run. They observe; they cannot change what happens.
+
+A hook that raises does not end the run and is not lost: the exception is in ``result.problems``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from interlock.context import RunContext, ToolContext
+from interlock.events import MessageDone
+from interlock.port import Request
+
+__all__ = ["AgentHooks", "RunHooks"]
+
+
+class RunHooks:
+    """Watches a whole run; override what you need. ``agent`` is always the `interlock.Agent`."""
+
+    async def on_agent_start(self, context: RunContext[Any], agent: Any) -> None:
+        """Called each time an agent becomes the active one."""
+
+    async def on_agent_end(self, context: RunContext[Any], agent: Any, output: Any) -> None:
+        """Called when an agent produced the final output."""
+
+    async def on_handoff(self, context: RunContext[Any], from_agent: Any, to_agent: Any) -> None:
+        """Called once per transfer, before the target's first model call.
+
+        ``to_agent`` is the `interlock.Handler` when the target is a handler.
+        """
+
+    async def on_llm_start(self, context: RunContext[Any], agent: Any, request: Request) -> None:
+        """Called before each model call with exactly what the handler is given."""
+
+    async def on_llm_end(self, context: RunContext[Any], agent: Any, reply: MessageDone) -> None:
+        """Called with each complete reply."""
+
+    async def on_tool_start(self, context: ToolContext[Any], agent: Any, tool: Any) -> None:
+        """Called before a tool runs; ``tool`` is the `interlock.Tool`."""
+
+    async def on_tool_end(self, context: ToolContext[Any], agent: Any, tool: Any, result: str) -> None:
+        """Called with the text that answers the call, an error report included."""
+
+
+class AgentHooks:
+    """Watches one agent, in every run it takes part in."""
+
+    async def on_start(self, context: RunContext[Any], agent: Any) -> None:
+        """Called each time this agent becomes the active one."""
+
+    async def on_end(self, context: RunContext[Any], agent: Any, output: Any) -> None:
+        """Called when this agent produced the final output."""
+
+    async def on_handoff(self, context: RunContext[Any], agent: Any, source: Any) -> None:
+        """Called when the agent ``source`` handed over to this one."""
+
+    async def on_tool_start(self, context: ToolContext[Any], agent: Any, tool: Any) -> None:
+        """Called before one of this agent's tools runs."""
+
+    async def on_tool_end(self, context: ToolContext[Any], agent: Any, tool: Any, result: str) -> None:
+        """Called with the text that answers the call."""

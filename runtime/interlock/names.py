@@ -1,0 +1,32 @@
+"""Tool names made from agent and handler names: stable, short, and different for different names."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+__all__ = ["TRANSFER_PREFIX", "slug", "transfer_tool_name"]
+
+TRANSFER_PREFIX = "transfer_to_"
+_LONGEST_TOOL_NAME = 64  # OpenAI, Anthropic and Gemini refuse longer ones
+
+
+def slug(name: str, *, longest: int = _LONGEST_TOOL_NAME) -> str:
+    """Return ``name`` as ``[a-z0-9_]``, at most ``longest`` characters long.
+
+    Upper case and the separators space, dash and dot fold into one form, so "Refund Agent" and
+    "refund-agent" give the same slug, and an agent with both is a configuration error. Where more
+    than that is lost (other scripts, emoji, length), six hex digits of the name's SHA-1 keep two
+    names apart, the same in every process (feature row 1-19, pain 20).
+    """
+    folded = re.sub(r"[^a-z0-9_]", "_", name.lower())
+    lossy = re.search(r"[^A-Za-z0-9_ .\-]", name) is not None or not name.strip(" .-_")
+    if not lossy and len(folded) <= longest:
+        return folded
+    digest = hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:6]
+    return f"{folded[: longest - 7]}_{digest}"
+
+
+def transfer_tool_name(target: str) -> str:
+    """Return the name of the tool that transfers to ``target``: ``transfer_to_<slug>``."""
+    return TRANSFER_PREFIX + slug(target, longest=_LONGEST_TOOL_NAME - len(TRANSFER_PREFIX))
