@@ -1,0 +1,71 @@
+# Every target does its own set-up. A machine needs git, make and Python >= 3.11; uv is used when it is there.
+#   make demo          a support desk with handoffs, offline
+#   make test          the tests
+#   make check         all that has to pass before a merge: lint, types, tests with coverage
+# Use another Python with `make PYTHON=/path/to/python3 VENV=.venv312 test`.
+
+VENV ?= .venv
+BIN = $(VENV)/bin
+SOURCES = pyproject.toml scripts/venv scripts/bounds.py
+PYTEST_ARGS ?=
+export PYTHON
+
+.PHONY: demo test cover lint format types check test-lowest test-newest bench clean help
+
+demo: $(VENV)/.ready-run
+	$(BIN)/python examples/support_desk.py
+
+test: $(VENV)/.ready-test
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# The same tests under coverage; pytest's own summary stays the last thing shown.
+cover: $(VENV)/.ready-test
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+
+lint: $(VENV)/.ready-lint
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+format: $(VENV)/.ready-lint
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+types: $(VENV)/.ready-test $(VENV)/.ready-lint
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+check: lint types cover
+
+test-lowest: .venv-lowest/.ready-lowest
+	.venv-lowest/bin/python scripts/bounds.py installed
+	.venv-lowest/bin/python -m pytest $(PYTEST_ARGS)
+
+test-newest: .venv-newest/.ready-newest
+	.venv-newest/bin/python scripts/bounds.py installed
+	.venv-newest/bin/python -m pytest $(PYTEST_ARGS)
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+clean:
+	rm -rf .venv .venv-lowest .venv-newest .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+
+$(VENV)/.ready-run: $(SOURCES)
+	scripts/venv $(VENV)
+	@touch $@
+
+$(VENV)/.ready-test: $(SOURCES)
+	scripts/venv $(VENV) test
+	@touch $@ $(VENV)/.ready-run
+
+$(VENV)/.ready-lint: $(SOURCES)
+	scripts/venv $(VENV) lint
+	@touch $@ $(VENV)/.ready-run
+
+.venv-lowest/.ready-lowest: $(SOURCES)
+	scripts/venv .venv-lowest test lowest
+	@touch $@
+
+.venv-newest/.ready-newest: $(SOURCES)
+	scripts/venv .venv-newest test newest
+	@touch $@

@@ -1,0 +1,63 @@
+"""Print version bounds from pyproject.toml, one per line, for uv and pip.
+
+usage: bounds.py default|lowest|newest     constraints (lowest) or overrides (newest)
+       bounds.py only NAME                 the requirement on one dependency
+       bounds.py installed                 what this interpreter has of them
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PROJECT = Path(__file__).parent.parent / "pyproject.toml"
+
+NEWEST_OVERRIDES = [
+    # litellm >= 1.105.7 pins certifi to a release so fresh that mirrors may not have it yet
+    "certifi>=2024.8",
+]
+
+
+def requirements() -> dict[str, str]:
+    """Every direct dependency, the test and testing extras included, by its bare name."""
+    project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    lines = [*project["dependencies"], *extras["testing"], *extras["test"]]
+    ours = (line for line in lines if not line.startswith("interlock["))
+    return {re.split(r"[^\w.-]", line, maxsplit=1)[0]: line for line in ours}
+
+
+def lowest(name: str, line: str) -> str:
+    """Turn ``name>=1.2,<2`` into ``name==1.2``."""
+    bound = re.search(r">=([\w.]+)", line)
+    if bound is None:
+        raise SystemExit(f"{name} has no lower bound in pyproject.toml: {line}")
+    return f"{name}=={bound[1]}"
+
+
+def installed(name: str) -> str:
+    """Say which version of one dependency is installed."""
+    try:
+        return f"{name} {version(name)}"
+    except PackageNotFoundError:
+        return f"{name} (absent)"
+
+
+def main(command: str, name: str = "") -> None:
+    """Print what was asked for."""
+    known = requirements()
+    lines = {
+        "default": lambda: [],
+        "lowest": lambda: [lowest(name, line) for name, line in known.items()],
+        "newest": lambda: NEWEST_OVERRIDES,
+        "only": lambda: [known[name]],
+        "installed": lambda: [f"Python {sys.version.split()[0]}", *map(installed, known)],
+    }[command]()
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
