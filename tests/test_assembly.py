@@ -1,0 +1,535 @@
+"""Chunks, however odd, become the calls and the text that the model meant."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.assembly import Assembler, completion_done, to_usage, why_incomplete
+from interlock.events import MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from interlock.usage import Usage
+
+Delta = dict[str, Any]
+
+
+def chunk(*deltas: Delta, finish: str | None = None, **more: Any) -> Delta:
+    choices = [{"index": i, "delta": delta, "finish_reason": finish} for i, delta in enumerate(deltas)]
+    return {"id": "r1", "object": "chat.completion.chunk", "model": "m", "choices": choices, **more}
+
+
+def call(
+    arguments: object = None, *, index: int | None = None, id: str | None = None, name: str | None = None
+) -> Delta:
+    return {"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def assemble(*deltas: Delta) -> MessageDone:
+    assembler = Assembler()
+    for delta in deltas:
+        assembler.feed(chunk(delta))
+    return assembler.done()
+
+
+def calls(*pieces: Delta) -> list[tuple[str, str, str]]:
+    """Return (id, name, arguments) of each call, when every piece comes in a chunk of its own."""
+    made = assemble(*({"tool_calls": [piece]} for piece in pieces)).message.get("tool_calls", [])
+    return [(made["id"], made["function"]["name"], made["function"]["arguments"]) for made in made]
+
+
+NASTY = {
+    "plain OpenAI": (
+        [call("", index=0, id="a", name="f"), call('{"x"', index=0), call(":1}", index=0)],
+        [("a", "f", '{"x":1}')],
+    ),
+    "same index, new id (litellm pull 37792: Ollama's parallel calls)": (
+        [call('{"x":1}', index=0, id="a", name="f"), call('{"y":2}', index=0, id="b", name="f")],
+        [("a", "f", '{"x":1}'), ("b", "f", '{"y":2}')],
+    ),
+    "same index, new id, arguments in pieces": (
+        [
+            call('{"x"', index=0, id="a", name="f"),
+            call(":1}", index=0),
+            call('{"y"', index=0, id="b", name="g"),
+            call(":2}", index=0),
+        ],
+        [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')],
+    ),
+    "no index at all": (
+        [call('{"x"', id="a", name="f"), call(":1}"), call('{"y"', id="b", name="g"), call(":2}")],
+        [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')],
+    ),
+    "no index, told apart by id": (
+        [call("", id="a", name="f"), call("", id="b", name="g"), call('{"x":1}', id="a"), call("{}", id="b")],
+        [("a", "f", '{"x":1}'), ("b", "g", "{}")],
+    ),
+    "index 0 throughout, interleaved by id": (
+        [
+            call('{"x"', index=0, id="a", name="f"),
+            call('{"y"', index=0, id="b", name="g"),
+            call(":1}", index=0, id="a"),
+            call(":2}", index=0, id="b"),
+        ],
+        [("a", "f", '{"x":1}'), ("b", "g", '{"y":2}')],
+    ),
+    "interleaved by index": (
+        [
+            call("", index=0, id="a", name="f"),
+            call("", index=1, id="b", name="g"),
+            call('{"x"', index=0),
+            call("{}", index=1),
+            call(":1}", index=0),
+        ],
+        [("a", "f", '{"x":1}'), ("b", "g", "{}")],
+    ),
+    "indexes that do not start at 0": (
+        [call("{}", index=3, id="a", name="f"), call("{}", index=7, id="b", name="g")],
+        [("a", "f", "{}"), ("b", "g", "{}")],
+    ),
+    "arguments as an object (litellm pull 37792)": (
+        [call({"x": [1, "é"]}, index=0, id="a", name="f")],
+        [("a", "f", '{"x": [1, "é"]}')],
+    ),
+    "id and name repeated in every delta (Moonshot)": (
+        [call('{"x"', index=0, id="a", name="f"), call(":1}", index=0, id="a", name="f")],
+        [("a", "f", '{"x":1}')],
+    ),
+    "name repeated without an id": (
+        [call('{"x"', index=0, name="f"), call(":1}", index=0, name="f")],
+        [("", "f", '{"x":1}')],
+    ),
+    "name repeated before the first argument": (
+        [call("", index=0, name="f"), call('{"x":1}', index=0, name="f")],
+        [("", "f", '{"x":1}')],
+    ),
+    "another id without a name goes on with the call": (
+        [call('{"x"', index=0, id="a", name="f"), call(":1}", index=0, id="zzz")],
+        [("a", "f", '{"x":1}')],
+    ),
+    "arguments before the name": (
+        [call('{"x"', index=0), call(":1}", index=0), call("", index=0, id="a", name="f")],
+        [("a", "f", '{"x":1}')],
+    ),
+    "no ids (ollama 6708)": (
+        [call('{"x":1}', index=0, name="f"), call("{}", index=1, name="g")],
+        [("", "f", '{"x":1}'), ("", "g", "{}")],
+    ),
+    "no ids, index 0 throughout, whole calls (adk-python 665: arguments became {}{}{})": (
+        [call("{}", index=0, name="f"), call('{"x":1}', index=0, name="f"), call("{}", index=0, name="g")],
+        [("", "f", "{}"), ("", "f", '{"x":1}'), ("", "g", "{}")],
+    ),
+    "no ids, no index, no arguments": (
+        [call("", name="f"), call("", name="g")],
+        [("", "f", "{}"), ("", "g", "{}")],
+    ),
+    "a call without an id before one with an id, same index": (
+        [call('{"x":1}', index=0, name="f"), call('{"y":2}', index=0, id="b", name="g")],
+        [("", "f", '{"x":1}'), ("b", "g", '{"y":2}')],
+    ),
+    "a finished call sent again whole": (
+        [call('{"x":1}', index=0, id="a", name="f"), call('{"x":1}', index=0, id="a", name="f")],
+        [("a", "f", '{"x":1}')],
+    ),
+    "one id for two indexes: two calls, for the core to tell apart": (
+        [call('{"x":1}', index=0, id="a", name="f"), call('{"y":2}', index=1, id="a", name="f")],
+        [("a", "f", '{"x":1}'), ("a", "f", '{"y":2}')],
+    ),
+    "arguments that stay empty (Databricks)": ([call("", index=0, id="a", name="f")], [("a", "f", "{}")]),
+    "arguments that stay null": ([call(None, index=0, id="a", name="f")], [("a", "f", "{}")]),
+    "broken JSON stays as it came": (
+        [call('{"x": ', index=0, id="a", name="f")],
+        [("a", "f", '{"x": ')],
+    ),
+    "braces inside strings do not end a call": (
+        [call('{"x":"}', index=0, id="a", name="f"), call('{"}', index=0)],
+        [("a", "f", '{"x":"}{"}')],
+    ),
+    "a nested object that starts a piece": (
+        [call('{"x":{}', index=0, name="f"), call('{"', index=0, name="f")],
+        [("", "f", '{"x":{}{"')],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NASTY)
+def test_nasty_sequences(case: str) -> None:
+    pieces, expected = NASTY[case]
+    assert calls(*pieces) == expected
+
+
+@pytest.mark.parametrize("case", NASTY)
+def test_nasty_sequences_in_one_chunk(case: str) -> None:
+    """Several calls in one chunk are not one call (adk-python 7004)."""
+    pieces, expected = NASTY[case]
+    made = assemble({"tool_calls": pieces}).message.get("tool_calls", [])
+    assert [(c["id"], c["function"]["name"], c["function"]["arguments"]) for c in made] == expected
+
+
+def test_finish_before_the_last_delta() -> None:
+    """litellm pull 31634: a finish reason is not the end, and a later null does not undo it."""
+    assembler = Assembler()
+    assembler.feed(chunk({"tool_calls": [call('{"x"', index=0, id="a", name="f")]}, finish="tool_calls"))
+    assembler.feed(chunk({"tool_calls": [call(":1}", index=0)]}))
+    done = assembler.done()
+    assert done.finish_reason == "tool_calls"
+    assert done.message.get("tool_calls", [])[0]["function"]["arguments"] == '{"x":1}'
+
+
+def test_legacy_function_call_deltas() -> None:
+    done = assemble(
+        {"function_call": {"name": "f", "arguments": '{"x"'}}, {"function_call": {"arguments": ":1}"}}
+    )
+    assert done.message == {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "", "type": "function", "function": {"name": "f", "arguments": '{"x":1}'}}],
+    }
+
+
+def test_events_of_a_stream() -> None:
+    assembler = Assembler()
+    events = [
+        *assembler.feed(chunk({"role": "assistant", "content": ""})),
+        *assembler.feed(chunk({"reasoning_content": "hm"})),
+        *assembler.feed(chunk({"content": "Hi"})),
+        *assembler.feed(chunk({"tool_calls": [call("", index=0, id="a", name="f")]})),
+        *assembler.feed(chunk({"tool_calls": [call("{}", index=0)]}, finish="tool_calls")),
+    ]
+    assert events == [
+        ReasoningDelta("hm"),
+        TextDelta("Hi"),
+        ToolCallDelta(0, "a", "f", ""),
+        ToolCallDelta(0, "a", "f", "{}"),
+    ]
+    assert assembler.finished
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {},
+        {"choices": []},
+        {"choices": None},
+        chunk(None, finish=None),
+        chunk({}),
+        {"choices": [{"index": 0}]},
+    ],  # type: ignore[arg-type]
+)
+def test_chunks_that_say_nothing(odd: Delta) -> None:
+    """Azure's filter results, usage-only chunks and keep-alives carry no delta."""
+    assembler = Assembler()
+    assert assembler.feed(odd) == []
+    assert not assembler.finished
+    assert assembler.done().message == {"role": "assistant", "content": ""}
+
+
+def test_other_choices_are_ignored() -> None:
+    assembler = Assembler()
+    assert assembler.feed(chunk({"content": "a"}, {"content": "b"})) == [TextDelta("a")]
+    assert assembler.feed({"choices": [{"index": 1, "delta": {"content": "b"}}]}) == []
+    assert assembler.done().message.get("content") == "a"
+
+
+def test_model_id_and_usage() -> None:
+    """Azure's first chunk has an empty id and model; the usage comes last, without choices."""
+    assembler = Assembler()
+    assembler.feed({"id": "", "model": "", "choices": []})
+    assembler.feed(chunk({"content": "a"}, usage={"prompt_tokens": 1, "completion_tokens": 0}))
+    assembler.feed({"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 7}})
+    done = assembler.done()
+    assert (done.response_id, done.model) == ("r1", "m")
+    assert done.usage == Usage(requests=1, input_tokens=5, output_tokens=7)
+
+
+def test_content_is_none_beside_calls_and_text_stays() -> None:
+    one = {"tool_calls": [call("{}", index=0, id="a", name="f")]}
+    assert assemble(one).message.get("content", "missing") is None
+    assert assemble({"content": " "}, one).message.get("content") == " "
+
+
+def test_a_gemini_thought_signature_leaves_the_id() -> None:
+    done = assemble({"tool_calls": [call("{}", index=0, id="call_1__thought__c2ln", name="f")]})
+    made = done.message.get("tool_calls", [])[0]
+    assert made["id"] == "call_1"
+    assert made.get("provider_specific_fields") == {"thought_signature": "c2ln"}
+
+
+def test_a_signature_beside_the_id_is_not_overwritten() -> None:
+    piece = call("{}", index=0, id="a__thought__old", name="f")
+    piece["provider_specific_fields"] = {"thought_signature": "kept"}
+    made = assemble({"tool_calls": [piece]}).message.get("tool_calls", [])[0]
+    assert made.get("provider_specific_fields") == {"thought_signature": "kept"}
+
+
+def test_unknown_keys_of_calls_survive() -> None:
+    """Gemini's OpenAI endpoint carries its signature in extra_content."""
+    piece = call("{}", index=0, id="a", name="f")
+    piece["extra_content"] = {"google": {"thought_signature": "s"}}
+    made: Any = assemble({"tool_calls": [piece]}).message.get("tool_calls", [])[0]
+    assert made["extra_content"] == {"google": {"thought_signature": "s"}}
+
+
+def test_calls_that_the_vendor_runs_itself_are_kept_apart() -> None:
+    assembler = Assembler()
+    server = call('{"q":1}', index=0, id="srvtoolu_1", name="web_search")
+    assert assembler.feed(chunk({"tool_calls": [server]})) == []
+    events = assembler.feed(chunk({"tool_calls": [call("{}", index=1, id="a", name="f")]}))
+    assert events == [ToolCallDelta(0, "a", "f", "{}")]
+    message = assembler.done().message
+    assert [made["id"] for made in message.get("tool_calls", [])] == ["a"]
+    kept = message.get("provider_specific_fields", {})["server_tool_calls"]
+    assert [made["id"] for made in kept] == ["srvtoolu_1"]
+
+
+def test_only_calls_that_the_vendor_runs_itself_are_no_calls() -> None:
+    message = assemble({"tool_calls": [call("{}", index=0, id="srvtoolu_1", name="s")]}).message
+    assert "tool_calls" not in message
+    assert message.get("content") == ""
+
+
+def test_thinking_blocks_grow_until_their_signature() -> None:
+    """litellm streams the text and the signature of an Anthropic thought as separate blocks."""
+    done = assemble(
+        {"thinking_blocks": [{"type": "thinking", "thinking": "let ", "signature": None}]},
+        {"thinking_blocks": [{"type": "thinking", "thinking": "me", "signature": None}]},
+        {"thinking_blocks": [{"type": "thinking", "thinking": "", "signature": "S1"}]},
+        {"thinking_blocks": [{"type": "redacted_thinking", "data": "R"}]},
+        {"thinking_blocks": [{"type": "thinking", "thinking": "see", "signature": ""}]},
+        {"thinking_blocks": [{"type": "thinking", "thinking": "", "signature": "S2"}]},
+    )
+    assert done.message.get("thinking_blocks") == [
+        {"type": "thinking", "thinking": "let me", "signature": "S1"},
+        {"type": "redacted_thinking", "data": "R"},
+        {"type": "thinking", "thinking": "see", "signature": "S2"},
+    ]
+
+
+def test_whole_thinking_blocks_stay_as_they_are() -> None:
+    blocks = [
+        {"type": "thinking", "thinking": "", "signature": "S1"},
+        {"type": "thinking", "thinking": "b", "signature": "S2"},
+    ]
+    assert assemble({"thinking_blocks": blocks}).message.get("thinking_blocks") == blocks
+
+
+def test_reasoning_told_twice_is_one_event_and_both_keys_are_kept() -> None:
+    details = [{"type": "reasoning.text", "text": "hm", "index": 0, "format": "f"}]
+    assembler = Assembler()
+    assert assembler.feed(chunk({"reasoning": "hm", "reasoning_details": details})) == [ReasoningDelta("hm")]
+    more = [{"type": "reasoning.text", "text": "m", "index": 0, "format": "f", "signature": "S"}]
+    secret = [{"type": "reasoning.encrypted", "data": "x", "index": 1}]
+    assembler.feed(chunk({"reasoning": "m", "reasoning_details": more}))
+    assembler.feed(chunk({"reasoning_details": secret}))
+    message: Any = assembler.done().message
+    assert message["reasoning"] == "hmm"
+    assert message["reasoning_details"] == [
+        {"type": "reasoning.text", "text": "hmm", "index": 0, "format": "f", "signature": "S"},
+        *secret,
+    ]
+
+
+def test_thinking_text_is_an_event_when_there_is_no_other() -> None:
+    events = Assembler().feed(chunk({"thinking_blocks": [{"type": "thinking", "thinking": "hm"}]}))
+    assert events == [ReasoningDelta("hm")]
+
+
+def test_what_is_not_known_survives() -> None:
+    message: Any = assemble(
+        {"refusal": "I ", "annotations": [{"a": 1}], "audio": {"id": "x", "transcript": "he"}, "odd": 1},
+        {"refusal": "won't", "annotations": [{"a": 2}], "audio": {"transcript": "llo"}, "odd": 2},
+        {"provider_specific_fields": {"thought_signatures": ["s1"]}, "reasoning_items": [{"id": "r1"}]},
+        {"provider_specific_fields": {"thought_signatures": ["s2"], "x": None}, "images": [{"i": 1}]},
+    ).message
+    assert message == {
+        "role": "assistant",
+        "content": "",
+        "refusal": "I won't",
+        "annotations": [{"a": 1}, {"a": 2}],
+        "audio": {"id": "x", "transcript": "hello"},
+        "odd": 2,
+        "provider_specific_fields": {"thought_signatures": ["s1", "s2"]},
+        "reasoning_items": [{"id": "r1"}],
+        "images": [{"i": 1}],
+    }
+
+
+def test_content_in_parts_becomes_text() -> None:
+    done = assemble({"content": [{"type": "text", "text": "a"}]}, {"content": "b"})
+    assert done.message.get("content") == "ab"
+
+
+def test_mistral_thinking_parts_keep_their_place() -> None:
+    def thought(text: str) -> Delta:
+        return {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]}
+
+    assembler = Assembler()
+    assert assembler.feed(chunk(thought("h"))) == [ReasoningDelta("h")]
+    assembler.feed(chunk(thought("m")))
+    assert assembler.feed(chunk({"content": "Yes"})) == [TextDelta("Yes")]
+    pieces = [{"type": "text", "text": "h"}, {"type": "text", "text": "m"}]
+    assert assembler.done().message.get("content") == [
+        {"type": "thinking", "thinking": pieces},
+        {"type": "text", "text": "Yes"},
+    ]
+
+
+def test_fed_chunks_are_not_changed() -> None:
+    first = chunk({"annotations": [1], "thinking_blocks": [{"type": "thinking", "thinking": "a", "x": [1]}]})
+    before = json.dumps(first)
+    assembler = Assembler()
+    assembler.feed(first)
+    assembler.feed(chunk({"annotations": [2], "thinking_blocks": [{"type": "thinking", "x": [2]}]}))
+    assembler.done()
+    assert json.dumps(first) == before
+
+
+def test_done_can_be_asked_again() -> None:
+    assembler = Assembler()
+    assembler.feed(chunk({"content": "a", "refusal": "b"}))
+    assert assembler.done() == assembler.done()
+    assembler.feed(chunk({"content": "c", "refusal": "d"}))
+    assert assembler.done().message.get("content") == "ac"
+
+
+def test_a_message_instead_of_a_delta() -> None:
+    """Some gateways answer a streaming request with one whole completion."""
+    message = {
+        "role": "assistant",
+        "content": "Hi",
+        "tool_calls": [call("{}", name="f"), call("{}", name="f")],
+    }
+    done = completion_done({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+    assert done.message.get("content") == "Hi"
+    assert len(done.message.get("tool_calls", [])) == 2
+
+
+def test_completions_without_choices() -> None:
+    assert completion_done({"choices": []}).message == {"role": "assistant", "content": ""}
+
+
+def test_usage_details() -> None:
+    usage = to_usage(
+        {
+            "prompt_tokens": 10,
+            "completion_tokens": 20,
+            "prompt_tokens_details": {"cached_tokens": 3},
+            "completion_tokens_details": {"reasoning_tokens": 4},
+        }
+    )
+    expected = Usage(requests=1, input_tokens=10, output_tokens=20, cached_tokens=3, reasoning_tokens=4)
+    assert usage == expected
+
+
+@pytest.mark.parametrize("nothing", [None, {}, {"prompt_tokens": None, "completion_tokens": None}])
+def test_no_numbers_are_no_usage(nothing: Delta | None) -> None:
+    assert to_usage(nothing) is None
+
+
+def test_half_a_usage() -> None:
+    nulls = {"prompt_tokens": 2, "completion_tokens": None, "prompt_tokens_details": None}
+    assert to_usage(nulls) == Usage(requests=1, input_tokens=2)
+
+
+@pytest.mark.parametrize(
+    ("deltas", "finish", "usage", "why"),
+    [
+        ([{"content": "Hi"}], "stop", None, None),
+        ([{"content": "Hi"}], None, {"prompt_tokens": 1}, None),
+        ([{"content": "Hi"}], None, None, "text without an end"),
+        ([], None, None, "nothing"),
+        ([{"tool_calls": [call("{}", index=0, id="a", name="f")]}], None, None, None),
+        (
+            [{"tool_calls": [call("{", index=0, id="a", name="f")]}],
+            None,
+            None,
+            "half of the arguments of 'f'",
+        ),
+    ],
+)
+def test_why_incomplete(deltas: list[Delta], finish: str | None, usage: Any, why: str | None) -> None:
+    assembler = Assembler()
+    for delta in deltas:
+        assembler.feed(chunk(delta))
+    assembler.feed(chunk({}, finish=finish, usage=usage))
+    assert why_incomplete(assembler.done()) == why
+
+
+# Any way of splitting a completion into chunks assembles to what the completion itself says.
+
+texts = st.text(max_size=30)
+names = st.sampled_from(["f", "g", "transfer_to_billing"])
+arguments = st.dictionaries(st.text(max_size=5), st.integers() | texts, max_size=3).map(json.dumps)
+thoughts = st.fixed_dictionaries(
+    {"type": st.just("thinking"), "thinking": texts, "signature": st.text(min_size=1, max_size=10)}
+)
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> Delta:
+    made = draw(st.lists(st.tuples(names, arguments | st.just("") | st.just('{"x": ')), max_size=4))
+    message: Delta = {"role": "assistant", "content": draw(texts | st.none())}
+    if made:
+        message["tool_calls"] = [
+            {"id": f"call_{i}", "type": "function", "function": {"name": name, "arguments": text}}
+            for i, (name, text) in enumerate(made)
+        ]
+    for key in draw(st.sets(st.sampled_from(["reasoning_content", "reasoning", "refusal"]))):
+        message[key] = draw(texts)
+    if blocks := draw(st.lists(thoughts, max_size=3)):
+        message["thinking_blocks"] = blocks
+    if items := draw(st.lists(st.fixed_dictionaries({"id": texts}), max_size=3)):
+        message["reasoning_items"] = items
+    return message
+
+
+def pieces_of(draw: st.DrawFn, text: str | None) -> list[str]:
+    cuts = draw(st.lists(st.integers(0, len(text or "")), max_size=6).map(sorted))
+    return [(text or "")[i:j] for i, j in zip([0, *cuts], [*cuts, len(text or "")], strict=True)]
+
+
+@st.composite
+def splits(draw: st.DrawFn) -> tuple[Delta, list[Delta]]:
+    """A message and the deltas that a vendor might make of it."""
+    message = draw(messages())
+    lanes: list[list[Delta]] = []  # deltas of one lane keep their order; lanes interleave
+    for key in ("content", "reasoning_content", "reasoning", "refusal"):
+        lanes.append([{key: piece} for piece in pieces_of(draw, message.get(key))])
+    thinking: list[Delta] = []
+    for block in message.get("thinking_blocks", []):
+        for piece in pieces_of(draw, block["thinking"]):
+            thinking.append({"thinking_blocks": [{"type": "thinking", "thinking": piece}]})
+        thinking.append({"thinking_blocks": [{**block, "thinking": ""}]})
+    lanes.append(thinking)
+    lanes.append([{"reasoning_items": [item]} for item in message.get("reasoning_items", [])])
+    opened: list[Delta] = []
+    for index, made in enumerate(message.get("tool_calls", [])):
+        function = made["function"]
+        opened.append({"tool_calls": [call("", index=index, id=made["id"], name=function["name"])]})
+        rest = pieces_of(draw, function["arguments"])
+        lanes.append([{"tool_calls": [call(piece, index=index)]} for piece in rest])
+    deltas: list[Delta] = []
+    while lanes := [lane for lane in lanes if lane]:
+        deltas.append(draw(st.sampled_from(lanes)).pop(0))
+    return message, [*opened, *deltas]
+
+
+@given(splits())
+def test_any_split_assembles_to_the_whole(split: tuple[Delta, list[Delta]]) -> None:
+    message, deltas = split
+    whole = completion_done({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+    assembler = Assembler()
+    events = [event for delta in deltas for event in assembler.feed(chunk(delta))]
+    assembler.feed({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    assert assembler.done().message == whole.message
+    told = "".join(event.text for event in events if isinstance(event, TextDelta))
+    assert told == (message.get("content") or "")
+
+
+@given(messages())
+def test_a_whole_message_keeps_its_calls(message: Delta) -> None:
+    kept = completion_done({"choices": [{"message": message}]}).message.get("tool_calls", [])
+    expected = [made["function"]["arguments"] or "{}" for made in message.get("tool_calls", [])]
+    assert [made["function"]["arguments"] for made in kept] == expected
