@@ -1,0 +1,324 @@
+"""The one place where exceptions of vendors' libraries become interlock's errors.
+
+Their classes cannot be taken at their word: litellm reports a refused connection, a missing key, a
+bug of its own and a cassette miss alike as a retryable error 500. So the chain of causes is walked,
+and the first of these that is found in it decides:
+
+1. an error of interlock's own, or a cassette miss;
+2. a true HTTP answer, held by an exception of httpx, httpx2, openai or aiohttp;
+3. what the library found missing before it asked anyone: a key, a model, a package;
+4. a timeout, a broken connection, an unreadable body;
+5. a bug inside the library;
+6. the class, by name, and what it says of itself.
+
+Neither litellm nor openai is imported here: classes are known by the names in their ancestry.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from interlock.errors import (
+    AuthenticationFailed,
+    ConnectionFailed,
+    ContentRefused,
+    ContextTooLong,
+    IncompleteResponse,
+    InvalidRequest,
+    ModelNotFound,
+    ProviderDefect,
+    ProviderError,
+    ProviderTimeout,
+    QuotaExhausted,
+    RateLimited,
+    ServerFailed,
+    UnreadableResponse,
+)
+from interlock_providers.answers import Answer, error_from_answer, key_hint, shortened
+
+__all__ = ["to_provider_error"]
+
+_TRUE_ANSWERS = ("httpx", "httpx2", "openai", "aiohttp", "litellm.llms.custom_httpx")
+"""Packages whose exceptions hold the vendor's own answer; litellm's own classes hold a made-up one."""
+
+
+def _words(*lines: str) -> frozenset[str]:
+    return frozenset(" ".join(lines).split())
+
+
+_CASSETTE_MISS = _words("CannotOverwriteExistingCassetteException CannotSendRequest")
+_LATE = _words("TimeoutException APITimeoutError TimeoutError ServerTimeoutError")
+_CUT = _words(
+    "RemoteProtocolError ClientPayloadError ServerDisconnectedError IncompleteRead",
+    "IncompleteReadError EndOfStream",
+)
+_UNREACHED = _words(
+    "TransportError ClientConnectionError ConnectionError gaierror SSLError",
+    "BrokenResourceError ClosedResourceError",
+)
+_UNREADABLE = _words(
+    "JSONDecodeError DecodingError UnicodeDecodeError ContentTypeError",
+    "APIResponseValidationError TooManyRedirects",
+)
+_DEFECTS = _words(
+    "ImportError AttributeError ValidationError NameError TypeError LookupError",
+    "AssertionError NotImplementedError RecursionError MemoryError",
+)
+_TRANSPORT: tuple[tuple[frozenset[str], type[ProviderError], str], ...] = (
+    (_LATE, ProviderTimeout, "did not answer in time"),
+    (_CUT, IncompleteResponse, "closed the connection before the reply was complete"),
+    (_UNREACHED, ConnectionFailed, "could not be reached"),
+    (_UNREADABLE, UnreadableResponse, "sent something that is not a reply"),
+)
+
+_MISSING_KEY = re.compile(
+    r"missing credentials|missing .{0,30}(api.?key|credentials)|api_key client option must be set"
+    r"|api.?key (is )?(required|missing|not (set|found|provided))|no api.?key|unable to locate credentials"
+    r"|credentials were not found|please set .{0,40}(api.?key|environment variable)",
+    re.IGNORECASE,
+)
+_NO_PROVIDER = re.compile(r"LLM Provider NOT provided|Unmapped LLM provider|isn't mapped yet", re.IGNORECASE)
+_EMPTY = re.compile(r"empty or invalid response|invalid response object|error parsing chunk", re.IGNORECASE)
+_ENDED = re.compile(r"stream ended|without a finish|incomplete (chunked )?(read|message)", re.IGNORECASE)
+
+_BY_NAME: Mapping[str, tuple[type[ProviderError], int | None]] = {
+    # litellm
+    "ContextWindowExceededError": (ContextTooLong, 400),
+    "ContentPolicyViolationError": (ContentRefused, 400),
+    "RejectedRequestError": (ContentRefused, 400),
+    "GuardrailRaisedException": (ContentRefused, 400),
+    "BlockedPiiEntityError": (ContentRefused, 400),
+    "ModifyResponseException": (ContentRefused, 400),
+    "SensitiveDataRouteException": (ContentRefused, 400),
+    "BudgetExceededError": (QuotaExhausted, 429),
+    "ModelNotMappedError": (ModelNotFound, None),
+    "LiteLLMUnknownProvider": (ModelNotFound, None),
+    "JSONSchemaValidationError": (UnreadableResponse, None),
+    "ServiceUnavailableError": (ServerFailed, 503),
+    "BadGatewayError": (ServerFailed, 502),
+    "Timeout": (ProviderTimeout, 408),
+    # openai, from which most of litellm's own descend
+    "AuthenticationError": (AuthenticationFailed, 401),
+    "OAuthError": (AuthenticationFailed, 401),
+    "SubjectTokenProviderError": (AuthenticationFailed, None),
+    "PermissionDeniedError": (AuthenticationFailed, 403),
+    "NotFoundError": (ModelNotFound, 404),
+    "RateLimitError": (RateLimited, 429),
+    "ConflictError": (InvalidRequest, 409),
+    "BadRequestError": (InvalidRequest, 400),
+    "UnprocessableEntityError": (InvalidRequest, 422),
+    "APITimeoutError": (ProviderTimeout, None),
+    "APIConnectionError": (ConnectionFailed, None),
+    "APIResponseValidationError": (UnreadableResponse, None),
+    "InternalServerError": (ServerFailed, 500),
+    "LengthFinishReasonError": (IncompleteResponse, None),
+    "ContentFilterFinishReasonError": (ContentRefused, None),
+    "APIError": (ServerFailed, None),
+    "OpenAIError": (ProviderDefect, None),
+    # httpx and httpx2
+    "InvalidURL": (InvalidRequest, None),
+    "UnsupportedProtocol": (InvalidRequest, None),
+    "HTTPError": (ConnectionFailed, None),
+    "StreamError": (IncompleteResponse, None),
+}
+
+
+def to_provider_error(
+    error: BaseException,
+    *,
+    provider: str,
+    model: str,
+    answer: Answer | None = None,
+    until: BaseException | None = None,
+) -> ProviderError:
+    """Return the interlock error that a vendor library's exception means, with the cause to chain.
+
+    Args:
+        error: what was caught, from litellm, openai, httpx, httpx2, aiohttp or anyio.
+        provider: the vendor's short name, such as ``"anthropic"``.
+        model: the model that was asked.
+        answer: the HTTP answer, where the caller saw it; otherwise it is looked for in the chain.
+        until: an exception that was being handled before the call began: the chain of causes ends
+            there, so that a retry is not judged by what the attempt before it met.
+
+    Returns:
+        An error with ``status``, ``retryable`` and ``retry_after`` set. Raise it ``from error``.
+    """
+    chain = list(_chain(error, until))
+    for link in chain:
+        if isinstance(link, ProviderError):
+            return link
+    case = _Case(chain, provider, model)
+    if miss := _cassette_miss(case):
+        return miss
+    answer = answer or next((found for link in chain if (found := _answer_of(link))), None)
+    if answer is not None and answer.is_error:
+        return error_from_answer(answer, provider=provider, model=model)
+    return _missing(case) or _transport(case) or _defect(case) or _by_name(case)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A failed call: the exception with its causes, nearest first, and what was asked of whom."""
+
+    chain: list[BaseException]
+    provider: str
+    model: str
+
+    @property
+    def vendor(self) -> str:
+        return self.provider or "the provider"
+
+    def fail(self, kind: type[ProviderError], text: str, retryable: bool | None = None) -> ProviderError:
+        return kind(text, provider=self.provider, model=self.model, retryable=retryable)
+
+
+def _chain(error: BaseException, until: BaseException | None) -> Iterator[BaseException]:
+    """Yield the error and its causes, the nearest first, each once."""
+    seen, waiting = {id(until)}, [error]
+    while waiting:
+        link = waiting.pop(0)
+        if id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield link
+        original = getattr(link, "original_exception", None)  # litellm's MidStreamFallbackError
+        causes = (original, link.__cause__, link.__context__)
+        waiting += [cause for cause in causes if isinstance(cause, BaseException)]
+
+
+def _cassette_miss(case: _Case) -> ProviderError | None:
+    for link in case.chain:
+        if _CASSETTE_MISS.intersection(_names(link)) and "vcr" in type(link).__module__:
+            text = f"This request is not in the cassette: {shortened(str(link), 2000)}"
+            return case.fail(ConnectionFailed, text, retryable=False)
+    return None
+
+
+def _missing(case: _Case) -> ProviderError | None:
+    """Recognise what the library found missing before it asked anyone."""
+    for link in case.chain:
+        text = str(link)
+        if _NO_PROVIDER.search(text):
+            return case.fail(
+                ModelNotFound,
+                f"No provider is known for model {case.model!r}. Write it as 'provider/model', such as "
+                "'openai/gpt-4o-mini', 'anthropic/claude-haiku-4-5' or 'ollama_chat/llama3'.",
+            )
+        if isinstance(link, ImportError):
+            return case.fail(
+                ProviderDefect,
+                f"Asking {case.vendor} for {case.model!r} needs the package {link.name!r}: "
+                f"{shortened(text)}. Install it, or a version of litellm that works without it.",
+            )
+        if _MISSING_KEY.search(text):
+            return case.fail(
+                AuthenticationFailed,
+                f"There is no key for {case.vendor}, so {case.model!r} was not asked. "
+                f"{key_hint(case.provider)} ({shortened(text, 200)})",
+            )
+    return None
+
+
+def _transport(case: _Case) -> ProviderError | None:
+    for names, kind, what in _TRANSPORT:
+        for link in case.chain:
+            made_up = type(link).__module__.startswith("litellm.exceptions")
+            if names.intersection(_names(link)) and not made_up:
+                vendor = case.provider or "The provider"
+                return case.fail(kind, f"{vendor} {what} (model {case.model!r}): {_told(link)}")
+    return None
+
+
+def _defect(case: _Case) -> ProviderError | None:
+    for link in case.chain:
+        if _DEFECTS.intersection(_names(link)):
+            return case.fail(
+                ProviderDefect,
+                f"The library that speaks to {case.vendor} failed by itself on {case.model!r}: {_told(link)}"
+                ". The same request will fail again; another version of the library may not.",
+            )
+    return None
+
+
+def _by_name(case: _Case) -> ProviderError:
+    """Fall back on the classes' names and words: no trace of an answer was found."""
+    text = _told(case.chain[0])
+    if _ENDED.search(text):
+        return case.fail(IncompleteResponse, f"The reply of {case.model!r} was cut off: {text}")
+    if _EMPTY.search(text):
+        return case.fail(UnreadableResponse, f"{case.vendor} sent no reply for {case.model!r}: {text}")
+    known = (found for link in reversed(case.chain) if (found := _known(link)))
+    kind, status = next(known, (ProviderDefect, None))
+    local = [link for link in case.chain if type(link).__module__ == "builtins"]
+    if local and (kind.retryable or kind is ProviderDefect):
+        # nobody was asked: the library refused the request itself and called that a server error
+        kind = InvalidRequest if isinstance(local[-1], ValueError) else ProviderDefect
+        return case.fail(kind, f"Calling {case.model!r} failed: {_told(local[-1])}")
+    headers: object = getattr(case.chain[0], "litellm_response_headers", None)
+    return _worded(case, kind, Answer(status, _as_headers(headers), text))
+
+
+def _known(link: BaseException) -> tuple[type[ProviderError], int | None] | None:
+    for name in _names(link):
+        if name in _BY_NAME:
+            kind, status = _BY_NAME[name]
+            claimed = getattr(link, "status_code", None)
+            return kind, claimed if isinstance(claimed, int) and claimed >= 400 and status else status
+    return None
+
+
+def _worded(case: _Case, kind: type[ProviderError], answer: Answer) -> ProviderError:
+    """Return the error of a class, or the more exact one that its words and status tell."""
+    if answer.status is not None:
+        exact = error_from_answer(answer, provider=case.provider, model=case.model)
+        if issubclass(type(exact), kind) or not issubclass(kind, type(exact)):
+            return exact
+    error = case.fail(kind, f"Calling {case.model!r} failed: {answer.body}")
+    error.status = answer.status
+    return error
+
+
+def _answer_of(link: BaseException) -> Answer | None:
+    """Return the HTTP answer that an exception holds, unless litellm made it up."""
+    if not type(link).__module__.startswith(_TRUE_ANSWERS):
+        return None
+    response = getattr(link, "response", None)
+    status = getattr(response, "status_code", None) or getattr(link, "status", None)
+    headers = _as_headers(getattr(response, "headers", None) or getattr(link, "headers", None))
+    # an error event in a stream: openai raises an APIError that has a body and no response
+    answer = Answer(status if isinstance(status, int) else None, headers, _body_of(link, response))
+    return answer if answer.is_error else None
+
+
+def _as_headers(headers: object) -> Mapping[str, str]:
+    if headers is None or not hasattr(headers, "items"):
+        return {}
+    return {str(key).lower(): str(value) for key, value in cast("Mapping[Any, Any]", headers).items()}
+
+
+def _body_of(link: BaseException, response: object) -> str:
+    for source, name in ((link, "text"), (response, "text"), (link, "body")):
+        try:
+            value: object = getattr(source, name, None)
+        except Exception:  # a streamed body that was not read has no text
+            continue
+        if isinstance(value, bytes):
+            value = value.decode("utf-8", "replace")
+        if isinstance(value, str) and value:
+            return value
+        if isinstance(value, Mapping) and value:
+            return json.dumps({"error": value}, default=str)
+    return ""
+
+
+def _names(link: BaseException) -> list[str]:
+    return [kind.__name__ for kind in type(link).__mro__]
+
+
+def _told(link: BaseException) -> str:
+    return shortened(f"{type(link).__name__}: {link}")
