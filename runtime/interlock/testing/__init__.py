@@ -1,0 +1,36 @@
+"""What tests of agents need: a scripted model, cassettes, a network guard, and a check of histories.
+
+Nothing here is imported by the rest of interlock. Cassettes need the extra ``interlock[testing]``.
+"""
+
+from __future__ import annotations
+
+from interlock.repair import problems
+from interlock.testing.cassette import Cassette, CassetteMiss, UnplayedInteractions, use_cassette
+from interlock.testing.network import NetworkBlocked, no_network
+from interlock.testing.scripted import (
+    ScriptedHandler,
+    ScriptedReply,
+    UnexpectedModelCall,
+    UnusedReplies,
+    call,
+    reply,
+)
+from interlock.testing.validity import assert_valid
+
+__all__ = [
+    "Cassette",
+    "CassetteMiss",
+    "NetworkBlocked",
+    "ScriptedHandler",
+    "ScriptedReply",
+    "UnexpectedModelCall",
+    "UnplayedInteractions",
+    "UnusedReplies",
+    "assert_valid",
+    "call",
+    "no_network",
+    "problems",
+    "reply",
+    "use_cassette",
+]

@@ -1,0 +1,123 @@
+"""Fixtures and options for pytest. Ask for them in the topmost conftest.py:
+
+    pytest_plugins = ["interlock.testing.pytest_plugin"]
+
+It is not registered by itself: an app that has interlock installed may test other things, and need
+not pay for it, nor find its network closed.
+
+* No test reaches the network, nor does an import, except in tests marked ``@pytest.mark.network``.
+* The fixture ``cassette`` replays ``cassettes/<module>/<test>.yaml``. ``@pytest.mark.cassette(...)``
+  takes another path and the options of `interlock.testing.use_cassette`.
+* ``--cassettes=record`` asks the network and writes the cassettes of the tests that are run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.testing.cassette import VARIABLE, Cassette, use_cassette
+from interlock.testing.network import no_network
+
+__all__ = ["cassette"]
+
+
+class _Guard:
+    """The network guard of one pytest session."""
+
+    def __init__(self) -> None:
+        self.refused: list[list[str]] = []
+        self._stack = ExitStack()
+
+    def close_network(self) -> None:
+        self.refused.append(self._stack.enter_context(no_network()))
+
+    def open_network(self) -> None:
+        self._stack.close()
+
+
+_GUARD = pytest.StashKey[_Guard]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("interlock")
+    group.addoption(
+        "--cassettes",
+        choices=("replay", "record"),
+        help=f"replay answers from files alone (the default), record asks the network; or set {VARIABLE}",
+    )
+    parser.addini("cassette_dir", default="cassettes", help="where cassettes are, from the root directory")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "network: this test may reach the network")
+    config.addinivalue_line(
+        "markers", "cassette(path, **options): another path than the test's name, options of use_cassette"
+    )
+    guard = config.stash[_GUARD] = _Guard()
+    guard.close_network()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if guard := config.stash.get(_GUARD, None):
+        guard.open_network()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Open the network around the tests that are meant to use it."""
+    fixtures: list[str] = getattr(item, "fixturenames", [])
+    recording = _mode(item.config) == "record" and "cassette" in fixtures
+    if not recording and item.get_closest_marker("network") is None:
+        return (yield)
+    guard = item.config.stash[_GUARD]
+    guard.open_network()
+    try:
+        return (yield)
+    finally:
+        guard.close_network()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Name the hosts that were refused: a client may have swallowed the error."""
+    if hosts := {host for hosts in config.stash[_GUARD].refused for host in hosts}:
+        terminalreporter.write_line(
+            f"interlock: connections refused by no_network: {', '.join(sorted(hosts))}"
+        )
+
+
+@pytest.fixture
+def cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
+    """The cassette of this test, in use from here to the test's end."""
+    marker = request.node.get_closest_marker("cassette")
+    options: dict[str, Any] = dict(marker.kwargs) if marker else {}
+    named: tuple[str, ...] = marker.args if marker else ()
+    folder = request.config.rootpath / str(request.config.getini("cassette_dir"))
+    failed_before = request.session.testsfailed
+    with use_cassette(
+        folder / (named[0] if named else _path(request)), mode=_mode(request.config), **options
+    ) as used:
+        yield used
+        if request.session.testsfailed > failed_before:
+            used.allow_unplayed = True  # a test that stopped half-way has one problem, not two
+
+
+def _mode(config: pytest.Config) -> Any:
+    return config.getoption("--cassettes") or os.environ.get(VARIABLE) or None
+
+
+def _path(request: pytest.FixtureRequest) -> Path:
+    """The path that belongs to a test; the name of the event loop is no part of it."""
+    module, *names = request.node.nodeid.split("::")
+    name = ".".join(names).replace("[asyncio]", "").replace("[trio]", "")
+    name = re.sub(r"(?<=\[)(?:asyncio|trio)-|-(?:asyncio|trio)(?=\])", "", name)
+    return (
+        Path(Path(module).stem.removeprefix("test_"))
+        / f"{re.sub(r'[^A-Za-z0-9_.]+', '-', name).strip('-')}.yaml"
+    )

@@ -1,0 +1,48 @@
+"""What all tests share: no network, no keys of the developer's, asyncio and trio."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+pytest_plugins = ["interlock.testing.pytest_plugin"]
+
+_SETTINGS = {
+    # all of these are read when litellm is imported or first used, so they are set before any test is
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "HF_HUB_OFFLINE": "1",
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "LITELLM_MODE": "PRODUCTION",
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_REGION_NAME": "us-east-1",
+}
+_VENDORS = (
+    "ANTHROPIC AZURE CEREBRAS COHERE DEEPSEEK GEMINI GROQ HUGGINGFACE MISTRAL OLLAMA OPENAI OPENROUTER "
+    "PERPLEXITYAI TOGETHERAI XAI ZAI"
+).split()
+_NOT_OURS = ("_BASE_URL", "_API_BASE", "_PROXY", "_proxy")
+"""A developer's shell must not move the host that a cassette matches on."""
+
+
+def pytest_configure() -> None:
+    """Make every machine the same machine."""
+    for name in list(os.environ):
+        if name.endswith(_NOT_OURS) or name in ("LITELLM_RUST", "OPENAI_ORGANIZATION"):
+            del os.environ[name]
+    os.environ.update(_SETTINGS)
+    os.environ.update({f"{vendor}_API_KEY": "test-not-a-key" for vendor in _VENDORS})
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests marked ``anyio`` on asyncio and trio, and those marked ``asyncio_only`` on asyncio."""
+    if "anyio_backend" in metafunc.fixturenames and metafunc.definition.get_closest_marker("asyncio_only"):
+        metafunc.parametrize("anyio_backend", ["asyncio"], scope="module")
+
+
+@pytest.fixture(params=["asyncio", "trio"], scope="module")
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """The event loop that a test marked ``anyio`` runs on."""
+    return request.param

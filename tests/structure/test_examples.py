@@ -1,0 +1,34 @@
+"""Every example runs on a machine with no network, no key and no settings."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).parents[2]
+EXAMPLES = sorted((REPO / "examples").glob("*.py"))
+
+_RUN = """
+import runpy, sys
+from interlock.testing import no_network
+with no_network():
+    runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example_runs(example: Path, tmp_path: Path, offline_env: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN, str(example)],
+        cwd=tmp_path,
+        env=offline_env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.stdout.strip(), "an example shows something"

@@ -1,0 +1,64 @@
+"""Importing is cheap, quiet and needs none of the optional packages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+_HEAVY = set("aiohttp docstring_parser httpx httpx2 litellm mcp openai pytest trio vcr".split())
+
+_WATCHED = """
+import sys
+def watch(event, args):
+    if event in ("socket.__new__", "socket.connect", "socket.getaddrinfo", "subprocess.Popen"):
+        raise SystemExit(f"importing caused {event} {args}")
+sys.addaudithook(watch)
+"""
+
+_WITHOUT = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in %r:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
+"""
+
+
+def _run(code: str, env: dict[str, str]) -> str:
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr or done.stdout
+    return done.stdout
+
+
+def _loaded(package: str, heavy: set[str], env: dict[str, str]) -> list[str]:
+    code = f"{_WATCHED}\nimport {package}\nprint(*({heavy!r} & sys.modules.keys()))"
+    return _run(code, env).split()
+
+
+def test_importing_interlock_loads_no_vendor_and_opens_no_socket(offline_env: dict[str, str]) -> None:
+    """litellm costs two seconds and 160 MB, and calls home unless it is told not to."""
+    assert _loaded("interlock", _HEAVY, offline_env) == []
+
+
+def test_importing_prints_nothing(offline_env: dict[str, str]) -> None:
+    assert _run("import interlock, interlock_providers, interlock_skills", offline_env) == ""
+
+
+@pytest.mark.parametrize("package", ["interlock.testing", "interlock_providers", "interlock_skills"])
+def test_the_other_packages_load_no_vendor_either(package: str, offline_env: dict[str, str]) -> None:
+    assert _loaded(package, {"litellm", "openai", "vcr", "pytest"}, offline_env) == []
+
+
+def test_the_core_imports_where_no_optional_package_is_installed(
+    modules: dict[str, Any], offline_env: dict[str, str]
+) -> None:
+    names = [
+        name
+        for name in modules
+        if name.split(".")[0] == "interlock" and name != "interlock.testing.pytest_plugin"
+    ]
+    _run(_WITHOUT % (_HEAVY,) + f"\nimport {', '.join(names)}", offline_env)

@@ -1,0 +1,182 @@
+"""Imports go downward only, so the core can be read from the bottom to the top, once."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+import pytest
+
+LAYERS = """
+    errors names usage
+    messages callables
+    context repair pieces
+    events
+    port assembly filters
+    schema history hooks guardrails
+    tools
+    agents
+    handlers
+    interlock
+    testing.network testing.scripted testing.scrub testing.validity
+    testing.matching
+    testing.cassette
+    testing testing.pytest_plugin
+    interlock_providers.*
+    interlock_skills.*
+"""
+"""The order, lowest first: a module imports only from lines above its own. Names are those inside
+`interlock`; what begins with ``interlock`` is meant as it stands, and within ``package.*`` the modules
+may import one another, without a cycle."""
+
+LAZY_AND_UPWARD = {
+    # a model given as a string is answered by the bundled provider, which costs two seconds to import
+    ("interlock.runner", "interlock_providers"),
+}
+
+VENDORS = {"litellm", "openai"}
+
+
+@dataclass(frozen=True)
+class Edge:
+    source: str
+    target: str
+    line: int
+    lazy: bool
+
+
+_LINES = [line.split() for line in LAYERS.strip().splitlines()]
+HEIGHTS = {
+    name if name.startswith("interlock") else f"interlock.{name}": height
+    for height, names in enumerate(_LINES)
+    for name in names
+}
+
+
+def _height(name: str) -> int | None:
+    return HEIGHTS.get(name, HEIGHTS.get(f"{name.split('.')[0]}.*"))
+
+
+def _targets(node: ast.AST, known: dict[str, Any]) -> Iterator[str]:
+    """The modules that one statement imports, `importlib.import_module("...")` included."""
+    match node:
+        case ast.Import(names=names):
+            yield from (alias.name for alias in names)
+        case ast.ImportFrom(module=str(module), names=names):
+            for alias in names:
+                submodule = f"{module}.{alias.name}"
+                yield submodule if submodule in known else module
+        case ast.Call(func=ast.Attribute(attr="import_module"), args=[ast.Constant(value=str(name)), *_]):
+            yield name
+
+
+def _edges(modules: dict[str, Any]) -> Iterator[Edge]:
+    for module in modules.values():
+        inside = {
+            id(node)
+            for function in ast.walk(module.tree)
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            for node in ast.walk(function)
+        }
+        for node in ast.walk(module.tree):
+            for target in _targets(node, modules):
+                yield Edge(module.name, target, getattr(node, "lineno", 0), id(node) in inside)
+
+
+@pytest.fixture(scope="module")
+def edges(modules: dict[str, Any]) -> list[Edge]:
+    return list(_edges(modules))
+
+
+@pytest.fixture(scope="module")
+def ours(edges: list[Edge], modules: dict[str, Any]) -> list[Edge]:
+    return [edge for edge in edges if edge.target in modules and edge.source != edge.target]
+
+
+def _sanctioned(edge: Edge) -> bool:
+    return edge.lazy and any(
+        edge.source == source and edge.target.startswith(target) for source, target in LAZY_AND_UPWARD
+    )
+
+
+def test_every_module_has_its_place(modules: dict[str, Any]) -> None:
+    unlisted = [name for name in modules if _height(name) is None]
+    assert not unlisted, f"add these to LAYERS, each on a line below all that it imports: {unlisted}"
+
+
+def test_the_list_names_only_modules_that_exist(modules: dict[str, Any]) -> None:
+    gone = [name for name in HEIGHTS if name not in modules and not name.endswith(".*")]
+    assert not gone, f"take these out of LAYERS: {gone}"
+
+
+def _is_upward(edge: Edge) -> bool:
+    source, target = _height(edge.source), _height(edge.target)
+    if source is None or target is None:
+        return False  # the test above tells
+    return target > source or (target == source and edge.source in HEIGHTS)
+
+
+def test_imports_go_downward(ours: list[Edge]) -> None:
+    """Imports for types alone count too: what only types need is still needed to understand a file."""
+    upward = [
+        f"{edge.source}:{edge.line} imports {edge.target}"
+        for edge in ours
+        if _is_upward(edge) and not _sanctioned(edge)
+    ]
+    assert not upward, "\n".join(upward)
+
+
+def test_no_cycles(ours: list[Edge]) -> None:
+    graph: dict[str, set[str]] = {}
+    for edge in ours:
+        if not _sanctioned(edge):
+            graph.setdefault(edge.source, set()).add(edge.target)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])), pytrace=False)
+
+
+def test_no_import_hides_in_a_function(ours: list[Edge]) -> None:
+    """A function-local import of our own would only hide a cycle."""
+    hidden = [
+        f"{edge.source}:{edge.line} imports {edge.target}"
+        for edge in ours
+        if edge.lazy and edge.source.split(".")[0] == "interlock" and not _sanctioned(edge)
+    ]
+    assert not hidden, "\n".join(hidden)
+
+
+def test_the_core_knows_no_vendor(edges: list[Edge]) -> None:
+    vendors = [
+        f"{edge.source}:{edge.line} imports {edge.target}"
+        for edge in edges
+        if edge.source.split(".")[0] == "interlock" and edge.target.split(".")[0] in VENDORS
+    ]
+    assert not vendors, "\n".join(vendors)
+
+
+def test_providers_load_their_vendor_when_it_is_needed(edges: list[Edge]) -> None:
+    eager = [
+        f"{edge.source}:{edge.line} imports {edge.target} at the top"
+        for edge in edges
+        if edge.target.split(".")[0] in VENDORS and not edge.lazy
+    ]
+    assert not eager, "\n".join(eager)
+
+
+def test_nobody_imports_the_folders(repo: Any) -> None:
+    """`import runtime.interlock` resolves from the root of the repository and gives a second copy."""
+    folders = ("runtime", "providers", "skills")
+    wrong = [
+        f"{path.relative_to(repo)}:{getattr(node, 'lineno', 0)} imports {target}"
+        for folder in (*folders, "tests", "examples", "benchmarks", "scripts")
+        for path in (repo / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for target in _targets(node, {})
+        if target.split(".")[0] in folders
+    ]
+    assert not wrong, "\n".join(wrong)

@@ -1,0 +1,55 @@
+"""Every Python block in the README and in docs/ runs, offline.
+
+The blocks of one page run in order and share their names, as a reader would type them; `await` may
+stand outside of a function. A block after the comment ``<!-- not run: reason -->`` is left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import types
+from pathlib import Path
+
+import anyio
+import pytest
+
+from interlock.testing import no_network
+
+REPO = Path(__file__).parents[2]
+PAGES = [page for page in (REPO / "README.md", *sorted((REPO / "docs").glob("**/*.md"))) if page.exists()]
+
+_BLOCK = re.compile(
+    r"(?P<skip><!-- not run: .+? -->\s*)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+
+
+def _blocks(page: Path) -> list[types.CodeType]:
+    """The page's blocks, compiled so that a traceback shows the line of the page."""
+    text = page.read_text("utf-8")
+    return [
+        compile(
+            "\n" * text.count("\n", 0, match.start("code")) + match["code"],
+            str(page),
+            "exec",
+            flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+            dont_inherit=True,
+        )
+        for match in _BLOCK.finditer(text)
+        if not match["skip"]
+    ]
+
+
+async def _run(blocks: list[types.CodeType], names: dict[str, object]) -> None:
+    for block in blocks:
+        result: object = eval(block, names)  # what compile() above made; exec() would drop the coroutine
+        if inspect.isawaitable(result):
+            await result
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
+def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with no_network():
+        anyio.run(_run, _blocks(page), {"__name__": "__main__"})
