@@ -4,6 +4,7 @@
       ConfigError                 your wiring: found before the first model call where that is possible
         NoHandlerError            nothing can answer for this agent
         MissingExtra              an optional package is not installed
+      CallbackError               a function of yours raised: instructions, is_enabled, a guardrail
       ModelBehaviorError          the model kept producing something unusable
       ToolError                   a tool raised and its policy is to stop the run
         ToolTimeout               a tool took longer than its own timeout
@@ -42,6 +43,7 @@ from typing import Any
 
 __all__ = [
     "AuthenticationFailed",
+    "CallbackError",
     "ConfigError",
     "ConnectionFailed",
     "ContentRefused",
@@ -91,6 +93,10 @@ class NoHandlerError(ConfigError):
 
 class MissingExtra(ConfigError, ImportError):
     """A feature needs a package that is not installed; the message names the extra."""
+
+
+class CallbackError(InterlockError):
+    """A function that the app gave to interlock raised; the message says which, the cause is chained."""
 
 
 class ModelBehaviorError(InterlockError):

@@ -66,7 +66,8 @@ async def _check(
     if found.tripwire_triggered:
         name = name_of(guardrail)
         raise error(
-            f"Guardrail {name!r} stopped agent {context.agent!r} in turn {context.turn}: {found.output_info!r}",
+            f"Guardrail {name!r} stopped agent {context.agent!r} in turn {context.turn}: "
+            f"{found.output_info!r}",
             guardrail=name,
             info=found.output_info,
         )

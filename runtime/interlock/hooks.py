@@ -1,6 +1,6 @@
 """Callbacks that watch a run. They observe; they cannot change what happens.
 
-A hook that raises does not end the run and is not lost: the exception is in ``result.problems``.
+A hook that raises does not end the run and is not lost: the exception is in ``result.errors``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,73 @@
+"""A provider-agnostic LLM runtime with tool-call routing.
+
+    from interlock import Agent, Runner, handoff
+
+    result = await Runner.run(agent, "Where is my order?")
+
+Importing interlock loads neither litellm nor openai; they are loaded when a model is first called.
+"""
+
+from interlock.agents import Agent, Handoff, handoff
+from interlock.attempts import Retry
+from interlock.config import RunConfig
+from interlock.context import RunContext, ToolContext
+from interlock.errors import (
+    ConfigError,
+    HandoffError,
+    InterlockError,
+    LimitExceeded,
+    MaxTurnsExceeded,
+    ModelBehaviorError,
+    ProviderError,
+    ToolError,
+)
+from interlock.filters import HandoffInputData, HandoffInputFilter
+from interlock.guardrails import GuardrailResult
+from interlock.handlers import function_handler
+from interlock.history import nest_handoff_history
+from interlock.hooks import AgentHooks, RunHooks
+from interlock.messages import Message, RunItem
+from interlock.port import Handler, ModelSettings, Request
+from interlock.results import HandoffRecord, RunEvent, RunResult
+from interlock.runner import Runner, RunStream
+from interlock.tools import Tool, function_tool, tool
+from interlock.usage import Usage
+
+__all__ = [
+    "Agent",
+    "AgentHooks",
+    "ConfigError",
+    "GuardrailResult",
+    "Handler",
+    "Handoff",
+    "HandoffError",
+    "HandoffInputData",
+    "HandoffInputFilter",
+    "HandoffRecord",
+    "InterlockError",
+    "LimitExceeded",
+    "MaxTurnsExceeded",
+    "Message",
+    "ModelBehaviorError",
+    "ModelSettings",
+    "ProviderError",
+    "Request",
+    "Retry",
+    "RunConfig",
+    "RunContext",
+    "RunEvent",
+    "RunHooks",
+    "RunItem",
+    "RunResult",
+    "RunStream",
+    "Runner",
+    "Tool",
+    "ToolContext",
+    "ToolError",
+    "Usage",
+    "function_handler",
+    "function_tool",
+    "handoff",
+    "nest_handoff_history",
+    "tool",
+]

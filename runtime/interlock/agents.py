@@ -1,0 +1,332 @@
+"""Agents and the handoffs between them: frozen declarations, checked when they are made.
+
+An `Agent` holds nothing of a run, so any number of runs may share it. `Handoff` is the one handoff
+concept: an edge to an agent or to a handler, offered to the model as ``transfer_to_<target>``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Generic, cast
+
+from typing_extensions import TypeVar
+
+from interlock.callables import MaybeAwaitable, name_of, resolve, takes
+from interlock.context import RunContext
+from interlock.errors import ConfigError
+from interlock.filters import HandoffInputFilter
+from interlock.guardrails import Guardrail
+from interlock.hooks import AgentHooks
+from interlock.names import transfer_tool_name
+from interlock.port import Handler, ModelSettings
+from interlock.schema import JsonType
+from interlock.tools import Tool
+
+__all__ = ["Agent", "Handoff", "Instructions", "handoff"]
+
+T = TypeVar("T", default=Any)
+
+Instructions = str | Callable[..., MaybeAwaitable[str]]
+"""Text, or a sync or async function of nothing, of the context, or of the context and the agent."""
+
+_ASK_REASON = "The reason for handing off to this agent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Handoff:
+    """An edge to an agent or a handler. Make one with `handoff`; make it directly for full control.
+
+    `Handoff.to` is short for the common case. Subclass to change `get_transfer_message`.
+    """
+
+    target: Agent[Any] | Handler | str | None = None
+    """None only when ``on_invoke_handoff`` decides."""
+    agent_name: str = ""
+    """Name of the target; taken from ``target`` when left out."""
+    tool_name: str = ""
+    """``transfer_to_<slug of agent_name>`` when left out."""
+    tool_description: str = ""
+    input_type: JsonType[Any] | None = None
+    """Checks and parses what the model passes with the transfer."""
+    input_json_schema: Mapping[str, Any] | None = None
+    """The schema shown to the model; made from ``input_type`` when left out."""
+    strict_json_schema: bool = True
+    on_handoff: Callable[..., MaybeAwaitable[None]] | None = None
+    on_invoke_handoff: Callable[[RunContext[Any], str], MaybeAwaitable[Any]] | None = None
+    """Given the context and the raw arguments, returns the agent or handler to go to: it may be
+    another one than was declared (feature row 1-10)."""
+    input_filter: HandoffInputFilter | None = None
+    nest_handoff_history: bool | None = None
+    """True or False overrides the run's setting; None follows it."""
+    is_enabled: bool | Callable[[RunContext[Any], Agent[Any]], MaybeAwaitable[bool]] = True
+    """Asked anew in every turn; a disabled handoff is not offered and cannot be taken."""
+    reason: str | None = None
+    """Why one would hand over to this target; shown to the model and kept in the record."""
+    ask_reason: bool = False
+    """Whether the model must say why it hands over (feature row 2-05)."""
+    preserve_context: bool = True
+    """False shows the target only the newest user message."""
+    transfer_system_message: bool = False
+    """True appends the source's instructions, labelled, to the target's."""
+
+    def __post_init__(self) -> None:
+        name = self.agent_name or _target_name(self.target)
+        _set(self, "agent_name", name)
+        _set(self, "tool_name", self.tool_name or transfer_tool_name(name))
+        _set(self, "tool_description", self.tool_description or _description(self))
+        if self.input_json_schema is None:
+            schema, strict = _handoff_schema(self)
+            _set(self, "input_json_schema", schema)
+            _set(self, "strict_json_schema", self.strict_json_schema and strict)
+        _check_handoff(self)
+
+    @classmethod
+    def to(cls, target: Agent[Any] | Handler | str, reason: str | None = None) -> Handoff:
+        """Return a plain handoff to ``target``, with a reason to do so."""
+        return cls(target=target, reason=reason)
+
+    @property
+    def label(self) -> str:
+        """A short name for logs: ``Handoff: <reason>`` or ``Handoff to <name>``."""
+        return f"Handoff: {self.reason}" if self.reason else f"Handoff to {self.agent_name}"
+
+    @cached_property
+    def on_handoff_takes_input(self) -> bool:
+        """Whether ``on_handoff`` wants what the model passed, beside the context."""
+        return self.on_handoff is not None and takes(self.on_handoff, 2)
+
+    @cached_property
+    def spec(self) -> Mapping[str, Any]:
+        """The tool as the model is offered it."""
+        function: dict[str, Any] = {
+            "name": self.tool_name,
+            "description": self.tool_description,
+            "parameters": self.input_json_schema,
+        }
+        if self.strict_json_schema:
+            function["strict"] = True
+        return {"type": "function", "function": function}
+
+    def get_transfer_message(self, agent: Agent[Any] | Handler) -> str:
+        """Return the text that answers the transfer call: ``{"assistant": "<name>"}``."""
+        return json.dumps({"assistant": agent.name}, ensure_ascii=False)
+
+
+def handoff(
+    agent: Agent[Any] | Handler | str,
+    *,
+    tool_name_override: str | None = None,
+    tool_description_override: str | None = None,
+    on_handoff: Callable[..., MaybeAwaitable[None]] | None = None,
+    input_type: type[Any] | None = None,
+    input_filter: HandoffInputFilter | None = None,
+    nest_handoff_history: bool | None = None,
+    is_enabled: bool | Callable[[RunContext[Any], Agent[Any]], MaybeAwaitable[bool]] = True,
+    reason: str | None = None,
+    ask_reason: bool = False,
+    preserve_context: bool = True,
+    transfer_system_message: bool = False,
+) -> Handoff:
+    """Return a handoff to an agent, a handler, or the name of an agent of the same graph.
+
+    Args:
+        agent: the target.
+        tool_name_override: replaces ``transfer_to_<target>``.
+        tool_description_override: replaces the description that is made from the target's.
+        on_handoff: called with the context when the transfer is made, and with the parsed input as
+            well when there is an ``input_type`` (or with the reason, if it takes two arguments and
+            ``ask_reason`` is set). Sync or async.
+        input_type: what the model must pass with the transfer: a pydantic model, dataclass,
+            TypedDict, or any type that pydantic can check. Nothing is coerced.
+        input_filter: changes what the target sees; wins over the run's filter and over nesting.
+        nest_handoff_history: whether the target sees a summary; None follows the run.
+        is_enabled: a bool, or a function of the context and the agent, asked in every turn.
+        reason: why one would hand over; part of the tool's description.
+        ask_reason: makes the model say why.
+        preserve_context: False shows the target only the newest user message.
+        transfer_system_message: also shows the target the source's instructions.
+
+    Raises:
+        ConfigError: the options contradict one another, or a callback cannot be called as described.
+    """
+    return Handoff(
+        target=agent,
+        tool_name=tool_name_override or "",
+        tool_description=tool_description_override or "",
+        on_handoff=on_handoff,
+        input_type=None if input_type is None else JsonType(input_type),
+        input_filter=input_filter,
+        nest_handoff_history=nest_handoff_history,
+        is_enabled=is_enabled,
+        reason=reason,
+        ask_reason=ask_reason,
+        preserve_context=preserve_context,
+        transfer_system_message=transfer_system_message,
+    )
+
+
+def _set(declaration: object, name: str, value: object) -> None:
+    """Fill in a field of a frozen declaration while it is being made."""
+    object.__setattr__(declaration, name, value)
+
+
+def _target_name(target: object) -> str:
+    name = target if isinstance(target, str) else getattr(target, "name", None)
+    if not isinstance(name, str) or not name:
+        raise ConfigError(
+            f"A handoff leads to an Agent, a Handler or the name of an agent, not to {target!r:.80}."
+        )
+    if not isinstance(target, str | Agent) and not callable(getattr(target, "stream", None)):
+        raise ConfigError(f"A handoff leads to an Agent or a Handler; {target!r:.80} has no stream method.")
+    return name
+
+
+def _description(edge: Handoff) -> str:
+    about = edge.target.handoff_description if isinstance(edge.target, Agent) else None
+    parts = [f"Handoff to the {edge.agent_name} agent to handle the request.", about, edge.reason]
+    return " ".join(part for part in parts if part)
+
+
+def _handoff_schema(edge: Handoff) -> tuple[Mapping[str, Any], bool]:
+    if edge.input_type is not None:
+        return edge.input_type.schema, edge.input_type.strict
+    reason = {"reason": {"type": "string", "description": _ASK_REASON}} if edge.ask_reason else {}
+    schema = {
+        "additionalProperties": False,
+        "type": "object",
+        "properties": reason,
+        "required": list(reason),
+    }
+    return schema, True
+
+
+def _check_handoff(edge: Handoff) -> None:
+    where = f"Handoff to {edge.agent_name!r}"
+    wrong: list[str] = []
+    if edge.input_filter is not None and not callable(edge.input_filter):
+        wrong.append(f"{where}: input_filter must be a function, not {edge.input_filter!r:.80}")
+    if edge.input_filter is not None and not edge.preserve_context:
+        wrong.append(f"{where}: use either input_filter or preserve_context=False, not both")
+    if edge.input_type is not None and edge.ask_reason:
+        wrong.append(f"{where}: put a reason field into input_type instead of ask_reason=True")
+    if edge.on_handoff is not None:
+        wrong += _bad_callback(edge, where)
+    if wrong:
+        raise ConfigError("; ".join(wrong) + ".")
+
+
+def _bad_callback(edge: Handoff, where: str) -> list[str]:
+    called = f"{where}: on_handoff {name_of(edge.on_handoff)!r}"
+    assert edge.on_handoff is not None
+    if edge.input_type is not None:
+        return [] if takes(edge.on_handoff, 2) else [f"{called} must take the context and the input"]
+    if edge.ask_reason and edge.on_handoff_takes_input:
+        return []
+    return [] if takes(edge.on_handoff, 1) else [f"{called} must take one argument: the context"]
+
+
+@dataclass(frozen=True, eq=False)
+class Agent(Generic[T]):
+    """A declaration of who answers: instructions, a model, tools, and whom it may hand over to.
+
+    Agents are immutable: `dataclasses.replace` makes a changed copy. ``T`` is the type of the object
+    passed as ``context=`` to a run.
+
+    Raises:
+        ConfigError: anything in the declaration that cannot work, all of it in one message.
+    """
+
+    name: str
+    instructions: Instructions | None = None
+    """The system prompt: text, or a sync or async function of (context) or (context, agent)."""
+    model: str | Handler | None = field(default=None, kw_only=True)
+    """A LiteLLM model string such as ``"openai/gpt-4o"``, or any handler."""
+    tools: Sequence[Tool] = field(default=(), kw_only=True)
+    handoffs: Sequence[Agent[Any] | Handoff | Handler | str] = field(default=(), kw_only=True)
+    """Whom this agent may hand over to. A name stands for an agent of the same graph: that is how
+    two agents can name each other."""
+    handoff_description: str | None = field(default=None, kw_only=True)
+    """What this agent is for, as shown to agents that may hand over to it."""
+    model_settings: ModelSettings | Mapping[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
+    output_type: type[Any] | None = field(default=None, kw_only=True)
+    """The type of the final output; text when None."""
+    input_guardrails: Sequence[Guardrail] = field(default=(), kw_only=True)
+    output_guardrails: Sequence[Guardrail] = field(default=(), kw_only=True)
+    hooks: AgentHooks | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        wrong = list(_problems(self))
+        if wrong:
+            raise ConfigError("; ".join(wrong) + ".")
+
+    async def get_system_prompt(self, context: RunContext[T]) -> str | None:
+        """Return the instructions for this moment of a run."""
+        if self.instructions is None or isinstance(self.instructions, str):
+            return self.instructions
+        return await resolve(self.instructions(*(context, self)[: self._instructions_take]))
+
+    @cached_property
+    def _instructions_take(self) -> int:
+        assert callable(self.instructions)
+        return next((count for count in (2, 1) if takes(self.instructions, count)), 0)
+
+    @cached_property
+    def edges(self) -> tuple[Handoff, ...]:
+        """The handoffs, each as a `Handoff`."""
+        return tuple(edge if isinstance(edge, Handoff) else handoff(edge) for edge in self.handoffs)
+
+    @cached_property
+    def output(self) -> JsonType[Any] | None:
+        """Parses the final text when there is an ``output_type`` other than ``str``."""
+        return None if self.output_type in (None, str) else JsonType(self.output_type)
+
+    @cached_property
+    def graph(self) -> Mapping[str, Agent[Any]]:
+        """All agents that can be reached from here by object, by name.
+
+        Raises:
+            ConfigError: two different agents have one name.
+        """
+        found: dict[str, Agent[Any]] = {}
+        waiting: list[Agent[Any]] = [self]
+        while waiting:
+            agent = waiting.pop()
+            if found.setdefault(agent.name, agent) is agent:
+                targets = [edge.target for edge in agent.edges]
+                waiting += [
+                    each for each in targets if isinstance(each, Agent) and each is not found.get(each.name)
+                ]
+            else:
+                raise ConfigError(f"Two different agents are named {agent.name!r}; give each its own name.")
+        return found
+
+
+def _problems(agent: Agent[Any]) -> list[str]:
+    if not isinstance(cast(object, agent.name), str) or not agent.name:
+        return [f"An agent's name must be text, not {agent.name!r}"]
+    where = f"Agent {agent.name!r}"
+    wrong = [
+        f"{where}: {tool!r:.80} is not a Tool; wrap functions with @function_tool"
+        for tool in agent.tools
+        if not isinstance(cast(object, tool), Tool)
+    ]
+    if not isinstance(cast(object, agent.instructions), str | None) and not callable(agent.instructions):
+        wrong.append(f"{where}: instructions must be text or a function, not {agent.instructions!r:.80}")
+    if wrong:
+        return wrong
+    return wrong + _colliding_names(agent, where)
+
+
+def _colliding_names(agent: Agent[Any], where: str) -> list[str]:
+    wrong = [f"{where} hands off to itself" for edge in agent.edges if edge.agent_name == agent.name]
+    owners = [(tool.name, f"tool {tool.name!r}") for tool in agent.tools]
+    owners += [(edge.tool_name, f"handoff to {edge.agent_name!r}") for edge in agent.edges]
+    for name, count in Counter(name for name, _ in owners).items():
+        if count > 1:
+            both = " and ".join(owner for tool_name, owner in owners if tool_name == name)
+            wrong.append(f"{where}: {both} are all offered as {name!r}; rename one or use tool_name_override")
+    return wrong

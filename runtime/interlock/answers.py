@@ -1,0 +1,295 @@
+"""Answering every tool call of a reply exactly once, in call order."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from interlock.agents import Handoff
+from interlock.context import ToolContext
+from interlock.errors import (
+    HandoffError,
+    InterlockError,
+    LoopDetected,
+    MaxHandoffsExceeded,
+    ModelBehaviorError,
+    ToolError,
+)
+from interlock.events import HandoffFailed, HandoffOccurred, HandoffRequested, ToolCalled, ToolOutput
+from interlock.executor import Call, Outcome
+from interlock.handoffs import Transfer, record, take_over, try_transfer
+from interlock.messages import Message, ToolCall
+from interlock.results import RunEvent
+from interlock.routing import Offer, Plan, plan, unknown_tool
+from interlock.run_state import RunState
+from interlock.tell import tell
+from interlock.tools import Tool
+
+__all__ = ["answer_calls"]
+
+_REPEATS = (
+    "You have made the same call {count} times in a row and got the same result each time. "
+    "Use what you have, try something else, or answer the user."
+)
+
+
+@dataclass(slots=True)
+class _Answer:
+    text: str
+    kind: Literal["tool", "handoff"] = "tool"
+    error: str | None = None
+    mistake: bool = False
+    """Whether the model is to blame, not the tool."""
+
+
+class _Answers:
+    """The answers of one turn. They go into the transcript in call order, however the turn ends."""
+
+    def __init__(self, run: RunState, calls: Sequence[ToolCall]) -> None:
+        self.run = run
+        self.calls = calls
+        self.by_id: dict[str, _Answer] = {}
+        self.recorded = False
+        self.raised: InterlockError | None = None
+        """The first error that is to end the run, once everything is recorded."""
+
+    def give(self, call: ToolCall, answer: _Answer) -> None:
+        self.by_id[call["id"]] = answer
+
+    def record(self) -> None:
+        """Append the answers that there are. Those that were never given are filled in on reading."""
+        if self.recorded:
+            return
+        self.recorded = True
+        for call in self.calls:
+            if (answer := self.by_id.get(call["id"])) is not None:
+                message: Message = {"role": "tool", "tool_call_id": call["id"], "content": answer.text}
+                self.run.add(answer.kind, message)
+
+    def only_mistakes(self) -> bool:
+        return all(answer.mistake for answer in self.by_id.values())
+
+
+async def answer_calls(run: RunState, offered: Offer, calls: Sequence[ToolCall]) -> AsyncGenerator[RunEvent]:
+    """Answer a reply's calls: tools first and at the same time, then the first transfer.
+
+    Yields:
+        What happens, in order. Nothing is yielded while a task group is open.
+
+    Raises:
+        ToolError: a tool raised and its policy is to stop the run.
+        ModelBehaviorError: nothing but mistakes for too many turns, or as ``raise_on`` says.
+        HandoffError: as ``raise_on`` says; `HandoffFilterError` when a filter broke.
+        LimitExceeded: too many transfers, or going round without progress.
+    """
+    planned = plan(calls, offered, run.config.multiple_handoffs)
+    answers = _Answers(run, calls)
+    transfer: Transfer | None = None
+    try:
+        for call, _ in planned.tools:
+            yield ToolCalled(
+                agent=run.agent.name,
+                call_id=call["id"],
+                name=call["function"]["name"],
+                arguments=call["function"].get("arguments") or "",
+            )
+        await _run_tools(run, planned, answers)
+        _answer_unknown(run, planned, answers, offered)
+        for event in _outputs(run, calls, answers):
+            yield event
+        for call, edge, why in planned.not_taken:
+            yield _failed(run, call, edge.agent_name, why)
+        if planned.transfer is not None:
+            call, edge = planned.transfer
+            yield _requested(run, call, edge)
+            transfer = await _transfer(run, call, edge, answers)
+    finally:
+        _answer_not_taken(run, planned, answers)
+        answers.record()
+    async for event in _switch(run, planned, transfer):
+        yield event
+    _judge(run, planned, answers, transfer)
+
+
+async def _run_tools(run: RunState, planned: Plan, answers: _Answers) -> None:
+    """Run the turn's tools through the executor; each answer is there as soon as its tool is done."""
+    if not planned.tools:
+        return
+    by_key = {f"t{run.turn}.tool.{tool.name}.{call['id']}": (call, tool) for call, tool in planned.tools}
+
+    async def body(step: Call) -> Outcome:
+        call, tool = by_key[step.key]
+        outcome = await _invoke(run, call, tool, answers)
+        _take_outcome(run, call, outcome, answers)
+        return outcome
+
+    steps = [
+        Call(
+            key,
+            "tool",
+            {"name": tool.name, "call_id": call["id"], "arguments": call["function"].get("arguments") or ""},
+            tool.timeout,
+        )
+        for key, (call, tool) in by_key.items()
+    ]
+    outcomes = await run.executor.gather(steps, body)
+    for (call, _), outcome in zip(planned.tools, outcomes, strict=True):
+        if call["id"] not in answers.by_id:  # an engine replayed this step instead of running it
+            _take_outcome(run, call, outcome, answers)
+    if run.config.detect_loops:
+        run.progress.tool_results(
+            (tool.name, call["function"].get("arguments") or "", answers.by_id[call["id"]].text)
+            for call, tool in planned.tools
+        )
+
+
+async def _invoke(run: RunState, call: ToolCall, tool: Tool, answers: _Answers) -> Outcome:
+    context = ToolContext(
+        context=run.context,
+        run_id=run.run_id,
+        agent=run.agent.name,
+        turn=run.turn,
+        usage=run.usage,
+        shared_memory=run.shared_memory,
+        tool_name=tool.name,
+        tool_call_id=call["id"],
+    )
+    await tell(run, "on_tool_start", run.agent, tool, context=context)
+    await tell(run, None, tool, agent_hook="on_tool_start", context=context)
+    try:
+        outcome = await tool.invoke(context, call["function"].get("arguments") or "")
+        text, error, exception = outcome.output, outcome.error, outcome.exception
+    except ToolError as raised:
+        text, error, exception = str(raised), "raised", raised
+        answers.raised = answers.raised or raised
+    if error is not None:
+        kind = "bad_arguments" if error == "bad_arguments" else "tool"
+        run.problem(kind, f"{tool.name}: {text}", call_id=call["id"], error=exception)
+    await tell(run, "on_tool_end", run.agent, tool, text, context=context)
+    await tell(run, None, tool, text, agent_hook="on_tool_end", context=context)
+    return {"output": text, "error": error}
+
+
+def _take_outcome(run: RunState, call: ToolCall, outcome: Outcome, answers: _Answers) -> None:
+    error = cast("str | None", outcome["error"])
+    mistake = error == "bad_arguments"
+    answers.give(call, _Answer(str(outcome["output"]), error=error, mistake=mistake))
+    if mistake and "bad_arguments" in run.config.raise_on:
+        name = call["function"]["name"]
+        answers.raised = answers.raised or ModelBehaviorError(
+            f"Agent {run.agent.name!r}, turn {run.turn}, bad arguments for {name!r}: {outcome['output']}"
+        )
+
+
+def _answer_unknown(run: RunState, planned: Plan, answers: _Answers, offered: Offer) -> None:
+    for call in planned.unknown:
+        text = unknown_tool(call["function"].get("name") or "", offered)
+        answers.give(call, _Answer(text, error="unknown_tool", mistake=True))
+        run.problem("unknown_tool", text, call_id=call["id"])
+        if "unknown_tool" in run.config.raise_on:
+            answers.raised = answers.raised or ModelBehaviorError(
+                f"Agent {run.agent.name!r} in turn {run.turn}: {text}"
+            )
+
+
+def _outputs(run: RunState, calls: Sequence[ToolCall], answers: _Answers) -> list[RunEvent]:
+    return [
+        ToolOutput(
+            agent=run.agent.name,
+            call_id=call["id"],
+            name=call["function"].get("name") or "",
+            output=answer.text,
+            error=answer.error,
+        )
+        for call in calls
+        if (answer := answers.by_id.get(call["id"])) is not None
+    ]
+
+
+def _requested(run: RunState, call: ToolCall, edge: Handoff) -> HandoffRequested:
+    return HandoffRequested(
+        source=run.agent.name,
+        target=edge.agent_name,
+        call_id=call["id"],
+        arguments=call["function"].get("arguments") or "",
+    )
+
+
+def _failed(run: RunState, call: ToolCall, target: str, why: str) -> HandoffFailed:
+    return HandoffFailed(source=run.agent.name, target=target, call_id=call["id"], reason=why)
+
+
+async def _transfer(run: RunState, call: ToolCall, edge: Handoff, answers: _Answers) -> Transfer:
+    transfer = await try_transfer(run, call, edge)
+    failed = transfer.error is not None
+    answers.give(call, _Answer(transfer.answer, "handoff", transfer.error, mistake=failed))
+    record(run, transfer)
+    if failed:
+        run.problem("handoff", transfer.answer, call_id=call["id"], error=transfer.exception)
+    return transfer
+
+
+def _answer_not_taken(run: RunState, planned: Plan, answers: _Answers) -> None:
+    for call, edge, why in planned.not_taken:
+        answers.give(call, _Answer(why, "handoff", why, mistake=planned.transfer is None))
+        record(run, Transfer(call=call, edge=edge, answer=why, error=why), "not_taken")
+    if planned.not_taken:
+        run.warnings.append(
+            f"turn {run.turn}: {len(planned.not_taken)} of the reply's transfers were not taken"
+        )
+
+
+async def _switch(run: RunState, planned: Plan, transfer: Transfer | None) -> AsyncGenerator[RunEvent]:
+    """Announce what became of the transfer, and make it."""
+    if transfer is None:
+        return
+    if transfer.target is None:
+        yield _failed(run, transfer.call, transfer.target_name, transfer.error or "")
+        return
+    source = run.agent.name
+    await take_over(run, transfer, {call["id"] for call, _, _ in planned.not_taken})
+    yield HandoffOccurred(
+        source=source, target=transfer.target_name, call_id=transfer.call["id"], reason=transfer.reason
+    )
+
+
+def _judge(run: RunState, planned: Plan, answers: _Answers, transfer: Transfer | None) -> None:
+    """End the run if the turn calls for it. Everything that happened is in the transcript by now."""
+    if answers.raised is not None:
+        raise answers.raised
+    if transfer is not None and transfer.error is not None:
+        _judge_failed_transfer(run, transfer)
+    run.mistakes = run.mistakes + 1 if answers.only_mistakes() else 0
+    if run.mistakes >= run.config.max_mistakes:
+        raise ModelBehaviorError(
+            f"Agent {run.agent.name!r} made nothing but mistakes in {run.mistakes} turns in a row. The last: "
+            f"{run.errors[-1].message if run.errors else 'several transfers at once'}"
+        )
+    if planned.tools and run.config.detect_loops:
+        _judge_repetition(run)
+
+
+def _judge_failed_transfer(run: RunState, transfer: Transfer) -> None:
+    if "failed_handoff" in run.config.raise_on:
+        raise HandoffError(
+            f"Agent {run.agent.name!r}, turn {run.turn}: {transfer.answer}"
+        ) from transfer.exception
+    if transfer.refusal is None:
+        return
+    run.progress.refused += 1
+    if run.progress.refused > 1:
+        error = MaxHandoffsExceeded if transfer.refusal == "limit" else LoopDetected
+        raise error(f"Agent {run.agent.name!r} asked again after it was told: {transfer.answer}.")
+
+
+def _judge_repetition(run: RunState) -> None:
+    if run.progress.is_stuck:
+        raise LoopDetected(
+            f"Agent {run.agent.name!r} made the same calls {run.progress.repeats} times in a row with the "
+            "same results. Set RunConfig(detect_loops=False) if that is what it is for."
+        )
+    if run.progress.needs_nudge:
+        text = _REPEATS.format(count=run.progress.repeats)
+        run.problem("loop", text)
+        run.add("nudge", {"role": "user", "content": text})

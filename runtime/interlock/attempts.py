@@ -1,0 +1,79 @@
+"""Trying a model call again when that is safe. Retrying is ours alone: no client library retries too."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import anyio
+
+from interlock.errors import ConfigError, ProviderError
+from interlock.events import AttemptFailed, HandlerEvent
+from interlock.port import Handler, Request
+
+__all__ = ["Retry", "attempts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """When and how a failed model call is made again.
+
+    Only errors that say ``retryable`` are retried, and never once a token was shown, unless
+    ``mid_stream`` allows it: then an `AttemptFailed` event says that what was shown is void. Tools
+    never run twice, because none runs before its reply is complete.
+
+    Args:
+        attempts: how many times the call is made at most; 1 never retries.
+        first_delay: seconds before the second attempt; doubled for each further one.
+        longest_delay: the longest wait in seconds. A provider that asks for more is not waited for.
+        mid_stream: whether a call may be made again after a part of the reply was shown.
+        jitter: gives a number from 0 to 1 that spreads the waits; replace it for exact tests.
+        sleep: waits for some seconds; replace it for fast tests.
+    """
+
+    attempts: int = 3
+    first_delay: float = 0.5
+    longest_delay: float = 30.0
+    mid_stream: bool = False
+    jitter: Callable[[], float] = random.random
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ConfigError(f"Retry.attempts must be at least 1, not {self.attempts}.")
+
+    def delay(self, attempt: int, error: ProviderError) -> float | None:
+        """Return the seconds to wait after this failed attempt, or None to give up."""
+        if attempt >= self.attempts or not error.retryable:
+            return None
+        if error.retry_after is not None:
+            return error.retry_after if error.retry_after <= self.longest_delay else None
+        backoff = min(self.first_delay * 2 ** (attempt - 1), self.longest_delay)
+        return backoff * (0.5 + self.jitter() / 2)
+
+
+async def attempts(handler: Handler, request: Request, retry: Retry) -> AsyncGenerator[HandlerEvent]:
+    """Yield the events of a model call, making it again as ``retry`` allows.
+
+    Raises:
+        ProviderError: the last attempt's error.
+    """
+    attempt = 1
+    while True:
+        shown = False
+        try:
+            async with aclosing(handler.stream(request)) as events:
+                async for event in events:
+                    shown = True
+                    yield event
+            return
+        except ProviderError as error:
+            delay = None if shown and not retry.mid_stream else retry.delay(attempt, error)
+            if delay is None:
+                raise
+            failed = AttemptFailed(error=error, attempt=attempt, delay=delay)
+        yield failed
+        await retry.sleep(delay)
+        attempt += 1

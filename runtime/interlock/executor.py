@@ -1,0 +1,79 @@
+"""The seam: every model call and every tool call of a run passes through an `Executor`.
+
+The default one just calls the function. A durable engine wraps the same calls without the core
+knowing: a `Call`'s key is a function of the run's state, its args are JSON, and what a tool step gives
+back is JSON too, so it can be recorded and replayed in another process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import anyio
+
+from interlock.events import HandlerEvent
+
+__all__ = ["Call", "Executor", "InProcess", "Outcome"]
+
+Outcome = Mapping[str, Any]
+"""What a step gave, as JSON: ``{"output": text, "error": text or None}`` for a tool. A failure is an
+outcome, never an exception: an engine that replays could not raise the original class again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One step of a run.
+
+    ``key`` is unique in the run and the same whenever the run is replayed, such as
+    ``"t3.tool.charge.call_2"``. ``op`` names the kind of step and ``args`` its JSON arguments, so an
+    engine that cannot carry a closure can look the body up by name.
+    """
+
+    key: str
+    op: str
+    args: Mapping[str, Any]
+    timeout: float | None = None
+
+
+class Executor(Protocol):
+    """Runs the steps of one run. An engine may record, replay, retry or move them."""
+
+    def stream(
+        self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
+    ) -> AsyncGenerator[HandlerEvent]:
+        """Run a model step and pass its events on; replaying, yield the recorded `MessageDone` alone."""
+        ...
+
+    async def gather(
+        self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
+    ) -> Sequence[Outcome]:
+        """Run tool steps at the same time and return their outcomes in the order of the calls."""
+        ...
+
+
+class InProcess:
+    """The default executor: no journal, no queue, nothing between the loop and the function."""
+
+    def stream(
+        self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
+    ) -> AsyncGenerator[HandlerEvent]:
+        """Return the body's own events."""
+        return body(call)
+
+    async def gather(
+        self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
+    ) -> Sequence[Outcome]:
+        """Run one call directly and several in a task group."""
+        if len(calls) == 1:
+            return [await body(calls[0])]
+        outcomes: dict[int, Outcome] = {}
+
+        async def run(index: int) -> None:
+            outcomes[index] = await body(calls[index])
+
+        async with anyio.create_task_group() as group:
+            for index in range(len(calls)):
+                group.start_soon(run, index)
+        return [outcomes[index] for index in range(len(calls))]

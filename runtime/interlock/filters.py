@@ -1,0 +1,217 @@
+"""Input filters: functions over what the next agent is to see.
+
+A filter takes a `HandoffInputData` and returns one. It changes the view of the agents from here on,
+never the transcript: results and sessions keep everything. Filters add up: what one hid stays hidden.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from interlock.callables import MaybeAwaitable, resolve
+from interlock.context import RunContext
+from interlock.errors import ConfigError
+from interlock.messages import Message, RunItem, calls_of
+
+__all__ = [
+    "HandoffInputData",
+    "HandoffInputFilter",
+    "compose",
+    "keep_last",
+    "last_user_message",
+    "remove_all_tools",
+]
+
+_KEEP: Any = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffInputData:
+    """What a filter is given at a handoff, in three parts that together are all the source saw.
+
+    ``item.message`` is the chat message. To edit one, use ``dataclasses.replace(item, message={...})``.
+    `clone` takes plain message dicts beside items.
+    """
+
+    input_history: tuple[RunItem, ...]
+    """What the run started from, or the summary of it after a nesting handoff."""
+    pre_handoff_items: tuple[RunItem, ...]
+    """What happened in the run before the turn that asked for the transfer."""
+    new_items: tuple[RunItem, ...]
+    """The turn that asked for the transfer: the model's message and the answers to its calls."""
+    run_context: RunContext[Any] | None = None
+    input_items: tuple[RunItem, ...] | None = None
+    """If set, shown to the target instead of ``new_items``."""
+    source: str = ""
+    """Name of the agent that hands over."""
+    target: str = ""
+    """Name of the agent or handler that takes over."""
+    arguments: Any = None
+    """What the model passed with the transfer, parsed by the handoff's ``input_type``."""
+    reason: str | None = None
+    tool_call_id: str = ""
+
+    @property
+    def all_items(self) -> tuple[RunItem, ...]:
+        """Everything the target would see, in order."""
+        last = self.new_items if self.input_items is None else self.input_items
+        return (*self.input_history, *self.pre_handoff_items, *last)
+
+    def clone(
+        self,
+        *,
+        input_history: Iterable[RunItem | Message] = _KEEP,
+        pre_handoff_items: Iterable[RunItem | Message] = _KEEP,
+        new_items: Iterable[RunItem | Message] = _KEEP,
+        input_items: Iterable[RunItem | Message] | None = _KEEP,
+    ) -> HandoffInputData:
+        """Return a copy with some parts replaced; the parts left out stay as they are.
+
+        Raises:
+            TypeError: a part is not a sequence of items or messages.
+        """
+        given = {
+            "input_history": input_history,
+            "pre_handoff_items": pre_handoff_items,
+            "new_items": new_items,
+            "input_items": input_items,
+        }
+        changes = {
+            key: None if value is None else tuple(as_items(value))
+            for key, value in given.items()
+            if value is not _KEEP
+        }
+        return cast(HandoffInputData, dataclasses.replace(cast(Any, self), **changes))
+
+
+HandoffInputFilter = Callable[[HandoffInputData], MaybeAwaitable[HandoffInputData]]
+"""A function, partial or callable object, sync or async."""
+
+_Selection = Callable[[Sequence[RunItem]], Iterable[RunItem]]
+
+
+def remove_all_tools(data: HandoffInputData) -> HandoffInputData:
+    """Hide every tool call, tool answer and transfer; keep what was said in words.
+
+    An assistant message that has text beside its calls keeps the text and loses the calls together
+    with the reasoning that led to them; one that has only calls goes (feature row 1-39).
+    """
+    return data.clone(
+        input_history=_without_tools(data.input_history),
+        pre_handoff_items=_without_tools(data.pre_handoff_items),
+        new_items=_without_tools(data.new_items),
+        input_items=None if data.input_items is None else _without_tools(data.input_items),
+    )
+
+
+def _without_tools(items: Iterable[RunItem]) -> Iterable[RunItem]:
+    for item in items:
+        message = item.message
+        if message["role"] == "tool":
+            continue
+        if not calls_of(message):
+            yield item
+        elif message.get("content"):
+            words: Message = {"role": "assistant", "content": message.get("content")}
+            yield dataclasses.replace(item, message=words)
+
+
+def keep_last(count: int) -> HandoffInputFilter:
+    """Return a filter that shows the last ``count`` messages, and all system messages.
+
+    A tool call and its answers count one each and are never separated: if they do not fit together,
+    they go together. At least the last such group is shown unless ``count`` is 0 (rows 0-28, 0-29).
+
+    Raises:
+        ConfigError: ``count`` is negative.
+    """
+    if count < 0:
+        raise ConfigError(f"keep_last needs a count of 0 or more, not {count}.")
+
+    def kept(items: Sequence[RunItem]) -> list[RunItem]:
+        others = [item for item in items if not _is_system(item)]
+        left, keep = count, set[int]()
+        for group in reversed(_groups(others)):
+            if not left or (keep and len(group) > left):
+                break
+            keep.update(id(item) for item in group)
+            left = max(0, left - len(group))
+        return [item for item in items if _is_system(item) or id(item) in keep]
+
+    return lambda data: _over_all(data, kept)
+
+
+def last_user_message(data: HandoffInputData) -> HandoffInputData:
+    """Show only the newest user message, and system messages."""
+
+    def kept(items: Sequence[RunItem]) -> list[RunItem]:
+        newest = next((item for item in reversed(items) if item.message["role"] == "user"), None)
+        return [item for item in items if item is newest or _is_system(item)]
+
+    return _over_all(data, kept)
+
+
+def compose(*filters: HandoffInputFilter) -> HandoffInputFilter:
+    """Return one filter that applies ``filters`` from left to right; each may be sync or async."""
+
+    async def composed(data: HandoffInputData) -> HandoffInputData:
+        for one in filters:
+            data = await resolve(one(data))
+        return data
+
+    return composed
+
+
+def _over_all(data: HandoffInputData, select: _Selection) -> HandoffInputData:
+    """Apply a selection to the whole view and keep each chosen item in the part it came from."""
+    chosen = {id(item) for item in select(data.all_items)}
+
+    def part(items: Iterable[RunItem]) -> Iterable[RunItem]:
+        return (item for item in items if id(item) in chosen)
+
+    return data.clone(
+        input_history=part(data.input_history),
+        pre_handoff_items=part(data.pre_handoff_items),
+        new_items=part(data.new_items),
+        input_items=None if data.input_items is None else part(data.input_items),
+    )
+
+
+def _is_system(item: RunItem) -> bool:
+    return item.message["role"] in ("system", "developer")
+
+
+def _groups(items: Sequence[RunItem]) -> list[list[RunItem]]:
+    """Group each assistant message that has calls with the answers that follow it."""
+    groups: list[list[RunItem]] = []
+    for item in items:
+        if item.message["role"] == "tool" and groups:
+            groups[-1].append(item)
+        else:
+            groups.append([item])
+    return groups
+
+
+def as_items(value: object, previous: int = -1) -> list[RunItem]:
+    """Turn what a filter or mapper put into a part into items; raise TypeError saying what is wrong.
+
+    A plain message takes the id of the item before it, so that it keeps its place among the items
+    when a later nesting handoff sorts them.
+    """
+    if isinstance(value, str):
+        value = ({"role": "user", "content": value},)
+    if not isinstance(value, Iterable) or isinstance(value, Mapping):
+        raise TypeError(f"expected a tuple of items or messages, not {type(value).__name__}")
+    items: list[RunItem] = []
+    for item in cast("Iterable[object]", value):
+        if isinstance(item, RunItem):
+            items.append(item)
+        elif isinstance(item, Mapping) and "role" in item:
+            message = cast(Message, item)
+            items.append(RunItem(id=items[-1].id if items else previous, kind="filter", message=message))
+        else:
+            raise TypeError(f"expected items or messages with a role, not {item!r:.80}")
+    return items

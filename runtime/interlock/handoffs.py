@@ -1,0 +1,262 @@
+"""Making a transfer: check what the model asked for, call back, reshape the view, switch."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+from interlock.agents import Agent, Handoff
+from interlock.callables import resolve
+from interlock.errors import HandoffFilterError, ModelBehaviorError
+from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_message
+from interlock.history import filtered, nest_handoff_history, partition
+from interlock.messages import Message, RunItem, ToolCall, calls_of
+from interlock.models import handler_for
+from interlock.port import Handler
+from interlock.results import HandoffRecord
+from interlock.run_state import RunState, find_agent
+from interlock.schema import describe_error
+from interlock.tell import tell
+
+__all__ = ["Transfer", "take_over", "try_transfer"]
+
+_log = logging.getLogger("interlock.handoff")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """What became of one transfer call. Without a ``target`` it was not made, and ``error`` says why."""
+
+    call: ToolCall
+    edge: Handoff
+    answer: str
+    target: Agent[Any] | Handler | None = None
+    input: Any = None
+    reason: str | None = None
+    error: str | None = None
+    mistake: bool = False
+    """Whether the model is to blame, by its arguments."""
+    refusal: Literal["limit", "loop"] | None = None
+    """The run's own limit that refused it: asking again ends the run."""
+    exception: BaseException | None = None
+
+    @property
+    def target_name(self) -> str:
+        """The name of where it went, or was to go."""
+        return self.edge.agent_name if self.target is None else self.target.name
+
+
+class _Refused(Exception):
+    """Why a transfer is not made: the model's arguments (``mistake``), a limit of the run, or the target."""
+
+    def __init__(
+        self, why: str, *, mistake: bool = False, refusal: Literal["limit", "loop"] | None = None
+    ) -> None:
+        super().__init__(why)
+        self.mistake = mistake
+        self.refusal = refusal
+
+
+async def try_transfer(run: RunState, call: ToolCall, edge: Handoff) -> Transfer:
+    """Do all that can fail about a transfer, before anything changes.
+
+    Whatever goes wrong becomes the answer to the model's call: the source stays in charge and knows
+    why (feature rows 1-26 and 1-27).
+    """
+    try:
+        value, reason = _parse(edge, call["function"].get("arguments") or "")
+        _may_go(run, edge)
+        await _call_back(run, edge, value)
+        target = await _find_target(run, call, edge)
+    except _Refused as no:
+        return _not_made(call, edge, str(no), mistake=no.mistake, refusal=no.refusal)
+    except Exception as error:
+        return _not_made(call, edge, f"{type(error).__name__}: {error}", exception=error)
+    answer = edge.get_transfer_message(target)
+    return Transfer(call=call, edge=edge, answer=answer, target=target, input=value, reason=reason)
+
+
+def _not_made(
+    call: ToolCall,
+    edge: Handoff,
+    why: str,
+    *,
+    mistake: bool = False,
+    refusal: Literal["limit", "loop"] | None = None,
+    exception: BaseException | None = None,
+) -> Transfer:
+    return Transfer(
+        call=call,
+        edge=edge,
+        answer=f"The transfer to {edge.agent_name!r} was not made: {why}",
+        error=why,
+        mistake=mistake,
+        refusal=refusal,
+        exception=exception,
+    )
+
+
+def _parse(edge: Handoff, arguments: str) -> tuple[Any, str | None]:
+    """Return the parsed input and the reason that the model gave, if any."""
+    if edge.input_type is not None:
+        try:
+            value = edge.input_type.parse(arguments, strict=True)
+        except ModelBehaviorError as error:
+            raise _Refused(str(error), mistake=True) from error
+        return value, edge.reason
+    try:
+        plain: object = json.loads(arguments or "{}")
+    except ValueError as error:
+        raise _Refused(describe_error(error, arguments), mistake=True) from error
+    if plain is not None and not isinstance(plain, dict):
+        raise _Refused("the arguments must be a JSON object, such as {}", mistake=True)
+    reason = cast("dict[str, Any]", plain or {}).get("reason")
+    said = str(reason) if reason else None
+    return said, said or edge.reason or ("No reason provided" if edge.ask_reason else None)
+
+
+def _may_go(run: RunState, edge: Handoff) -> None:
+    taken = sum(record.status == "taken" for record in run.handoffs)
+    if run.config.max_handoffs is not None and taken >= run.config.max_handoffs:
+        raise _Refused(
+            f"the limit of {run.config.max_handoffs} transfers is reached; answer the user yourself",
+            refusal="limit",
+        )
+    if run.config.detect_loops and run.progress.goes_round(run.agent.name, edge.agent_name):
+        raise _Refused(
+            "this transfer was already made and nothing new has come up since; "
+            "answer the user yourself, or say what is missing",
+            refusal="loop",
+        )
+
+
+async def _call_back(run: RunState, edge: Handoff, value: Any) -> None:
+    if edge.on_handoff is None:
+        return
+    if edge.on_handoff_takes_input and (edge.input_type is not None or edge.ask_reason):
+        await resolve(edge.on_handoff(run.now(), value))
+    else:
+        await resolve(edge.on_handoff(run.now()))
+
+
+async def _find_target(run: RunState, call: ToolCall, edge: Handoff) -> Agent[Any] | Handler:
+    target: object = edge.target
+    if edge.on_invoke_handoff is not None:
+        arguments = call["function"].get("arguments") or ""
+        target = await resolve(edge.on_invoke_handoff(run.now(), arguments))
+    if isinstance(target, str):
+        target = find_agent(run.graph, target, run.agent.name)
+    if target is run.agent:
+        raise _Refused("an agent cannot hand off to itself")
+    if isinstance(target, Agent) or callable(getattr(target, "stream", None)):
+        return cast("Agent[Any] | Handler", target)
+    raise _Refused(f"on_invoke_handoff must return an Agent or a Handler, not {type(target).__name__}")
+
+
+def record(run: RunState, transfer: Transfer, status: Any = None) -> None:
+    """Put a transfer on the result, taken or not."""
+    run.handoffs.append(
+        HandoffRecord(
+            id=f"h-{run.run_id}-{len(run.handoffs) + 1}",
+            source=run.agent.name,
+            target=transfer.target_name,
+            tool_name=transfer.edge.tool_name,
+            call_id=transfer.call["id"],
+            turn=run.turn,
+            status=status or ("failed" if transfer.target is None else "taken"),
+            reason=transfer.reason,
+            input=transfer.input,
+            error=transfer.error,
+        )
+    )
+
+
+async def take_over(run: RunState, transfer: Transfer, not_taken: Collection[str]) -> None:
+    """Reshape the view for the target and make it the active agent or handler.
+
+    Args:
+        run: the run, with every call of the turn answered.
+        transfer: one that was made.
+        not_taken: ids of the turn's transfer calls that were not; the target is not shown them.
+
+    Raises:
+        HandoffFilterError: the input filter or the history mapper failed. The transcript is complete.
+    """
+    source, target = run.agent, transfer.target
+    assert target is not None
+    if not_taken:
+        run.view.replace(_without_calls(run.view.items, not_taken))
+    try:
+        await _reshape(run, transfer)
+    except HandoffFilterError as error:
+        run.handoffs[-1] = replace(run.handoffs[-1], status="failed", error=str(error))
+        raise
+    if transfer.edge.transfer_system_message:
+        run.source_prompt = await source.get_system_prompt(run.now())
+    else:
+        run.source_prompt = None
+    run.progress.transferred(source.name, target.name)
+    _log.info("%s -> %s in turn %d of run %s", source.name, target.name, run.turn, run.run_id)
+    await tell(run, "on_handoff", source, target)
+    run.agent_turns = 0
+    if isinstance(target, Agent):
+        run.agent = target
+        run.handler = handler_for(target, run.config)
+        await tell(run, None, source, agent_hook="on_handoff")
+    else:
+        run.handler = target
+
+
+async def _reshape(run: RunState, transfer: Transfer) -> None:
+    chosen = _shaping(run, transfer.edge)
+    if chosen is None:
+        return
+    history, before, new = partition(run.view.items, run.input_count, run.first_of_turn)
+    data = HandoffInputData(
+        input_history=history,
+        pre_handoff_items=before,
+        new_items=new,
+        run_context=run.now(),
+        source=run.agent.name,
+        target=transfer.target_name,
+        arguments=transfer.input,
+        reason=transfer.reason,
+        tool_call_id=transfer.call["id"],
+    )
+    name, apply = chosen
+    items = await filtered(apply, data, name)
+    if not items and transfer.reason:
+        reason: Message = {"role": "user", "content": transfer.reason}
+        items = [RunItem(id=len(run.items) - 1, kind="filter", message=reason)]
+    run.view.replace(items)
+
+
+def _shaping(run: RunState, edge: Handoff) -> tuple[str, HandoffInputFilter] | None:
+    """Choose what shapes the target's view: the edge's own wish, then the run's filter, then nesting."""
+    if edge.input_filter is not None:
+        return "input_filter of the handoff", edge.input_filter
+    if not edge.preserve_context:
+        return "preserve_context=False", last_user_message
+    if run.config.handoff_input_filter is not None:
+        return "handoff_input_filter of the run", run.config.handoff_input_filter
+    nest = run.config.nest_handoff_history if edge.nest_handoff_history is None else edge.nest_handoff_history
+    if not nest:
+        return None
+    mapper = run.config.handoff_history_mapper
+    return "nest_handoff_history", lambda data: nest_handoff_history(data, history_mapper=mapper)
+
+
+def _without_calls(items: list[RunItem], call_ids: Collection[str]) -> list[RunItem]:
+    kept: list[RunItem] = []
+    for item in items:
+        message = item.message
+        calls = [call for call in calls_of(message) if call["id"] not in call_ids]
+        if message.get("tool_call_id") in call_ids:
+            continue
+        if len(calls) < len(calls_of(message)):
+            item = replace(item, message=cast(Message, {**message, "tool_calls": calls}))
+        kept.append(item)
+    return kept

@@ -1,0 +1,203 @@
+"""What a model is shown: the view of a run, and the summaries of nested history in it.
+
+The transcript keeps everything. The view is what one model call is shown of it; it changes only at a
+handoff. A nested history is a projection: a summary item knows the items it covers, so the next
+nesting handoff renders again from those. Nothing is ever parsed back from text, so user text that
+looks like a summary stays user text, and each item is shown exactly once (pains 6 and 25).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from interlock.callables import MaybeAwaitable, resolve
+from interlock.errors import HandoffFilterError
+from interlock.filters import HandoffInputData, as_items
+from interlock.messages import Message, RunItem, portable
+from interlock.repair import repair
+
+__all__ = [
+    "HandoffHistoryMapper",
+    "View",
+    "default_handoff_history_mapper",
+    "get_conversation_history_wrappers",
+    "nest_handoff_history",
+    "reset_conversation_history_wrappers",
+    "set_conversation_history_wrappers",
+]
+
+HandoffHistoryMapper = Callable[[list[Message]], MaybeAwaitable[Sequence[Message]]]
+"""Turns the earlier messages into those that the target is shown instead; sync or async."""
+
+_DEFAULT_WRAPPERS = ("<CONVERSATION HISTORY>", "</CONVERSATION HISTORY>")
+_PREAMBLE = "For context, here is the conversation so far between the user and the previous agent:"
+_wrappers: ContextVar[tuple[str, str]] = ContextVar("interlock_history_wrappers", default=_DEFAULT_WRAPPERS)
+
+
+def get_conversation_history_wrappers() -> tuple[str, str]:
+    """Return the start and end marker around a summary in this task."""
+    return _wrappers.get()
+
+
+def set_conversation_history_wrappers(start: str | None = None, end: str | None = None) -> None:
+    """Change the markers around a summary, for this task and those it starts from now on.
+
+    A side left out stays as it is. Other tasks do not see the change, so tenants of one process
+    cannot see each other's markers (feature row 1-32).
+    """
+    old_start, old_end = _wrappers.get()
+    _wrappers.set((old_start if start is None else start, old_end if end is None else end))
+
+
+def reset_conversation_history_wrappers() -> None:
+    """Go back to ``<CONVERSATION HISTORY>`` and its end."""
+    _wrappers.set(_DEFAULT_WRAPPERS)
+
+
+def default_handoff_history_mapper(messages: list[Message]) -> list[Message]:
+    """Fold messages into one assistant message: a preamble and one numbered JSON line per message."""
+    start, end = markers = get_conversation_history_wrappers()
+    lines = [f"{number}. {_record(message, markers)}" for number, message in enumerate(messages, 1)]
+    body = "\n".join(lines) or "(no previous turns recorded)"
+    return [{"role": "assistant", "content": f"{_PREAMBLE}\n{start}\n{body}\n{end}"}]
+
+
+_LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
+
+
+def _record(message: Message, markers: tuple[str, str]) -> str:
+    """Return a message as one line of JSON that can forge neither a line, a role nor a marker."""
+    shown: dict[str, Any] = {"role": message["role"], "content": message.get("content")}
+    for key in ("name", "tool_calls", "tool_call_id"):
+        if value := portable(message).get(key):
+            shown[key] = value
+    line = json.dumps(shown, ensure_ascii=False, default=str).translate(_LINE_ENDS)
+    for marker in markers:
+        if marker in line:
+            line = line.replace(marker, f"\\u{ord(marker[0]):04x}{marker[1:]}")
+    return line
+
+
+async def nest_handoff_history(
+    data: HandoffInputData,
+    *,
+    history_mapper: HandoffHistoryMapper | None = None,
+    keep_last_user: bool = True,
+) -> HandoffInputData:
+    """Fold all that the target would see into a summary; usable as an input filter, too.
+
+    Earlier summaries are unfolded first, so there is never a summary inside a summary. With the
+    default mapper the newest user message follows the summary word for word: many providers refuse
+    a request that ends on an assistant's turn. A mapper of your own decides about all messages.
+
+    Args:
+        data: what the target would see.
+        history_mapper: replaces `default_handoff_history_mapper`.
+        keep_last_user: whether the newest user message stays outside the summary.
+    """
+    items = _unfolded(data.all_items)
+    newest = None
+    if keep_last_user and history_mapper is None:
+        newest = next((item for item in reversed(items) if item.message["role"] == "user"), None)
+    folded = tuple(item for item in items if item is not newest)
+    mapper = history_mapper or default_handoff_history_mapper
+    shown = as_items(await resolve(mapper([item.message for item in folded])))
+    summary = [
+        RunItem(id=item.id, kind="summary", message=item.message, covers=folded if index == 0 else ())
+        for index, item in enumerate(shown)
+    ]
+    history = (*summary, newest) if newest else tuple(summary)
+    return data.clone(input_history=history, pre_handoff_items=(), new_items=(), input_items=None)
+
+
+def _unfolded(items: Iterable[RunItem]) -> list[RunItem]:
+    """Replace summaries by what they cover and return the items in the order in which they happened."""
+    flat: dict[int, RunItem] = {}
+    for item in items:
+        for one in item.covers if item.kind == "summary" else (item,):
+            flat[id(one)] = one
+    return sorted(flat.values(), key=lambda item: item.id)
+
+
+class View:
+    """What the active agent is shown, as it grows. One per run.
+
+    `messages` renders and repairs only what is new since the last call: between two handoffs the run
+    adds nothing but complete turns, so what was valid stays valid. A handoff starts afresh.
+    """
+
+    __slots__ = ("_family", "_rendered", "_wire", "items")
+
+    def __init__(self, items: Iterable[RunItem]) -> None:
+        self.items = list(items)
+        self._wire: list[Message] = []
+        self._rendered = 0
+        self._family: str | None = None
+
+    def add(self, item: RunItem) -> None:
+        """Show one more item from now on."""
+        self.items.append(item)
+
+    def replace(self, items: Iterable[RunItem]) -> None:
+        """Show these items instead of the present ones."""
+        self.items = list(items)
+        self._rendered = 0
+
+    def messages(self, family: str) -> tuple[list[Message], list[str]]:
+        """Return the messages for a handler of ``family``, and what had to be repaired in them."""
+        notes: list[str] = []
+        if not self._rendered or family != self._family:
+            self._family = family
+            self._wire, notes = repair([_rendered(item, family) for item in self.items])
+        else:
+            self._wire.extend(_rendered(item, family) for item in self.items[self._rendered :])
+        self._rendered = len(self.items)
+        return self._wire, notes
+
+
+def _rendered(item: RunItem, family: str) -> Message:
+    """Give back to a family what it wrote, whole; give any other only what all can read."""
+    if item.origin is None or item.origin == family:
+        return item.message
+    return portable(item.message)
+
+
+def partition(
+    items: Sequence[RunItem], first_of_run: int, first_of_turn: int
+) -> tuple[tuple[RunItem, ...], tuple[RunItem, ...], tuple[RunItem, ...]]:
+    """Split the items of a view into a filter's three parts, by the ids where run and turn began."""
+    parts: tuple[list[RunItem], list[RunItem], list[RunItem]] = ([], [], [])
+    for item in items:
+        old = item.id < first_of_run or item.kind == "summary"
+        parts[0 if old else 1 if item.id < first_of_turn else 2].append(item)
+    return tuple(parts[0]), tuple(parts[1]), tuple(parts[2])
+
+
+async def filtered(
+    apply: Callable[[HandoffInputData], MaybeAwaitable[HandoffInputData]], data: HandoffInputData, name: str
+) -> list[RunItem]:
+    """Apply a filter or a nesting and return the items of the new view.
+
+    Raises:
+        HandoffFilterError: it raised, or returned something that is not what a filter returns.
+    """
+    where = f"handoff {data.source!r} -> {data.target!r}"
+    try:
+        result: object = await resolve(apply(data))
+    except Exception as error:
+        raise HandoffFilterError(
+            f"Input filter {name!r} raised on {where}: {type(error).__name__}: {error}. "
+            "The run stopped rather than show the target the unfiltered history."
+        ) from error
+    if not isinstance(result, HandoffInputData):
+        raise HandoffFilterError(
+            f"Input filter {name!r} on {where} must return a HandoffInputData, "
+            f"not {type(result).__name__}. Return data.clone(...)."
+        )
+    try:
+        return as_items(result.all_items)
+    except TypeError as error:
+        raise HandoffFilterError(f"Input filter {name!r} on {where}: {error}.") from error

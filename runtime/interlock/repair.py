@@ -1,0 +1,196 @@
+"""Making any list of messages one that a chat provider accepts, without losing what it says.
+
+The rules are the ones all chat APIs share (feature invariant I1, pain 1): each tool call has exactly
+one answer, the answers follow their call with nothing in between, no answer lacks its call, call ids
+are there and differ, no assistant message is empty, and there is something to answer at all. What
+only one vendor demands is that vendor's shape, in the provider.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import cast
+
+from interlock.messages import Message, ToolCall, calls_of, text_of
+
+__all__ = ["NO_ANSWER", "problems", "repair"]
+
+NO_ANSWER = "No result was recorded for this call."
+"""The answer that stands in for a tool result that was never recorded."""
+
+_NOTHING_TO_ANSWER = "Please continue."
+_UNKNOWN_TOOL = "unknown_tool"
+
+
+def problems(messages: Sequence[Message]) -> list[str]:
+    """Return what a provider would refuse in ``messages``, one line each; empty when all is well."""
+    found: list[str] = []
+    seen: set[str] = set()
+    open_calls: list[str] = []
+    for index, message in enumerate(messages):
+        if message["role"] == "tool":
+            answered = message.get("tool_call_id") or ""
+            if answered in open_calls:
+                open_calls.remove(answered)
+            else:
+                found.append(f"message {index}: orphan tool result {answered}")
+            continue
+        found += [f"message {index}: tool call {call} has no answer before it" for call in open_calls]
+        open_calls = [call.get("id") or "" for call in calls_of(message)]
+        found += _bad_ids(index, open_calls, seen)
+        if _is_empty(message):
+            found.append(f"message {index}: assistant message without text or calls")
+    found += [f"at the end: tool call {call} has no answer" for call in open_calls]
+    if all(message["role"] in ("system", "developer") for message in messages):
+        found.append("nothing to answer: no user, assistant or tool message")
+    return found
+
+
+def _bad_ids(index: int, ids: list[str], seen: set[str]) -> list[str]:
+    found: list[str] = []
+    for call_id in ids:
+        if not call_id:
+            found.append(f"message {index}: tool call without an id")
+        elif call_id in seen:
+            found.append(f"message {index}: tool call id {call_id} is used twice")
+        seen.add(call_id)
+    return found
+
+
+def _is_empty(message: Message) -> bool:
+    """Whether an assistant message says nothing: vendors refuse it, and it loses nothing to drop it."""
+    return (
+        message["role"] == "assistant"
+        and not calls_of(message)
+        and not message.get("content")
+        and not message.get("refusal")
+    )
+
+
+def repair(messages: Sequence[Message]) -> tuple[list[Message], list[str]]:
+    """Return a valid list of messages and what was mended, one line each.
+
+    A valid list comes back with the very same message objects and no repairs, and repairing twice is
+    repairing once. Nothing that was said is dropped: a missing answer is filled in, an answer without
+    its call gets one, a second answer is joined to the first, a displaced answer moves to its call.
+    """
+    if not problems(messages):
+        return list(messages), []
+    return _Mender(messages).mend()
+
+
+class _Mender:
+    """One repair. Answers wait by call id; each call takes its own, the nearest one after it first."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.messages = messages
+        self.out: list[Message] = []
+        self.notes: list[str] = []
+        self.used_ids: set[str] = set()
+        self.answers: dict[str, deque[int]] = {}
+        self.calls_left: dict[str, int] = {}
+        for index, message in enumerate(messages):
+            if message["role"] == "tool":
+                self.answers.setdefault(message.get("tool_call_id") or "", deque()).append(index)
+            for call in calls_of(message):
+                call_id = call.get("id") or ""
+                self.calls_left[call_id] = self.calls_left.get(call_id, 0) + 1
+
+    def mend(self) -> tuple[list[Message], list[str]]:
+        taken: set[int] = set()
+        for index, message in enumerate(self.messages):
+            if message["role"] == "tool":
+                if index not in taken and not self._belongs_to_a_later_call(message):
+                    self._adopt(index, message)
+            elif _is_empty(message):
+                self.notes.append(f"dropped an empty assistant message (message {index})")
+            elif calls_of(message):
+                taken |= self._with_answers(index, message)
+            else:
+                self.out.append(message)
+        if all(message["role"] in ("system", "developer") for message in self.out):
+            self.notes.append("added a user message, because nothing was left to answer")
+            self.out.append({"role": "user", "content": _NOTHING_TO_ANSWER})
+        return self.out, self.notes
+
+    def _belongs_to_a_later_call(self, answer: Message) -> bool:
+        return self.calls_left.get(answer.get("tool_call_id") or "", 0) > 0
+
+    def _with_answers(self, index: int, message: Message) -> set[int]:
+        taken: set[int] = set()
+        calls: list[ToolCall] = []
+        answers: list[Message] = []
+        for call in calls_of(message):
+            call_id = call.get("id") or ""
+            self.calls_left[call_id] -= 1
+            found = self._answers_for(call_id, index)
+            taken.update(found)
+            if found and not self._follows(index, found[0]):
+                self.notes.append(f"moved the answer to tool call {call_id!r} to its call")
+            fresh = self._fresh(call_id)
+            calls.append(call if fresh == call_id else cast(ToolCall, {**call, "id": fresh}))
+            answers.append(self._one_answer(found, fresh))
+        if any(new is not old for new, old in zip(calls, calls_of(message), strict=True)):
+            message = cast(Message, {**message, "tool_calls": calls})
+        self.out += [message, *answers]
+        return taken
+
+    def _follows(self, index: int, answer: int) -> bool:
+        """Whether only tool messages stand between a call and its answer."""
+        return answer > index and all(
+            message["role"] == "tool" for message in self.messages[index + 1 : answer]
+        )
+
+    def _answers_for(self, call_id: str, index: int) -> list[int]:
+        """Take the waiting answers that belong to this call: all of them, unless the id comes again."""
+        waiting = self.answers.get(call_id, deque())
+        if not waiting:
+            return []
+        if not self.calls_left[call_id]:
+            found = list(waiting)
+            waiting.clear()
+            return found
+        first = next((answer for answer in waiting if answer > index), waiting[0])
+        waiting.remove(first)
+        return [first]
+
+    def _fresh(self, call_id: str) -> str:
+        """Return an id that no call before has; the same every time for the same messages."""
+        fresh, count = call_id or "call_1", 1
+        while fresh in self.used_ids or (fresh != call_id and fresh in self.calls_left):
+            count += 1
+            fresh = f"{call_id or 'call'}_{count}"
+        if fresh != call_id:
+            self.notes.append(f"renamed tool call {call_id!r} to {fresh!r}")
+        self.used_ids.add(fresh)
+        return fresh
+
+    def _one_answer(self, found: list[int], call_id: str) -> Message:
+        if not found:
+            self.notes.append(f"added a missing answer to tool call {call_id!r}")
+            return {"role": "tool", "tool_call_id": call_id, "content": NO_ANSWER}
+        answer = self.messages[found[0]]
+        others = [text_of(self.messages[index]) for index in found[1:]]
+        if others:
+            self.notes.append(f"joined {len(found)} answers to tool call {call_id!r}")
+            new = [text for text in dict.fromkeys(others) if text != text_of(answer)]
+            if new:
+                answer = cast(Message, {**answer, "content": "\n".join([text_of(answer), *new])})
+        if answer.get("tool_call_id") != call_id:
+            answer = cast(Message, {**answer, "tool_call_id": call_id})
+        return answer
+
+    def _adopt(self, index: int, answer: Message) -> None:
+        """Give an answer that has no call the call it must have had, so that its text stays a result."""
+        old = answer.get("tool_call_id") or ""
+        call_id = self._fresh(old)
+        self.notes.append(f"added the missing call for orphan tool result {old!r} (message {index})")
+        name = str(answer.get("name") or _UNKNOWN_TOOL)
+        call: ToolCall = {
+            "id": call_id,
+            "type": "function",
+            "function": {"name": name, "arguments": "{}"},
+        }
+        self.out.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        self.out.append(answer if old == call_id else cast(Message, {**answer, "tool_call_id": call_id}))

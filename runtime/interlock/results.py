@@ -1,0 +1,171 @@
+"""What a run leaves behind, and the events that announce it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
+
+from interlock.agents import Agent
+from interlock.context import RunContext
+from interlock.errors import InterlockError
+from interlock.events import (
+    AgentUpdated,
+    HandlerEvent,
+    HandoffFailed,
+    HandoffOccurred,
+    HandoffRequested,
+    MessageDone,
+    Repaired,
+    ToolCalled,
+    ToolOutput,
+)
+from interlock.messages import ORIGIN, Message, RunItem, portable
+from interlock.port import Request
+from interlock.repair import repair
+from interlock.usage import Usage
+
+__all__ = ["HandoffRecord", "ModelCall", "Problem", "RunDone", "RunEvent", "RunResult", "StopReason"]
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+StopReason = Literal["done", "limit", "error", "unfinished"]
+"""``done``: a final output. ``limit``: a budget ended the run. ``error``: an error did. ``unfinished``:
+the run was cancelled, its stream was left early, or it still goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffRecord:
+    """One transfer that the model asked for, taken or not."""
+
+    id: str
+    """``h-<run id>-<n>``."""
+    source: str
+    target: str
+    tool_name: str
+    call_id: str
+    turn: int
+    status: Literal["taken", "not_taken", "failed"]
+    reason: str | None = None
+    """Why the model, or else the declaration, wanted it."""
+    input: Any = None
+    """What the model passed along, parsed by the handoff's ``input_type``."""
+    error: str | None = None
+    """Why it was not made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something that went wrong and did not end the run: it was answered, retried or worked around."""
+
+    kind: Literal["unknown_tool", "bad_arguments", "tool", "handoff", "hook", "provider", "output", "loop"]
+    agent: str
+    turn: int
+    message: str
+    call_id: str | None = None
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCall:
+    """One model call: exactly what the handler was given, and what it replied."""
+
+    agent: str
+    handler: str
+    turn: int
+    request: Request
+    reply: MessageDone | None = None
+    """None when the call failed or was cut off."""
+
+    @property
+    def messages(self) -> Sequence[Message]:
+        """The messages that were shown, the system prompt first."""
+        return self.request.messages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult(Generic[T]):
+    """All that a run did. A partial one hangs on the error of a run that failed, as ``error.result``."""
+
+    final_output: T
+    """Text, or a value of the last agent's ``output_type``; None when there is none."""
+    last_agent: Agent[Any]
+    """Who answered last; pass it to the next run to stay with that agent."""
+    items: Sequence[RunItem]
+    """The transcript: the input and everything that happened, in order, nothing left out."""
+    input_count: int
+    """How many of ``items`` are the input."""
+    usage: Usage
+    usage_by_agent: dict[str, Usage]
+    handoffs: Sequence[HandoffRecord]
+    errors: Sequence[Problem]
+    repairs: Sequence[str]
+    warnings: Sequence[str]
+    calls: Sequence[ModelCall]
+    """The model calls in order: what each was shown and what it replied."""
+    context: RunContext[Any]
+    stop_reason: StopReason = "done"
+
+    @property
+    def new_items(self) -> Sequence[RunItem]:
+        """What the run added to its input."""
+        return self.items[self.input_count :]
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages of the whole transcript, as they happened."""
+        return [item.message for item in self.items]
+
+    @property
+    def raw_replies(self) -> list[MessageDone]:
+        """The complete replies of the model calls, in order."""
+        return [call.reply for call in self.calls if call.reply is not None]
+
+    def to_input_list(self) -> list[Message]:
+        """Return the conversation as valid input for another run; add the next user message to it.
+
+        Calls that were never answered, because the run ended early, are given an answer that says so.
+        Messages keep what belongs to the provider that wrote them, marked with a private key, and the
+        next run shows it to that provider only.
+        """
+        return repair([_with_origin(item) for item in self.items])[0]
+
+    def final_output_as(self, cls: type[U], *, raise_if_incorrect_type: bool = False) -> U:
+        """Return the final output, typed as ``cls``; with the flag, raise TypeError when it is not."""
+        if raise_if_incorrect_type and not isinstance(self.final_output, cls):
+            raise TypeError(f"Final output is {type(self.final_output).__name__}, not {cls.__name__}.")
+        return cast(U, self.final_output)
+
+
+def _with_origin(item: RunItem) -> Message:
+    if item.origin is None or item.message == portable(item.message):
+        return item.message
+    return cast(Message, {**item.message, ORIGIN: item.origin})
+
+
+@dataclass(frozen=True, slots=True)
+class RunDone:
+    """The last event of a run that ends well."""
+
+    type: ClassVar[str] = "run_done"
+    result: RunResult[Any]
+
+
+RunEvent = (
+    HandlerEvent
+    | AgentUpdated
+    | ToolCalled
+    | ToolOutput
+    | HandoffRequested
+    | HandoffOccurred
+    | HandoffFailed
+    | Repaired
+    | RunDone
+)
+
+
+def attach(error: InterlockError, result: RunResult[Any]) -> None:
+    """Hang the partial result on the error that ends a run."""
+    if error.result is None:
+        error.result = result

@@ -1,0 +1,275 @@
+"""All that changes during one run, in one place, owned by that run alone.
+
+Nothing here outlives the run, and nothing on an agent, a handler or a module ever changes: that is
+why the next run starts at the default handler again, however this one ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from interlock.agents import Agent
+from interlock.config import RunConfig
+from interlock.context import RunContext
+from interlock.errors import CallbackError, ConfigError, HandlerError, InterlockError, MaxTurnsExceeded
+from interlock.events import MessageDone
+from interlock.executor import Executor
+from interlock.history import View
+from interlock.hooks import RunHooks
+from interlock.messages import ORIGIN, ItemKind, Message, RunItem, ToolCall, calls_of
+from interlock.port import Handler, Request, family_of
+from interlock.progress import Progress
+from interlock.results import HandoffRecord, ModelCall, Problem, RunResult, StopReason
+from interlock.routing import Offer
+from interlock.usage import Usage
+
+__all__ = ["RunState"]
+
+
+@dataclass(slots=True, kw_only=True)
+class RunState:
+    """One run while it goes on."""
+
+    agent: Agent[Any]
+    handler: Handler
+    graph: Mapping[str, Agent[Any]]
+    config: RunConfig
+    executor: Executor
+    hooks: RunHooks | None
+    max_turns: int | None
+    stream: bool
+    context: Any
+    run_id: str
+    items: list[RunItem]
+    view: View
+    input_count: int
+
+    speaker: Agent[Any] | None = None
+    """The agent that was announced last."""
+    started: bool = False
+    """Whether the active agent's own beginning, its hooks and input guardrails, is behind it."""
+    turn: int = 0
+    first_of_turn: int = 0
+    """Id of the first item of the present turn."""
+    agent_turns: int = 0
+    """Model calls since the active agent or handler took over; a forced tool choice holds for the first."""
+    source_prompt: str | None = None
+    """The source's instructions, when the last handoff passes them on."""
+    shared_memory: dict[str, Any] = field(default_factory=dict[str, Any])
+    usage: Usage = field(default_factory=Usage)
+    usage_by_agent: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    handoffs: list[HandoffRecord] = field(default_factory=list[HandoffRecord])
+    errors: list[Problem] = field(default_factory=list[Problem])
+    repairs: list[str] = field(default_factory=list[str])
+    warnings: list[str] = field(default_factory=list[str])
+    calls: list[ModelCall] = field(default_factory=list[ModelCall])
+    call_ids: set[str] = field(default_factory=set[str])
+    """The ids of all tool calls so far; a reply that repeats one gets new ones."""
+    offers: dict[int, Offer] = field(default_factory=dict[int, Offer])
+    """What agents whose offer never changes may call, by the agent's identity."""
+    mistakes: int = 0
+    """Turns in a row with nothing but mistakes."""
+    progress: Progress = field(default_factory=Progress)
+    call_open: bool = False
+    """Whether a model call was begun that has no complete reply yet."""
+    partial: list[str] = field(default_factory=list[str])
+    """The text of a reply that is still arriving."""
+    final_output: Any = None
+    stop_reason: StopReason = "unfinished"
+
+    def now(self) -> RunContext[Any]:
+        """Return the context of this moment, for the code of the app."""
+        return RunContext(
+            context=self.context,
+            run_id=self.run_id,
+            agent=self.agent.name,
+            turn=self.turn,
+            usage=self.usage,
+            shared_memory=self.shared_memory,
+        )
+
+    def speaker_changed(self) -> bool:
+        """Whether another agent than before speaks from now on; True once per change."""
+        if self.speaker is self.agent:
+            return False
+        self.speaker = self.agent
+        self.started = False
+        return True
+
+    def begin_turn(self) -> None:
+        """Count one more model call.
+
+        Raises:
+            MaxTurnsExceeded: that would be one too many.
+        """
+        if self.max_turns is not None and self.turn >= self.max_turns:
+            raise MaxTurnsExceeded(
+                f"Max turns ({self.max_turns}) exceeded: agent {self.agent.name!r} wanted another model "
+                "call. Raise max_turns, or take what there is from error.result."
+            )
+        self.turn += 1
+        self.agent_turns += 1
+        self.first_of_turn = len(self.items)
+
+    def add(self, kind: ItemKind, message: Message, *, origin: str | None = None) -> RunItem:
+        """Append to the transcript and to the view."""
+        item = RunItem(id=len(self.items), kind=kind, message=message, agent=self.agent.name, origin=origin)
+        self.items.append(item)
+        self.view.add(item)
+        return item
+
+    def begin_call(self, request: Request) -> None:
+        """Note a model call before it is made, so that a failed one is on the result as well."""
+        call = ModelCall(agent=self.agent.name, handler=self.handler.name, turn=self.turn, request=request)
+        self.calls.append(call)
+        self.call_open = True
+
+    def accept(self, reply: MessageDone) -> MessageDone:
+        """Take a complete reply into the transcript and return it as it stands there."""
+        message = with_own_ids(reply.message, self.turn, self.call_ids)
+        done = reply if message is reply.message else _replace_message(reply, message)
+        started = self.calls[-1]
+        self.calls[-1] = ModelCall(
+            agent=started.agent,
+            handler=started.handler,
+            turn=started.turn,
+            request=started.request,
+            reply=done,
+        )
+        self.count(reply.usage or Usage(requests=1, estimated=True))
+        self.call_open = False
+        self.partial.clear()
+        self.add("model", message, origin=family_of(self.handler))
+        return done
+
+    def count(self, usage: Usage) -> None:
+        """Add what a call consumed to the run and to the active agent."""
+        self.usage += usage
+        name = self.agent.name
+        self.usage_by_agent[name] = self.usage_by_agent.get(name, Usage()) + usage
+
+    def keep_partial(self) -> None:
+        """Keep what arrived of a reply that will not be completed, and count its call."""
+        if not self.call_open:
+            return
+        self.call_open = False
+        text = "".join(self.partial)
+        self.partial.clear()
+        self.count(Usage(requests=1, estimated=True))
+        if text:
+            self.add("model", {"role": "assistant", "content": text})
+            self.warnings.append(f"turn {self.turn}: the reply was cut off after {len(text)} characters")
+
+    def problem(
+        self,
+        kind: Any,
+        message: str,
+        *,
+        call_id: str | None = None,
+        error: BaseException | None = None,
+    ) -> None:
+        """Note something that went wrong without ending the run."""
+        self.errors.append(
+            Problem(
+                kind=kind,
+                agent=self.agent.name,
+                turn=self.turn,
+                message=message,
+                call_id=call_id,
+                error=error,
+            )
+        )
+
+    def result(self) -> RunResult[Any]:
+        """Return the run as it stands now."""
+        return RunResult(
+            final_output=self.final_output,
+            last_agent=self.agent,
+            items=tuple(self.items),
+            input_count=self.input_count,
+            usage=self.usage,
+            usage_by_agent=dict(self.usage_by_agent),
+            handoffs=tuple(self.handoffs),
+            errors=tuple(self.errors),
+            repairs=tuple(self.repairs),
+            warnings=tuple(self.warnings),
+            calls=tuple(self.calls),
+            context=self.now(),
+            stop_reason=self.stop_reason,
+        )
+
+
+def input_items(messages: Iterable[Message]) -> list[RunItem]:
+    """Make the first items of a transcript; a message from an earlier run still knows its family."""
+    items: list[RunItem] = []
+    for message in messages:
+        known = cast("dict[str, Any]", message)
+        origin = known.get(ORIGIN)
+        if origin is not None:
+            message = cast(Message, {key: value for key, value in known.items() if key != ORIGIN})
+        items.append(RunItem(id=len(items), kind="input", message=message, origin=origin))
+    return items
+
+
+def with_own_ids(message: Message, turn: int, used: set[str]) -> Message:
+    """Return a reply whose call ids are there and differ from all earlier ones of the run.
+
+    Some providers send none or repeat them (feature row 1-47). The new ones follow from the turn, so a
+    replayed run makes the same.
+
+    Raises:
+        HandlerError: a call has no function, so there is nothing to answer.
+    """
+    calls = calls_of(message)
+    changed: list[ToolCall] = []
+    for index, call in enumerate(calls):
+        if not isinstance(cast("dict[str, Any]", call).get("function"), dict):
+            raise HandlerError(f"The reply of turn {turn} has a tool call without a function: {call!r:.200}.")
+        call_id = call.get("id") or ""
+        while not call_id or call_id in used:
+            call_id = (
+                f"call_{turn}_{index}"
+                if f"call_{turn}_{index}" not in used
+                else f"{call_id or 'call'}_{index}"
+            )
+        used.add(call_id)
+        changed.append(call if call_id == call.get("id") else cast(ToolCall, {**call, "id": call_id}))
+    if all(new is old for new, old in zip(changed, calls, strict=True)):
+        return message
+    return cast(Message, {**message, "tool_calls": changed})
+
+
+def _replace_message(reply: MessageDone, message: Message) -> MessageDone:
+    return MessageDone(
+        message=message,
+        usage=reply.usage,
+        finish_reason=reply.finish_reason,
+        model=reply.model,
+        response_id=reply.response_id,
+    )
+
+
+@contextmanager
+def users_code(what: str) -> Iterator[None]:
+    """Turn an exception of the app's own function into a `CallbackError` that says which it was."""
+    try:
+        yield
+    except InterlockError:
+        raise
+    except Exception as error:
+        raise CallbackError(f"{what} raised {type(error).__name__}: {error}") from error
+
+
+def find_agent(graph: Mapping[str, Agent[Any]], name: str, wanted_by: str) -> Agent[Any]:
+    """Return the agent of that name in the run's graph, or say which names there are."""
+    try:
+        return graph[name]
+    except KeyError:
+        known = ", ".join(sorted(graph))
+        raise ConfigError(
+            f"Agent {wanted_by!r} hands off to {name!r}, which is no agent of this run. Known: {known}. "
+            "Put the agent itself into handoffs, or add it to RunConfig(agents=[...])."
+        ) from None

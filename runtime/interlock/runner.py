@@ -1,0 +1,230 @@
+"""Starting runs: plain, from synchronous code, and as a stream of events."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any
+
+import anyio
+
+from interlock.agents import Agent
+from interlock.config import RunConfig
+from interlock.errors import ConfigError
+from interlock.executor import InProcess
+from interlock.history import View
+from interlock.hooks import RunHooks
+from interlock.loop import run_loop
+from interlock.messages import RunInput, to_messages
+from interlock.models import handler_for
+from interlock.results import RunDone, RunEvent, RunResult
+from interlock.run_state import RunState, find_agent, input_items
+
+__all__ = ["DEFAULT_MAX_TURNS", "RunStream", "Runner"]
+
+DEFAULT_MAX_TURNS = 10
+
+
+class Runner:
+    """Runs agents. All three ways run the same loop and give the same result."""
+
+    @staticmethod
+    async def run(
+        starting_agent: Agent[Any],
+        input: RunInput,
+        *,
+        context: Any = None,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks | None = None,
+        run_config: RunConfig | None = None,
+    ) -> RunResult[Any]:
+        """Run until there is a final output, and return everything that happened.
+
+        Args:
+            starting_agent: who answers first, whatever happened in earlier runs.
+            input: the user's text, or messages such as ``earlier.to_input_list() + [message]``.
+            context: an object for tools, instructions and hooks; no model sees it.
+            max_turns: most model calls, over all agents; None for no limit.
+            hooks: watches the run.
+            run_config: settings for all agents of the run.
+
+        Raises:
+            ConfigError: agents, input or settings that cannot work, before any model call.
+            InterlockError: whatever ended the run, with the partial result in ``error.result``.
+        """
+        return await _finish(
+            start(starting_agent, input, context, max_turns, hooks, run_config, stream=False)
+        )
+
+    @staticmethod
+    def run_sync(
+        starting_agent: Agent[Any],
+        input: RunInput,
+        *,
+        context: Any = None,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks | None = None,
+        run_config: RunConfig | None = None,
+    ) -> RunResult[Any]:
+        """Do `Runner.run` from code that is not async. Arguments and errors are the same.
+
+        Raises:
+            ConfigError: an event loop is already running in this thread.
+        """
+        if _loop_is_running():
+            raise ConfigError(
+                "Runner.run_sync cannot be used inside a running event loop (a notebook, an async web "
+                "handler). Use `result = await Runner.run(...)` there."
+            )
+
+        async def run() -> RunResult[Any]:
+            state = start(starting_agent, input, context, max_turns, hooks, run_config, stream=False)
+            return await _finish(state)
+
+        return anyio.run(run)
+
+    @staticmethod
+    def run_streamed(
+        starting_agent: Agent[Any],
+        input: RunInput,
+        *,
+        context: Any = None,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        hooks: RunHooks | None = None,
+        run_config: RunConfig | None = None,
+    ) -> RunStream:
+        """Return a run as a stream of events. Arguments and errors are those of `Runner.run`.
+
+        Nothing happens until the stream is read, and nothing is read ahead of its reader.
+        """
+        return RunStream(start(starting_agent, input, context, max_turns, hooks, run_config, stream=True))
+
+
+async def _finish(run: RunState) -> RunResult[Any]:
+    """Drain a run and return its result."""
+    async with aclosing(run_loop(run)) as events:
+        async for event in events:
+            if isinstance(event, RunDone):
+                return event.result
+    raise AssertionError("a run ends with RunDone or an error")
+
+
+class RunStream:
+    """A run that is read event by event.
+
+        async with Runner.run_streamed(agent, "Hi") as stream:
+            async for event in stream:
+                ...
+        result = stream.result
+
+    Leaving the ``async with`` block early ends the run: the connection to the provider is closed, and
+    ``result`` is what happened until then.
+    """
+
+    def __init__(self, run: RunState) -> None:
+        self._run = run
+        self._events: AsyncGenerator[RunEvent] = run_loop(run)
+
+    @property
+    def result(self) -> RunResult[Any]:
+        """The result as it stands: complete after the last event, partial (see ``stop_reason``) before."""
+        return self._run.result()
+
+    @property
+    def final_output(self) -> Any:
+        """The final output, or None as long as there is none."""
+        return self._run.final_output
+
+    @property
+    def current_agent(self) -> Agent[Any]:
+        """Who is speaking."""
+        return self._run.agent
+
+    async def drain(self) -> RunResult[Any]:
+        """Read the rest of the run and return its result."""
+        async for _ in self:
+            pass
+        return self.result
+
+    def stream_events(self) -> AsyncIterator[RunEvent]:
+        """Return the events; the same as iterating over the stream itself."""
+        return aiter(self)
+
+    def __aiter__(self) -> AsyncIterator[RunEvent]:
+        return self._events
+
+    async def __aenter__(self) -> RunStream:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """End the run now, if it still goes on. Safe to call twice."""
+        await self._events.aclose()
+
+
+def start(
+    agent: Agent[Any],
+    input: RunInput,
+    context: Any,
+    max_turns: int | None,
+    hooks: RunHooks | None,
+    config: RunConfig | None,
+    *,
+    stream: bool,
+) -> RunState:
+    """Check everything that can be checked before a model call, and return the state of a new run.
+
+    Raises:
+        ConfigError: all that is wrong.
+    """
+    if not isinstance(agent, Agent):
+        raise ConfigError(f"Runner needs an interlock.Agent to start with, not {type(agent).__name__}.")
+    if max_turns is not None and max_turns < 1:
+        raise ConfigError(f"max_turns must be at least 1, or None for no limit, not {max_turns}.")
+    config = config or RunConfig()
+    items = input_items(to_messages(input))
+    if not items:
+        raise ConfigError("Input is empty: pass the user's text, or a list with at least one message.")
+    return RunState(
+        agent=agent,
+        handler=handler_for(agent, config),
+        graph=_graph(agent, config),
+        config=config,
+        executor=config.executor or InProcess(),
+        hooks=hooks,
+        max_turns=max_turns,
+        stream=stream,
+        context=context,
+        run_id=config.run_id or uuid.uuid4().hex,
+        items=items,
+        view=View(items),
+        input_count=len(items),
+    )
+
+
+def _graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
+    """Return every agent of the run by name, after checking that the names of handoffs are among them."""
+    graph = dict(agent.graph)
+    for one in config.agents:
+        for name, other in one.graph.items():
+            if graph.setdefault(name, other) is not other:
+                raise ConfigError(f"Two different agents are named {name!r}; give each its own name.")
+    for member in graph.values():
+        for edge in member.edges:
+            if isinstance(edge.target, str):
+                find_agent(graph, edge.target, member.name)
+    return graph
+
+
+def _loop_is_running() -> bool:
+    try:
+        anyio.get_cancelled_exc_class()
+    except RuntimeError:  # no asyncio or trio loop runs in this thread
+        return False
+    return True
