@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 from interlock.agents import Handoff
 from interlock.context import ToolContext
@@ -15,6 +15,7 @@ from interlock.errors import (
     MaxHandoffsExceeded,
     ModelBehaviorError,
     ToolError,
+    ToolTimeout,
 )
 from interlock.events import HandoffFailed, HandoffOccurred, HandoffRequested, ToolCalled, ToolOutput
 from interlock.executor import Call, Outcome
@@ -24,7 +25,7 @@ from interlock.results import RunEvent
 from interlock.routing import Offer, Plan, plan, unknown_tool
 from interlock.run_state import RunState
 from interlock.tell import tell
-from interlock.tools import Tool
+from interlock.tools import Tool, ToolErrorKind, ToolOutcome
 
 __all__ = ["answer_calls"]
 
@@ -56,6 +57,9 @@ class _Answers:
 
     def give(self, call: ToolCall, answer: _Answer) -> None:
         self.by_id[call["id"]] = answer
+
+    def stop(self, error: InterlockError) -> None:
+        self.raised = self.raised or error
 
     def record(self) -> None:
         """Append the answers that there are. Those that were never given are filled in on reading."""
@@ -120,9 +124,9 @@ async def _run_tools(run: RunState, planned: Plan, answers: _Answers) -> None:
 
     async def body(step: Call) -> Outcome:
         call, tool = by_key[step.key]
-        outcome = await _invoke(run, call, tool, answers)
-        _take_outcome(run, call, outcome, answers)
-        return outcome
+        outcome, stop = await _invoke(run, call, tool)
+        _take_outcome(run, call, outcome, answers, stop=stop)
+        return {**outcome.envelope(), "stop": stop}
 
     steps = [
         Call(
@@ -136,7 +140,7 @@ async def _run_tools(run: RunState, planned: Plan, answers: _Answers) -> None:
     outcomes = await run.executor.gather(steps, body)
     for (call, _), outcome in zip(planned.tools, outcomes, strict=True):
         if call["id"] not in answers.by_id:  # an engine replayed this step instead of running it
-            _take_outcome(run, call, outcome, answers)
+            _take_outcome(run, call, ToolOutcome.from_envelope(outcome), answers, stop=bool(outcome["stop"]))
     if run.config.detect_loops:
         run.progress.tool_results(
             (tool.name, call["function"].get("arguments") or "", answers.by_id[call["id"]].text)
@@ -144,7 +148,8 @@ async def _run_tools(run: RunState, planned: Plan, answers: _Answers) -> None:
         )
 
 
-async def _invoke(run: RunState, call: ToolCall, tool: Tool, answers: _Answers) -> Outcome:
+async def _invoke(run: RunState, call: ToolCall, tool: Tool) -> tuple[ToolOutcome, bool]:
+    """Run one tool. Return its outcome, and whether it is to stop the run."""
     context = ToolContext(
         context=run.context,
         run_id=run.run_id,
@@ -157,29 +162,34 @@ async def _invoke(run: RunState, call: ToolCall, tool: Tool, answers: _Answers) 
     )
     await tell(run, "on_tool_start", run.agent, tool, context=context)
     await tell(run, None, tool, agent_hook="on_tool_start", context=context)
+    stop = False
     try:
         outcome = await tool.invoke(context, call["function"].get("arguments") or "")
-        text, error, exception = outcome.output, outcome.error, outcome.exception
     except ToolError as raised:
-        text, error, exception = str(raised), "raised", raised
-        answers.raised = answers.raised or raised
-    if error is not None:
-        kind = "bad_arguments" if error == "bad_arguments" else "tool"
-        run.problem(kind, f"{tool.name}: {text}", call_id=call["id"], error=exception)
-    await tell(run, "on_tool_end", run.agent, tool, text, context=context)
-    await tell(run, None, tool, text, agent_hook="on_tool_end", context=context)
-    return {"output": text, "error": error}
+        stop = True
+        kind: ToolErrorKind = "timeout" if isinstance(raised, ToolTimeout) else "raised"
+        outcome = ToolOutcome(str(raised), error=kind, exception=raised)
+    await tell(run, "on_tool_end", run.agent, tool, outcome.output, context=context)
+    await tell(run, None, tool, outcome.output, agent_hook="on_tool_end", context=context)
+    return outcome, stop
 
 
-def _take_outcome(run: RunState, call: ToolCall, outcome: Outcome, answers: _Answers) -> None:
-    error = cast("str | None", outcome["error"])
-    mistake = error == "bad_arguments"
-    answers.give(call, _Answer(str(outcome["output"]), error=error, mistake=mistake))
-    if mistake and "bad_arguments" in run.config.raise_on:
-        name = call["function"]["name"]
-        answers.raised = answers.raised or ModelBehaviorError(
-            f"Agent {run.agent.name!r}, turn {run.turn}, bad arguments for {name!r}: {outcome['output']}"
-        )
+def _take_outcome(
+    run: RunState, call: ToolCall, outcome: ToolOutcome, answers: _Answers, *, stop: bool
+) -> None:
+    mistake = outcome.error == "arguments"
+    answers.give(call, _Answer(outcome.output, error=outcome.error, mistake=mistake))
+    if outcome.usage is not None:
+        run.count(outcome.usage)
+    if outcome.error is None:
+        return
+    kind = "bad_arguments" if mistake else "tool"
+    run.problem(kind, outcome.output, call_id=call["id"], error=outcome.exception)
+    if stop:
+        error = outcome.exception
+        answers.stop(error if isinstance(error, ToolError) else ToolError(outcome.output))
+    elif mistake and "bad_arguments" in run.config.raise_on:
+        answers.stop(ModelBehaviorError(f"Agent {run.agent.name!r}, turn {run.turn}: {outcome.output}"))
 
 
 def _answer_unknown(run: RunState, planned: Plan, answers: _Answers, offered: Offer) -> None:
@@ -188,9 +198,7 @@ def _answer_unknown(run: RunState, planned: Plan, answers: _Answers, offered: Of
         answers.give(call, _Answer(text, error="unknown_tool", mistake=True))
         run.problem("unknown_tool", text, call_id=call["id"])
         if "unknown_tool" in run.config.raise_on:
-            answers.raised = answers.raised or ModelBehaviorError(
-                f"Agent {run.agent.name!r} in turn {run.turn}: {text}"
-            )
+            answers.stop(ModelBehaviorError(f"Agent {run.agent.name!r}, turn {run.turn}: {text}"))
 
 
 def _outputs(run: RunState, calls: Sequence[ToolCall], answers: _Answers) -> list[RunEvent]:

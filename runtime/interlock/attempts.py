@@ -50,7 +50,7 @@ class Retry:
             return None
         if error.retry_after is not None:
             return error.retry_after if error.retry_after <= self.longest_delay else None
-        backoff = min(self.first_delay * 2 ** (attempt - 1), self.longest_delay)
+        backoff: float = min(self.first_delay * 2.0 ** (attempt - 1), self.longest_delay)
         return backoff * (0.5 + self.jitter() / 2)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from interlock.errors import ConfigError
 
@@ -12,13 +12,13 @@ __all__ = ["MaybeAwaitable", "name_of", "resolve", "takes"]
 
 T = TypeVar("T")
 
-MaybeAwaitable = T | Awaitable[T]
+MaybeAwaitable: TypeAlias = T | Awaitable[T]
 """A value, or something to await for it: callbacks may be sync or async."""
 
 
 async def resolve(value: MaybeAwaitable[T]) -> T:
     """Return the value, awaiting it first if it is awaitable."""
-    return await cast("Awaitable[T]", value) if inspect.isawaitable(value) else cast(T, value)
+    return await cast("Awaitable[T]", value) if inspect.isawaitable(value) else value
 
 
 def name_of(function: object) -> str:

@@ -18,8 +18,9 @@ from interlock.events import HandlerEvent
 __all__ = ["Call", "Executor", "InProcess", "Outcome"]
 
 Outcome = Mapping[str, Any]
-"""What a step gave, as JSON: ``{"output": text, "error": text or None}`` for a tool. A failure is an
-outcome, never an exception: an engine that replays could not raise the original class again."""
+"""What a tool step gave, as JSON: ``{"ok": {...}}`` or ``{"err": {"type", "message", "retryable"}}``, and
+``"stop"`` if the run is to end with it. A failure is an outcome, never an exception: an engine that
+replays could not raise the original class again."""
 
 
 @dataclass(frozen=True, slots=True)

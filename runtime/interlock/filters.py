@@ -209,9 +209,9 @@ def as_items(value: object, previous: int = -1) -> list[RunItem]:
     for item in cast("Iterable[object]", value):
         if isinstance(item, RunItem):
             items.append(item)
-        elif isinstance(item, Mapping) and "role" in item:
+        elif isinstance(item, Mapping) and "role" in cast("Mapping[str, Any]", item):
             message = cast(Message, item)
             items.append(RunItem(id=items[-1].id if items else previous, kind="filter", message=message))
         else:
-            raise TypeError(f"expected items or messages with a role, not {item!r:.80}")
+            raise TypeError(f"expected items or messages with a role, not {cast(object, item)!r:.80}")
     return items

@@ -57,7 +57,7 @@ class _Refused(Exception):
     ) -> None:
         super().__init__(why)
         self.mistake = mistake
-        self.refusal = refusal
+        self.refusal: Literal["limit", "loop"] | None = refusal
 
 
 async def try_transfer(run: RunState, call: ToolCall, edge: Handoff) -> Transfer:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, cast
 
 from interlock.callables import MaybeAwaitable, resolve
 from interlock.errors import HandoffFilterError
@@ -186,7 +186,7 @@ async def filtered(
     """
     where = f"handoff {data.source!r} -> {data.target!r}"
     try:
-        result: object = await resolve(apply(data))
+        result = cast(object, await resolve(apply(data)))
     except Exception as error:
         raise HandoffFilterError(
             f"Input filter {name!r} raised on {where}: {type(error).__name__}: {error}. "

@@ -130,7 +130,7 @@ async def _request(run: RunState, offered: Offer) -> tuple[Request, list[str]]:
     system = await system_message(run, offered)
     messages, repairs = run.view.messages(family_of(run.handler))
     run.repairs += repairs
-    settings = {**run.config.model_settings, **run.agent.model_settings}
+    settings: dict[str, Any] = {**run.config.model_settings, **run.agent.model_settings}
     forced = settings.pop("tool_choice", None)
     output = run.agent.output
     request = Request(
@@ -138,7 +138,7 @@ async def _request(run: RunState, offered: Offer) -> tuple[Request, list[str]]:
         tools=offered.specs,
         tool_choice=forced if run.agent_turns == 1 else None,
         settings={key: value for key, value in settings.items() if value is not None},
-        output_schema=output and OutputSchema("final_output", output.schema, output.strict),
+        output_schema=None if output is None else OutputSchema("final_output", output.schema, output.strict),
         stream=run.stream,
         agent=run.agent.name,
         turn=run.turn,

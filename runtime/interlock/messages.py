@@ -137,7 +137,7 @@ def portable(message: Message) -> Message:
     Thinking blocks, signatures and reasoning items mean nothing to another vendor and make some of
     them refuse the request (pains 8 and 9). Text, calls and answers stay. The input is not changed.
     """
-    kept: dict[str, Any] = {key: message[key] for key in _PORTABLE if key in message}
+    kept: dict[str, Any] = {key: value for key, value in message.items() if key in _PORTABLE}
     if calls := calls_of(message):
         kept["tool_calls"] = [
             {"id": call["id"], "type": "function", "function": call["function"]} for call in calls

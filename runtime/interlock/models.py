@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from interlock.agents import Agent
 from interlock.config import RunConfig
@@ -19,7 +19,7 @@ def handler_for(agent: Agent[Any], config: RunConfig) -> Handler:
         NoHandlerError: neither names a model.
         ConfigError: what is named is neither a model string nor a handler.
     """
-    model: object = agent.model if config.model is None else config.model
+    model = agent.model if config.model is None else config.model
     if model is None:
         raise NoHandlerError(
             f"Agent {agent.name!r} has no model. Give it one, such as Agent(..., model='openai/gpt-4o'), "
@@ -27,8 +27,9 @@ def handler_for(agent: Agent[Any], config: RunConfig) -> Handler:
         )
     if isinstance(model, str):
         return _bundled(model)
+    # a Protocol is not checked at run time, and whoever passes a function deserves to hear what to do
     if callable(getattr(model, "stream", None)) and isinstance(getattr(model, "name", None), str):
-        return cast(Handler, model)
+        return model
     raise ConfigError(
         f"The model of agent {agent.name!r} must be a model string or a handler, not {model!r:.80}. "
         "Wrap a function with interlock.function_handler(...)."

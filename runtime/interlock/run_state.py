@@ -6,7 +6,7 @@ why the next run starts at the default handler again, however this one ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -253,7 +253,7 @@ def _replace_message(reply: MessageDone, message: Message) -> MessageDone:
 
 
 @contextmanager
-def users_code(what: str) -> Iterator[None]:
+def users_code(what: str) -> Generator[None]:
     """Turn an exception of the app's own function into a `CallbackError` that says which it was."""
     try:
         yield

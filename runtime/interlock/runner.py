@@ -6,7 +6,7 @@ import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import anyio
 
@@ -183,7 +183,7 @@ def start(
     Raises:
         ConfigError: all that is wrong.
     """
-    if not isinstance(agent, Agent):
+    if not isinstance(cast(object, agent), Agent):
         raise ConfigError(f"Runner needs an interlock.Agent to start with, not {type(agent).__name__}.")
     if max_turns is not None and max_turns < 1:
         raise ConfigError(f"max_turns must be at least 1, or None for no limit, not {max_turns}.")
