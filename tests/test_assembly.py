@@ -433,7 +433,7 @@ def test_half_a_usage() -> None:
     [
         ([{"content": "Hi"}], "stop", None, None),
         ([{"content": "Hi"}], None, {"prompt_tokens": 1}, None),
-        ([{"content": "Hi"}], None, None, "text without an end"),
+        ([{"content": "Hi"}], None, None, "text that may be cut"),
         ([], None, None, "nothing"),
         ([{"tool_calls": [call("{}", index=0, id="a", name="f")]}], None, None, None),
         (
@@ -450,6 +450,18 @@ def test_why_incomplete(deltas: list[Delta], finish: str | None, usage: Any, why
         assembler.feed(chunk(delta))
     assembler.feed(chunk({}, finish=finish, usage=usage))
     assert why_incomplete(assembler.done()) == why
+
+
+@pytest.mark.parametrize(
+    ("delta", "why"),
+    [
+        ({"content": "Hi"}, None),
+        ({"content": ""}, "nothing"),
+        ({"tool_calls": [call("{", index=0, id="a", name="f")]}, "half of the arguments of 'f'"),
+    ],
+)
+def test_an_end_marker_completes_text_alone(delta: Delta, why: str | None) -> None:
+    assert why_incomplete(assemble(delta), ended=True) == why
 
 
 # Any way of splitting a completion into chunks assembles to what the completion itself says.

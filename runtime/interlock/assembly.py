@@ -277,18 +277,23 @@ def to_usage(usage: _Json | None) -> Usage | None:
     )
 
 
-def why_incomplete(done: MessageDone) -> str | None:
+def why_incomplete(done: MessageDone, *, ended: bool = False) -> str | None:
     """Say why a streamed reply cannot be taken for complete, or return None when it can.
 
     A finish reason is proof. So is usage, which comes last: some gateways send it and never a
     finish reason. Without either, calls count as complete when all their arguments are whole
-    JSON; text does not, because text that was cut looks like text that ended.
+    JSON. Text does not, because text that was cut looks like text that ended.
+
+    Args:
+        done: what was assembled.
+        ended: whether the stream said itself that it is over (``data: [DONE]``); text is complete then.
     """
     if done.finish_reason or done.usage:
         return None
     calls = done.message.get("tool_calls")
     if not calls:
-        return "text without an end" if done.message.get("content") else "nothing"
+        said = done.message.get("content")
+        return None if ended and said else "text that may be cut" if said else "nothing"
     for call in calls:
         if not _is_json(call["function"]["arguments"]):
             return f"half of the arguments of {call['function']['name'] or 'a call'!r}"
