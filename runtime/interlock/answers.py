@@ -130,6 +130,7 @@ async def _run_tools(run: RunState, planned: Plan, answers: _Answers) -> None:
 
     steps = [
         Call(
+            run.run_id,
             key,
             "tool",
             {"name": tool.name, "call_id": call["id"], "arguments": call["function"].get("arguments") or ""},

@@ -46,7 +46,7 @@ class RunConfig:
     """Mistakes of the model that end the run instead of being answered so that it can correct them."""
     max_mistakes: int = 3
     """So many turns in a row with nothing but mistakes end the run."""
-    max_handoffs: int | None = 10
+    max_handoffs: int | None = 5
     """So many transfers may happen; one more is refused, and after that the run ends."""
     detect_loops: bool = True
     """Whether going round without progress is answered with a nudge, and then ends the run."""

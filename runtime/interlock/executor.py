@@ -27,11 +27,12 @@ replays could not raise the original class again."""
 class Call:
     """One step of a run.
 
-    ``key`` is unique in the run and the same whenever the run is replayed, such as
+    ``key`` is unique in the run ``run_id`` and the same whenever the run is replayed, such as
     ``"t3.tool.charge.call_2"``. ``op`` names the kind of step and ``args`` its JSON arguments, so an
     engine that cannot carry a closure can look the body up by name.
     """
 
+    run_id: str
     key: str
     op: str
     args: Mapping[str, Any]
@@ -39,7 +40,7 @@ class Call:
 
 
 class Executor(Protocol):
-    """Runs the steps of one run. An engine may record, replay, retry or move them."""
+    """Carries out the steps of runs. An engine may record, replay, retry or move them."""
 
     def stream(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]

@@ -159,7 +159,7 @@ def _model_step(run: RunState, request: Request) -> AsyncGenerator[HandlerEvent]
         "tool_choice": request.tool_choice,
         "settings": request.settings,
     }
-    call = Call(f"t{run.turn}.model.{run.agent.name}", "model", args)
+    call = Call(run.run_id, f"t{run.turn}.model.{run.agent.name}", "model", args)
     return run.executor.stream(call, lambda _: attempts(run.handler, request, run.config.retry))
 
 
