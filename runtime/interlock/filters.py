@@ -213,5 +213,5 @@ def as_items(value: object, previous: int = -1) -> list[RunItem]:
             message = cast(Message, item)
             items.append(RunItem(id=items[-1].id if items else previous, kind="filter", message=message))
         else:
-            raise TypeError(f"expected items or messages with a role, not {item!r:.80}")
+            raise TypeError(f"expected items or messages with a role, not {cast(Any, item)!r:.80}")
     return items

@@ -71,7 +71,7 @@ async def _pieces(given: Any) -> AsyncGenerator[Any]:
     if not isinstance(given, AsyncIterable):
         yield given
         return
-    iterator: AsyncIterator[Any] = aiter(given)
+    iterator: AsyncIterator[Any] = aiter(cast(Any, given))
     try:
         async for piece in iterator:
             yield piece
