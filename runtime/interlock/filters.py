@@ -14,7 +14,7 @@ from typing import Any, cast
 from interlock.callables import MaybeAwaitable, resolve
 from interlock.context import RunContext
 from interlock.errors import ConfigError
-from interlock.messages import Message, RunItem, calls_of
+from interlock.messages import Message, RunItem, calls_of, to_messages
 
 __all__ = [
     "HandoffInputData",
@@ -71,7 +71,8 @@ class HandoffInputData:
         """Return a copy with some parts replaced; the parts left out stay as they are.
 
         Raises:
-            TypeError: a part is not a sequence of items or messages.
+            TypeError: a part is not a sequence.
+            ConfigError: something in it is neither an item nor a message with a known role.
         """
         given = {
             "input_history": input_history,
@@ -196,22 +197,24 @@ def _groups(items: Sequence[RunItem]) -> list[list[RunItem]]:
 
 
 def as_items(value: object, previous: int = -1) -> list[RunItem]:
-    """Turn what a filter or mapper put into a part into items; raise TypeError saying what is wrong.
+    """Turn what a filter or mapper put into a part into items.
 
     A plain message takes the id of the item before it, so that it keeps its place among the items
     when a later nesting handoff sorts them.
+
+    Raises:
+        TypeError: this is no sequence.
+        ConfigError: something in it is neither an item nor a message with a known role.
     """
     if isinstance(value, str):
         value = ({"role": "user", "content": value},)
     if not isinstance(value, Iterable) or isinstance(value, Mapping):
-        raise TypeError(f"expected a tuple of items or messages, not {type(value).__name__}")
+        raise TypeError(f"expected a tuple of items or messages, not {type(cast(object, value)).__name__}")
     items: list[RunItem] = []
-    for item in cast("Iterable[object]", value):
+    for item in cast("Iterable[RunItem | Message]", value):
         if isinstance(item, RunItem):
             items.append(item)
-        elif isinstance(item, Mapping) and "role" in cast("Mapping[str, Any]", item):
-            message = cast(Message, item)
-            items.append(RunItem(id=items[-1].id if items else previous, kind="filter", message=message))
-        else:
-            raise TypeError(f"expected items or messages with a role, not {cast(Any, item)!r:.80}")
+            continue
+        message = to_messages([item])[0]
+        items.append(RunItem(id=items[-1].id if items else previous, kind="filter", message=message))
     return items

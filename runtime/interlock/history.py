@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import Any, cast
 
 from interlock.callables import MaybeAwaitable, resolve
-from interlock.errors import HandoffFilterError
+from interlock.errors import ConfigError, HandoffFilterError
 from interlock.filters import HandoffInputData, as_items
 from interlock.messages import Message, RunItem, portable
 from interlock.repair import repair
@@ -199,5 +199,5 @@ async def filtered(
         )
     try:
         return as_items(result.all_items)
-    except TypeError as error:
+    except (TypeError, ConfigError) as error:
         raise HandoffFilterError(f"Input filter {name!r} on {where}: {error}.") from error
