@@ -206,10 +206,11 @@ def as_items(value: object, previous: int = -1) -> list[RunItem]:
         TypeError: this is no sequence.
         ConfigError: something in it is neither an item nor a message with a known role.
     """
+    given = type(value).__name__
     if isinstance(value, str):
         value = ({"role": "user", "content": value},)
     if not isinstance(value, Iterable) or isinstance(value, Mapping):
-        raise TypeError(f"expected a tuple of items or messages, not {type(cast(object, value)).__name__}")
+        raise TypeError(f"expected a tuple of items or messages, not {given}")
     items: list[RunItem] = []
     for item in cast("Iterable[RunItem | Message]", value):
         if isinstance(item, RunItem):
