@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-pytest_plugins = ["interlock.testing.pytest_plugin"]
+pytest_plugins = ["interlock.testing.pytest_plugin", "pytester"]
 
 _SETTINGS = {
     # all of these are read when litellm is imported or first used, so they are set before any test is
@@ -36,10 +36,12 @@ def pytest_configure() -> None:
     os.environ.update({f"{vendor}_API_KEY": "test-not-a-key" for vendor in _VENDORS})
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run tests marked ``anyio`` on asyncio and trio, and those marked ``asyncio_only`` on asyncio."""
     if "anyio_backend" in metafunc.fixturenames and metafunc.definition.get_closest_marker("asyncio_only"):
-        metafunc.parametrize("anyio_backend", ["asyncio"], scope="module")
+        only = pytest.mark.parametrize("anyio_backend", ["asyncio"], scope="module")
+        metafunc.definition.add_marker(only)
 
 
 @pytest.fixture(params=["asyncio", "trio"], scope="module")

@@ -7,6 +7,7 @@ before it is written (`interlock.testing.scrub`), and it is only read unless rec
 from __future__ import annotations
 
 import importlib
+import json
 import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -136,7 +137,7 @@ def _open(path: Path, mode: CassetteMode, scrub: Scrubber, match_body: bool) -> 
         return _asked(ours).matches(_asked(recorded), body=match_body)
 
     def clean_request(request: Any) -> Any:
-        body = scrub.body(request.body_bytes)
+        body = scrub.body(_bytes(request.body_bytes))
         headers = scrub.request_headers(request.headers)
         return type(request)(request.method, scrub.text(request.uri), body, headers)
 
@@ -156,6 +157,14 @@ def _open(path: Path, mode: CassetteMode, scrub: Scrubber, match_body: bool) -> 
     )
     recorder.register_matcher("same", same)
     return recorder.use_cassette(str(path), match_on=["same"])
+
+
+def _bytes(body: Any) -> bytes | None:
+    """The body as it is sent; vcrpy keeps what aiohttp was given as ``json=`` as an object."""
+    if body is None or isinstance(body, bytes):
+        return body
+    text = body if isinstance(body, str) else json.dumps(body, default=lambda part: type(part).__name__)
+    return text.encode()
 
 
 def _asked(request: Any) -> Asked:

@@ -1,0 +1,217 @@
+"""The guard trips for every client that goes through Python's sockets; nothing leaves the machine.
+
+The hosts are under `.invalid`, which no resolver knows, and in a network that is set aside for
+documentation, so that a broken guard would reach nobody either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import socket
+import threading
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import anyio
+import pytest
+
+from interlock.testing import NetworkBlocked, no_network
+
+HOST = "model.invalid"
+ADDRESS = "192.0.2.1"
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, what it was raised from, and the members of groups."""
+    while error is not None:
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            for member in error.exceptions:
+                yield from causes(member)
+        error = error.__cause__ or error.__context__
+
+
+@pytest.fixture
+def blocked() -> Iterator[list[str]]:
+    with no_network() as hosts:
+        yield hosts
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    class Hello(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("content-length", "5")
+            self.end_headers()
+            self.wfile.write(b"hello")
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Hello) as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}/"
+        running.shutdown()
+        thread.join()
+
+
+def test_urllib_is_stopped(blocked: list[str]) -> None:
+    with pytest.raises(NetworkBlocked, match=r"'model\.invalid' was blocked"):
+        urllib.request.urlopen(f"http://{HOST}/", timeout=5)
+    assert blocked == [HOST]
+
+
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+@pytest.mark.parametrize("host", [HOST, ADDRESS])
+def test_httpx_is_stopped(blocked: list[str], library: str, host: str) -> None:
+    httpx = pytest.importorskip(library)
+    with pytest.raises(Exception) as caught, httpx.Client(trust_env=False) as client:  # noqa: PT011 - any client's own
+        client.get(f"https://{host}/", timeout=5)
+    assert any(isinstance(cause, NetworkBlocked) for cause in causes(caught.value))
+    assert set(blocked) == {host}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+async def test_async_httpx_is_stopped(blocked: list[str], library: str) -> None:
+    httpx = pytest.importorskip(library)
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - any client's own
+        async with httpx.AsyncClient(trust_env=False) as client:
+            await client.get(f"https://{HOST}/", timeout=5)
+    assert any(isinstance(cause, NetworkBlocked) for cause in causes(caught.value))
+    assert HOST in blocked
+
+
+@pytest.mark.anyio
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("host", [HOST, ADDRESS])
+async def test_aiohttp_is_stopped(blocked: list[str], host: str) -> None:
+    aiohttp: Any = importlib.import_module("aiohttp")
+    connector = aiohttp.TCPConnector(resolver=aiohttp.ThreadedResolver())
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - any client's own
+        async with aiohttp.ClientSession(connector=connector) as session:
+            await session.get(f"http://{host}/")
+    assert any(isinstance(cause, NetworkBlocked) for cause in causes(caught.value))
+    assert set(blocked) == {host}
+
+
+@pytest.mark.anyio
+@pytest.mark.asyncio_only
+async def test_sock_connect_of_asyncio_is_stopped(blocked: list[str]) -> None:
+    with socket.socket() as client:
+        client.setblocking(False)
+        with pytest.raises(NetworkBlocked):
+            await asyncio.get_running_loop().sock_connect(client, (ADDRESS, 80))
+    assert blocked == [ADDRESS]
+
+
+@pytest.mark.anyio
+async def test_connect_tcp_of_anyio_is_stopped(blocked: list[str]) -> None:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - trio wraps it in a group
+        await anyio.connect_tcp(HOST, 80)
+    assert any(isinstance(cause, NetworkBlocked) for cause in causes(caught.value))
+    assert set(blocked) == {HOST}
+
+
+@pytest.mark.parametrize("connect", ["connect", "connect_ex"])
+def test_bare_sockets_are_stopped(blocked: list[str], connect: str) -> None:
+    with socket.socket() as client, pytest.raises(NetworkBlocked, match=r"Connecting to '192\.0\.2\.1'"):
+        getattr(client, connect)((ADDRESS, 80))
+    assert blocked == [ADDRESS]
+
+
+def test_datagrams_are_stopped(blocked: list[str]) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client, pytest.raises(NetworkBlocked):
+        client.sendto(b"query", (ADDRESS, 53))
+    assert blocked == [ADDRESS]
+
+
+@pytest.mark.parametrize("look_up", ["gethostbyname", "gethostbyname_ex", "gethostbyaddr"])
+def test_older_look_ups_are_stopped(blocked: list[str], look_up: str) -> None:
+    with pytest.raises(NetworkBlocked, match="Looking up"):
+        getattr(socket, look_up)(HOST)
+
+
+def test_a_host_given_as_bytes_or_by_keyword_is_seen(blocked: list[str]) -> None:
+    with pytest.raises(NetworkBlocked):
+        socket.getaddrinfo(HOST.encode(), 80)
+    with pytest.raises(NetworkBlocked):
+        socket.getaddrinfo(port=80, host=HOST)
+    assert blocked == [HOST, HOST]
+
+
+def test_a_swallowed_refusal_is_still_listed() -> None:
+    with no_network() as blocked:
+        try:
+            socket.create_connection((HOST, 80))
+        except Exception:  # what a careless client does
+            pass
+    assert blocked == [HOST]
+
+
+def test_loopback_works(server: str) -> None:
+    with no_network() as blocked, urllib.request.urlopen(server, timeout=5) as response:
+        assert response.read() == b"hello"
+    assert blocked == []
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "app.localhost", "127.0.0.1", "::1", "::ffff:127.0.0.1", "", None]
+)
+def test_names_of_this_machine_may_be_looked_up(blocked: list[str], host: str | None) -> None:
+    try:
+        socket.getaddrinfo(host, 80)
+    except socket.gaierror:
+        pass  # not every resolver knows them all
+    assert blocked == []
+
+
+def test_unix_sockets_and_pairs_work(blocked: list[str]) -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        left.sendall(b"x")
+        assert right.recv(1) == b"x"
+    assert blocked == []
+
+
+def test_an_allowed_host_passes() -> None:
+    """The session's own guard refuses it after this one let it pass."""
+    with no_network() as outer, no_network(allow=[ADDRESS]) as inner, socket.socket() as client:
+        with pytest.raises(NetworkBlocked):
+            client.connect((ADDRESS, 80))
+    assert (outer, inner) == ([ADDRESS], [])
+
+
+def test_everything_is_put_back() -> None:
+    before = (socket.socket.connect, socket.socket.connect_ex, socket.socket.sendto, socket.getaddrinfo)
+    with no_network():
+        assert socket.getaddrinfo is not before[3]
+    after = (socket.socket.connect, socket.socket.connect_ex, socket.socket.sendto, socket.getaddrinfo)
+    assert before == after
+
+
+def test_it_is_put_back_after_an_error_too() -> None:
+    before = socket.getaddrinfo
+    with pytest.raises(ValueError, match="mine"), no_network():
+        raise ValueError("mine")
+    assert socket.getaddrinfo is before
+
+
+def test_the_guard_holds_in_threads(blocked: list[str]) -> None:
+    found: list[BaseException] = []
+
+    def connect() -> None:
+        try:
+            socket.create_connection((HOST, 80))
+        except NetworkBlocked as error:
+            found.append(error)
+
+    thread = threading.Thread(target=connect)
+    thread.start()
+    thread.join()
+    assert len(found) == 1

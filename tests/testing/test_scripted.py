@@ -1,0 +1,276 @@
+"""`ScriptedHandler` answers what it was told to, and says when the script was not followed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import anyio.lowlevel
+import pytest
+
+from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from interlock.messages import Message, calls_of
+from interlock.port import Request, family_of
+from interlock.testing import ScriptedHandler, UnexpectedModelCall, UnusedReplies, call, reply
+from interlock.usage import Usage
+
+pytestmark = pytest.mark.anyio
+
+USER: Message = {"role": "user", "content": "Hi"}
+
+
+async def ask(handler: ScriptedHandler, **fields: Any) -> list[HandlerEvent]:
+    request = Request(**{"messages": [USER], **fields})
+    return [event async for event in handler.stream(request)]
+
+
+async def answer(handler: ScriptedHandler, **fields: Any) -> MessageDone:
+    (done,) = await ask(handler, **fields)
+    assert isinstance(done, MessageDone)
+    return done
+
+
+async def test_text_is_an_assistant_message() -> None:
+    done = await answer(ScriptedHandler(["Hello."]))
+    assert done.message == {"role": "assistant", "content": "Hello."}
+    assert (done.finish_reason, done.model, done.response_id) == ("stop", "scripted", "scripted-1")
+
+
+async def test_a_tool_call_alone_is_a_reply() -> None:
+    done = await answer(ScriptedHandler([call("look_up", {"id": 7})]))
+    (made,) = calls_of(done.message)
+    assert made["function"]["name"] == "look_up"
+    assert json.loads(made["function"]["arguments"]) == {"id": 7}
+    assert done.finish_reason == "tool_calls"
+
+
+async def test_a_list_of_tool_calls_is_one_reply() -> None:
+    done = await answer(ScriptedHandler([[call("a"), call("b")]]))
+    assert [made["function"]["name"] for made in calls_of(done.message)] == ["a", "b"]
+
+
+async def test_reply_carries_text_calls_reasoning_and_usage() -> None:
+    usage = Usage(requests=1, input_tokens=3)
+    scripted = reply(
+        "One moment.", calls=[call("a")], reasoning="Hm.", usage=usage, model="m", finish_reason="x"
+    )
+    done = await answer(ScriptedHandler([scripted]))
+    assert done.message.get("content") == "One moment."
+    assert done.message.get("reasoning_content") == "Hm."
+    assert (done.usage, done.model, done.finish_reason) == (usage, "m", "x")
+
+
+async def test_a_message_dict_becomes_an_assistant_message() -> None:
+    done = await answer(ScriptedHandler([{"content": "Hello.", "refusal": None}]))
+    assert done.message == {"role": "assistant", "content": "Hello.", "refusal": None}
+
+
+async def test_an_exception_is_raised() -> None:
+    with pytest.raises(ConnectionError, match="gone"):
+        await ask(ScriptedHandler([ConnectionError("gone")]))
+
+
+async def test_a_message_done_is_passed_on_as_it_is() -> None:
+    scripted = MessageDone(message={"role": "assistant", "tool_calls": [call("a")]})
+    assert await ask(ScriptedHandler([scripted]), stream=True) == [scripted]
+
+
+async def test_events_are_passed_on_as_they_are_even_without_an_end() -> None:
+    assert await ask(ScriptedHandler([[TextDelta("Hel")]])) == [TextDelta("Hel")]
+
+
+async def test_an_empty_list_is_a_reply_without_events() -> None:
+    assert await ask(ScriptedHandler([[]])) == []
+
+
+async def test_an_exception_among_events_breaks_the_stream_at_its_place() -> None:
+    handler = ScriptedHandler([[TextDelta("Hel"), ConnectionError("cut")]])
+    stream = handler.stream(Request(messages=[USER], stream=True))
+    assert await anext(stream) == TextDelta("Hel")
+    with pytest.raises(ConnectionError, match="cut"):
+        await anext(stream)
+
+
+async def test_chunks_are_assembled() -> None:
+    chunks = [
+        {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "Hel"}}]},
+        {"choices": [{"index": 0, "delta": {"content": "lo"}, "finish_reason": "stop"}]},
+    ]
+    first, second, done = await ask(ScriptedHandler([chunks]))
+    assert (first, second) == (TextDelta("Hel"), TextDelta("lo"))
+    assert isinstance(done, MessageDone)
+    assert done.message.get("content") == "Hello"
+
+
+async def test_chunks_may_break_too() -> None:
+    handler = ScriptedHandler([[{"choices": [{"delta": {"content": "Hel"}}]}, ConnectionError("cut")]])
+    with pytest.raises(ConnectionError):
+        await ask(handler)
+
+
+async def test_a_function_sees_the_request() -> None:
+    handler = ScriptedHandler([lambda request: f"You said {request.messages[-1]['content']}."])
+    assert (await answer(handler)).message.get("content") == "You said Hi."
+
+
+async def test_a_function_may_be_async() -> None:
+    async def slowly(request: Request) -> str:
+        await anyio.lowlevel.checkpoint()
+        return request.agent
+
+    assert (await answer(ScriptedHandler([slowly]), agent="triage")).message.get("content") == "triage"
+
+
+async def test_a_function_may_be_an_async_generator_and_is_closed_with_the_stream() -> None:
+    closed: list[bool] = []
+
+    async def forever(request: Request) -> AsyncGenerator[HandlerEvent]:
+        try:
+            while True:
+                yield TextDelta("more ")
+        finally:
+            closed.append(True)
+
+    stream = ScriptedHandler([forever]).stream(Request(messages=[USER], stream=True))
+    assert await anext(stream) == TextDelta("more ")
+    await stream.aclose()
+    assert closed == [True]
+
+
+async def test_an_async_iterator_without_aclose_will_do() -> None:
+    class Once:
+        def __init__(self) -> None:
+            self.left = [TextDelta("a")]
+
+        def __aiter__(self) -> Once:
+            return self
+
+        async def __anext__(self) -> HandlerEvent:
+            if not self.left:
+                raise StopAsyncIteration
+            return self.left.pop()
+
+    assert await ask(ScriptedHandler([Once()])) == [TextDelta("a")]
+
+
+async def test_a_watched_reply_comes_in_pieces_before_the_whole() -> None:
+    scripted = reply("Hello  there.\n", calls=[call("a", {"x": 1})], reasoning="Hm.")
+    *deltas, done = await ask(ScriptedHandler([scripted]), stream=True)
+    assert deltas == [
+        ReasoningDelta("Hm."),
+        TextDelta("Hello"),
+        TextDelta("  there."),
+        TextDelta("\n"),
+        ToolCallDelta(0, "call_1_0", "a", '{"x": 1}'),
+    ]
+    assert isinstance(done, MessageDone)
+
+
+async def test_how_text_is_cut_can_be_chosen() -> None:
+    *deltas, _ = await ask(ScriptedHandler(["abc"], pieces=list), stream=True)
+    assert deltas == [TextDelta("a"), TextDelta("b"), TextDelta("c")]
+
+
+async def test_watched_and_unwatched_replies_end_alike() -> None:
+    script = [reply("Hello there.", calls=[call("a")])]
+    watched = await ask(ScriptedHandler(script), stream=True)
+    assert watched[-1:] == await ask(ScriptedHandler(script))
+
+
+async def test_call_ids_are_the_same_in_every_run_and_differ_between_turns() -> None:
+    def script() -> ScriptedHandler:
+        return ScriptedHandler([[call("a"), call("b")], call("c", id="mine"), call("d")])
+
+    async def ids(handler: ScriptedHandler) -> list[str]:
+        replies = [await answer(handler, turn=turn) for turn in (1, 2, 3)]
+        return [made["id"] for done in replies for made in calls_of(done.message)]
+
+    assert await ids(script()) == await ids(script()) == ["call_1_0", "call_1_1", "mine", "call_3_0"]
+
+
+async def test_call_ids_avoid_those_of_an_earlier_run() -> None:
+    earlier: Message = {"role": "assistant", "tool_calls": [call("a", id="call_1_0")]}
+    done = await answer(ScriptedHandler([call("a")]), messages=[earlier, USER], turn=1)
+    assert calls_of(done.message)[0]["id"] == "call_2_0"
+
+
+async def test_the_script_itself_is_not_changed() -> None:
+    scripted = reply(calls=[call("a")])
+    await answer(ScriptedHandler([scripted]))
+    assert calls_of(scripted.message)[0]["id"] == ""
+
+
+async def test_broken_arguments_are_sent_as_they_stand() -> None:
+    done = await answer(ScriptedHandler([call("a", '{"x":')]))
+    assert calls_of(done.message)[0]["function"]["arguments"] == '{"x":'
+
+
+async def test_requests_are_kept_as_they_were() -> None:
+    handler = ScriptedHandler(["Hello."])
+    messages = [USER]
+    await answer(handler, messages=messages, agent="triage")
+    messages.append(USER)
+    assert handler.requests[0].messages == (USER,)
+    assert handler.requests[0].agent == "triage"
+
+
+async def test_default_usage_adds_up_to_round_numbers() -> None:
+    handler = ScriptedHandler(["a", "b"])
+    usage = [(await answer(handler)).usage for _ in range(2)]
+    assert usage[0] == usage[1] == Usage(requests=1, input_tokens=10, output_tokens=5)
+
+
+async def test_one_call_too_many_says_who_asked_and_after_what() -> None:
+    handler = ScriptedHandler(["a"], name="desk")
+    await answer(handler)
+    tool = {"type": "function", "function": {"name": "look_up"}}
+    with pytest.raises(
+        UnexpectedModelCall, match=r"Model call 2 of 'desk'.*1 replies.*'triage'.*Hi.*look_up"
+    ):
+        await ask(handler, agent="triage", tools=[tool])
+
+
+async def test_a_call_too_many_without_messages_or_tools_is_told_as_well() -> None:
+    with pytest.raises(UnexpectedModelCall, match="tools offered: none"):
+        await ask(ScriptedHandler([]), messages=[])
+
+
+async def test_a_long_last_message_is_cut_in_the_complaint() -> None:
+    with pytest.raises(UnexpectedModelCall) as caught:
+        await ask(ScriptedHandler([]), messages=[{"role": "user", "content": "x" * 10_000}])
+    assert len(str(caught.value)) < 600
+
+
+async def test_a_script_played_to_its_end_is_complete() -> None:
+    handler = ScriptedHandler(["a"])
+    await answer(handler)
+    handler.assert_complete()
+
+
+async def test_unused_replies_are_named() -> None:
+    with pytest.raises(UnusedReplies, match=r"(?s)1 of 1 replies of 'scripted' unused:.*'left over'"):
+        ScriptedHandler(["left over"]).assert_complete()
+
+
+async def test_a_swallowed_call_too_many_is_found_at_the_end() -> None:
+    handler = ScriptedHandler([])
+    with pytest.raises(UnexpectedModelCall):
+        await ask(handler)
+    with pytest.raises(UnusedReplies, match="called 1 times after its last reply"):
+        handler.assert_complete()
+
+
+@pytest.mark.parametrize("single", ["Hello.", {"content": "Hello."}])
+async def test_a_single_reply_must_be_in_a_list(single: Any) -> None:
+    with pytest.raises(TypeError, match=r"\[reply\]"):
+        ScriptedHandler(single)
+
+
+async def test_the_family_is_the_name_unless_given() -> None:
+    assert family_of(ScriptedHandler([], name="a")) == "a"
+    assert family_of(ScriptedHandler([], name="a", family="anthropic")) == "anthropic"
+
+
+async def test_repr_shows_how_far_the_script_is() -> None:
+    assert repr(ScriptedHandler(["a", "b"])) == "<ScriptedHandler 'scripted': 0 of 2 replies used>"

@@ -1,0 +1,57 @@
+"""`assert_valid` finds what a provider would refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from interlock.messages import Message
+from interlock.testing import assert_valid, call, problems
+
+USER: Message = {"role": "user", "content": "Hi"}
+CALLS: Message = {"role": "assistant", "content": None, "tool_calls": [call("a", id="1"), call("b", id="2")]}
+
+
+def answered(call_id: str) -> Message:
+    return {"role": "tool", "tool_call_id": call_id, "content": "ok"}
+
+
+def test_a_valid_dialogue_passes() -> None:
+    assert_valid([USER, CALLS, answered("1"), answered("2"), USER])
+
+
+def test_answers_may_come_in_another_order() -> None:
+    assert_valid([USER, CALLS, answered("2"), answered("1")])
+
+
+@pytest.mark.parametrize(
+    ("messages", "complaint"),
+    [
+        ([USER, CALLS, answered("1")], "2 has no answer"),
+        ([USER, CALLS, answered("1"), USER, answered("2")], "2 has no answer"),
+        ([USER, CALLS, answered("1"), answered("2"), answered("2")], "orphan"),
+        ([USER, answered("9")], "orphan"),
+        ([USER, CALLS, answered("1"), answered("2"), CALLS, answered("1"), answered("2")], "used twice"),
+        ([{"role": "system", "content": "Be kind."}], "nothing to answer"),
+        ([{"role": "robot", "content": "Hi"}], "unknown role 'robot'"),
+        ([{"content": "Hi"}], "unknown role None"),
+        ([], "nothing to answer"),
+    ],
+)
+def test_what_a_provider_refuses_is_named(messages: list[Any], complaint: str) -> None:
+    with pytest.raises(AssertionError, match=complaint):
+        assert_valid(messages)
+
+
+def test_the_complaint_shows_the_messages_in_brief() -> None:
+    with pytest.raises(AssertionError) as caught:
+        assert_valid([USER, CALLS, answered("1")])
+    shown = str(caught.value)
+    assert "calls a#1" in shown
+    assert "answers #1 ok" in shown
+
+
+def test_problems_are_the_runtimes_own() -> None:
+    assert problems([USER]) == []
+    assert problems([USER, answered("9")]) == ["message 1: orphan tool result 9"]
