@@ -1,0 +1,237 @@
+"""How a tool's callable is called: arguments read, threads used, results and failures put into words."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import anyio.to_thread
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from interlock.callables import name_of, resolve
+from interlock.context import ToolContext
+from interlock.errors import ConfigError, ModelBehaviorError, ToolTimeout
+from interlock.schema import clip, describe_error
+from interlock.signatures import Signature, unbound
+
+__all__ = [
+    "JsonCall",
+    "NoTextError",
+    "PythonCall",
+    "cancelled_itself",
+    "failure_text",
+    "is_async",
+    "reason_of",
+    "refusal_text",
+    "to_text",
+]
+
+_LONGEST_REPORT = 800
+"""Characters of a report to the model: it stays in the history, and is paid for again and again."""
+
+_Arguments = tuple[str, Mapping[str, Any]]
+"""JSON text and what it says."""
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling ``function`` gives a coroutine; a partial or callable object may be async too.
+
+    Raises:
+        ConfigError: it is not callable, or a generator: a tool has one result.
+    """
+    if not callable(function):
+        raise ConfigError(f"{function!r:.80} is a {type(function).__name__}; a tool is made from a function.")
+    inner = unbound(function)
+    if not inspect.isroutine(inner) and not inspect.isclass(inner):
+        inner = type(inner).__call__
+    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+        raise ConfigError(f"{name_of(function)!r} is a generator; a tool gives one result: return a list.")
+    return inspect.iscoroutinefunction(inner)
+
+
+async def _in_thread(call: Callable[[], Any]) -> Any:
+    """Call it in a worker thread, which sees our context variables; await what it returns if need be.
+
+    A cancelled call is not waited for: a thread cannot be stopped, and a run that is cancelled
+    must not hang until it ends by itself.
+    """
+    return await resolve(await anyio.to_thread.run_sync(call, abandon_on_cancel=True))
+
+
+def _with_arguments(context: ToolContext[Any], values: Mapping[str, Any]) -> ToolContext[Any]:
+    # a test of the user's may well pass a plain RunContext
+    return replace(context, arguments=values) if isinstance(cast(object, context), ToolContext) else context
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCall:
+    """Calls a function with the arguments that its signature reads."""
+
+    function: Callable[..., Any]
+    signature: Signature
+    is_async: bool
+
+    def bind(self, instance: object) -> PythonCall:
+        """Return the same call as a method of ``instance``."""
+        function = types.MethodType(self.function, instance)
+        return PythonCall(function, replace(self.signature, is_method=False), self.is_async)
+
+    def read(self, text: str) -> dict[str, Any]:
+        """Return the validated arguments.
+
+        Raises:
+            ModelBehaviorError: the text does not fit; the message is for the model.
+            ConfigError: this is a method that has no instance yet.
+        """
+        if self.signature.is_method:
+            raise ConfigError(
+                f"{self.signature.name!r} is a method: take the tool from an instance of its class."
+            )
+        return self.signature.read(text)
+
+    async def call(self, context: ToolContext[Any], values: dict[str, Any]) -> Any:
+        """Call the function with what `read` returned."""
+        signature = self.signature
+        if signature.context is not None:
+            context = _with_arguments(context, values)
+        elif self.is_async and not signature.positional and signature.rest is None:
+            return await self.function(**values)
+        arguments, named = signature.arrange(values, context)
+        if self.is_async:
+            return await self.function(*arguments, **named)
+        return await _in_thread(functools.partial(self.function, *arguments, **named))
+
+    async def __call__(self, context: ToolContext[Any], arguments: str) -> Any:
+        """Read and call, with no policy about errors."""
+        return await self.call(context, self.read(arguments))
+
+
+@dataclass(frozen=True, slots=True)
+class JsonCall:
+    """Calls a function that takes the arguments as JSON text, once it is sure of being an object."""
+
+    function: Callable[[ToolContext[Any], str], Any]
+    schema: Mapping[str, Any]
+    is_async: bool
+
+    def read(self, text: str) -> _Arguments:
+        """Return the text and what it says. The rest of the schema is the function's to check.
+
+        Raises:
+            ModelBehaviorError: not JSON, not an object, or a required key is missing.
+        """
+        sent = "{}" if not text or text.strip() in ("", "null") else text
+        try:
+            values: object = from_json(sent)
+        except (ValueError, TypeError) as error:  # a TypeError for half a surrogate pair
+            raise self._refusal(f"Invalid JSON: {error}", text) from error
+        if not isinstance(values, dict):
+            raise self._refusal("The arguments must be a JSON object", text)
+        found = cast("dict[str, Any]", values)
+        if missing := [name for name in self.schema.get("required") or () if name not in found]:
+            raise self._refusal(f"Required and missing: {', '.join(missing)}", text)
+        return sent, found
+
+    def _refusal(self, problem: str, text: str) -> ModelBehaviorError:
+        return ModelBehaviorError(describe_error(ValueError(problem), text, schema=self.schema))
+
+    async def call(self, context: ToolContext[Any], values: _Arguments) -> Any:
+        """Call the function with what `read` returned."""
+        text, found = values
+        context = _with_arguments(context, found)
+        if self.is_async:
+            return await self.function(context, text)
+        return await _in_thread(functools.partial(self.function, context, text))
+
+
+# -- words --
+
+
+class NoTextError(Exception):
+    """A result that cannot be shown to a model."""
+
+
+def to_text(value: object) -> str:
+    """Return a tool's result as text: text as it is, None as nothing, anything else as JSON.
+
+    An object without a JSON form of its own is shown as its ``str``, if its class gives it one.
+
+    Raises:
+        NoTextError: it has neither, refers to itself, or is bytes that are not UTF-8 text.
+    """
+    if isinstance(value, str):
+        text = str.__str__(value)  # the value of a string enum, not its name
+        return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    if value is None:
+        return ""
+    odd: list[object] = []
+
+    def own_text(each: object) -> str:
+        odd.append(each)
+        return _own_text(each)
+
+    try:
+        if isinstance(value, bytes):
+            return value.decode()
+        text = to_json(value, inf_nan_mode="strings", fallback=own_text).decode()
+    except (PydanticSerializationError, UnicodeDecodeError) as error:
+        raise NoTextError(f"{type(value).__name__}: {error}") from error
+    return _own_text(value) if odd and odd[0] is value else text
+
+
+def _own_text(value: object) -> str:
+    kind = type(value)
+    says_nothing = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
+    if says_nothing or kind.__module__ == "builtins":  # "<object at 0x7f...>" helps nobody
+        raise NoTextError(f"a {kind.__name__} has no JSON form")
+    return str(value)
+
+
+def refusal_text(name: str, error: ModelBehaviorError) -> str:
+    """Tell the model that its arguments did not fit."""
+    return clip(f"Tool {name!r} was not run.\n{error}", _LONGEST_REPORT)
+
+
+def failure_text(name: str, error: Exception) -> str:
+    """Tell the model that a call went wrong, and whether the tool ran."""
+    if isinstance(error, ToolTimeout):
+        return str(error)
+    if isinstance(error, NoTextError):
+        return clip(f"Tool {name!r} ran, but its result cannot be shown: {error}.", _LONGEST_REPORT)
+    return clip(f"Tool {name!r} failed: {reason_of(error)}", _LONGEST_REPORT)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return an exception in one phrase; of a group, the exceptions in it."""
+    if isinstance(error, BaseExceptionGroup):
+        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        return "; ".join(map(reason_of, inner[:3])) + (
+            f"; and {len(inner) - 3} more" if len(inner) > 3 else ""
+        )
+    try:
+        text = clip(str(error), 500)
+    except Exception as second:  # a class of the user's whose __str__ is broken
+        text = f"its message raised {type(second).__name__}"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def cancelled_itself(error: BaseException) -> bool:
+    """Whether asyncio's CancelledError came out of a tool although nobody has cancelled this task.
+
+    It happens when a tool awaits something of its own that was cancelled. Letting it pass would end
+    the run as if it had been cancelled, or lose the answer without a word (pain 28). Trio has no
+    such thing.
+    """
+    asyncio: Any = sys.modules.get("asyncio")  # loaded if it runs; not worth loading to ask
+    if asyncio is None or not isinstance(error, asyncio.CancelledError):
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # another event loop
+        return False
+    return task is not None and not task.cancelling()

@@ -1,0 +1,398 @@
+"""Tools: functions that a model may call, and how a call becomes an answer whatever happens.
+
+A tool is made once, with everything that its calls need worked out: `tool` and `function_tool` make
+one from a function, `Tool` itself takes a JSON schema and a callable.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, cast, overload
+
+import anyio
+
+from interlock.callables import MaybeAwaitable, resolve
+from interlock.calls import (
+    JsonCall,
+    NoTextError,
+    PythonCall,
+    cancelled_itself,
+    failure_text,
+    is_async,
+    reason_of,
+    refusal_text,
+    to_text,
+)
+from interlock.context import RunContext, ToolContext
+from interlock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
+from interlock.signatures import signature_of
+from interlock.strict import strict_schema
+from interlock.usage import Usage
+
+__all__ = [
+    "FunctionTool",
+    "IsEnabled",
+    "OnError",
+    "Tool",
+    "ToolErrorKind",
+    "ToolOutcome",
+    "ToolResult",
+    "function_tool",
+    "tool",
+]
+
+ToolErrorKind = Literal["arguments", "raised", "timeout", "output"]
+"""Why a call has no proper result: the model's arguments did not fit and nothing ran; the tool
+raised; it took too long; or it ran and what it returned cannot be shown as text."""
+
+OnError = Literal["report", "raise"] | Callable[[ToolContext[Any], Exception], MaybeAwaitable[str]]
+"""What a failing tool does: answer the model and go on, stop the run, or answer with this text."""
+
+IsEnabled = bool | Callable[[RunContext[Any], Any], MaybeAwaitable[bool]]
+"""Whether a tool is offered: asked with the context and the agent in every turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool returns when it has more to say than its content."""
+
+    content: Any
+    """Shown to the model: text as it is, anything else as JSON."""
+    usage: Usage | None = None
+    """What the tool itself consumed, by calling a model for instance; added to the run's usage."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """How one call ended. There is always an ``output``: the text that answers the call."""
+
+    output: str
+    error: ToolErrorKind | None = None
+    """None when the tool did what it was asked."""
+    usage: Usage | None = None
+    exception: BaseException | None = field(default=None, compare=False)
+    """What was raised; only in the process where it happened."""
+    value: Any = field(default=None, compare=False)
+    """What the function returned; only in the process where it happened."""
+
+    def envelope(self) -> dict[str, Any]:
+        """Return the outcome as JSON data: ``{"ok": {...}}`` or ``{"err": {...}}``."""
+        if self.error is not None:
+            return {"err": {"type": self.error, "message": self.output, "retryable": False}}
+        return {"ok": {"output": self.output, "usage": asdict(self.usage) if self.usage else None}}
+
+    @classmethod
+    def from_envelope(cls, envelope: Mapping[str, Any]) -> ToolOutcome:
+        """Return the outcome that `envelope` was made from, without the Python objects."""
+        if "err" in envelope:
+            return cls(envelope["err"]["message"], error=envelope["err"]["type"])
+        usage: Mapping[str, Any] | None = envelope["ok"]["usage"]
+        return cls(envelope["ok"]["output"], usage=Usage(**usage) if usage else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tool:
+    """Something that a model may call.
+
+    Make one from a function with `tool` or `function_tool`. Make one directly where the schema comes
+    from elsewhere: ``on_invoke_tool`` is then given the context and the arguments as JSON text, which
+    is an object with all required keys, and may be sync or async.
+
+    Raises:
+        ConfigError: the name is one that providers refuse, or another field cannot work.
+    """
+
+    name: str
+    """1 to 64 letters, digits, underscores and dashes."""
+    description: str = ""
+    """What the tool does, for the model."""
+    params_json_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The arguments, as the JSON schema of an object; empty means none."""
+    on_invoke_tool: Callable[[ToolContext[Any], str], Any] = field(repr=False)
+    strict: bool = True
+    """Whether ``params_json_schema`` is in the strict form. Asking for it gives it where there is one
+    (see `strict_schema`); where there is none this becomes False and the schema stays as it is."""
+    timeout: float | None = None
+    """Seconds; None is for ever. A thread cannot be stopped: see docs/tools.md."""
+    is_enabled: IsEnabled = True
+    on_error: OnError = "report"
+    """For the tool's own failures. Arguments that do not fit are always reported to the model."""
+    spec: Mapping[str, Any] = field(init=False, repr=False)
+    """The tool as chat completions spells it; made once and shared, so do not change it."""
+    _read: Callable[[str], Any] = field(init=False, repr=False)
+    _call: Callable[[ToolContext[Any], Any], Awaitable[Any]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check(self)
+        strict = strict_schema(self.params_json_schema) if self.strict else None
+        _set(self, "strict", strict is not None)
+        _set(self, "params_json_schema", self.params_json_schema if strict is None else strict)
+        _set(self, "spec", _spec(self))
+        how: Any = self.on_invoke_tool
+        if not isinstance(how, PythonCall):
+            how = JsonCall(how, self.params_json_schema, is_async(how))
+        _use(self, how)
+
+    @property
+    def function(self) -> Callable[..., Any] | None:
+        """The function that the tool was made from, if it was."""
+        return self.on_invoke_tool.function if isinstance(self.on_invoke_tool, PythonCall) else None
+
+    def __get__(self, instance: object | None, owner: type[Any] | None = None) -> Tool:
+        """Bind a tool that was made in the body of a class to the instance it is taken from."""
+        how = self.on_invoke_tool
+        if instance is None or not isinstance(how, PythonCall) or not how.signature.is_method:
+            return self
+        bound = copy.copy(self)  # all but the call stays as it was worked out
+        how = how.bind(instance)
+        _set(bound, "on_invoke_tool", how)
+        _use(bound, how)
+        return bound
+
+    async def enabled(self, context: RunContext[Any], agent: Any) -> bool:
+        """Return whether the tool is to be offered to ``agent`` now."""
+        if isinstance(self.is_enabled, bool):
+            return self.is_enabled
+        return bool(await resolve(self.is_enabled(context, agent)))
+
+    async def invoke(self, context: ToolContext[Any], arguments: str) -> ToolOutcome:
+        """Answer one call.
+
+        Args:
+            context: handed to the function if it asks for it, with the validated arguments in it.
+            arguments: JSON text as the model wrote it.
+
+        Raises:
+            ToolError: the tool failed and ``on_error`` is ``"raise"``, or the ``on_error`` function
+                raised. `ToolTimeout` if it took too long. The cause is chained.
+            ConfigError: the tool is a method and was not taken from an instance.
+        """
+        try:
+            values = self._read(arguments)
+        except ModelBehaviorError as error:
+            return ToolOutcome(refusal_text(self.name, error), error="arguments", exception=error)
+        except ConfigError:
+            raise
+        except Exception as error:  # out of a validator of the user's
+            return await self._failed(context, error)
+        try:
+            if self.timeout is None:
+                return _outcome(await self._call(context, values))
+            return _outcome(await self._call_in_time(context, values, self.timeout))
+        except Exception as error:
+            return await self._failed(context, error)
+        except BaseException as error:
+            if not cancelled_itself(error):
+                raise
+            wrapped = ToolError("it was cancelled from within")
+            wrapped.__cause__ = error
+            return await self._failed(context, wrapped)
+
+    async def _call_in_time(self, context: ToolContext[Any], values: Any, seconds: float) -> Any:
+        with anyio.move_on_after(seconds):
+            return await self._call(context, values)
+        raise ToolTimeout(f"Tool {self.name!r} timed out after {seconds:g}s.")
+
+    async def _failed(self, context: ToolContext[Any], error: Exception) -> ToolOutcome:
+        text, kind = failure_text(self.name, error), _kind(error)
+        if self.on_error == "raise":
+            if kind == "timeout":
+                raise error
+            raise ToolError(text) from error
+        if self.on_error != "report":
+            try:
+                text = to_text(await resolve(self.on_error(context, error)))
+            except Exception as second:
+                raise ToolError(f"on_error of tool {self.name!r} raised {reason_of(second)}") from second
+        return ToolOutcome(text, error=kind, exception=error)
+
+
+FunctionTool = Tool
+"""The name by which users of openai-agents know `Tool`."""
+
+
+def _set(target: Tool, name: str, value: object) -> None:
+    """Fill in a field of a frozen tool while it is being made."""
+    object.__setattr__(target, name, value)
+
+
+def _use(target: Tool, how: PythonCall | JsonCall) -> None:
+    _set(target, "_read", how.read)
+    _set(target, "_call", how.call)
+
+
+def _spec(made: Tool) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": made.name}
+    if made.description:  # some providers refuse an empty one
+        function["description"] = made.description
+    function["parameters"] = made.params_json_schema
+    if made.strict:
+        function["strict"] = True
+    return {"type": "function", "function": function}
+
+
+def _check(made: Tool) -> None:
+    kind = made.params_json_schema.get("type", "object")
+    odd, enabled = _odd(made.name), cast(object, made.is_enabled)
+    rules = (
+        (not odd, f"its name has {odd}; providers take 1 to 64 of a-z, A-Z, 0-9, _ and -"),
+        (made.timeout is None or made.timeout > 0, f"timeout must be seconds or None, not {made.timeout!r}"),
+        (
+            made.on_error in ("report", "raise") or callable(made.on_error),
+            f"on_error must be 'report', 'raise' or a function, not {made.on_error!r}",
+        ),
+        (
+            isinstance(enabled, bool) or callable(enabled),
+            f"is_enabled must be a bool or a function, not {enabled!r}",
+        ),
+        (kind == "object", f"params_json_schema must describe an object with the arguments, not {kind!r}"),
+    )
+    wrong = [message for holds, message in rules if not holds]
+    if wrong:
+        raise ConfigError(f"Tool {made.name!r}: {'; '.join(wrong)}.")
+
+
+def _odd(name: str) -> str:
+    """What providers do not like about a tool's name; nothing if it will do."""
+    if not isinstance(cast(object, name), str):
+        return f"the type {type(name).__name__}"
+    strange = "".join(sorted(set(re.sub(r"[a-zA-Z0-9_-]", "", name))))
+    if strange:
+        return repr(strange)
+    return "" if 1 <= len(name) <= 64 else f"{len(name)} characters"
+
+
+def _outcome(value: Any) -> ToolOutcome:
+    if isinstance(value, ToolResult):
+        return ToolOutcome(to_text(value.content), usage=value.usage, value=value)
+    return ToolOutcome(to_text(value), value=value)
+
+
+def _kind(error: Exception) -> ToolErrorKind:
+    if isinstance(error, ToolTimeout):
+        return "timeout"
+    return "output" if isinstance(error, NoTextError) else "raised"
+
+
+# -- making tools --
+
+
+@overload
+def tool(
+    function: Callable[..., Any],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool = True,
+    timeout: float | None = None,
+    is_enabled: IsEnabled = True,
+    on_error: OnError = "report",
+) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool = True,
+    timeout: float | None = None,
+    is_enabled: IsEnabled = True,
+    on_error: OnError = "report",
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool = True,
+    timeout: float | None = None,
+    is_enabled: IsEnabled = True,
+    on_error: OnError = "report",
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool from a function: ``@tool``, ``@tool(timeout=5)`` or ``tool(function)``.
+
+    The schema comes from the annotations, the descriptions from the docstring (Google, NumPy or
+    Sphinx style). A parameter annotated `RunContext` or `ToolContext` is given the run's context and
+    is not in the schema. A sync function runs in a worker thread.
+
+    Args:
+        function: sync or async; a method, a partial or a callable object will do.
+        name: the function's own when left out.
+        description: the docstring's when left out.
+        strict: whether to use the strict form of the schema where it has one.
+        timeout: seconds that a call may take; None is for ever.
+        is_enabled: a bool, or a function of the context and the agent, asked in every turn.
+        on_error: ``"report"`` tells the model and goes on, ``"raise"`` stops the run, and a function
+            of the context and the error makes the text for the model (raise from it to stop the run).
+
+    Raises:
+        ConfigError: the function cannot be a tool; the message names the parameter and says why.
+    """
+
+    def make(function: Callable[..., Any]) -> Tool:
+        call = PythonCall(function, signature_of(function, strict=strict), is_async(function))
+        signature = call.signature
+        return Tool(
+            name=signature.name if name is None else name,
+            description=signature.description if description is None else description,
+            params_json_schema=signature.schema,
+            on_invoke_tool=call,
+            strict=signature.strict,
+            timeout=timeout,
+            is_enabled=is_enabled,
+            on_error=on_error,
+        )
+
+    return make if function is None else make(function)
+
+
+@overload
+def function_tool(
+    function: Callable[..., Any],
+    /,
+    *,
+    name_override: str | None = None,
+    description_override: str | None = None,
+    strict_mode: bool = True,
+    timeout: float | None = None,
+    is_enabled: IsEnabled = True,
+    failure_error_function: OnError | None = "report",
+) -> Tool: ...
+@overload
+def function_tool(
+    *,
+    name_override: str | None = None,
+    description_override: str | None = None,
+    strict_mode: bool = True,
+    timeout: float | None = None,
+    is_enabled: IsEnabled = True,
+    failure_error_function: OnError | None = "report",
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def function_tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name_override: str | None = None,
+    description_override: str | None = None,
+    strict_mode: bool = True,
+    timeout: float | None = None,
+    is_enabled: IsEnabled = True,
+    failure_error_function: OnError | None = "report",
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool from a function: `tool`, with the names that users of openai-agents know.
+
+    ``failure_error_function=None`` stops the run, as it does there.
+    """
+    make = tool(
+        name=name_override,
+        description=description_override,
+        strict=strict_mode,
+        timeout=timeout,
+        is_enabled=is_enabled,
+        on_error="raise" if failure_error_function is None else failure_error_function,
+    )
+    return make if function is None else make(function)
