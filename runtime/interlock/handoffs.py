@@ -17,7 +17,7 @@ from interlock.messages import Message, RunItem, ToolCall, calls_of
 from interlock.models import handler_for
 from interlock.port import Handler
 from interlock.results import HandoffRecord
-from interlock.run_state import RunState, find_agent
+from interlock.run_state import RunState, find_agent, users_code
 from interlock.schema import describe_error
 from interlock.tell import tell
 
@@ -195,7 +195,8 @@ async def take_over(run: RunState, transfer: Transfer, not_taken: Collection[str
         run.handoffs[-1] = replace(run.handoffs[-1], status="failed", error=str(error))
         raise
     if transfer.edge.transfer_system_message:
-        run.source_prompt = await source.get_system_prompt(run.now())
+        with users_code(f"The instructions of agent {source.name!r}"):
+            run.source_prompt = await source.get_system_prompt(run.now())
     else:
         run.source_prompt = None
     run.progress.transferred(source.name, target.name)

@@ -9,14 +9,24 @@ from interlock.config import RunConfig
 from interlock.errors import ConfigError, NoHandlerError
 from interlock.port import Handler
 
-__all__ = ["handler_for"]
+__all__ = ["check_model", "handler_for"]
 
 
 def handler_for(agent: Agent[Any], config: RunConfig) -> Handler:
     """Return the handler that answers for an agent: the run's model if it names one, else its own.
 
     Raises:
-        NoHandlerError: neither names a model.
+        ConfigError: as `check_model` says.
+    """
+    model = check_model(agent, config)
+    return _bundled(model) if isinstance(model, str) else model
+
+
+def check_model(agent: Agent[Any], config: RunConfig) -> str | Handler:
+    """Return the model string or handler that answers for an agent.
+
+    Raises:
+        NoHandlerError: neither the agent nor the run names a model.
         ConfigError: what is named is neither a model string nor a handler.
     """
     model = agent.model if config.model is None else config.model
@@ -26,7 +36,7 @@ def handler_for(agent: Agent[Any], config: RunConfig) -> Handler:
             "or set RunConfig(model=...) for the whole run."
         )
     if isinstance(model, str):
-        return _bundled(model)
+        return model
     # a Protocol is not checked at run time, and whoever passes a function deserves to hear what to do
     if callable(getattr(model, "stream", None)) and isinstance(getattr(model, "name", None), str):
         return model

@@ -18,7 +18,7 @@ from interlock.history import View
 from interlock.hooks import RunHooks
 from interlock.loop import run_loop
 from interlock.messages import RunInput, to_messages
-from interlock.models import handler_for
+from interlock.models import check_model, handler_for
 from interlock.results import RunDone, RunEvent, RunResult
 from interlock.run_state import RunState, find_agent, input_items
 
@@ -209,13 +209,14 @@ def start(
 
 
 def _graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
-    """Return every agent of the run by name, after checking that the names of handoffs are among them."""
+    """Return every agent of the run by name, after checking that each can answer and be found."""
     graph = dict(agent.graph)
     for one in config.agents:
         for name, other in one.graph.items():
             if graph.setdefault(name, other) is not other:
                 raise ConfigError(f"Two different agents are named {name!r}; give each its own name.")
     for member in graph.values():
+        check_model(member, config)
         for edge in member.edges:
             if isinstance(edge.target, str):
                 find_agent(graph, edge.target, member.name)
