@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import cast
+from itertools import takewhile
+from typing import Any, cast
 
 from interlock.messages import Message, ToolCall, calls_of, text_of
 
@@ -81,7 +82,7 @@ def repair(messages: Sequence[Message]) -> tuple[list[Message], list[str]]:
 
 
 class _Mender:
-    """One repair. Answers wait by call id; each call takes its own, the nearest one after it first."""
+    """One repair. Answers wait by call id; each call takes those before the next call of its id."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.messages = messages
@@ -89,13 +90,12 @@ class _Mender:
         self.notes: list[str] = []
         self.used_ids: set[str] = set()
         self.answers: dict[str, deque[int]] = {}
-        self.calls_left: dict[str, int] = {}
+        self.callers: dict[str, deque[int]] = {}
         for index, message in enumerate(messages):
             if message["role"] == "tool":
                 self.answers.setdefault(message.get("tool_call_id") or "", deque()).append(index)
             for call in calls_of(message):
-                call_id = call.get("id") or ""
-                self.calls_left[call_id] = self.calls_left.get(call_id, 0) + 1
+                self.callers.setdefault(call.get("id") or "", deque()).append(index)
 
     def mend(self) -> tuple[list[Message], list[str]]:
         taken: set[int] = set()
@@ -115,7 +115,7 @@ class _Mender:
         return self.out, self.notes
 
     def _belongs_to_a_later_call(self, answer: Message) -> bool:
-        return self.calls_left.get(answer.get("tool_call_id") or "", 0) > 0
+        return bool(self.callers.get(answer.get("tool_call_id") or ""))
 
     def _with_answers(self, index: int, message: Message) -> set[int]:
         taken: set[int] = set()
@@ -123,7 +123,7 @@ class _Mender:
         answers: list[Message] = []
         for call in calls_of(message):
             call_id = call.get("id") or ""
-            self.calls_left[call_id] -= 1
+            self.callers[call_id].popleft()
             found = self._answers_for(call_id, index)
             taken.update(found)
             if found and not self._follows(index, found[0]):
@@ -143,22 +143,23 @@ class _Mender:
         )
 
     def _answers_for(self, call_id: str, index: int) -> list[int]:
-        """Take the waiting answers that belong to this call: all of them, unless the id comes again."""
+        """Take the waiting answers that belong to this call: all that are left, unless the id comes again."""
         waiting = self.answers.get(call_id, deque())
-        if not waiting:
-            return []
-        if not self.calls_left[call_id]:
+        later = self.callers[call_id]
+        if later:
+            until = next((caller for caller in later if caller > index), len(self.messages))
+            own = [answer for answer in takewhile(until.__gt__, waiting) if answer > index]
+            found = own[:1] if later[0] == index else own
+        else:
             found = list(waiting)
-            waiting.clear()
-            return found
-        first = next((answer for answer in waiting if answer > index), waiting[0])
-        waiting.remove(first)
-        return [first]
+        for answer in found:
+            waiting.remove(answer)
+        return found
 
     def _fresh(self, call_id: str) -> str:
         """Return an id that no call before has; the same every time for the same messages."""
         fresh, count = call_id or "call_1", 1
-        while fresh in self.used_ids or (fresh != call_id and fresh in self.calls_left):
+        while fresh in self.used_ids or (fresh != call_id and fresh in self.callers):
             count += 1
             fresh = f"{call_id or 'call'}_{count}"
         if fresh != call_id:
@@ -171,12 +172,9 @@ class _Mender:
             self.notes.append(f"added a missing answer to tool call {call_id!r}")
             return {"role": "tool", "tool_call_id": call_id, "content": NO_ANSWER}
         answer = self.messages[found[0]]
-        others = [text_of(self.messages[index]) for index in found[1:]]
-        if others:
+        if len(found) > 1:
             self.notes.append(f"joined {len(found)} answers to tool call {call_id!r}")
-            new = [text for text in dict.fromkeys(others) if text != text_of(answer)]
-            if new:
-                answer = cast(Message, {**answer, "content": "\n".join([text_of(answer), *new])})
+            answer = _joined([self.messages[index] for index in found])
         if answer.get("tool_call_id") != call_id:
             answer = cast(Message, {**answer, "tool_call_id": call_id})
         return answer
@@ -194,3 +192,20 @@ class _Mender:
         }
         self.out.append({"role": "assistant", "content": None, "tool_calls": [call]})
         self.out.append(answer if old == call_id else cast(Message, {**answer, "tool_call_id": call_id}))
+
+
+def _joined(answers: list[Message]) -> Message:
+    """Return the first answer with what the others add to it."""
+    content: object
+    if any(isinstance(answer.get("content"), list) for answer in answers):
+        parts = [part for answer in answers for part in _parts(answer)]
+        content = [part for index, part in enumerate(parts) if part not in parts[:index]]
+    else:
+        content = "\n".join(dict.fromkeys(text_of(answer) for answer in answers))
+    first = answers[0]
+    return first if content == first.get("content") else cast(Message, {**first, "content": content})
+
+
+def _parts(answer: Message) -> list[dict[str, Any]]:
+    content = answer.get("content") or []
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
