@@ -41,15 +41,21 @@ def _blocks(page: Path) -> list[types.CodeType]:
     ]
 
 
-async def _run(blocks: list[types.CodeType], names: dict[str, object]) -> None:
-    for block in blocks:
-        result: object = eval(block, names)  # what compile() above made; exec() would drop the coroutine
-        if inspect.isawaitable(result):
-            await result
+async def _awaited(block: types.CodeType, names: dict[str, object]) -> None:
+    await eval(block, names)  # evaluating code that awaits gives a coroutine
+
+
+def _run(block: types.CodeType, names: dict[str, object]) -> None:
+    if block.co_flags & inspect.CO_COROUTINE:
+        anyio.run(_awaited, block, names)
+    else:
+        exec(block, names)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
 def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__main__"}
     with no_network():
-        anyio.run(_run, _blocks(page), {"__name__": "__main__"})
+        for block in _blocks(page):
+            _run(block, names)

@@ -110,7 +110,7 @@ async def test_chunks_may_break_too() -> None:
 
 
 async def test_a_function_sees_the_request() -> None:
-    handler = ScriptedHandler([lambda request: f"You said {request.messages[-1]['content']}."])
+    handler = ScriptedHandler([lambda request: f"You said {request.messages[-1].get('content')}."])
     assert (await answer(handler)).message.get("content") == "You said Hi."
 
 
