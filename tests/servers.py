@@ -90,6 +90,8 @@ class Server:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
+            # else each small piece would wait 40 ms for the client's acknowledgement
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.connections += 1
             self._open.add(connection)
             self._spawn(self._serve, connection)

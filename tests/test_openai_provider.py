@@ -1,0 +1,532 @@
+"""The OpenAI handler against a true server on a true socket, well-behaved and not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+from servers import (
+    HELLO,
+    HELLO_STREAM,
+    SSE,
+    USAGE,
+    Reply,
+    Server,
+    chunk,
+    event,
+    failed,
+    refused_url,
+    said,
+    streamed,
+)
+
+from interlock.errors import (
+    AuthenticationFailed,
+    ConnectionFailed,
+    ContextTooLong,
+    IncompleteResponse,
+    InvalidRequest,
+    ModelNotFound,
+    ProviderError,
+    ProviderTimeout,
+    QuotaExhausted,
+    RateLimited,
+    ServerFailed,
+    UnreadableResponse,
+)
+from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from interlock.port import Handler, OutputSchema, Request, family_of
+from interlock.usage import Usage
+from interlock_providers.openai import OpenAI
+
+pytestmark = pytest.mark.anyio
+
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
+BOTH = pytest.mark.parametrize("watched", [False, True], ids=["whole", "streamed"])
+
+
+def request(*, stream: bool = False, **more: Any) -> Request:
+    return Request(messages=[{"role": "user", "content": "Hi"}], stream=stream, **more)
+
+
+@asynccontextmanager
+async def handler_at(url: str, **settings: Any) -> AsyncGenerator[OpenAI]:
+    handler = OpenAI("m", base_url=url, **settings)
+    try:
+        yield handler
+    finally:
+        await handler.aclose()
+
+
+async def ask(server: Server, asked: Request | None = None, **settings: Any) -> list[HandlerEvent]:
+    async with handler_at(server.url, **settings) as handler:
+        return [event async for event in handler.stream(asked or request())]
+
+
+async def failure(url: str, *, watched: bool = False, **settings: Any) -> ProviderError:
+    async with handler_at(url, **settings) as handler:
+        with pytest.raises(ProviderError) as caught:
+            async for _ in handler.stream(request(stream=watched)):
+                pass
+    assert caught.value.provider == "local"
+    assert caught.value.model == "m"
+    return caught.value
+
+
+def call(arguments: str, **more: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"arguments": arguments, **more}}
+
+
+# What comes back
+
+
+async def test_a_whole_reply() -> None:
+    with Server(HELLO) as server:
+        events = await ask(server)
+    assert events == [
+        MessageDone(
+            message={"role": "assistant", "content": "Hello"},
+            usage=Usage(requests=1, input_tokens=5, output_tokens=7),
+            finish_reason="stop",
+            model="m-1",
+            response_id="r1",
+        )
+    ]
+    assert "stream" not in server.requests[0].body
+
+
+async def test_a_streamed_reply_says_the_same() -> None:
+    with Server(HELLO_STREAM, HELLO) as server:
+        async with handler_at(server.url) as handler:
+            *deltas, done = [event async for event in handler.stream(request(stream=True))]
+            whole = [event async for event in handler.stream(request())]
+    assert deltas == [TextDelta("Hel"), TextDelta("lo")]
+    assert [done] == whole
+    assert server.requests[0].body["stream_options"] == {"include_usage": True}
+
+
+async def test_streamed_tool_calls() -> None:
+    reply = streamed(
+        chunk({"role": "assistant", "reasoning_content": "hm"}),
+        chunk({"tool_calls": [{"index": 0, "id": "a", **call("", name="weather")}]}),
+        chunk({"tool_calls": [{"index": 0, **call('{"city":')}]}),
+        chunk({"tool_calls": [{"index": 0, **call('"Bonn"}')}]}),
+        chunk({}, finish="tool_calls"),
+    )
+    with Server(reply) as server:
+        *deltas, done = await ask(server, request(stream=True, tools=[WEATHER]))
+    assert deltas[0] == ReasoningDelta("hm")
+    assert deltas[1:] == [ToolCallDelta(0, "a", "weather", piece) for piece in ("", '{"city":', '"Bonn"}')]
+    assert isinstance(done, MessageDone)
+    assert done.message == {
+        "role": "assistant",
+        "content": None,
+        "reasoning_content": "hm",
+        "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Bonn"}'}}
+        ],
+    }
+    assert done.usage is None
+
+
+async def test_a_stream_in_the_smallest_pieces() -> None:
+    """However the network cuts it: within a character, within CRLF, with comments and U+2028."""
+    line = "data: " + json.dumps({"choices": [{"delta": {"content": "é\u2028😀"}}]}, ensure_ascii=False)
+    body = f": ping\r\n\r\n{line}\r\n\r\ndata: [DONE]".encode()
+    pieces = [body[i : i + 1] for i in range(len(body))]
+    with Server(Reply(pieces, content_type=SSE)) as server:
+        done = (await ask(server, request(stream=True)))[-1]
+    assert isinstance(done, MessageDone)
+    assert done.message.get("content") == "é\u2028😀"
+
+
+async def test_an_endpoint_that_does_not_stream() -> None:
+    with Server(HELLO) as server:
+        events = await ask(server, request(stream=True))
+    assert [type(event) for event in events] == [MessageDone]
+
+
+@BOTH
+async def test_a_completion_labelled_as_text(watched: bool) -> None:
+    with Server(Reply(HELLO.pieces, content_type="text/plain")) as server:
+        events = await ask(server, request(stream=watched))
+    assert [type(event) for event in events] == [MessageDone]
+
+
+# What goes out
+
+
+async def test_the_body() -> None:
+    messages: Any = [{"role": "user", "content": "Hi", "_origin": "x"}]
+    asked = Request(
+        messages=messages,
+        tools=[WEATHER],
+        tool_choice="weather",
+        settings={
+            "temperature": 0,
+            "top_p": None,
+            "parallel_tool_calls": False,
+            "extra_body": {"safe": True},
+        },
+        output_schema=OutputSchema("city", {"type": "object"}),
+    )
+    with Server(HELLO) as server:
+        await ask(server, asked)
+    assert server.requests[0].path == "/v1/chat/completions"
+    assert server.requests[0].body == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "Hi"}],
+        "tools": [WEATHER],
+        "tool_choice": {"type": "function", "function": {"name": "weather"}},
+        "temperature": 0,
+        "parallel_tool_calls": False,
+        "safe": True,
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "city", "schema": {"type": "object"}, "strict": True},
+        },
+    }
+
+
+@pytest.mark.parametrize("choice", ["auto", "required", "none"])
+async def test_tool_choices_that_are_no_names(choice: str) -> None:
+    with Server(HELLO) as server:
+        await ask(server, request(tools=[WEATHER], tool_choice=choice))
+    assert server.requests[0].body["tool_choice"] == choice
+
+
+async def test_without_tools_nothing_is_said_about_them() -> None:
+    with Server(HELLO) as server:
+        await ask(server, request(tool_choice="required", settings={"parallel_tool_calls": False}))
+    assert set(server.requests[0].body) == {"model", "messages"}
+
+
+async def test_extra_headers() -> None:
+    with Server(HELLO) as server:
+        await ask(server, request(settings={"extra_headers": {"x-trace": "1"}}))
+    assert server.requests[0].headers["x-trace"] == "1"
+
+
+async def test_stream_options_can_be_left_out() -> None:
+    with Server(HELLO_STREAM) as server:
+        await ask(server, request(stream=True, settings={"stream_options": None}))
+    assert "stream_options" not in server.requests[0].body
+
+
+async def test_the_key() -> None:
+    with Server(HELLO) as server:
+        await ask(server, api_key="k-1")
+        await ask(server)
+    sent = [seen.headers["authorization"] for seen in server.requests]
+    assert sent == ["Bearer k-1", "Bearer none"], "OpenAI's key must not go to another endpoint"
+
+
+async def test_a_missing_key_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(AuthenticationFailed, match="OPENAI_API_KEY") as caught:
+        async for _ in OpenAI("gpt-4o").stream(request()):
+            pass
+    assert not caught.value.retryable
+
+
+async def test_a_client_of_the_callers_own_is_used_and_not_closed() -> None:
+    from openai import AsyncOpenAI
+
+    with Server(HELLO) as server:
+        client = AsyncOpenAI(base_url=server.url, api_key="mine")
+        handler = OpenAI("m", client=client)
+        assert [type(event) async for event in handler.stream(request())] == [MessageDone]
+        await handler.aclose()
+        assert not client.is_closed()
+        await client.close()
+    assert server.requests[0].headers["authorization"] == "Bearer mine"
+
+
+# What goes wrong
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("reply", "kind", "retryable"),
+    [
+        (failed(400), InvalidRequest, False),
+        (failed(400, "maximum context length is 8 tokens"), ContextTooLong, False),
+        (failed(401), AuthenticationFailed, False),
+        (failed(403), AuthenticationFailed, False),
+        (failed(404, "The model `m` does not exist"), ModelNotFound, False),
+        (failed(429), RateLimited, True),
+        (failed(429, "You exceeded your current quota"), QuotaExhausted, False),
+        (failed(500), ServerFailed, True),
+        (failed(503), ServerFailed, True),
+        (Reply((b"<html><title>Bad gateway</title>",), 502, "text/html"), ServerFailed, True),
+    ],
+)
+async def test_error_statuses(
+    reply: Reply, kind: type[ProviderError], retryable: bool, watched: bool
+) -> None:
+    with Server(reply) as server:
+        error = await failure(server.url, watched=watched)
+    assert type(error) is kind
+    assert error.status == reply.status
+    assert error.retryable is retryable
+    assert len(server.requests) == 1, "retrying is the run's business"
+
+
+@BOTH
+async def test_retry_after(watched: bool) -> None:
+    with Server(failed(429, retry_after="7")) as server:
+        error = await failure(server.url, watched=watched)
+    assert error.retry_after == 7
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply((b"<html>Log in</html>",), content_type="text/html"),
+        Reply((b'{"choices": [',)),
+        Reply(()),
+        Reply((b"[]",)),
+        Reply((b"Not Found",), content_type="text/plain"),
+    ],
+)
+async def test_answers_that_are_no_replies(reply: Reply, watched: bool) -> None:
+    with Server(reply) as server:
+        error = await failure(server.url, watched=watched)
+    assert type(error) is UnreadableResponse
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "body",
+    [{"error": {"message": "no", "code": 429}}, {"error": {"message": "no", "code": 429}, "choices": []}],
+)
+async def test_an_error_inside_a_success(body: Any, watched: bool) -> None:
+    with Server(Reply((json.dumps(body).encode(),))) as server:
+        error = await failure(server.url, watched=watched)
+    assert type(error) is RateLimited
+
+
+@BOTH
+async def test_a_completion_without_a_reply(watched: bool) -> None:
+    with Server(Reply((b'{"choices": []}',))) as server:
+        error = await failure(server.url, watched=watched)
+    assert type(error) is IncompleteResponse
+
+
+async def test_an_error_in_a_stream() -> None:
+    broken = event({"error": {"message": "overloaded", "type": "server_error"}})
+    with Server(streamed(chunk({"content": "Hel"}), broken)) as server:
+        error = await failure(server.url, watched=True)
+    assert type(error) is ServerFailed
+
+
+@BOTH
+async def test_a_choice_that_failed(watched: bool) -> None:
+    """OpenRouter reports what the vendor behind it met within the choice."""
+    choice = {"finish_reason": "error", "error": {"message": "no", "code": 429}, "delta": {}, "message": {}}
+    body = {"choices": [choice]}
+    reply = streamed(event(body)) if watched else Reply((json.dumps(body).encode(),))
+    with Server(reply) as server:
+        error = await failure(server.url, watched=watched)
+    assert type(error) is RateLimited
+
+
+async def test_junk_in_a_stream() -> None:
+    with Server(streamed(event(b'{"choices": ['))) as server:
+        error = await failure(server.url, watched=True)
+    assert type(error) is UnreadableResponse
+
+
+CUT_CALL = {"tool_calls": [{"index": 0, "id": "a", **call('{"x', name="f")}]}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(streamed(chunk({"content": "Hel"}), done=False, ending="cut"), id="cut"),
+        pytest.param(
+            streamed(chunk({"content": "Hel"}), b'data: {"c', done=False, ending="cut"), id="cut event"
+        ),
+        pytest.param(streamed(chunk({"content": "Hel"}), b'data: {"cho', done=False), id="half an event"),
+        pytest.param(streamed(ending="cut", done=False), id="cut at once"),
+        pytest.param(streamed(chunk({"content": "Hel"}), done=False), id="text without an end"),
+        pytest.param(streamed(chunk(CUT_CALL), done=False), id="half a call"),
+        pytest.param(streamed(chunk(CUT_CALL)), id="half a call, then [DONE]"),
+        pytest.param(streamed(), id="nothing but [DONE]"),
+        pytest.param(streamed(done=False), id="nothing"),
+    ],
+)
+async def test_streams_that_end_too_early(reply: Reply) -> None:
+    with Server(reply) as server:
+        error = await failure(server.url, watched=True)
+    assert type(error) is IncompleteResponse
+    assert error.retryable
+
+
+@pytest.mark.asyncio_only
+async def test_a_stream_cut_anywhere_is_never_taken_for_complete() -> None:
+    """Pain 35: a truncated stream must not look like a complete one."""
+    whole = b"".join([chunk({"content": "Hel"}), chunk(CUT_CALL), chunk({"content": "lo"}), event(b"[DONE]")])
+    cuts = range(0, len(whole) - 2, 5)
+    with Server(*[Reply((whole[:cut],) if cut else (), content_type=SSE) for cut in cuts]) as server:
+        async with handler_at(server.url) as handler:
+            for _ in cuts:
+                with pytest.raises(IncompleteResponse):
+                    async for _ in handler.stream(request(stream=True)):
+                        pass
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(streamed(chunk({"content": "Hi"})), id="text and [DONE]"),
+        pytest.param(streamed(chunk({"content": "Hi"}), chunk({}, finish="stop"), done=False), id="finish"),
+        pytest.param(streamed(chunk({"content": "Hi"}, usage=USAGE), done=False), id="usage"),
+        pytest.param(streamed(chunk({"content": "Hi"}), ending="cut"), id="cut after [DONE]"),
+        pytest.param(
+            streamed(chunk({"tool_calls": [{"index": 0, "id": "a", **call("{}", name="f")}]}), done=False),
+            id="a whole call",
+        ),
+    ],
+)
+async def test_streams_that_are_complete(reply: Reply) -> None:
+    with Server(reply) as server:
+        events = await ask(server, request(stream=True))
+    assert isinstance(events[-1], MessageDone)
+
+
+@BOTH
+async def test_a_whole_reply_that_is_cut(watched: bool) -> None:
+    with Server(Reply((b'{"choi',), ending="cut")) as server:
+        error = await failure(server.url, watched=watched)
+    assert isinstance(error, IncompleteResponse)
+
+
+@BOTH
+async def test_nobody_listens(watched: bool) -> None:
+    error = await failure(refused_url(), watched=watched)
+    assert type(error) is ConnectionFailed
+    assert error.retryable
+
+
+@BOTH
+async def test_a_server_that_does_not_answer(watched: bool) -> None:
+    with Server(Reply(ending="stall")) as server:
+        error = await failure(server.url, watched=watched, timeout=0.3)
+        assert await server.client_hung_up()
+    assert type(error) is ProviderTimeout
+
+
+async def test_a_stream_that_falls_silent() -> None:
+    with Server(streamed(chunk({"content": "Hel"}), done=False, ending="stall")) as server:
+        error = await failure(server.url, watched=True, chunk_timeout=0.3)
+        assert await server.client_hung_up()
+    assert type(error) is ProviderTimeout
+
+
+async def test_comments_do_not_keep_a_stream_alive() -> None:
+    with Server(streamed(*[b": ping\n\n"] * 100, delay=0.1)) as server:
+        error = await failure(server.url, watched=True, chunk_timeout=0.5)
+    assert type(error) is ProviderTimeout
+
+
+async def test_a_trickling_stream_meets_the_deadline_of_the_call() -> None:
+    with Server(streamed(*[chunk({"content": "x"})] * 100, delay=0.1)) as server:
+        error = await failure(server.url, watched=True, timeout=0.7)
+    assert type(error) is ProviderTimeout
+
+
+async def test_the_time_that_the_reader_takes_does_not_count() -> None:
+    with Server(HELLO_STREAM) as server:
+        async with handler_at(server.url, timeout=0.5, chunk_timeout=0.5) as handler:
+            async for _ in handler.stream(request(stream=True)):
+                await anyio.sleep(0.4)
+
+
+# What happens to the connection
+
+
+async def test_leaving_a_stream_closes_its_connection() -> None:
+    with Server(streamed(chunk({"content": "Hel"}), done=False, ending="stall")) as server:
+        async with handler_at(server.url) as handler:
+            async with aclosing(handler.stream(request(stream=True))) as events:
+                assert await anext(events) == TextDelta("Hel")
+            assert await server.client_hung_up()
+
+
+@BOTH
+async def test_cancelling_closes_the_connection(watched: bool) -> None:
+    with Server(streamed(chunk({"content": "Hel"}), done=False, ending="stall")) as server:
+        async with handler_at(server.url) as handler:
+            with anyio.move_on_after(0.3) as scope:
+                async for _ in handler.stream(request(stream=watched)):
+                    pass
+            assert scope.cancelled_caught
+            assert await server.client_hung_up()
+
+
+async def test_a_connection_is_used_again() -> None:
+    with Server(HELLO_STREAM, HELLO) as server:
+        async with handler_at(server.url) as handler:
+            for watched in (True, False, False):
+                async for _ in handler.stream(request(stream=watched)):
+                    pass
+    assert server.connections == 1
+
+
+async def test_two_calls_at_once_do_not_mix() -> None:
+    replies = [said({"content": text}) for text in ("a", "b")]
+    texts: list[Any] = []
+    with Server(*replies) as server:
+        async with handler_at(server.url) as handler, anyio.create_task_group() as tasks:
+
+            async def one() -> None:
+                async for made in handler.stream(request()):
+                    assert isinstance(made, MessageDone)
+                    texts.append(made.message.get("content"))
+
+            tasks.start_soon(one)
+            tasks.start_soon(one)
+    assert sorted(texts) == ["a", "b"]
+
+
+async def test_after_closing_the_handler_opens_anew() -> None:
+    with Server(HELLO) as server:
+        async with handler_at(server.url) as handler:
+            for _ in range(2):
+                async for _ in handler.stream(request()):
+                    pass
+                await handler.aclose()
+    assert server.connections == 2
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("url", "name", "family"),
+    [
+        (None, "openai_gpt-4o", "openai"),
+        ("https://api.openai.com/v1", "openai_gpt-4o", "openai"),
+        ("https://api.groq.com/openai/v1", "groq_gpt-4o", "api.groq.com"),
+        ("https://openrouter.ai/api/v1", "openrouter_gpt-4o", "openrouter.ai"),
+        ("https://me.openai.azure.com/openai/v1", "azure_gpt-4o", "me.openai.azure.com"),
+        ("http://localhost:11434/v1", "local_gpt-4o", "localhost"),
+        ("http://10.0.0.1:8000/v1", "local_gpt-4o", "10.0.0.1"),
+    ],
+)
+def test_names_and_families(url: str | None, name: str, family: str) -> None:
+    handler: Handler = OpenAI("gpt-4o", base_url=url)
+    assert handler.name == name
+    assert family_of(handler) == family
+
+
+def test_a_name_of_ones_own() -> None:
+    handler = OpenAI("openai/gpt-oss-20b", base_url="https://api.groq.com/openai/v1")
+    assert handler.name == "groq_openai_gpt-oss-20b"
+    assert OpenAI("m", name="small", priority=3).name == "small"
