@@ -111,8 +111,28 @@ def _checked(index: int, message: object) -> Message:
         raise ConfigError(
             f"Input message {index} has role {role!r}; use user, assistant, tool, system or developer."
         )
+    if wrong := _misshapen(known):
+        raise ConfigError(f"Input message {index}: {wrong}.")
     kept = {key: value for key, value in known.items() if key == ORIGIN or not key.startswith("_")}
     return cast(Message, kept)
+
+
+def _misshapen(message: Mapping[str, Any]) -> str | None:
+    """Say what no provider could read; what `interlock.repair` mends, such as a missing id, is fine."""
+    content, calls = message.get("content"), message.get("tool_calls")
+    if not isinstance(content, str | None) and not _are_dicts(content):
+        return f"content must be text, a list of parts or None, not {content!r:.80}"
+    if calls and not (_are_dicts(calls) and all(_has_name(call.get("function")) for call in calls)):
+        return f"tool_calls must be a list of calls with a function that has a name, not {calls!r:.80}"
+    return None
+
+
+def _are_dicts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, Mapping) for each in cast("list[object]", value))
+
+
+def _has_name(function: object) -> bool:
+    return isinstance(function, Mapping) and isinstance(cast("Mapping[str, Any]", function).get("name"), str)
 
 
 def calls_of(message: Message) -> list[ToolCall]:
@@ -140,6 +160,6 @@ def portable(message: Message) -> Message:
     kept: dict[str, Any] = {key: value for key, value in message.items() if key in _PORTABLE}
     if calls := calls_of(message):
         kept["tool_calls"] = [
-            {"id": call["id"], "type": "function", "function": call["function"]} for call in calls
+            {"id": call.get("id") or "", "type": "function", "function": call["function"]} for call in calls
         ]
     return cast(Message, kept)

@@ -23,7 +23,7 @@ def slug(name: str, *, longest: int = _LONGEST_TOOL_NAME) -> str:
     lossy = re.search(r"[^A-Za-z0-9_ .\-]", name) is not None or not name.strip(" .-_")
     if not lossy and len(folded) <= longest:
         return folded
-    digest = hashlib.sha1(name.encode(), usedforsecurity=False).hexdigest()[:6]
+    digest = hashlib.sha1(name.encode(errors="surrogatepass"), usedforsecurity=False).hexdigest()[:6]
     return f"{folded[: longest - 7]}_{digest}"
 
 

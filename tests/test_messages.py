@@ -1,0 +1,192 @@
+"""Messages: what a run may start from, and what of a message every provider can read."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any, cast
+
+import pytest
+
+from interlock.errors import ConfigError
+from interlock.messages import ORIGIN, Message, RunItem, calls_of, portable, text_of, to_messages
+
+USER: Message = {"role": "user", "content": "Hi"}
+CALL: Any = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+# -- to_messages --
+
+
+def test_text_is_a_user_message() -> None:
+    assert to_messages("Hi") == [USER]
+
+
+def test_a_list_of_messages_stays_what_it_is() -> None:
+    given: list[Message] = [
+        {"role": "system", "content": "s"},
+        {"role": "developer", "content": "d"},
+        USER,
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "x"}]},
+    ]
+    assert to_messages(given) == given
+
+
+@pytest.mark.parametrize("make", [tuple, iter, list])
+def test_any_sequence_of_messages_will_do(make: Callable[[list[Message]], Any]) -> None:
+    assert to_messages(make([USER])) == [USER]
+
+
+def test_any_mapping_is_a_message() -> None:
+    assert to_messages([MappingProxyType({"role": "user", "content": "Hi"})]) == [USER]
+
+
+def test_unknown_keys_survive() -> None:
+    """What a provider sent is what it gets back."""
+    assert to_messages([{**USER, "vendor_says": 1}]) == [{**USER, "vendor_says": 1}]
+
+
+def test_private_keys_are_dropped_except_the_family_mark() -> None:
+    """Private keys never reach a provider (row 0-05, decision R5)."""
+    given = {"role": "assistant", "content": "x", "_note": 1, ORIGIN: "anthropic"}
+    assert to_messages([given]) == [{"role": "assistant", "content": "x", ORIGIN: "anthropic"}]
+
+
+def test_the_callers_messages_are_not_changed_and_not_kept() -> None:
+    given = {"role": "user", "content": "Hi", "_note": 1}
+    (taken,) = to_messages([given])
+    taken["content"] = "changed"
+    assert given == {"role": "user", "content": "Hi", "_note": 1}
+
+
+@pytest.mark.parametrize("value", [None, 5, USER, b"Hi", object()])
+def test_what_is_neither_text_nor_a_list_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigError, match="Input must be text or a list of messages, not"):
+        to_messages(value)
+
+
+@pytest.mark.parametrize(
+    ("message", "wrong"),
+    [
+        ("Hi", "Input message 1 must be a dict with a role, not str"),
+        (None, "Input message 1 must be a dict with a role, not NoneType"),
+        ({}, "Input message 1 has role None; use user"),
+        ({"content": "Hi"}, "Input message 1 has role None; use user"),
+        ({"role": "human", "content": "Hi"}, "Input message 1 has role 'human'; use user"),
+        ({"role": ["user"]}, "Input message 1 has role"),
+        ({"role": "user", "content": 5}, "Input message 1: content must be text, a list of parts or None"),
+        (
+            {"role": "user", "content": ["Hi"]},
+            "Input message 1: content must be text, a list of parts or None",
+        ),
+        ({"role": "assistant", "tool_calls": "f"}, "Input message 1: tool_calls must be a list"),
+        ({"role": "assistant", "tool_calls": ["f"]}, "Input message 1: tool_calls must be a list"),
+        ({"role": "assistant", "tool_calls": [{"id": "a"}]}, "Input message 1: tool_calls must be a list"),
+        (
+            {"role": "assistant", "tool_calls": [{"id": "a", "function": {"arguments": "{}"}}]},
+            "Input message 1: tool_calls must be a list",
+        ),
+    ],
+)
+def test_a_message_that_cannot_be_one_is_named_with_its_place(message: Any, wrong: str) -> None:
+    """The error names the index and what is wrong (row 0-05), before any model is called."""
+    with pytest.raises(ConfigError, match=wrong):
+        to_messages([USER, message])
+
+
+def test_an_error_about_input_is_a_value_error() -> None:
+    with pytest.raises(ValueError, match="Input message 0"):
+        to_messages([cast(Any, {})])
+
+
+def test_a_call_without_an_id_is_left_to_repair() -> None:
+    given: Any = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f"}}]}
+    assert to_messages([given]) == [given]
+
+
+# -- calls_of, text_of --
+
+
+@pytest.mark.parametrize("message", [USER, {**USER, "tool_calls": []}, {**USER, "tool_calls": None}])
+def test_an_empty_list_of_calls_is_no_calls(message: Message) -> None:
+    """Providers send ``tool_calls: []`` beside text (row 4-33)."""
+    assert calls_of(message) == []
+
+
+def test_calls_come_as_they_were_made() -> None:
+    assert calls_of({"role": "assistant", "tool_calls": [CALL]}) == [CALL]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("Hi", "Hi"),
+        (None, ""),
+        ("", ""),
+        ([], ""),
+        ([{"type": "text", "text": "a"}, {"type": "image_url"}, {"type": "text", "text": "b"}], "ab"),
+        ([{"type": "text", "text": None}, {"type": "text"}, {}], ""),
+    ],
+)
+def test_the_text_of_a_message(content: Any, text: str) -> None:
+    assert text_of({"role": "user", "content": content}) == text
+
+
+def test_a_message_without_content_has_no_text() -> None:
+    assert text_of({"role": "assistant"}) == ""
+
+
+# -- portable --
+
+
+def test_portable_drops_what_only_one_family_can_read() -> None:
+    """Thinking and signatures of one vendor make another refuse the request (pains 8 and 9)."""
+    message: Any = {
+        "role": "assistant",
+        "content": "Hm.",
+        "refusal": None,
+        "name": "billing",
+        "reasoning_content": "r",
+        "thinking_blocks": [{"signature": "s"}],
+        "reasoning_items": [{"id": "rs_1"}],
+        "provider_specific_fields": {"x": 1},
+        "tool_calls": [{**CALL, "provider_specific_fields": {"thought_signature": "s"}, "index": 0}],
+    }
+    before = copy.deepcopy(message)
+    assert portable(message) == {
+        "role": "assistant",
+        "content": "Hm.",
+        "refusal": None,
+        "name": "billing",
+        "tool_calls": [CALL],
+    }
+    assert message == before
+
+
+def test_portable_keeps_which_call_an_answer_belongs_to() -> None:
+    answer: Message = {"role": "tool", "tool_call_id": "a", "content": "42"}
+    assert portable(answer) == answer
+
+
+def test_portable_leaves_a_call_without_an_id_to_repair() -> None:
+    bare: Any = {"function": {"name": "f", "arguments": "{}"}}
+    (call,) = calls_of(portable({"role": "assistant", "content": None, "tool_calls": [bare]}))
+    assert call == {"id": "", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+# -- RunItem --
+
+
+def test_an_item_cannot_be_changed() -> None:
+    item = RunItem(id=0, kind="input", message=USER)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        item.kind = "model"  # type: ignore[misc]
+
+
+def test_an_edited_item_keeps_its_id() -> None:
+    item = RunItem(id=7, kind="model", message=USER, agent="a", origin="openai")
+    edited = dataclasses.replace(item, message={"role": "user", "content": "Bye"})
+    assert (edited.id, edited.kind, edited.agent, edited.origin) == (7, "model", "a", "openai")
