@@ -1,0 +1,66 @@
+"""Deadlines around single awaits. A vendor's own timeout is per read: a trickle never ends for it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import anyio
+
+from interlock.errors import ConfigError, ProviderTimeout
+
+__all__ = ["Deadline"]
+
+T = TypeVar("T")
+
+
+class Deadline:
+    """The time that one call has: all of it together, and each piece of its reply.
+
+    Args:
+        total: seconds for the whole call; None for no limit.
+        gap: seconds between one piece of a streamed reply and the next; None for no limit. It does not
+            hold for the first piece, for which a model may think as long as the call may last.
+        provider: who is waited for.
+        model: the model that was asked.
+    """
+
+    def __init__(self, total: float | None, gap: float | None, *, provider: str, model: str) -> None:
+        for name, seconds in (("timeout", total), ("chunk_timeout", gap)):
+            if seconds is not None and seconds <= 0:
+                raise ConfigError(f"{name} must be more than 0 seconds, or None for no limit, not {seconds}.")
+        self._total, self._gap = total, gap
+        self._provider, self._model = provider, model
+        self._start = anyio.current_time()
+
+    async def first(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Await what begins the reply, or is all of it.
+
+        Raises:
+            ProviderTimeout: the time of the whole call is over.
+        """
+        return await self._within(self._left(), call, f"within {self._total:g} s" if self._total else "")
+
+    async def next(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Await one more piece.
+
+        Raises:
+            ProviderTimeout: the piece, or the whole call, took too long.
+        """
+        left = self._left()
+        if self._gap is None or (left is not None and left < self._gap):
+            return await self._within(left, call, f"within {self._total:g} s" if self._total else "")
+        return await self._within(self._gap, call, f"for {self._gap:g} s in the middle of its reply")
+
+    def _left(self) -> float | None:
+        return None if self._total is None else self._start + self._total - anyio.current_time()
+
+    async def _within(self, seconds: float | None, call: Callable[[], Awaitable[T]], how_long: str) -> T:
+        with anyio.move_on_after(seconds):
+            return await call()
+        raise ProviderTimeout(
+            f"{self._provider or 'The provider'} did not answer {how_long} (model {self._model!r}). "
+            "Raise timeout= or chunk_timeout= if it may take longer.",
+            provider=self._provider,
+            model=self._model,
+        )

@@ -1,0 +1,112 @@
+"""Every vendor that LiteLLM knows, as one handler."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from interlock.assembly import Assembler
+from interlock.errors import ConfigError
+from interlock.events import HandlerEvent
+from interlock.port import Request
+from interlock_providers.deadlines import Deadline
+from interlock_providers.failures import to_provider_error
+from interlock_providers.litellm_call import call_for, find_target
+from interlock_providers.litellm_exchange import Exchange
+from interlock_providers.litellm_library import load
+from interlock_providers.structured import as_answer_event
+from interlock_providers.vendors import family_for, split_model
+
+__all__ = ["LiteLLM"]
+
+
+class LiteLLM:
+    """A handler that asks one model through litellm; it runs on asyncio, because litellm does.
+
+    litellm is imported at the first call, see `interlock_providers.litellm_library.load`. Calls are
+    made once: retrying is the run's.
+
+    Args:
+        model: litellm's model string, such as ``"anthropic/claude-haiku-4-5"`` or
+            ``"openai/responses/gpt-5"``. OpenAI's models go to the chat API unless the string says
+            ``responses/`` or the model has no other.
+        api_key: the key; default: the vendor's environment variable.
+        api_base: another endpoint that speaks the vendor's protocol.
+        timeout: seconds for one whole reply, streamed or not; None for no limit.
+        chunk_timeout: seconds that a stream may be silent once it has begun; None for no limit.
+        settings: anything that ``litellm.acompletion`` takes, for every call; a request's own
+            settings win. ``drop_params=False`` makes a setting that the vendor does not know an error.
+        name: the handler's name; default ``litellm_<model>``.
+        priority: where handlers are ranked, the lower number comes first.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        api_base: str | None = None,
+        timeout: float | None = 600.0,
+        chunk_timeout: float | None = 120.0,
+        settings: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        priority: int = 10,
+    ) -> None:
+        if not model:
+            raise ConfigError("LiteLLM needs a model string such as 'openai/gpt-4o-mini', not an empty one.")
+        self.model = model
+        self.name = name or f"litellm_{model.replace('/', '_')}"
+        self.priority = priority
+        self.family = family_for(model, api_base)
+        """Messages keep what belongs to their vendor for models of the same family only."""
+        self._api_key = api_key
+        self._api_base = api_base
+        self._limits = (timeout, chunk_timeout)
+        self._settings = dict(settings or {})
+
+    async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+        """Ask the model; stream the reply if the request is being watched.
+
+        Raises:
+            ProviderError: whatever went wrong, see `interlock.errors`.
+            ModelBehaviorError: a tool had to be called and was not, by a vendor that cannot be told.
+            ConfigError: the event loop is not asyncio's.
+        """
+        exchange = self._exchange(request)
+        try:
+            done = await exchange.begin()
+            if done is None:
+                assembler = Assembler()
+                while (chunk := await exchange.next_chunk()) is not None:
+                    for event in assembler.feed(chunk):
+                        if (shown := as_answer_event(event, exchange.call.plan.answer_tool)) is not None:
+                            yield shown
+                done = exchange.finish(assembler.done())
+            yield done
+        finally:
+            await exchange.close()
+
+    def _exchange(self, request: Request) -> Exchange:
+        """Prepare the call; nothing is sent yet."""
+        self._check_loop()
+        earlier = sys.exception()
+        provider = split_model(self.model)[0]
+        deadline = Deadline(*self._limits, provider=provider, model=self.model)
+        try:
+            litellm = load()
+            target = find_target(litellm, self.model, self._api_base, self._api_key)
+            call = call_for(litellm, target, request, self._settings)
+        except Exception as error:
+            raise to_provider_error(error, provider=provider, model=self.model, until=earlier) from error
+        return Exchange(litellm, self.model, target, call, deadline, earlier)
+
+    def _check_loop(self) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise ConfigError(
+                f"{self.name} needs asyncio, because litellm does. Run it with asyncio, or on trio use "
+                "interlock_providers.openai.OpenAI with the vendor's base_url."
+            ) from error

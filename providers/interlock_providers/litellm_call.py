@@ -1,0 +1,129 @@
+"""From a request to the arguments of one litellm call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from interlock.port import Request, ToolChoice
+from interlock_providers.structured import Plan, plan_for
+from interlock_providers.vendors import takes_schema_with_tools
+from interlock_providers.wire import prepare, shape_of, tools_for
+
+__all__ = ["Call", "Target", "call_for", "find_target"]
+
+_THINKING = frozenset(("thinking", "reasoning_effort"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Whom litellm will ask, as litellm itself resolves it."""
+
+    provider: str
+    name: str
+    """The model's name without the provider."""
+    api_base: str | None
+    api_key: str | None
+    responses: bool
+    """Whether the call goes to the Responses API: only where the model string says so, or where the
+    model has no other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """The arguments of one call, and how its reply is to be read."""
+
+    arguments: Mapping[str, Any]
+    plan: Plan
+
+
+def find_target(litellm: Any, model: str, api_base: str | None, api_key: str | None) -> Target:
+    """Return whom litellm asks for a model. It raises litellm's own error for an unknown provider."""
+    name, provider, key, base = litellm.get_llm_provider(model, api_base=api_base, api_key=api_key)
+    if provider in ("openai", "custom_openai"):
+        base = base or api_base or litellm.api_base or _first_of("OPENAI_BASE_URL", "OPENAI_API_BASE")
+        base = base or "https://api.openai.com/v1"
+        key = key or api_key or litellm.api_key or litellm.openai_key or _first_of("OPENAI_API_KEY")
+    return Target(
+        provider=provider,
+        name=name,
+        api_base=base or api_base,
+        api_key=key or api_key,
+        responses=_is_responses(litellm, provider, name),
+    )
+
+
+def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[str, Any]) -> Call:
+    """Return the arguments that ask ``target`` for what ``request`` wants.
+
+    Args:
+        litellm: the module.
+        target: whom it will ask.
+        request: what the run wants.
+        settings: the handler's own settings; those of the request win.
+    """
+    merged = {**settings, **request.settings}
+    merged.pop("tool_choice", None)
+    plan = _plan(litellm, target, request, merged)
+    shape = shape_of(target.provider, target.name)
+    messages = prepare(request.messages, shape)
+    tools = tools_for(messages, plan.tools, shape)
+    arguments: dict[str, Any] = {
+        "messages": list(messages),
+        "drop_params": True,  # a setting that this vendor does not know is left out, not an error
+        **({"tools": list(tools)} if tools else {}),
+        **({"tool_choice": _tool_choice(plan.tool_choice)} if plan.tools and plan.tool_choice else {}),
+        **({"response_format": plan.response_format} if plan.response_format else {}),
+        **{key: value for key, value in merged.items() if value is not None},
+    }
+    if request.stream:
+        arguments |= {"stream": True, "stream_options": {"include_usage": True}}
+    return Call(arguments=_fixed(arguments, target), plan=plan)
+
+
+def _fixed(arguments: dict[str, Any], target: Target) -> dict[str, Any]:
+    """Add what is not up to anyone's settings."""
+    # retrying is the run's; with tools, some releases import an MCP gateway unless they are told not to
+    arguments |= {"num_retries": 0, "max_retries": 0, "_skip_mcp_handler": True}
+    if not target.responses:
+        # gpt-5.4 and later with tools would be sent to another API than the one that was named
+        arguments["_skip_responses_api_bridge"] = True
+    return arguments
+
+
+def _plan(litellm: Any, target: Target, request: Request, settings: Mapping[str, Any]) -> Plan:
+    if request.output_schema is None:
+        return Plan(tools=request.tools, tool_choice=request.tool_choice)
+    if request.tools:
+        native = takes_schema_with_tools(target.provider, target.name)
+    else:
+        native = target.provider in ("openai", "azure") or bool(
+            litellm.supports_response_schema(model=target.name, custom_llm_provider=target.provider)
+        )
+    thinks = any(settings.get(name) for name in _THINKING)
+    can_force = not (thinks and "claude" in target.name)
+    return plan_for(request, native=native, can_force=can_force)
+
+
+def _tool_choice(choice: ToolChoice) -> object:
+    if choice in ("auto", "required", "none"):
+        return choice
+    return {"type": "function", "function": {"name": choice}}
+
+
+def _is_responses(litellm: Any, provider: str, name: str) -> bool:
+    if name.startswith("responses/"):
+        return True
+    if provider not in ("openai", "azure"):
+        return False
+    try:
+        info = litellm.get_model_info(model=name, custom_llm_provider=provider)
+    except Exception:  # litellm raises a bare Exception for a model that is not in its table
+        return False
+    return bool(info.get("mode") == "responses")
+
+
+def _first_of(*names: str) -> str | None:
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)

@@ -1,0 +1,187 @@
+"""One call to litellm, from its arguments to the end of its reply."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import anyio
+
+from interlock.assembly import completion_done, why_incomplete
+from interlock.errors import IncompleteResponse, ModelBehaviorError, ProviderError, UnreadableResponse
+from interlock.events import MessageDone
+from interlock.messages import calls_of
+from interlock.usage import Usage
+from interlock_providers.answers import error_from_answer
+from interlock_providers.deadlines import Deadline
+from interlock_providers.failures import to_provider_error
+from interlock_providers.litellm_call import Call, Target
+from interlock_providers.litellm_library import as_dict, price
+from interlock_providers.structured import as_answer
+from interlock_providers.tap import Tap
+from interlock_providers.vendors import ignores_tool_choice
+
+__all__ = ["Exchange"]
+
+T = TypeVar("T")
+
+_CLOSING = 5.0
+"""Seconds after which a connection that does not close is given up."""
+
+_OWN_CONNECTION = frozenset(("client", "shared_session", "ssl_verify"))
+"""Settings with which an app brings a connection of its own: such calls are not tapped."""
+
+
+class Exchange:
+    """The state of one call. Where the route allows it, a `Tap` listens to the vendor directly."""
+
+    def __init__(
+        self,
+        litellm: Any,
+        model: str,
+        target: Target,
+        call: Call,
+        deadline: Deadline,
+        earlier: BaseException | None,
+    ) -> None:
+        self.call = call
+        self._litellm = litellm
+        self._model = model
+        self._target = target
+        self._deadline = deadline
+        self._earlier = earlier
+        self._tap: Tap | None = None
+        self._line: Any = None
+        self._reply: Any = None
+        self._usage: Mapping[str, Any] = {}
+        # imports litellm and httpx, which are not loaded before the first call
+        self._tapped: Any = importlib.import_module("interlock_providers.tapped")
+
+    async def begin(self) -> MessageDone | None:
+        """Send the request, and return the reply if it came whole; None when it is streamed."""
+        arguments = {"model": self._model, **self._connection(), **self.call.arguments}
+        reply = await self._guarded(self._deadline.first, lambda: self._litellm.acompletion(**arguments))
+        if hasattr(reply, "__aiter__"):
+            self._reply = reply
+            return None
+        whole = as_dict(reply)
+        self._usage = whole.get("usage") or {}
+        return self.finish(completion_done(whole))
+
+    async def next_chunk(self) -> dict[str, Any] | None:
+        """Return the next chunk of a streamed reply, or None at its end."""
+        chunk = await self._guarded(self._deadline.next, lambda: anext(self._reply, None))
+        if chunk is None:
+            return None
+        plain = as_dict(chunk)
+        self._usage = plain.get("usage") or self._usage
+        return plain
+
+    def finish(self, done: MessageDone) -> MessageDone:
+        """Return the complete reply with what it cost, or raise for one that is none.
+
+        Raises:
+            ProviderError: the vendor reported an error within its reply, or the reply is incomplete.
+            ModelBehaviorError: a tool had to be called and was not.
+        """
+        if self._tap is not None and self._tap.answer is not None:
+            answer = self._tap.answer
+            raise error_from_answer(answer, provider=self._target.provider, model=self._model)
+        self._check_complete(done)
+        self._check_choice(done)
+        done = as_answer(done, self.call.plan.answer_tool)
+        return replace(done, usage=self._counted(done.usage))
+
+    async def close(self) -> None:
+        """Give up whatever of the reply was not read. litellm 1.105 leaves some connections open."""
+        with anyio.move_on_after(_CLOSING, shield=True):
+            if self._reply is not None:
+                with suppress(Exception):
+                    await self._reply.aclose()
+            if self._line is not None:
+                await self._line.hang_up()
+
+    def _connection(self) -> Mapping[str, Any]:
+        """Return the arguments that say where and by whom the request is sent."""
+        target, tapped = self._target, self._tapped
+        given = {"api_base": target.api_base, "api_key": target.api_key}
+        connection = {key: value for key, value in given.items() if value is not None}
+        if not _OWN_CONNECTION.isdisjoint(self.call.arguments):
+            return connection
+        route = tapped.Route(responses=target.responses, provider=target.provider, **given)
+        if (client := tapped.tapped_client(route)) is not None:
+            self._tap = Tap(target.provider)
+            self._line = tapped.Line(self._tap)
+            connection |= client
+        return connection
+
+    async def _guarded(
+        self, wait: Callable[[Callable[[], Awaitable[T]]], Awaitable[T]], work: Callable[[], Awaitable[T]]
+    ) -> T:
+        """Await one step of the call within its time; its errors become ours."""
+        listening = nullcontext() if self._line is None else self._tapped.listening(self._line)
+        try:
+            with listening:
+                return await wait(work)
+        except ProviderError:
+            raise
+        except Exception as error:
+            answer = self._tap.answer if self._tap is not None else None
+            raise to_provider_error(
+                error, provider=self._target.provider, model=self._model, answer=answer, until=self._earlier
+            ) from error
+
+    def _check_complete(self, done: MessageDone) -> None:
+        """Tell a reply that was cut from a short one: litellm gives both a finish reason."""
+        if self._reply is None:
+            return
+        if self._tap is None:
+            seen = getattr(self._reply, "received_finish_reason", True)
+            why = None if seen else why_incomplete(replace(done, finish_reason=None, usage=None))
+        elif self._tap.said_nothing:
+            raise UnreadableResponse(
+                f"{self._target.provider} answered with a stream in which there is no reply (model "
+                f"{self._model!r}). Check that api_base is that of the API.",
+                provider=self._target.provider,
+                model=self._model,
+            )
+        else:
+            why = "its end is missing" if self._tap.was_cut else None
+        if why is not None:
+            raise IncompleteResponse(
+                f"The reply of {self._target.provider} was cut off (model {self._model!r}): {why}. What came "
+                "is not a shorter answer but a part of one; the run may ask again.",
+                provider=self._target.provider,
+                model=self._model,
+            )
+
+    def _check_choice(self, done: MessageDone) -> None:
+        """See to a forced tool choice where litellm leaves it out of the request without a word."""
+        choice = self.call.plan.tool_choice
+        forced = choice not in (None, "auto", "none") and self.call.plan.answer_tool is None
+        if not forced or not ignores_tool_choice(self._target.provider):
+            return
+        called = [call["function"]["name"] for call in calls_of(done.message)]
+        if not called or (choice != "required" and choice not in called):
+            wanted = "a tool" if choice == "required" else f"the tool {choice!r}"
+            raise ModelBehaviorError(
+                f"{self._model} was to call {wanted} and did not: litellm cannot make "
+                f"{self._target.provider} do it. Use tool_choice='auto' there, or another model."
+            )
+
+    def _counted(self, usage: Usage | None) -> Usage:
+        """Return the usage with its price, and with the truth about who counted the tokens."""
+        if usage is None:
+            return Usage(requests=1, estimated=True)
+        cost = price(self._litellm, self._target.provider, self._target.name, self._usage)
+        return replace(usage, cost=cost, estimated=not self._vendor_counted())
+
+    def _vendor_counted(self) -> bool:
+        if self._tap is not None:
+            return self._tap.usage_seen
+        # litellm counts by itself, and does not say so, when a stream brings no usage
+        chunks: list[Any] = getattr(self._reply, "chunks", [])
+        return self._reply is None or any(getattr(chunk, "usage", None) for chunk in chunks)

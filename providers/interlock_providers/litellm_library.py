@@ -1,0 +1,89 @@
+"""Loading litellm, and asking it what it knows. Everything that is untyped about it ends here."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+__all__ = ["as_dict", "close_clients", "load", "price"]
+
+_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # or importing it calls GitHub, and a thread tries again
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",  # or the first call to Claude that needs one does
+    "LITELLM_LOCAL_BLOG_POSTS": "True",
+    "LITELLM_MODE": "PRODUCTION",  # or importing it reads the next .env up the tree
+}
+
+
+def load() -> Any:
+    """Return the litellm module, importing it first if need be: 2 to 5 seconds, and 160 MB.
+
+    An app that cannot wait at its first model call calls this when it starts. Variables of the
+    environment that are set already keep their values.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    litellm: Any = importlib.import_module("litellm")
+    litellm.suppress_debug_info = True  # it prints advice to stdout when a call fails
+    litellm.disable_hf_tokenizer_download = True  # it would wait for Hugging Face to count tokens
+    return litellm
+
+
+async def close_clients() -> None:
+    """Close the connections that litellm keeps for the running event loop, ours among them.
+
+    An app calls this before its event loop ends, or leaves it to the operating system.
+    """
+    litellm = load()
+    await litellm.close_litellm_async_clients()
+    litellm.in_memory_llm_clients_cache.flush_cache()
+
+
+def price(litellm: Any, provider: str, model: str, usage: Mapping[str, Any]) -> float | None:
+    """Return what a call cost in US dollars by litellm's price table, or None for an unknown price.
+
+    The same tokens cost the same whether they were streamed or not, because the price is taken from
+    the usage alone.
+    """
+    try:
+        prompt, completion = litellm.cost_per_token(
+            model=model, custom_llm_provider=provider, usage_object=litellm.Usage(**usage)
+        )
+    except Exception:  # an unknown model raises several things; a price is no reason to lose a reply
+        return None
+    cost = float(prompt) + float(completion)
+    return cost if cost > 0 or _is_free(litellm, provider, model) else None
+
+
+def _is_free(litellm: Any, provider: str, model: str) -> bool:
+    """Whether the table says that the model costs nothing, rather than nothing about its price."""
+    try:
+        info = litellm.get_model_info(model=model, custom_llm_provider=provider)
+    except Exception:  # not in the table
+        return False
+    return info.get("input_cost_per_token") is not None
+
+
+def as_dict(value: object) -> dict[str, Any]:
+    """Return one of litellm's objects as a dict, without what is None, and without a deep copy."""
+    plain = _plain(value)
+    return cast("dict[str, Any]", plain) if isinstance(plain, dict) else {}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    if isinstance(value, BaseModel):
+        # model_dump costs ten times as much for each chunk, and warns about litellm's own fields
+        fields = {**value.__dict__, **(value.__pydantic_extra__ or {})}
+        return {key: _plain(field) for key, field in fields.items() if field is not None and key[0] != "_"}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in cast("list[object]", value)]
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, object]", value).items()
+        return {key: _plain(item) for key, item in items}
+    return value

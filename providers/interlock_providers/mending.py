@@ -1,0 +1,137 @@
+"""What litellm cannot read in a vendor's answer, written so that it can. Pure functions on bytes.
+
+Each rule names the failure that it prevents. A body or an event that needs no mending is returned as
+the very same object, after a look for a few bytes in it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+__all__ = ["as_object", "error_in", "mend_event", "mend_reply", "reply_in_events"]
+
+_Json = dict[str, Any]
+
+_FINAL = re.compile(rb'"type"\s*:\s*"response\.(completed|incomplete|failed)"')
+_ANNOTATION = re.compile(rb'"type"\s*:\s*"(file_citation|file_path|container_file_citation|file)"')
+_ZERO_VALUE = re.compile(rb'"finish_reason"\s*:\s*""')
+_QUEUED = re.compile(rb'"status"\s*:\s*"(queued|in_progress|cancelled)"')
+
+
+def as_object(body: bytes) -> _Json:
+    """Return the JSON object in some bytes; an empty one if there is none."""
+    try:
+        value: object = json.loads(body)
+    except ValueError:
+        return {}
+    return cast("_Json", value) if isinstance(value, dict) else {}
+
+
+def error_in(value: Mapping[str, Any]) -> bool:
+    """Whether an object reports an error: its own, or that of a response inside an event."""
+    response: object = value.get("response")
+    inner = cast("_Json", response).get("error") if isinstance(response, dict) else None
+    return bool(value.get("error") or inner)
+
+
+def mend_reply(provider: str, body: bytes) -> bytes:
+    """Return the body of a whole reply as litellm can read it."""
+    mended = body
+    for applies, mend in _REPLY_RULES:
+        if applies(provider, body):
+            value = as_object(mended)
+            if value and mend(value):
+                mended = json.dumps(value, ensure_ascii=False).encode()
+    return mended
+
+
+def mend_event(provider: str, line: bytes) -> bytes:
+    """Return one ``data:`` line of a stream as litellm can read it."""
+    if provider == "groq" and b'"x_groq"' in line and b'"usage"' in line:
+        return _with_groq_usage(line)
+    return line
+
+
+def reply_in_events(body: bytes) -> bytes | None:
+    """Return the whole Responses reply that the last event of a stream holds, or None.
+
+    litellm asks for ``stream: false`` where it does not know that a model streams, and some gateways
+    stream nevertheless.
+    """
+    for line in reversed(body.split(b"\n")):
+        if line.startswith(b"data:") and _FINAL.search(line):
+            response: object = as_object(line[5:]).get("response")
+            return json.dumps(response, ensure_ascii=False).encode() if response else None
+    return None
+
+
+def _with_groq_usage(line: bytes) -> bytes:
+    """Move Groq's own usage to where litellm looks; without it litellm counts tokens itself."""
+    event = as_object(line.partition(b":")[2])
+    groq: object = event.get("x_groq")
+    usage = cast("_Json", groq).get("usage") if isinstance(groq, dict) else None
+    if not usage or event.get("usage"):
+        return line
+    return b"data: " + json.dumps({**event, "usage": usage}, ensure_ascii=False).encode()
+
+
+def _add_service_tier(reply: _Json) -> bool:
+    """Groq's older answers have none, and litellm fails with an AttributeError."""
+    reply.setdefault("service_tier", None)
+    return True
+
+
+def _drop_annotations(reply: _Json) -> bool:
+    """Annotations of files make litellm's model of a message fail; links pass."""
+    holders: list[_Json] = [choice.get("message") or {} for choice in reply.get("choices") or ()]
+    for item in reply.get("output") or ():
+        holders += [part for part in item.get("content") or () if isinstance(part, dict)]
+    for holder in holders:
+        if holder.get("annotations"):
+            holder["annotations"] = [
+                one for one in holder["annotations"] if one.get("type") == "url_citation"
+            ]
+    return bool(holders)
+
+
+def _drop_zero_values(reply: _Json) -> bool:
+    """Snowflake fills what it does not mean with empty objects, which litellm takes at their word."""
+    for choice in reply.get("choices") or ():
+        message: _Json = choice.get("message") or {}
+        choice["finish_reason"] = choice.get("finish_reason") or "stop"
+        for key in ("function_call", "audio", "annotations", "refusal"):
+            if not _means_something(message.get(key)):
+                message.pop(key, None)
+        for call in message.get("tool_calls") or ():
+            call.pop("custom", None)
+    reply["service_tier"] = reply.get("service_tier") or None
+    return True
+
+
+def _means_something(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_means_something, cast("Mapping[str, object]", value).values()))
+    return bool(value)
+
+
+def _explain_unfinished(reply: _Json) -> bool:
+    """A background response is not a reply yet; litellm fails on it without a word why."""
+    if reply.get("object") != "response" or reply.get("output"):
+        return False
+    message = (
+        f"The response {reply.get('id')!r} is {reply.get('status')}, not complete: do not set background."
+    )
+    reply["error"] = {"type": "invalid_request_error", "message": message}
+    return True
+
+
+_Rule = tuple[Callable[[str, bytes], bool], Callable[[_Json], bool]]
+_REPLY_RULES: tuple[_Rule, ...] = (
+    (lambda provider, body: provider == "groq" and b'"service_tier"' not in body, _add_service_tier),
+    (lambda provider, body: b'"annotations"' in body and bool(_ANNOTATION.search(body)), _drop_annotations),
+    (lambda provider, body: bool(_ZERO_VALUE.search(body)), _drop_zero_values),
+    (lambda provider, body: bool(_QUEUED.search(body)), _explain_unfinished),
+)

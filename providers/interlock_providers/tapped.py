@@ -1,0 +1,202 @@
+"""The HTTP client that litellm is given, so that a `Tap` reads each answer before litellm does.
+
+One client serves all the calls of an event loop. Which call an answer belongs to is known from a
+context variable, because litellm creates tasks of its own.
+
+This imports httpx and litellm; `interlock_providers.litellm` imports it at the first call, not before.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, cast
+
+import httpx
+import litellm
+import openai
+from anyio.lowlevel import RunVar
+from litellm.llms.custom_httpx import http_handler as _untyped
+
+from interlock_providers.tap import Tap
+
+__all__ = ["Line", "Route", "close_client", "listening", "tapped_client"]
+
+_http = cast(Any, _untyped)
+
+_LINE: ContextVar[Line | None] = ContextVar("interlock_line", default=None)
+
+_CLIENT: RunVar[_TappedHandler | None] = RunVar("interlock_tapped_client", None)
+"""litellm's clients are kept by the id() of their loop, and an id comes back when its loop is gone."""
+
+_OWN_HTTP = frozenset(
+    "a2a anthropic azure_ai bedrock bytez cometapi compactifai databricks datarobot deepseek fireworks_ai "
+    "gemini groq heroku hosted_vllm huggingface minimax mistral nadir ollama ollama_chat openrouter ovhcloud "
+    "snowflake together_ai vertex_ai vertex_ai_beta xai".split()
+)
+"""Providers that litellm asks through an HTTP client of its own, which it takes as ``client=``."""
+
+_NOT_BY_SDK = frozenset("anyscale chatgpt clarifai github_copilot ragflow".split())
+"""Called compatible with OpenAI by litellm, and not asked through openai's library all the same."""
+
+# Both lists were surveyed by calling every provider of litellm 1.105.3 and 1.109.1; a provider that is
+# in neither is simply not tapped.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """The way that a call takes: whom litellm asks, and where."""
+
+    provider: str
+    responses: bool
+    """Whether it goes to the Responses API."""
+    api_base: str | None
+    api_key: str | None
+
+
+@dataclass(slots=True)
+class Line:
+    """The connection of one call: its tap, what came of the request, and the way to hang up."""
+
+    tap: Tap
+    failure: httpx.TransportError | None = None
+    response: httpx.Response | None = None
+
+    async def hang_up(self) -> None:
+        """Close the connection if it is still open. litellm 1.105 leaves some open."""
+        if self.response is not None:
+            await self.response.aclose()
+
+
+@contextmanager
+def listening(line: Line) -> Generator[None]:
+    """Make the request that is sent in this block the line's own. Hold no yield in it."""
+    token = _LINE.set(line)
+    try:
+        yield
+    finally:
+        _LINE.reset(token)
+
+
+def tapped_client(route: Route) -> Mapping[str, Any] | None:
+    """Return the arguments that make litellm use the tapped client, or None when this route cannot."""
+    if route.responses or route.provider == "cohere_chat":
+        return _found_by_key(route.provider)
+    if route.provider in _OWN_HTTP:
+        return {"client": _client()}
+    if _goes_by_sdk(route.provider) and route.api_base and route.api_key:
+        sdk = openai.AsyncOpenAI(
+            api_key=route.api_key,
+            base_url=route.api_base,
+            http_client=_client().client,
+            max_retries=0,
+        )
+        return {"client": sdk}
+    return None
+
+
+def _goes_by_sdk(provider: str) -> bool:
+    compatible: list[str] = cast(Any, litellm).openai_compatible_providers
+    return provider in ("openai", "custom_openai") or (provider in compatible and provider not in _NOT_BY_SDK)
+
+
+async def close_client() -> None:
+    """Close the connections of the running event loop."""
+    client = _CLIENT.get()
+    _CLIENT.set(None)
+    if client is not None:
+        await client.close()
+
+
+def _found_by_key(provider: str) -> Mapping[str, Any] | None:
+    """Put the client where routes that take none look for one.
+
+    litellm keeps its clients under a name made of the TLS context and the provider. With a context
+    that nobody else names, that place is ours; where litellm should one day look elsewhere, it makes
+    a client with this context, and the call is not tapped.
+    """
+    context = _http.get_ssl_configuration()
+    if not isinstance(context, ssl.SSLContext):
+        return None
+    cast(Any, litellm).in_memory_llm_clients_cache.set_cache(
+        f"async_httpx_clientssl_verify_{context}{provider}", _client()
+    )
+    return {"ssl_verify": context}
+
+
+def _client() -> _TappedHandler:
+    """Return the client of the running event loop."""
+    client = _CLIENT.get()
+    if client is None:
+        client = _TappedHandler()
+        _CLIENT.set(client)
+    return client
+
+
+class _TappedHandler(_http.AsyncHTTPHandler):  # type: ignore[name-defined,misc]  # untyped for us
+    """litellm's client over our transport."""
+
+    def create_client(self, *args: Any, **kwargs: Any) -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=_TappedTransport(), follow_redirects=True, timeout=None)
+
+
+class _TappedTransport(httpx.AsyncBaseTransport):
+    """Sends requests with an ordinary httpx client, and passes each answer through the tap of its call."""
+
+    def __init__(self) -> None:
+        # an ordinary client honours the proxies of the environment, and is what test doubles replace
+        self._inner = httpx.AsyncClient(verify=_http.get_ssl_configuration(), timeout=None)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        line = _LINE.get()
+        if line is None:
+            return await self._inner.send(request, stream=True)
+        if line.failure is not None:
+            raise line.failure  # litellm tries a broken connection again by itself; retrying is not its job
+        try:
+            line.response = response = await self._inner.send(request, stream=True)
+        except httpx.TransportError as error:
+            line.failure = error
+            raise
+        line.tap.begin(request.url.path, await request.aread(), response.status_code, response.headers)
+        kept = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_BODY]
+        if line.tap.reads_whole:
+            body = line.tap.whole(await _read(response))
+            return httpx.Response(response.status_code, headers=kept, content=body, request=request)
+        body_stream = _TappedBody(response, line.tap)
+        return httpx.Response(response.status_code, headers=kept, stream=body_stream, request=request)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+_OF_THE_BODY = frozenset(("content-encoding", "content-length", "transfer-encoding"))
+"""Headers that are no longer true of a body that was decoded and mended."""
+
+
+async def _read(response: httpx.Response) -> bytes:
+    try:
+        return await response.aread()
+    finally:
+        await response.aclose()
+
+
+class _TappedBody(httpx.AsyncByteStream):
+    """The body of a stream as the tap lets it through."""
+
+    def __init__(self, response: httpx.Response, tap: Tap) -> None:
+        self._response = response
+        self._tap = tap
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for data in self._response.aiter_bytes():
+            if mended := self._tap.feed(data):
+                yield mended
+        if rest := self._tap.end():
+            yield rest
+
+    async def aclose(self) -> None:
+        await self._response.aclose()

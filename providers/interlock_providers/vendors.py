@@ -1,0 +1,83 @@
+"""What has to be known about vendors before litellm is loaded, read from the model string alone."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+__all__ = ["family_for", "ignores_tool_choice", "split_model", "takes_schema_with_tools"]
+
+_CLAUDE_DOORS = frozenset(("anthropic", "bedrock", "vertex_ai", "azure_ai"))
+"""Signatures of Claude's thinking hold on each of these (Anthropic's documentation, "Extended thinking")."""
+
+_MAKERS_BEHIND = frozenset(
+    ("openrouter", "bedrock", "vertex_ai", "azure_ai", "litellm_proxy", "vercel_ai_gateway")
+)
+"""Doors behind which models of several makers stand."""
+
+_BARE = (("gpt", "openai"), ("chatgpt", "openai"), ("claude", "anthropic"), ("gemini", "vertex_ai"))
+
+_IGNORES_CHOICE = frozenset("mistral codestral cohere cohere_chat ollama ollama_chat".split())
+
+
+def split_model(model: str) -> tuple[str, str]:
+    """Return provider and name of ``"provider/name"``; a bare name's provider is guessed as litellm does."""
+    provider, slash, name = model.partition("/")
+    if slash:
+        return provider, name
+    known = next((vendor for start, vendor in _BARE if model.startswith(start)), None)
+    return known or ("openai" if model[:1] == "o" and model[1:2].isdigit() else ""), model
+
+
+def family_for(model: str, api_base: str | None = None) -> str:
+    """Return the family of a model: those whose private fields it can read, and they its.
+
+    * Claude is one family on Anthropic, Bedrock, Vertex and Azure, because its signatures hold on each.
+    * OpenAI's chat and Responses APIs are two: encrypted reasoning exists in the second alone.
+    * Behind a gateway, each maker is a family: OpenRouter's reasoning details are the maker's own.
+    * An address of one's own (``api_base``) is a family, since anything may answer there.
+    * Any other provider is one family.
+    """
+    provider, name = split_model(model)
+    host = urlsplit(api_base).hostname if api_base else None
+    if provider in _CLAUDE_DOORS and "claude" in name and not host:
+        return "anthropic"
+    parts = [provider or name]
+    if name.startswith("responses/"):
+        parts.append("responses")
+    if provider in _MAKERS_BEHIND:
+        parts.append(_maker(name))
+    family = "/".join(part for part in parts if part)
+    return f"{family}@{host}" if host else family
+
+
+def _maker(name: str) -> str:
+    """Return who made the model: ``anthropic`` in ``anthropic/claude-x`` and in ``us.anthropic.claude-x``."""
+    routes = ("converse/", "invoke/", "responses/", "converse_like/")
+    for route in routes:
+        name = name.removeprefix(route)
+    if "/" in name:
+        return name.partition("/")[0]
+    labels = name.split(".")
+    if labels[0] in ("us", "eu", "apac", "global", "jp", "au", "us-gov") and len(labels) > 1:
+        labels = labels[1:]
+    return labels[0].partition("-")[0]
+
+
+def ignores_tool_choice(provider: str) -> bool:
+    """Whether litellm drops a forced tool choice for this provider without a word."""
+    return provider in _IGNORES_CHOICE
+
+
+def takes_schema_with_tools(provider: str, name: str) -> bool:
+    """Whether a reply may be bound to a schema and call tools in the same request.
+
+    OpenAI, Azure and xAI do; Gemini does from version 3 on. Everyone else either refuses or, through
+    litellm, is forced to answer at once and never calls a tool or transfers (openai-agents 1575, 2140).
+    """
+    if provider in ("openai", "azure", "xai"):
+        return True
+    return (
+        provider in ("gemini", "vertex_ai")
+        and name.removeprefix("gemini-")[:1].isdigit()
+        and (int(name.removeprefix("gemini-")[0]) >= 3)
+    )
