@@ -60,7 +60,12 @@ async def _in_thread(call: Callable[[], Any]) -> Any:
     A cancelled call is not waited for: a thread cannot be stopped, and a run that is cancelled
     must not hang until it ends by itself.
     """
-    return await resolve(await anyio.to_thread.run_sync(call, abandon_on_cancel=True))
+
+    def boxed() -> tuple[Any]:
+        return (call(),)  # trio refuses a bare awaitable
+
+    (value,) = await anyio.to_thread.run_sync(boxed, abandon_on_cancel=True)
+    return await resolve(value)
 
 
 def _with_arguments(context: ToolContext[Any], values: Mapping[str, Any]) -> ToolContext[Any]:
@@ -173,23 +178,24 @@ def to_text(value: object) -> str:
 
     def own_text(each: object) -> str:
         odd.append(each)
-        return _own_text(each)
+        return str(each)
 
     try:
         if isinstance(value, bytes):
             return value.decode()
         text = to_json(value, inf_nan_mode="strings", fallback=own_text).decode()
     except (PydanticSerializationError, UnicodeDecodeError) as error:
-        raise NoTextError(f"{type(value).__name__}: {error}") from error
-    return _own_text(value) if odd and odd[0] is value else text
+        raise NoTextError(str(error)) from error
+    for each in odd:
+        if not _speaks(type(each)):
+            raise NoTextError(f"a value of type {type(each).__name__} has no JSON form")
+    return str(value) if odd and odd[0] is value else text
 
 
-def _own_text(value: object) -> str:
-    kind = type(value)
+def _speaks(kind: Any) -> bool:
+    """Whether a class says something about its objects. "<object at 0x7f...>" helps nobody."""
     says_nothing = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
-    if says_nothing or kind.__module__ == "builtins":  # "<object at 0x7f...>" helps nobody
-        raise NoTextError(f"a {kind.__name__} has no JSON form")
-    return str(value)
+    return not says_nothing and kind.__module__ != "builtins"
 
 
 def refusal_text(name: str, error: ModelBehaviorError) -> str:

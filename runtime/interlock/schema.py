@@ -6,7 +6,7 @@ import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_origin
 
 import pydantic
 from typing_extensions import TypedDict
@@ -44,7 +44,7 @@ def _generator() -> type[GenerateJsonSchema]:
 
         def get_default_value(self, schema: Any) -> Any:
             factory = schema.get("default_factory")
-            if any(factory is each for each in empties):
+            if (get_origin(factory) or factory) in empties:
                 return factory()
             return schema.get("default", NoDefault)
 
@@ -94,8 +94,9 @@ class JsonType(Generic[T]):
         try:
             adapter, schema, wrapped = _adapted(self.of)
         except Exception as error:
+            why = clip(str(error).partition("\n")[0], 300)
             raise ConfigError(
-                f"{self.of!r:.200} cannot be a JSON type: {clip(str(error), 300)} "
+                f"{self.of!r:.200} cannot be a JSON type: {why} "
                 "Use a pydantic model, a dataclass, a TypedDict, or built-in types."
             ) from error
         strict = strict_schema(schema)
@@ -149,9 +150,9 @@ def describe_error(
         schema: the object schema that was expected; its fields are listed.
         limit: longest answer, in characters.
     """
-    parts = [clip(_problems(error), 280), f"You sent: {_preview(text or '')}"]
+    parts = [clip(_problems(error), 350), f"You sent: {_preview(text or '')}"]
     if schema is not None:
-        parts.append(clip(_expected(schema), 210))
+        parts.append(clip(_expected(schema), 170))
     return clip("\n".join(parts), limit)
 
 
@@ -169,13 +170,13 @@ def _problems(error: ValueError) -> str:
     if count > 1000:  # listing them takes longer than reading the text did
         return f"{count} values do not fit."
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    shown = [_problem(each["loc"], each["msg"]) for each in found[:5]]
-    return "\n".join([*shown, f"... and {count - 5} more."] if count > 5 else shown)
+    shown = [_problem(each["loc"], each["msg"]) for each in found[:3]]
+    return "\n".join([*shown, f"... and {count - 3} more."] if count > 3 else shown)
 
 
 def _problem(where: tuple[int | str, ...], message: str) -> str:
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in where).lstrip(".")
-    return f"{clip(path, 60)}: {message}." if path else f"{message}."
+    return clip(f"{clip(path, 50)}: {message}." if path else f"{message}.", 110)
 
 
 def _preview(text: str) -> str:

@@ -269,10 +269,14 @@ def _culprit(owner: str, fields: Sequence[_Field], error: Exception) -> str:
         except Exception as its_error:
             return (
                 f"{owner}: parameter {each.name!r} has a type that JSON cannot express, {each.hint!r:.200}: "
-                f"{clip(str(its_error), 200)} Take JSON types, dataclasses or pydantic models; what is not "
-                "the model's to choose belongs into the run's context."
+                f"{_first_line(its_error)} Take JSON types, dataclasses or pydantic models; what is not "
+                "the model's to choose belongs in the run's context."
             )
-    return f"{owner}: its parameters have no JSON schema: {clip(str(error), 300)}"
+    return f"{owner}: its parameters have no JSON schema: {_first_line(error)}"
+
+
+def _first_line(error: Exception) -> str:
+    return clip(str(error).partition("\n")[0].rstrip(".") + ".", 200)
 
 
 def _describe(schema: dict[str, Any], fields: Sequence[_Field], docs: Mapping[str, str]) -> dict[str, _Field]:

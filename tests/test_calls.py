@@ -1,0 +1,171 @@
+"""Results and failures in words."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from enum import Enum, StrEnum
+from typing import Any
+
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.calls import NoTextError, cancelled_itself, is_async, reason_of, to_text
+from interlock.errors import ConfigError
+
+
+class Model(pydantic.BaseModel):
+    name: str
+
+
+@dataclass
+class Point:
+    x: int
+
+
+class Size(StrEnum):
+    SMALL = "small"
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Table:
+    def __str__(self) -> str:
+        return "a | b"
+
+
+class Silent:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("as it is", "as it is"),
+        ("", ""),
+        (None, ""),
+        (Size.SMALL, "small"),
+        (Colour.RED, '"red"'),
+        (5, "5"),
+        (1.5, "1.5"),
+        (math.nan, '"NaN"'),
+        (True, "true"),
+        ({"a": [1, "ü"]}, '{"a":[1,"ü"]}'),
+        ([None], "[null]"),
+        (("text", {"tokens": 5}), '["text",{"tokens":5}]'),
+        ({1}, "[1]"),
+        (Model(name="a"), '{"name":"a"}'),
+        ([Model(name="a")], '[{"name":"a"}]'),
+        (Point(1), '{"x":1}'),
+        (date(2026, 1, 2), '"2026-01-02"'),
+        (Decimal("1.10"), '"1.10"'),
+        (b"bytes", "bytes"),
+        (Table(), "a | b"),
+        ({"table": Table()}, '{"table":"a | b"}'),
+        ([Table()], '["a | b"]'),
+        ([{"type": "text", "text": "a"}], '[{"type":"text","text":"a"}]'),
+    ],
+)
+def test_what_a_tool_returns_becomes_text(value: Any, text: str) -> None:
+    assert to_text(value) == text
+
+
+def test_half_a_surrogate_pair_is_replaced() -> None:
+    """A file name that is not UTF-8 must not break the request that shows it."""
+    to_text("name \udcff").encode()
+
+
+def a_circle() -> list[Any]:
+    circle: list[Any] = []
+    circle.append(circle)
+    return circle
+
+
+@pytest.mark.parametrize(
+    "value", [Silent(), [Silent()], b"\xff", {"a": b"\xff"}, a_circle(), object, print, ValueError("x")]
+)
+def test_what_has_no_text_form_is_refused(value: Any) -> None:
+    """Above all no `<object at 0x7f...>`, which differs in every process."""
+    with pytest.raises(NoTextError):
+        to_text(value)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
+def test_data_becomes_json_that_can_be_sent(value: Any) -> None:
+    text = to_text([value])
+    text.encode()
+    json.loads(text)
+
+
+def test_a_reason_is_the_class_and_the_message() -> None:
+    assert reason_of(ValueError("no such key")) == "ValueError: no such key"
+    assert reason_of(KeyError()) == "KeyError"
+
+
+def test_the_reasons_of_a_group_are_those_of_its_members() -> None:
+    group = ExceptionGroup("g", [ValueError("a"), ExceptionGroup("h", [KeyError("b")])])
+    assert reason_of(group) == "ValueError: a; KeyError: 'b'"
+    many = ExceptionGroup("g", [ValueError(str(n)) for n in range(9)])
+    assert reason_of(many).endswith("ValueError: 2; and 6 more")
+
+
+def test_a_reason_is_bounded() -> None:
+    assert len(reason_of(ValueError("x" * 10_000))) < 600
+
+
+def test_a_message_that_cannot_be_shown_does_not_hide_the_error() -> None:
+    class Broken(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert reason_of(Broken()) == "Broken: its message raised RuntimeError"
+
+
+class AsyncObject:
+    async def __call__(self) -> None: ...
+
+
+async def coroutine() -> None: ...
+
+
+@pytest.mark.parametrize(
+    "function", [coroutine, functools.partial(coroutine), AsyncObject(), functools.partial(AsyncObject())]
+)
+def test_async_callables_are_recognised(function: Any) -> None:
+    assert is_async(function)
+
+
+@pytest.mark.parametrize("function", [print, Point, Table, functools.partial(print), lambda: None])
+def test_sync_callables_are_recognised(function: Any) -> None:
+    assert not is_async(function)
+
+
+def test_a_generator_is_a_configuration_error() -> None:
+    def numbers() -> Any:
+        yield 1
+
+    async def later() -> Any:
+        yield 1
+
+    for function in (numbers, later, functools.partial(numbers)):
+        with pytest.raises(ConfigError, match="is a generator; a tool gives one result"):
+            is_async(function)
+
+
+def test_what_cannot_be_called_is_a_configuration_error() -> None:
+    not_callable: Any = 5
+    with pytest.raises(ConfigError, match="5 is a int; a tool is made from a function"):
+        is_async(not_callable)
+
+
+def test_only_a_cancellation_can_be_one_from_within() -> None:
+    assert not cancelled_itself(ValueError())
+    assert not cancelled_itself(KeyboardInterrupt())
