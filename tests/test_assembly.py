@@ -401,6 +401,18 @@ def test_a_message_instead_of_a_delta() -> None:
     assert len(done.message.get("tool_calls", [])) == 2
 
 
+def test_a_completion_with_an_empty_delta_beside_its_message() -> None:
+    """Perplexity answers so."""
+    choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "message": {"content": "Hi"}}
+    assert completion_done({"choices": [choice]}).message.get("content") == "Hi"
+
+
+def test_labels_are_not_joined() -> None:
+    """Groq says the channel again in every delta."""
+    message: Any = assemble({"channel": "analysis", "reasoning": "a"}, {"channel": "analysis"}).message
+    assert message["channel"] == "analysis"
+
+
 def test_completions_without_choices() -> None:
     assert completion_done({"choices": []}).message == {"role": "assistant", "content": ""}
 

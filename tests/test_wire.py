@@ -16,7 +16,7 @@ from interlock.repair import problems
 from interlock_providers.wire import Shape, prepare, shape_of, tools_for
 
 USER: Message = {"role": "user", "content": "Hi"}
-PROVIDERS = ["openai", "anthropic", "bedrock", "gemini", "mistral", "openrouter", "somebody_new"]
+PROVIDERS = ["groq", "openai", "anthropic", "bedrock", "gemini", "mistral", "openrouter", "somebody_new"]
 SHAPES = [shape_of(provider) for provider in PROVIDERS]
 STRICT = shape_of("somebody_new")
 OPENAI = shape_of("openai")
@@ -53,6 +53,29 @@ def test_equal_ids_need_not_be_one_object() -> None:
     messages = [USER, *turn("".join(["a", "bc"]))]
     messages[2] = {**messages[2], "tool_call_id": "".join(["ab", "c"])}
     assert prepare(messages, STRICT) is messages
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "kept"),
+    [
+        ("groq", "llama", {"role", "content", "name"}),
+        ("groq", "openai/gpt-oss-120b", {"role", "content", "name", "reasoning"}),
+        ("cerebras", "qwen", {"role", "content", "name", "reasoning"}),
+        ("mistral", "magistral", {"role", "content"}),
+        ("deepseek", "r1", {"role", "content", "name", "reasoning", "reasoning_content"}),
+    ],
+)
+def test_keys_that_a_vendor_sends_and_refuses(provider: str, model: str, kept: set[str]) -> None:
+    said: Any = {"role": "assistant", "content": "a", "name": "n", "reasoning": "r", "reasoning_content": "r"}
+    assert set(prepare([USER, said, USER], shape_of(provider, model))[1]) == kept
+
+
+def test_keys_of_calls_that_a_vendor_refuses() -> None:
+    calling, answer = turn()
+    extra: Any = {**calls_of(calling)[0], "index": 0, "provider_specific_fields": {}}
+    messages: list[Message] = [USER, {**calling, "tool_calls": [extra]}, answer]
+    assert prepare(messages, shape_of("gemini")) is messages
+    assert prepare(messages, shape_of("groq"))[1] == calling
 
 
 def test_what_is_fine_in_a_list_that_is_not_stays_the_same_object() -> None:

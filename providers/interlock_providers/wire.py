@@ -60,7 +60,14 @@ class Shape:
     """A history with calls needs a list of tools (Anthropic: litellm 24712; Bedrock: pentagi pull 196)."""
     user_after_tool: bool = True
     """A user turn may follow a tool result directly (not so on Mistral: hermes-agent pull 84944)."""
+    message_keys: frozenset[str] | None = None
+    """The only keys that a message may have, None for any. Some vendors refuse what they themselves
+    sent before, such as ``reasoning_content`` (Groq: jan 8136; Cerebras: qwen-code 11045; Mistral:
+    litellm 30835)."""
 
+
+_PLAIN_KEYS: Final = frozenset(("role", "content", "name", "tool_calls", "tool_call_id"))
+_CALL_KEYS: Final = frozenset(("id", "type", "function"))
 
 _DEFAULT: Final = Shape()
 _OPENAI: Final = Shape(
@@ -78,6 +85,8 @@ _MISTRAL: Final = Shape(
     id_prefix="",
     id_length=9,
     user_after_tool=False,
+    # the name of a user is refused too (mistral-go pull 2); prefix is Mistral's own
+    message_keys=_PLAIN_KEYS - {"name"} | {"prefix"},
 )
 
 _SHAPES: Final[Mapping[str, Shape]] = {
@@ -93,6 +102,8 @@ _SHAPES: Final[Mapping[str, Shape]] = {
     "bedrock_converse": _CLAUDE,
     "mistral": _MISTRAL,
     "codestral": _MISTRAL,
+    "groq": Shape(message_keys=_PLAIN_KEYS),
+    "cerebras": Shape(message_keys=_PLAIN_KEYS | {"reasoning"}),
 }
 
 _CLAUDE_ELSEWHERE: Final = replace(_GATEWAY, needs_tools=True)
@@ -109,6 +120,9 @@ def shape_of(provider: str, model: str = "") -> Shape:
             charmbracelet/crush 279; Claude's: litellm 24712).
     """
     shape = _SHAPES.get(provider.lower(), _DEFAULT)
+    if shape.message_keys and "gpt-oss" in model:
+        # these think better with their reasoning, and Groq takes it for no other model (vercel/ai pull 8057)
+        return replace(shape, message_keys=shape.message_keys | {"reasoning"})
     if shape is not _MISTRAL and _MISTRAL_MODEL.search(model):
         return replace(_MISTRAL, needs_tools=shape.needs_tools)
     if not shape.needs_tools and _CLAUDE_MODEL.search(model):
@@ -168,25 +182,26 @@ def _ends_on_assistant(messages: Sequence[Message]) -> bool:
 
 def _fit(message: Message, shape: Shape, ids: _WireIds) -> Message | None:
     if message["role"] == "tool":
-        return _fit_answer(message, ids)
+        return _fit_answer(message, shape, ids)
     content = _fit_content(message.get("content"), keep_blank=not shape.refuses_blank)
     if calls := calls_of(message):
-        fitted = _fit_calls(calls, ids)
+        fitted = _fit_calls(calls, shape, ids)
         if fitted is not calls:
             message = {**message, "tool_calls": fitted}
     elif not content:
         content = _instead_of_nothing(message, shape)
         if content is None:
             return None
-    return _public(message if content is message.get("content") else {**message, "content": content})
+    fit = message if content is message.get("content") else cast(Message, {**message, "content": content})
+    return _sendable(fit, shape)
 
 
-def _fit_answer(message: Message, ids: _WireIds) -> Message:
+def _fit_answer(message: Message, shape: Shape, ids: _WireIds) -> Message:
     content = _fit_content(message.get("content"), keep_blank=False) or NO_OUTPUT
     call_id = ids.of(message.get("tool_call_id") or "")
     if content is message.get("content") and call_id == message.get("tool_call_id"):
-        return _public(message)
-    return _public({**message, "content": content, "tool_call_id": call_id})
+        return _sendable(message, shape)
+    return _sendable({**message, "content": content, "tool_call_id": call_id}, shape)
 
 
 def _instead_of_nothing(message: Message, shape: Shape) -> str | None:
@@ -198,16 +213,18 @@ def _instead_of_nothing(message: Message, shape: Shape) -> str | None:
     return message.get("refusal") or ("" if _carries_more(message) else None)
 
 
-def _public(message: Message) -> Message:
-    """Return the message without private keys, and without an empty list of calls, which is an error
-    for OpenAI (openai-node pull 1341).
+def _sendable(message: Message, shape: Shape) -> Message:
+    """Return the message without the keys that this vendor refuses, and without interlock's own.
+
+    An empty list of calls goes as well: OpenAI takes none (openai-node pull 1341).
     """
+    allowed = shape.message_keys
     for key, value in message.items():
-        if key[0] == "_" or (key == "tool_calls" and not value):
+        if key[0] == "_" or (allowed and key not in allowed) or (key == "tool_calls" and not value):
             break
     else:
         return message
-    kept = {key: value for key, value in message.items() if key[0] != "_"}
+    kept = {key: value for key, value in message.items() if key[0] != "_" and (not allowed or key in allowed)}
     if not kept.get("tool_calls", True):
         del kept["tool_calls"]
     return cast(Message, kept)
@@ -252,16 +269,18 @@ def _encodable(text: str) -> str:
     return text
 
 
-def _fit_calls(calls: list[ToolCall], ids: _WireIds) -> list[ToolCall]:
-    fitted = [_fit_call(call, ids) for call in calls]
+def _fit_calls(calls: list[ToolCall], shape: Shape, ids: _WireIds) -> list[ToolCall]:
+    fitted = [_fit_call(call, shape, ids) for call in calls]
     return calls if all(map(operator.is_, fitted, calls)) else fitted
 
 
-def _fit_call(call: ToolCall, ids: _WireIds) -> ToolCall:
+def _fit_call(call: ToolCall, shape: Shape, ids: _WireIds) -> ToolCall:
     function = call["function"]
     call_id = ids.of(call.get("id") or "")
     name = _fit_name(function["name"])
     arguments = _fit_arguments(function["arguments"])
+    if shape.message_keys is not None and not call.keys() <= _CALL_KEYS:
+        return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
     if name != function["name"] or arguments is not function["arguments"]:
         return {**call, "id": call_id, "function": {**function, "name": name, "arguments": arguments}}
     return call if call_id == call.get("id") else {**call, "id": call_id}

@@ -254,7 +254,11 @@ class Assembler:
 def completion_done(completion: _Json) -> MessageDone:
     """Return the reply in a non-streaming ``chat.completion`` dict, as if it had been streamed."""
     assembler = Assembler()
-    assembler.feed(completion)
+    choice = _first_choice(completion.get("choices"))
+    if choice is not None and choice.get("message"):
+        # Perplexity sends an empty delta beside the message
+        choice = {key: value for key, value in choice.items() if key != "delta"}
+    assembler.feed({**completion, "choices": [choice] if choice else []})
     return assembler.done()
 
 

@@ -13,7 +13,9 @@ __all__ = ["Pieces", "add_blocks", "continues", "joined", "merge", "merge_others
 
 _Json = Mapping[str, Any]
 
-_LABELS = frozenset(("id", "type", "role", "name", "index", "format", "status", "signature"))
+_LABELS = frozenset(
+    ("id", "type", "role", "name", "index", "format", "status", "signature", "channel", "phase", "object")
+)
 """Strings under these keys are said again rather than continued."""
 
 _GROWING = frozenset(("thinking", "reasoning.text", "reasoning.summary"))
