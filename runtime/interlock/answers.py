@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Literal
 
 from interlock.agents import Handoff
 from interlock.context import ToolContext
 from interlock.errors import (
+    ConfigError,
     HandoffError,
     InterlockError,
     LoopDetected,
@@ -42,6 +44,11 @@ class _Answer:
     error: str | None = None
     mistake: bool = False
     """Whether the model is to blame, not the tool."""
+    problem: Literal["unknown_tool", "bad_arguments", "tool", "handoff"] | None = None
+    """What to note on the result, if anything."""
+    exception: BaseException | None = None
+    stop: InterlockError | None = None
+    """Ends the run, once everything is recorded."""
 
 
 class _Answers:
@@ -53,16 +60,16 @@ class _Answers:
         self.by_id: dict[str, _Answer] = {}
         self.recorded = False
         self.raised: InterlockError | None = None
-        """The first error that is to end the run, once everything is recorded."""
+        """The first error, in call order, that is to end the run."""
 
     def give(self, call: ToolCall, answer: _Answer) -> None:
         self.by_id[call["id"]] = answer
 
-    def stop(self, error: InterlockError) -> None:
-        self.raised = self.raised or error
-
     def record(self) -> None:
-        """Append the answers that there are. Those that were never given are filled in on reading."""
+        """Append the answers that there are. Those that were never given are filled in on reading.
+
+        Problems are noted here and not when they happen: a result must not depend on the scheduler.
+        """
         if self.recorded:
             return
         self.recorded = True
@@ -70,6 +77,9 @@ class _Answers:
             if (answer := self.by_id.get(call["id"])) is not None:
                 message: Message = {"role": "tool", "tool_call_id": call["id"], "content": answer.text}
                 self.run.add(answer.kind, message)
+                self.raised = self.raised or answer.stop
+                if answer.problem is not None:
+                    self.run.problem(answer.problem, answer.text, call_id=call["id"], error=answer.exception)
 
     def only_mistakes(self) -> bool:
         return all(answer.mistake for answer in self.by_id.values())
@@ -111,8 +121,9 @@ async def answer_calls(run: RunState, offered: Offer, calls: Sequence[ToolCall])
     finally:
         _answer_not_taken(run, planned, answers)
         answers.record()
-    async for event in _switch(run, planned, transfer):
-        yield event
+    async with aclosing(_switch(run, planned, transfer)) as switching:
+        async for event in switching:
+            yield event
     _judge(run, planned, answers, transfer)
 
 
@@ -124,9 +135,7 @@ async def _run_tools(run: RunState, planned: Plan, answers: _Answers) -> None:
 
     async def body(step: Call) -> Outcome:
         call, tool = by_key[step.key]
-        outcome, stop = await _invoke(run, call, tool)
-        _take_outcome(run, call, outcome, answers, stop=stop)
-        return {**outcome.envelope(), "stop": stop}
+        return await _invoke(run, call, tool, answers)
 
     steps = [
         Call(
@@ -149,8 +158,8 @@ async def _run_tools(run: RunState, planned: Plan, answers: _Answers) -> None:
         )
 
 
-async def _invoke(run: RunState, call: ToolCall, tool: Tool) -> tuple[ToolOutcome, bool]:
-    """Run one tool. Return its outcome, and whether it is to stop the run."""
+async def _invoke(run: RunState, call: ToolCall, tool: Tool, answers: _Answers) -> Outcome:
+    """Run one tool and take its outcome."""
     context = ToolContext(
         context=run.context,
         run_id=run.run_id,
@@ -166,40 +175,46 @@ async def _invoke(run: RunState, call: ToolCall, tool: Tool) -> tuple[ToolOutcom
     stop = False
     try:
         outcome = await tool.invoke(context, call["function"].get("arguments") or "")
-    except ToolError as raised:
+    except (ToolError, ConfigError) as raised:
         stop = True
         kind: ToolErrorKind = "timeout" if isinstance(raised, ToolTimeout) else "raised"
         outcome = ToolOutcome(str(raised), error=kind, exception=raised)
+    _take_outcome(run, call, outcome, answers, stop=stop)  # a hook that is cancelled must not lose it
     await tell(run, "on_tool_end", run.agent, tool, outcome.output, context=context)
     await tell(run, None, tool, outcome.output, agent_hook="on_tool_end", context=context)
-    return outcome, stop
+    return {**outcome.envelope(), "stop": stop}
 
 
 def _take_outcome(
     run: RunState, call: ToolCall, outcome: ToolOutcome, answers: _Answers, *, stop: bool
 ) -> None:
-    mistake = outcome.error == "arguments"
-    answers.give(call, _Answer(outcome.output, error=outcome.error, mistake=mistake))
+    answer = _Answer(outcome.output, error=outcome.error, exception=outcome.exception)
+    answers.give(call, answer)
     if outcome.usage is not None:
         run.count(outcome.usage)
-    if outcome.error is None:
-        return
-    kind = "bad_arguments" if mistake else "tool"
-    run.problem(kind, outcome.output, call_id=call["id"], error=outcome.exception)
-    if stop:
-        error = outcome.exception
-        answers.stop(error if isinstance(error, ToolError) else ToolError(outcome.output))
-    elif mistake and "bad_arguments" in run.config.raise_on:
-        answers.stop(ModelBehaviorError(f"Agent {run.agent.name!r}, turn {run.turn}: {outcome.output}"))
+    if outcome.error == "arguments":
+        answer.mistake, answer.problem = True, "bad_arguments"
+        if "bad_arguments" in run.config.raise_on:
+            answer.stop = ModelBehaviorError(f"Agent {run.agent.name!r}, turn {run.turn}: {outcome.output}")
+    elif outcome.error is not None:
+        answer.problem = "tool"
+        answer.stop = _stopping(outcome) if stop else None
+
+
+def _stopping(outcome: ToolOutcome) -> InterlockError:
+    """Return the error that a tool ended the run with; made anew when an engine replays the step."""
+    if isinstance(outcome.exception, InterlockError):
+        return outcome.exception
+    return (ToolTimeout if outcome.error == "timeout" else ToolError)(outcome.output)
 
 
 def _answer_unknown(run: RunState, planned: Plan, answers: _Answers, offered: Offer) -> None:
     for call in planned.unknown:
         text = unknown_tool(call["function"].get("name") or "", offered)
-        answers.give(call, _Answer(text, error="unknown_tool", mistake=True))
-        run.problem("unknown_tool", text, call_id=call["id"])
+        answer = _Answer(text, error="unknown_tool", mistake=True, problem="unknown_tool")
+        answers.give(call, answer)
         if "unknown_tool" in run.config.raise_on:
-            answers.stop(ModelBehaviorError(f"Agent {run.agent.name!r}, turn {run.turn}: {text}"))
+            answer.stop = ModelBehaviorError(f"Agent {run.agent.name!r}, turn {run.turn}: {text}")
 
 
 def _outputs(run: RunState, calls: Sequence[ToolCall], answers: _Answers) -> list[RunEvent]:
@@ -231,11 +246,11 @@ def _failed(run: RunState, call: ToolCall, target: str, why: str) -> HandoffFail
 
 async def _transfer(run: RunState, call: ToolCall, edge: Handoff, answers: _Answers) -> Transfer:
     transfer = await try_transfer(run, call, edge)
-    failed = transfer.error is not None
-    answers.give(call, _Answer(transfer.answer, "handoff", transfer.error, mistake=failed))
+    answer = _Answer(transfer.answer, "handoff", transfer.error, exception=transfer.exception)
+    answers.give(call, answer)
+    if transfer.error is not None:
+        answer.mistake, answer.problem = True, "handoff"
     record(run, transfer)
-    if failed:
-        run.problem("handoff", transfer.answer, call_id=call["id"], error=transfer.exception)
     return transfer
 
 

@@ -31,9 +31,9 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        if not self.requests:
+        if self == _NOTHING:
             return other
-        if not other.requests:
+        if other == _NOTHING:
             return self
         known = self.cost is not None and other.cost is not None
         return Usage(
@@ -45,3 +45,6 @@ class Usage:
             cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
             estimated=self.estimated or other.estimated,
         )
+
+
+_NOTHING = Usage()

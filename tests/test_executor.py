@@ -1,0 +1,288 @@
+"""The seam: each model and tool call passes through the executor, and can be recorded and replayed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import anyio
+import pytest
+from scenes import SCENES, Scene, Stage, facts
+
+from interlock import Agent, RunConfig, Runner, function_tool, tool
+from interlock.errors import HandlerError, InterlockError, ModelBehaviorError, ToolError, ToolTimeout
+from interlock.events import HandlerEvent, MessageDone
+from interlock.executor import Call, Executor, InProcess, Outcome
+from interlock.testing import ScriptedHandler, call
+from interlock.tools import ToolResult
+from interlock.usage import Usage
+
+pytestmark = pytest.mark.anyio
+
+Body = Callable[[Call], AsyncGenerator[HandlerEvent]]
+Step = Callable[[Call], Awaitable[Outcome]]
+
+
+class Recording:
+    """Writes down each step and what it gave, as an engine's journal would: the tools' part as JSON."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.journal: dict[tuple[str, str], Any] = {}
+
+    async def stream(self, call: Call, body: Body) -> AsyncGenerator[HandlerEvent]:
+        self.calls.append(call)
+        async with aclosing(body(call)) as events:
+            async for event in events:
+                if isinstance(event, MessageDone):
+                    self.journal[call.run_id, call.key] = event
+                yield event
+
+    async def gather(self, calls: Sequence[Call], body: Step) -> Sequence[Outcome]:
+        self.calls += calls
+        outcomes = await InProcess().gather(calls, body)
+        for call_, outcome in zip(calls, outcomes, strict=True):
+            self.journal[call_.run_id, call_.key] = json.loads(json.dumps(outcome))
+        return outcomes
+
+
+class Replaying:
+    """Gives back what was recorded and never calls a body."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.journal = recording.journal
+
+    async def stream(self, call: Call, body: Body) -> AsyncGenerator[HandlerEvent]:
+        yield self.journal[call.run_id, call.key]
+
+    async def gather(self, calls: Sequence[Call], body: Step) -> Sequence[Outcome]:
+        return [self.journal[call.run_id, call.key] for call in calls]
+
+
+async def play(scene: Scene, executor: Executor, stage: Stage) -> tuple[dict[str, Any], str]:
+    settings = scene.settings(executor=executor)
+    try:
+        result = await Runner.run(scene.agent(stage), "Hi", max_turns=scene.max_turns, run_config=settings)
+    except InterlockError as error:
+        return facts(error.result), repr(error)
+    return facts(result), ""
+
+
+async def test_every_call_passes_with_a_key_that_says_what_it_is() -> None:
+    recording = Recording()
+    await play(SCENES["chain"], recording, Stage())
+    assert [(step.key, step.op, step.run_id) for step in recording.calls] == [
+        ("t1.model.A", "model", "r"),
+        ("t1.tool.add.call_1_0", "tool", "r"),
+        ("t2.model.A", "model", "r"),
+        ("t3.model.B", "model", "r"),
+        ("t3.tool.add.call_3_0", "tool", "r"),
+        ("t4.model.B", "model", "r"),
+        ("t5.model.A", "model", "r"),
+        ("t6.model.A", "model", "r"),
+    ]
+
+
+@pytest.mark.parametrize("scene", SCENES)
+async def test_keys_are_unique_and_args_are_json(scene: str) -> None:
+    recording = Recording()
+    await play(SCENES[scene], recording, Stage())
+    keys = [step.key for step in recording.calls]
+    assert len(set(keys)) == len(keys) > 0
+    assert all(json.dumps(step.args) for step in recording.calls)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+async def test_a_run_that_is_repeated_makes_the_same_calls(scene: str) -> None:
+    first, second = Recording(), Recording()
+    await play(SCENES[scene], first, Stage())
+    await play(SCENES[scene], second, Stage())
+    assert first.calls == second.calls
+
+
+@pytest.mark.parametrize("scene", sorted(SCENES.keys() - {"retried", "failing"}))
+async def test_a_replayed_run_gives_the_same_result_and_runs_nothing(scene: str) -> None:
+    recording, stage = Recording(), Stage()
+    expected = await play(SCENES[scene], recording, Stage())
+    assert await play(SCENES[scene], Replaying(recording), stage) == expected
+    assert stage.done == []
+
+
+async def test_one_executor_can_serve_many_runs() -> None:
+    """The same keys come in each run; the run's id tells them apart."""
+    recording = Recording()
+    for run_id in ("one", "two"):
+        config = RunConfig(executor=recording, run_id=run_id)
+        await Runner.run(Agent("A", model=ScriptedHandler([run_id])), "Hi", run_config=config)
+    assert recording.journal.keys() == {("one", "t1.model.A"), ("two", "t1.model.A")}
+
+
+async def test_a_model_step_says_all_that_the_model_is_asked() -> None:
+    recording = Recording()
+    agent = Agent("A", "Be brief.", model=ScriptedHandler(["Hi"], name="h"), model_settings={"seed": 7})
+    await Runner.run(agent, "Hello", run_config=RunConfig(executor=recording))
+    assert json.loads(json.dumps(recording.calls[0].args)) == {
+        "agent": "A",
+        "handler": "h",
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}],
+        "tools": [],
+        "tool_choice": None,
+        "settings": {"seed": 7},
+    }
+
+
+@tool(timeout=30)
+async def greet(name: str) -> ToolResult:
+    """Greet someone."""
+    return ToolResult(f"Hello {name}", usage=Usage(input_tokens=3))
+
+
+async def test_a_tool_step_carries_its_arguments_and_timeout() -> None:
+    recording = Recording()
+    agent = Agent(
+        "A", model=ScriptedHandler([call("greet", {"name": "Ada"}, id="c"), "Done."]), tools=[greet]
+    )
+    await Runner.run(agent, "Hi", run_config=RunConfig(executor=recording))
+    (step,) = [step for step in recording.calls if step.op == "tool"]
+    assert step.args == {"name": "greet", "call_id": "c", "arguments": '{"name": "Ada"}'}
+    assert step.timeout == 30
+
+
+async def test_what_a_tool_itself_consumed_survives_a_replay() -> None:
+    """Pain 34: usage that a tool reports is part of the run's, also when the tool is not run again."""
+    recording = Recording()
+
+    def agent() -> Agent:
+        return Agent("A", model=ScriptedHandler([call("greet", {"name": "Ada"}), "Done."]), tools=[greet])
+
+    first = await Runner.run(agent(), "Hi", run_config=RunConfig(executor=recording, run_id="r"))
+    replay = RunConfig(executor=Replaying(recording), run_id="r")
+    again = await Runner.run(agent(), "Hi", run_config=replay)
+    assert first.usage == again.usage == Usage(requests=2, input_tokens=23, output_tokens=10)
+
+
+def breaking(script: list[Any], **settings: Any) -> Agent:
+    @tool(on_error="raise", timeout=0.001)
+    async def slow() -> str:
+        await anyio.sleep_forever()
+        return "never"
+
+    @tool(on_error="raise")
+    async def broken() -> str:
+        raise ValueError("no")
+
+    return Agent("A", model=ScriptedHandler(script), tools=[slow, broken], **settings)
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ([call("slow")], ToolTimeout),
+        ([call("broken")], ToolError),
+        ([[call("broken"), call("slow")]], ToolError),
+        ([[call("slow"), call("broken")]], ToolTimeout),
+        ([call("slow", "{")] * 3, ModelBehaviorError),
+    ],
+)
+async def test_a_replayed_run_ends_with_the_same_error(script: list[Any], error: type[Exception]) -> None:
+    """The first error in call order ends a run, whichever tool was the first to fail."""
+    recording = Recording()
+    raised: list[Any] = []
+    for executor in (recording, Replaying(recording)):
+        with pytest.raises(error) as caught:
+            await Runner.run(breaking(script), "Hi", run_config=RunConfig(executor=executor, run_id="r"))
+        raised.append(caught.value)
+    first, again = raised
+    assert (type(first), str(first)) == (type(again), str(again))
+    assert facts(first.result) == facts(again.result)
+
+
+async def test_errors_of_one_turn_are_listed_in_call_order() -> None:
+    """Whichever tool fails first: a result must not depend on the scheduler."""
+
+    @function_tool
+    async def fail(turns: int) -> str:
+        """Fail after some turns of the scheduler."""
+        for _ in range(turns):
+            await anyio.lowlevel.checkpoint()
+        raise ValueError(str(turns))
+
+    calls = [
+        call("fail", {"turns": 9}, id="slow"),
+        call("nothing", id="none"),
+        call("fail", {"turns": 0}, id="quick"),
+    ]
+    agent = Agent("A", model=ScriptedHandler([calls, "Sorry."]), tools=[fail])
+    result = await Runner.run(agent, "Hi")
+    assert [problem.call_id for problem in result.errors] == ["slow", "none", "quick"]
+
+
+async def test_an_engine_may_run_the_steps_in_any_order() -> None:
+    class Backwards(InProcess):
+        async def gather(self, calls: Sequence[Call], body: Step) -> Sequence[Outcome]:
+            return [await body(step) for step in reversed(calls)][::-1]
+
+    expected = await play(SCENES["siblings"], InProcess(), Stage())
+    assert await play(SCENES["siblings"], Backwards(), Stage()) == expected
+
+
+async def test_an_engine_may_run_a_step_again() -> None:
+    """At least once is what durable engines promise; the model gets one answer."""
+
+    class Twice(InProcess):
+        async def gather(self, calls: Sequence[Call], body: Step) -> Sequence[Outcome]:
+            await InProcess().gather(calls, body)
+            return await InProcess().gather(calls, body)
+
+    expected = await play(SCENES["siblings"], InProcess(), Stage())
+    assert await play(SCENES["siblings"], Twice(), Stage()) == expected
+
+
+async def test_an_engine_that_loses_the_reply_is_told_so() -> None:
+    class Forgetful(InProcess):
+        async def stream(self, call: Call, body: Body) -> AsyncGenerator[HandlerEvent]:
+            for event in ():
+                yield event
+
+    with pytest.raises(HandlerError, match="ended in turn 1 without a MessageDone"):
+        await play_answer(Forgetful())
+
+
+async def play_answer(executor: Executor) -> Any:
+    agent = Agent("A", model=ScriptedHandler(["Hi"]))
+    return await Runner.run(agent, "Hi", run_config=RunConfig(executor=executor))
+
+
+async def test_in_process_gather_keeps_the_order_of_the_calls() -> None:
+    steps = [Call("r", str(number), "tool", {}) for number in range(5)]
+
+    async def body(step: Call) -> Outcome:
+        for _ in range(5 - int(step.key)):
+            await anyio.lowlevel.checkpoint()
+        return {"key": step.key}
+
+    assert await InProcess().gather(steps, body) == [{"key": step.key} for step in steps]
+
+
+async def test_in_process_runs_a_single_call_right_here() -> None:
+    """One tool costs no task."""
+
+    async def body(step: Call) -> Outcome:
+        return {"task": anyio.get_current_task().id}
+
+    assert await InProcess().gather([Call("r", "k", "tool", {})], body) == [
+        {"task": anyio.get_current_task().id}
+    ]
+
+
+async def test_in_process_streams_the_very_generator() -> None:
+    """The default executor costs nothing: no wrapper around the events."""
+
+    async def body(step: Call) -> AsyncGenerator[HandlerEvent]:
+        yield MessageDone(message={"role": "assistant", "content": step.key})
+
+    events = InProcess().stream(Call("r", "k", "model", {}), body)
+    assert getattr(events, "ag_code", None) is body.__code__
+    assert [event async for event in events] == [MessageDone(message={"role": "assistant", "content": "k"})]
