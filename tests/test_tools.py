@@ -622,6 +622,12 @@ async def test_a_tool_that_cancels_itself_is_told_to_the_model() -> None:
     )
 
 
+async def test_asyncios_cancellation_means_nothing_to_trio(anyio_backend_name: str) -> None:
+    if anyio_backend_name == "trio":
+        with pytest.raises(asyncio.CancelledError):
+            await answer(failing(asyncio.CancelledError()))
+
+
 @pytest.mark.asyncio_only
 async def test_cancelling_the_task_is_not_the_tools_doing() -> None:
     task = asyncio.create_task(answer(tool(anyio.sleep_forever, name="f")))

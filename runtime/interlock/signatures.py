@@ -292,6 +292,8 @@ def _describe(schema: dict[str, Any], fields: Sequence[_Field], docs: Mapping[st
 
 
 def _told(default: Any) -> dict[str, Any]:
+    if isinstance(default, set | frozenset):  # in one order in every process
+        default = sorted(cast("set[object]", default), key=repr)
     try:
         return {"default": to_jsonable_python(default, inf_nan_mode="strings")}
     except ValueError:  # a marker object, say: it applies all the same, and cannot be told
