@@ -1,0 +1,1 @@
+"""The parts of the support desk: the shop and its tools, the agents, and the screen."""
