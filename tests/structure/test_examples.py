@@ -12,10 +12,12 @@ REPO = Path(__file__).parents[2]
 EXAMPLES = sorted((REPO / "examples").glob("*.py"))
 
 _RUN = """
-import runpy, sys
+import os, runpy, sys
 from interlock.testing import no_network
+sys.argv = sys.argv[1:]  # this and the path are as Python sets them for a script
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
 with no_network():
-    runpy.run_path(sys.argv[1], run_name="__main__")
+    runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
