@@ -1,6 +1,7 @@
 # Every target does its own set-up. A machine needs git, make and Python >= 3.11; uv is used when it is there.
 #   make demo          a support desk with handoffs, offline
 #   make test          the tests
+#   make record        the cassettes anew; RECORD_ARGS="--live --model VENDOR/MODEL" asks a true provider
 #   make check         all that has to pass before a merge: lint, types, tests with coverage
 # Use another Python with `make PYTHON=/path/to/python3 VENV=.venv312 test`.
 
@@ -8,15 +9,19 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 SOURCES = pyproject.toml scripts/venv scripts/bounds.py
 PYTEST_ARGS ?=
+RECORD_ARGS ?=
 export PYTHON
 
-.PHONY: demo test cover lint format types check test-lowest test-newest bench clean help
+.PHONY: demo test record cover lint format types check test-lowest test-newest bench clean help
 
 demo: $(VENV)/.ready-run
 	$(BIN)/python examples/support_desk.py
 
 test: $(VENV)/.ready-test
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+record: $(VENV)/.ready-run
+	$(BIN)/python scripts/record_cassettes.py $(RECORD_ARGS)
 
 # The same tests under coverage; pytest's own summary stays the last thing shown.
 cover: $(VENV)/.ready-test
@@ -51,7 +56,7 @@ clean:
 	rm -rf .venv .venv-lowest .venv-newest .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
 
 $(VENV)/.ready-run: $(SOURCES)
-	scripts/venv $(VENV)
+	scripts/venv $(VENV) testing
 	@touch $@
 
 $(VENV)/.ready-test: $(SOURCES)
