@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["interlock.testing.pytest_plugin", "pytester"]
 
@@ -34,6 +35,9 @@ def pytest_configure() -> None:
             del os.environ[name]
     os.environ.update(_SETTINGS)
     os.environ.update({f"{vendor}_API_KEY": "test-not-a-key" for vendor in _VENDORS})
+    # a busy machine is no bug
+    settings.register_profile("interlock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("interlock")
 
 
 @pytest.hookimpl(tryfirst=True)
