@@ -75,16 +75,14 @@ class LiteLLM:
             ConfigError: the event loop is not asyncio's.
         """
         exchange = self._exchange(request)
+        assembler = Assembler()
         try:
-            done = await exchange.begin()
-            if done is None:
-                assembler = Assembler()
-                while (chunk := await exchange.next_chunk()) is not None:
-                    for event in assembler.feed(chunk):
-                        if (shown := as_answer_event(event, exchange.call.plan.answer_tool)) is not None:
-                            yield shown
-                done = exchange.finish(assembler.done())
-            yield done
+            while (chunk := await exchange.next_chunk()) is not None:
+                for event in assembler.feed(chunk):
+                    shown = as_answer_event(event, exchange.call.plan.answer_tool)
+                    if request.stream and shown is not None:
+                        yield shown
+            yield exchange.finish(assembler.done())
         finally:
             await exchange.close()
 

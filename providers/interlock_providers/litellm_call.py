@@ -9,7 +9,7 @@ from typing import Any
 
 from interlock.port import Request, ToolChoice
 from interlock_providers.structured import Plan, plan_for
-from interlock_providers.vendors import takes_schema_with_tools
+from interlock_providers.vendors import cannot_stream, takes_schema_with_tools
 from interlock_providers.wire import prepare, shape_of, tools_for
 
 __all__ = ["Call", "Target", "call_for", "find_target"]
@@ -66,19 +66,22 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
     """
     merged = {**settings, **request.settings}
     merged.pop("tool_choice", None)
+    vendor_tools = (
+        merged.pop("tools", None) or ()
+    )  # such as {"googleSearch": {}}, which run on the other side
     plan = _plan(litellm, target, request, merged)
     shape = shape_of(target.provider, target.name)
     messages = prepare(request.messages, shape)
-    tools = tools_for(messages, plan.tools, shape)
+    tools = [*tools_for(messages, plan.tools, shape), *vendor_tools]
     arguments: dict[str, Any] = {
         "messages": list(messages),
         "drop_params": True,  # a setting that this vendor does not know is left out, not an error
-        **({"tools": list(tools)} if tools else {}),
+        **({"tools": tools} if tools else {}),
         **({"tool_choice": _tool_choice(plan.tool_choice)} if plan.tools and plan.tool_choice else {}),
         **({"response_format": plan.response_format} if plan.response_format else {}),
         **{key: value for key, value in merged.items() if value is not None},
     }
-    if request.stream:
+    if request.stream and not cannot_stream(target.provider):
         arguments |= {"stream": True, "stream_options": {"include_usage": True}}
     return Call(arguments=_fixed(arguments, target), plan=plan)
 

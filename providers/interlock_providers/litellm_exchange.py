@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from interlock.assembly import completion_done, why_incomplete
+from interlock.assembly import why_incomplete
 from interlock.errors import IncompleteResponse, ModelBehaviorError, ProviderError, UnreadableResponse
 from interlock.events import MessageDone
 from interlock.messages import calls_of
@@ -55,27 +55,33 @@ class Exchange:
         self._earlier = earlier
         self._tap: Tap | None = None
         self._line: Any = None
+        self._sent = False
         self._reply: Any = None
         self._usage: Mapping[str, Any] = {}
         # imports litellm and httpx, which are not loaded before the first call
         self._tapped: Any = importlib.import_module("interlock_providers.tapped")
 
-    async def begin(self) -> MessageDone | None:
-        """Send the request, and return the reply if it came whole; None when it is streamed."""
-        arguments = {"model": self._model, **self._connection(), **self.call.arguments}
-        reply = await self._guarded(self._deadline.first, lambda: self._litellm.acompletion(**arguments))
-        if hasattr(reply, "__aiter__"):
-            self._reply = reply
-            return None
-        whole = as_dict(reply)
-        self._usage = whole.get("usage") or {}
-        return self.finish(completion_done(whole))
-
     async def next_chunk(self) -> dict[str, Any] | None:
-        """Return the next chunk of a streamed reply, or None at its end."""
-        chunk = await self._guarded(self._deadline.next, lambda: anext(self._reply, None))
-        if chunk is None:
+        """Return the next chunk of the reply, or None at its end. A whole reply is one chunk.
+
+        Raises:
+            ProviderError: whatever went wrong, see `interlock.errors`.
+        """
+        if not self._sent:
+            self._sent = True
+            arguments = {"model": self._model, **self._connection(), **self.call.arguments}
+            reply = await self._guarded(self._deadline.first, lambda: self._litellm.acompletion(**arguments))
+            if not hasattr(reply, "__aiter__"):
+                return self._noted(reply)
+            self._reply = reply
+            chunk = await self._guarded(self._deadline.first, lambda: anext(reply, None))
+            return None if chunk is None else self._noted(chunk)
+        if self._reply is None:
             return None
+        chunk = await self._guarded(self._deadline.next, lambda: anext(self._reply, None))
+        return None if chunk is None else self._noted(chunk)
+
+    def _noted(self, chunk: object) -> dict[str, Any]:
         plain = as_dict(chunk)
         self._usage = plain.get("usage") or self._usage
         return plain

@@ -15,9 +15,9 @@ __all__ = ["as_object", "error_in", "mend_event", "mend_reply", "reply_in_events
 
 _Json = dict[str, Any]
 
-_FINAL = re.compile(rb'"type"\s*:\s*"response\.(completed|incomplete|failed)"')
 _ANNOTATION = re.compile(rb'"type"\s*:\s*"(file_citation|file_path|container_file_citation|file)"')
 _ZERO_VALUE = re.compile(rb'"finish_reason"\s*:\s*""')
+_BLOCKED = re.compile(rb'"blockReason"\s*:\s*"')
 _QUEUED = re.compile(rb'"status"\s*:\s*"(queued|in_progress|cancelled)"')
 
 
@@ -56,16 +56,47 @@ def mend_event(provider: str, line: bytes) -> bytes:
 
 
 def reply_in_events(body: bytes) -> bytes | None:
-    """Return the whole Responses reply that the last event of a stream holds, or None.
+    """Return the whole reply that the events of a stream amount to, or None.
 
-    litellm asks for ``stream: false`` where it does not know that a model streams, and some gateways
-    stream nevertheless.
+    Some requests that litellm could have streamed are sent with ``stream: false`` (models that it does
+    not know on the Responses API; all of Cohere's, because it cannot read those streams), and some
+    gateways and recordings stream nevertheless.
     """
-    for line in reversed(body.split(b"\n")):
-        if line.startswith(b"data:") and _FINAL.search(line):
-            response: object = as_object(line[5:]).get("response")
-            return json.dumps(response, ensure_ascii=False).encode() if response else None
+    events = [as_object(line[5:]) for line in body.split(b"\n") if line.startswith(b"data:")]
+    for event in reversed(events):
+        if event.get("type") in ("response.completed", "response.incomplete", "response.failed"):
+            return _as_body(event.get("response"))
+        if event.get("type") == "message-end":
+            return _as_body(_cohere_reply(events))
     return None
+
+
+def _as_body(value: object) -> bytes | None:
+    return json.dumps(value, ensure_ascii=False).encode() if value else None
+
+
+def _cohere_reply(events: list[_Json]) -> _Json:
+    """Put Cohere's events together to the reply that it would have sent whole."""
+    reply: _Json = {}
+    message: _Json = {"role": "assistant", "content": []}
+    calls: dict[object, _Json] = {}
+    for event in events:
+        delta: _Json = event.get("delta") or {}
+        said: _Json = delta.get("message") or {}
+        kind = event.get("type")
+        if kind == "content-delta":
+            message["content"].append({"type": "text", "text": said["content"].get("text") or ""})
+        elif kind == "tool-plan-delta":
+            message["tool_plan"] = message.get("tool_plan", "") + said["tool_plan"]
+        elif kind == "tool-call-start":
+            calls[event.get("index")] = said["tool_calls"]
+        elif kind == "tool-call-delta":
+            calls[event.get("index")]["function"]["arguments"] += said["tool_calls"]["function"]["arguments"]
+        elif kind == "message-end":
+            reply |= delta
+    if calls:
+        message["tool_calls"] = list(calls.values())
+    return {"id": events[0].get("id"), **reply, "message": message}
 
 
 def _with_groq_usage(line: bytes) -> bytes:
@@ -128,10 +159,21 @@ def _explain_unfinished(reply: _Json) -> bool:
     return True
 
 
+def _explain_blocked(reply: _Json) -> bool:
+    """Gemini answers a prompt that it refuses with no candidate, which litellm makes an empty reply of."""
+    if reply.get("candidates"):
+        return False
+    feedback: _Json = reply.get("promptFeedback") or {}
+    message = f"The prompt was blocked: {feedback.get('blockReason')}"
+    reply["error"] = {"code": "content_filter", "type": "invalid_request_error", "message": message}
+    return True
+
+
 _Rule = tuple[Callable[[str, bytes], bool], Callable[[_Json], bool]]
 _REPLY_RULES: tuple[_Rule, ...] = (
     (lambda provider, body: provider == "groq" and b'"service_tier"' not in body, _add_service_tier),
     (lambda provider, body: b'"annotations"' in body and bool(_ANNOTATION.search(body)), _drop_annotations),
     (lambda provider, body: bool(_ZERO_VALUE.search(body)), _drop_zero_values),
     (lambda provider, body: bool(_QUEUED.search(body)), _explain_unfinished),
+    (lambda provider, body: bool(_BLOCKED.search(body)), _explain_blocked),
 )

@@ -1,8 +1,8 @@
 """A thin tap on the wire between litellm and a vendor: bytes in, bytes out.
 
-litellm loses things on the way from the wire to its caller: chunks with a raw U+2028 in them, every
-stream of Cohere's, the difference between a stream that ended and one that was cut, whether token
-counts came from the vendor or were guessed. The tap reads the same bytes first. It notes what was
+litellm loses things on the way from the wire to its caller: chunks with a raw U+2028 in them, the
+difference between a stream that ended and one that was cut, whether token counts came from the
+vendor or were guessed, why the vendor refused. The tap reads the same bytes first. It notes what was
 said, and mends the few things that litellm cannot read. Whatever it does not know passes unchanged.
 
 It knows no vendor by name but where a rule says so, does no I/O and imports neither litellm nor an
@@ -126,21 +126,17 @@ class Tap:
         head, newline, self._rest = (self._rest + data).rpartition(b"\n")
         if not newline:
             return b""
-        lines = (self._line(line) for line in head.split(b"\n"))
-        return b"\n".join([*(line for line in lines if line is not None), b""])
+        return b"\n".join([*map(self._line, head.split(b"\n")), b""])
 
     def end(self) -> bytes:
         """Return what is left when the stream has ended."""
         rest, self._rest = self._rest, b""
         if _BINARY in self._content_type or not rest:
             return b""
-        return self._line(rest) or b""
+        return self._line(rest)
 
-    def _line(self, line: bytes) -> bytes | None:
-        """Note one line, and return it mended; None drops it."""
-        if line.startswith(b"event:"):
-            # litellm reads Cohere's event names as JSON; all that they say is in the data as well
-            return None if self.provider.startswith("cohere") else line
+    def _line(self, line: bytes) -> bytes:
+        """Note one line, and return it mended."""
         if len(line) < 3:
             return line
         for raw, escaped in _UNSAFE:

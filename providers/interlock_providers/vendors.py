@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-__all__ = ["family_for", "ignores_tool_choice", "split_model", "takes_schema_with_tools"]
+__all__ = ["cannot_stream", "family_for", "ignores_tool_choice", "split_model", "takes_schema_with_tools"]
 
 _CLAUDE_DOORS = frozenset(("anthropic", "bedrock", "vertex_ai", "azure_ai"))
 """Signatures of Claude's thinking hold on each of these (Anthropic's documentation, "Extended thinking")."""
@@ -61,6 +61,11 @@ def _maker(name: str) -> str:
     if labels[0] in ("us", "eu", "apac", "global", "jp", "au", "us-gov") and len(labels) > 1:
         labels = labels[1:]
     return labels[0].partition("-")[0]
+
+
+def cannot_stream(provider: str) -> bool:
+    """Whether litellm cannot read this provider's streams: none of Cohere's (1.105 to 1.109)."""
+    return provider in ("cohere", "cohere_chat")
 
 
 def ignores_tool_choice(provider: str) -> bool:

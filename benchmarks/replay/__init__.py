@@ -1,0 +1,1 @@
+"""Replaying recorded provider responses through interlock; see `benchmarks/replay_recordings.py`."""

@@ -1,0 +1,119 @@
+"""Replay a set of recorded provider responses through interlock, without network and without keys.
+
+    python benchmarks/replay_recordings.py DIRECTORY [DIRECTORY ...]
+
+A directory holds vcrpy cassettes, a ``manifest.json`` with one line per cassette and, optionally,
+``calls/<cassette>.json`` with the calls in chat-completions terms and what must come out of them;
+without these both are derived from the recorded traffic. Every call runs through ``Runner.run`` or
+``Runner.run_streamed``; the calls of an agent loop run as one run, whose tools return the recorded
+results. Text, tool calls, usage and errors are compared. Each miss is printed with its reason, and
+last how many calls passed. The exit status is 0 only when all did.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+import anyio
+
+ROOT = Path(__file__).resolve().parent.parent
+if find_spec("interlock") is None:  # run from a checkout that is not installed
+    sys.path[:0] = [str(ROOT / folder) for folder in ("runtime", "providers")]
+
+from replay.checks import misses, missing_signatures  # noqa: E402
+from replay.offline import Played, play, prepare_process  # noqa: E402
+from replay.recordings import Recording, load  # noqa: E402
+from replay.runs import Outcome, run_chain, run_single  # noqa: E402
+from replay.tape import interactions_of  # noqa: E402
+
+from interlock.testing import CassetteMiss, no_network  # noqa: E402
+
+
+@dataclass
+class Score:
+    """How one recording did."""
+
+    total: int
+    problems: dict[int, list[str]] = field(default_factory=dict)
+    """What is wrong, by the number of the call from 0."""
+
+    @property
+    def passed(self) -> int:
+        """How many calls came out as recorded."""
+        return self.total - len(self.problems)
+
+    def add(self, number: int, reasons: list[str]) -> None:
+        """Note what is wrong with a call; what is wrong with all of them counts for the last."""
+        if reasons:
+            self.problems.setdefault(min(number, self.total - 1), []).extend(reasons)
+
+
+async def replay(recording: Recording) -> Score:
+    """Run the calls of one cassette and compare what comes out of each."""
+    score = Score(total=len(recording.calls))
+    try:
+        with play(recording.path) as played:
+            await _compare(recording, score)
+            score.add(score.total, _left_over(recording, played))
+    except CassetteMiss as miss:
+        score.add(score.total, [f"not in the cassette: {str(miss).splitlines()[0]}"])
+    return score
+
+
+async def _compare(recording: Recording, score: Score) -> None:
+    if recording.chain:
+        outcomes = await run_chain(recording.calls, recording.tool_outputs)
+    else:
+        outcomes = [await run_single(call) for call in recording.calls]
+    for number, call in enumerate(recording.calls):
+        outcome = outcomes[number] if number < len(outcomes) else Outcome()
+        score.add(number, misses(call.expected, outcome))
+
+
+def _left_over(recording: Recording, played: Played) -> Iterator[str] | list[str]:
+    """Return what the cassette holds and the run did not ask for or send."""
+    recorded = interactions_of(recording.path)
+    left = [
+        f"recorded and not asked for: {one.method} {one.url:.120}"
+        for place, one in enumerate(recorded)
+        if one.asks_a_model and not played.cassette.was_played(place)
+    ]
+    return left + (missing_signatures(recorded, played.sent) if recording.chain else [])
+
+
+async def replay_all(directories: list[Path]) -> tuple[int, int]:
+    """Replay every recording of every set, print the misses, and return passed and total."""
+    passed = total = 0
+    for directory in directories:
+        for recording in load(directory):
+            score = await replay(recording)
+            passed, total = passed + score.passed, total + score.total
+            for number, reasons in sorted(score.problems.items()):
+                for reason in reasons:
+                    print(f"MISS {recording.path.name} call {number + 1}/{score.total}: {reason}")
+    return passed, total
+
+
+def main(arguments: list[str]) -> int:
+    """Return 0 when every call passed, 1 when one did not, 2 when there is nothing to replay."""
+    directories = [Path(argument) for argument in arguments]
+    if not directories or not all((directory / "manifest.json").is_file() for directory in directories):
+        print(__doc__)
+        return 2
+    warnings.simplefilter("ignore")  # litellm's own, about its pydantic models
+    prepare_process()
+    with no_network() as blocked:
+        passed, total = anyio.run(replay_all, directories)
+    for host in sorted(set(blocked)):
+        print(f"MISS the network was tried: {host}")
+    print(f"{passed}/{total}")
+    return 0 if passed == total and total and not blocked else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
