@@ -80,11 +80,13 @@ class HandoffInputData:
             "new_items": new_items,
             "input_items": input_items,
         }
-        changes = {
-            key: None if value is None else tuple(as_items(value))
-            for key, value in given.items()
-            if value is not _KEEP
-        }
+        changes: dict[str, Any] = {}
+        previous = -1
+        for key, value in given.items():
+            if value is not _KEEP:
+                changes[key] = None if value is None else tuple(as_items(value, previous))
+            part: tuple[RunItem, ...] = changes.get(key, getattr(self, key)) or ()
+            previous = part[-1].id if part and key != "new_items" else previous
         return cast(HandoffInputData, dataclasses.replace(cast(Any, self), **changes))
 
 
@@ -98,7 +100,9 @@ def remove_all_tools(data: HandoffInputData) -> HandoffInputData:
     """Hide every tool call, tool answer and transfer; keep what was said in words.
 
     An assistant message that has text beside its calls keeps the text and loses the calls together
-    with the reasoning that led to them; one that has only calls goes (feature row 1-39).
+    with the reasoning that led to them; one that has only calls goes (feature row 1-39). A summary of
+    nested history is words: to keep tools out of it, remove them before it is made, as in
+    ``compose(remove_all_tools, nest_handoff_history)``.
     """
     return data.clone(
         input_history=_without_tools(data.input_history),
@@ -146,13 +150,22 @@ def keep_last(count: int) -> HandoffInputFilter:
 
 
 def last_user_message(data: HandoffInputData) -> HandoffInputData:
-    """Show only the newest user message, and system messages."""
+    """Show only the newest message of the user's, and system messages.
+
+    Nested history is looked into. What the runtime says in the user's role does not count.
+    """
 
     def kept(items: Sequence[RunItem]) -> list[RunItem]:
-        newest = next((item for item in reversed(items) if item.message["role"] == "user"), None)
-        return [item for item in items if item is newest or _is_system(item)]
+        newest = newest_of_user(items)
+        return [item for item in items if item is newest or (_is_system(item) and item.kind != "summary")]
 
-    return _over_all(data, kept)
+    unfolded = data.clone(
+        input_history=unfold(data.input_history),
+        pre_handoff_items=unfold(data.pre_handoff_items),
+        new_items=unfold(data.new_items),
+        input_items=None if data.input_items is None else unfold(data.input_items),
+    )
+    return _over_all(unfolded, kept)
 
 
 def compose(*filters: HandoffInputFilter) -> HandoffInputFilter:
@@ -183,6 +196,30 @@ def _over_all(data: HandoffInputData, select: _Selection) -> HandoffInputData:
 
 def _is_system(item: RunItem) -> bool:
     return item.message["role"] in ("system", "developer")
+
+
+def newest_of_user(items: Sequence[RunItem]) -> RunItem | None:
+    """Return the newest message that is the user's own: no nudge, no summary."""
+    for item in reversed(items):
+        if item.message["role"] == "user" and item.kind not in ("nudge", "summary"):
+            return item
+    return None
+
+
+def unfold(items: Iterable[RunItem]) -> list[RunItem]:
+    """Replace summaries by what they cover, each item once.
+
+    A summary of which a filter changed or removed a part stays what it is now: to unfold it would show
+    again what the filter hid.
+    """
+    items = tuple(items)
+    shown = {id(item.message) for item in items}
+    flat: dict[int, RunItem] = {}
+    for item in items:
+        whole = {id(message) for message in item.whole}
+        for one in item.covers if id(item.message) in whole <= shown else (item,):
+            flat[id(one)] = one
+    return list(flat.values())
 
 
 def _groups(items: Sequence[RunItem]) -> list[list[RunItem]]:

@@ -9,15 +9,17 @@ looks like a summary stays user text, and each item is shown exactly once (pains
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
+from copy import deepcopy
 from typing import Any, cast
 
 from interlock.callables import MaybeAwaitable, resolve
 from interlock.errors import ConfigError, HandoffFilterError
-from interlock.filters import HandoffInputData, as_items
-from interlock.messages import Message, RunItem, portable
-from interlock.repair import repair
+from interlock.filters import HandoffInputData, as_items, newest_of_user, unfold
+from interlock.messages import Message, RunItem, call_ids, portable, to_messages
+from interlock.repair import NOTHING_LEFT, problems, repair
 
 __all__ = [
     "HandoffHistoryMapper",
@@ -47,9 +49,19 @@ def set_conversation_history_wrappers(start: str | None = None, end: str | None 
 
     A side left out stays as it is. Other tasks do not see the change, so tenants of one process
     cannot see each other's markers (feature row 1-32).
+
+    Raises:
+        ConfigError: the text of a message could forge that marker.
     """
     old_start, old_end = _wrappers.get()
-    _wrappers.set((old_start if start is None else start, old_end if end is None else end))
+    chosen = (old_start if start is None else start, old_end if end is None else end)
+    for marker in chosen:
+        if marker.splitlines() != [marker] or re.match(r'[a-z0-9"\\/]', marker):
+            raise ConfigError(
+                f"{marker!r} cannot be a history marker: it must be one line, and must not begin with a "
+                "lower-case letter, a digit, a quote or a slash."
+            )
+    _wrappers.set(chosen)
 
 
 def reset_conversation_history_wrappers() -> None:
@@ -71,14 +83,20 @@ _LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 def _record(message: Message, markers: tuple[str, str]) -> str:
     """Return a message as one line of JSON that can forge neither a line, a role nor a marker."""
     shown: dict[str, Any] = {"role": message["role"], "content": message.get("content")}
-    for key in ("name", "tool_calls", "tool_call_id"):
+    for key in ("name", "refusal", "tool_calls", "tool_call_id"):
         if value := portable(message).get(key):
             shown[key] = value
     line = json.dumps(shown, ensure_ascii=False, default=str).translate(_LINE_ENDS)
     for marker in markers:
         if marker in line:
-            line = line.replace(marker, f"\\u{ord(marker[0]):04x}{marker[1:]}")
+            line = re.sub(rf"(\\u[0-9a-f]{{4}}|\\.)|(?={re.escape(marker)}).", _escaped, line)
     return line
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """Return an escape sequence as it is, and the first character of a marker as one."""
+    char = found[0]
+    return found[1] or (f"\\u{ord(char):04x}" if char.isascii() else json.dumps(char)[1:-1])
 
 
 async def nest_handoff_history(
@@ -98,42 +116,37 @@ async def nest_handoff_history(
         history_mapper: replaces `default_handoff_history_mapper`.
         keep_last_user: whether the newest user message stays outside the summary.
     """
-    items = _unfolded(data.all_items)
-    newest = None
-    if keep_last_user and history_mapper is None:
-        newest = next((item for item in reversed(items) if item.message["role"] == "user"), None)
+    items = sorted(unfold(data.all_items), key=lambda item: item.id)
+    newest = newest_of_user(items) if keep_last_user and history_mapper is None else None
     folded = tuple(item for item in items if item is not newest)
-    mapper = history_mapper or default_handoff_history_mapper
-    shown = as_items(await resolve(mapper([item.message for item in folded])))
+    messages = [item.message for item in folded]
+    if history_mapper is None:
+        shown = as_items(default_handoff_history_mapper(messages))
+    else:  # it may edit what it is given; the transcript must not change
+        shown = as_items(await resolve(history_mapper(deepcopy(messages))))
+    whole = tuple(item.message for item in shown)
     summary = [
-        RunItem(id=item.id, kind="summary", message=item.message, covers=folded if index == 0 else ())
-        for index, item in enumerate(shown)
+        RunItem(id=item.id, kind="summary", message=item.message, covers=folded, whole=whole)
+        for item in shown
     ]
     history = (*summary, newest) if newest else tuple(summary)
     return data.clone(input_history=history, pre_handoff_items=(), new_items=(), input_items=None)
 
 
-def _unfolded(items: Iterable[RunItem]) -> list[RunItem]:
-    """Replace summaries by what they cover and return the items in the order in which they happened."""
-    flat: dict[int, RunItem] = {}
-    for item in items:
-        for one in item.covers if item.kind == "summary" else (item,):
-            flat[id(one)] = one
-    return sorted(flat.values(), key=lambda item: item.id)
-
-
 class View:
     """What the active agent is shown, as it grows. One per run.
 
-    `messages` renders and repairs only what is new since the last call: between two handoffs the run
-    adds nothing but complete turns, so what was valid stays valid. A handoff starts afresh.
+    `messages` renders and repairs only what is new since the last call, as long as that is complete
+    turns: then what was valid stays valid. Anything else, such as a handoff, starts afresh. The result is
+    always what starting afresh would give.
     """
 
-    __slots__ = ("_family", "_rendered", "_wire", "items")
+    __slots__ = ("_family", "_ids", "_rendered", "_wire", "items")
 
     def __init__(self, items: Iterable[RunItem]) -> None:
         self.items = list(items)
         self._wire: list[Message] = []
+        self._ids: set[str] = set()
         self._rendered = 0
         self._family: str | None = None
 
@@ -149,13 +162,21 @@ class View:
     def messages(self, family: str) -> tuple[list[Message], list[str]]:
         """Return the messages for a handler of ``family``, and what had to be repaired in them."""
         notes: list[str] = []
-        if not self._rendered or family != self._family:
-            self._family = family
-            self._wire, notes = repair([_rendered(item, family) for item in self.items])
+        new = [_rendered(item, family) for item in self.items[self._rendered :]]
+        if self._rendered and family == self._family and self._goes_on_with(new):
+            self._wire.extend(new)
         else:
-            self._wire.extend(_rendered(item, family) for item in self.items[self._rendered :])
-        self._rendered = len(self.items)
+            new = [_rendered(item, family) for item in self.items]
+            self._wire, notes = repair(new)
+            self._ids = call_ids(self._wire)
+        self._ids |= call_ids(new)
+        self._family = family
+        self._rendered = 0 if NOTHING_LEFT in notes else len(self.items)
         return self._wire, notes
+
+    def _goes_on_with(self, new: Sequence[Message]) -> bool:
+        """Whether ``new`` is valid by itself, and what comes before needs no other repair because of it."""
+        return not new or (not problems(new) and self._ids.isdisjoint(call_ids(new)))
 
 
 def _rendered(item: RunItem, family: str) -> Message:
@@ -198,6 +219,9 @@ async def filtered(
             f"not {type(result).__name__}. Return data.clone(...)."
         )
     try:
-        return as_items(result.all_items)
+        items = as_items(result.all_items)
+        untouched = {id(item) for item in data.all_items}
+        to_messages([item.message for item in items if id(item) not in untouched])
+        return items
     except (TypeError, ConfigError) as error:
         raise HandoffFilterError(f"Input filter {name!r} on {where}: {error}.") from error

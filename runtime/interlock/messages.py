@@ -20,6 +20,7 @@ __all__ = [
     "RunInput",
     "RunItem",
     "ToolCall",
+    "call_ids",
     "calls_of",
     "portable",
     "text_of",
@@ -78,7 +79,8 @@ class RunItem:
     ``id`` counts up in the order in which things happened and is unique within the run. ``origin``
     is the family of the handler that wrote a model message, such as ``"anthropic"``: its thinking
     blocks and signatures go back to that family and to no other. ``covers`` is what a summary
-    stands for. A filter that edits a message keeps the id: ``dataclasses.replace(item, message=...)``.
+    stands for, and ``whole`` all the messages of that summary. A filter that edits a message keeps the
+    id: ``dataclasses.replace(item, message=...)``.
     """
 
     id: int
@@ -87,6 +89,7 @@ class RunItem:
     agent: str | None = None
     origin: str | None = None
     covers: tuple[RunItem, ...] = ()
+    whole: tuple[Message, ...] = ()
 
 
 def to_messages(value: RunInput) -> list[Message]:
@@ -138,6 +141,12 @@ def _has_name(function: object) -> bool:
 def calls_of(message: Message) -> list[ToolCall]:
     """Return the tool calls of a message; an empty or missing list is no calls (feature row 4-33)."""
     return message.get("tool_calls") or []
+
+
+def call_ids(messages: Iterable[Message]) -> set[str]:
+    """Return the ids of all calls in ``messages``, and those that answers in it name."""
+    found = {call.get("id") or "" for message in messages for call in calls_of(message)}
+    return found | {message["tool_call_id"] for message in messages if "tool_call_id" in message}
 
 
 def text_of(message: Message) -> str:

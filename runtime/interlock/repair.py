@@ -15,10 +15,13 @@ from typing import Any, cast
 
 from interlock.messages import Message, ToolCall, calls_of, text_of
 
-__all__ = ["NO_ANSWER", "problems", "repair"]
+__all__ = ["NOTHING_LEFT", "NO_ANSWER", "problems", "repair"]
 
 NO_ANSWER = "No result was recorded for this call."
 """The answer that stands in for a tool result that was never recorded."""
+
+NOTHING_LEFT = "added a user message, because nothing was left to answer"
+"""The one repair that is no longer needed once something is added."""
 
 _NOTHING_TO_ANSWER = "Please continue."
 _UNKNOWN_TOOL = "unknown_tool"
@@ -110,7 +113,7 @@ class _Mender:
             else:
                 self.out.append(message)
         if all(message["role"] in ("system", "developer") for message in self.out):
-            self.notes.append("added a user message, because nothing was left to answer")
+            self.notes.append(NOTHING_LEFT)
             self.out.append({"role": "user", "content": _NOTHING_TO_ANSWER})
         return self.out, self.notes
 

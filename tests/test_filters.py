@@ -1,0 +1,403 @@
+"""Input filters: what the next agent is to see, as functions of what there is."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock import nest_handoff_history
+from interlock.callables import resolve
+from interlock.errors import ConfigError
+from interlock.filters import (
+    HandoffInputData,
+    HandoffInputFilter,
+    as_items,
+    compose,
+    keep_last,
+    last_user_message,
+    remove_all_tools,
+)
+from interlock.messages import ItemKind, Message, RunItem, calls_of, text_of
+from interlock.repair import problems
+
+pytestmark = pytest.mark.anyio
+
+
+def item(place: int, message: Any, kind: ItemKind = "model", **more: Any) -> RunItem:
+    return RunItem(id=place, kind=kind, message=message, **more)
+
+
+def call(call_id: str, name: str = "f") -> Any:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": "{}"}}
+
+
+SYSTEM = item(0, {"role": "system", "content": "s"}, "input")
+ASKED = item(1, {"role": "user", "content": "Where is it?"}, "input")
+WORDS: Message = {
+    "role": "assistant",
+    "content": "I look.",
+    "tool_calls": [call("a")],
+    "reasoning_content": "Hm.",
+}
+LOOKED = item(2, WORDS, origin="anthropic")
+FOUND = item(3, {"role": "tool", "tool_call_id": "a", "content": "secret"}, "tool")
+MOVED = item(4, {"role": "assistant", "content": None, "tool_calls": [call("t", "transfer_to_b")]})
+ACCEPTED = item(5, {"role": "tool", "tool_call_id": "t", "content": '{"assistant": "b"}'}, "handoff")
+DATA = HandoffInputData(
+    input_history=(SYSTEM, ASKED),
+    pre_handoff_items=(LOOKED, FOUND),
+    new_items=(MOVED, ACCEPTED),
+    source="a",
+    target="b",
+    arguments={"why": "x"},
+    reason="y",
+    tool_call_id="t",
+)
+
+
+def messages_of(data: HandoffInputData) -> list[Message]:
+    return [one.message for one in data.all_items]
+
+
+# -- HandoffInputData --
+
+
+def test_the_data_cannot_be_changed() -> None:
+    """(row 1-03)"""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        DATA.new_items = ()  # type: ignore[misc]
+
+
+def test_all_items_are_the_three_parts_in_order() -> None:
+    """(row 1-04)"""
+    assert [one.id for one in DATA.all_items] == [0, 1, 2, 3, 4, 5]
+
+
+def test_clone_replaces_what_it_is_given_and_nothing_else() -> None:
+    """(row 1-05)"""
+    cloned = DATA.clone(new_items=())
+    assert cloned.new_items == ()
+    assert cloned == dataclasses.replace(DATA, new_items=())
+    assert DATA.new_items == (MOVED, ACCEPTED)
+
+
+def test_clone_without_arguments_is_the_same() -> None:
+    assert DATA.clone() == DATA
+
+
+def test_clone_knows_no_other_parts() -> None:
+    """(row 1-05)"""
+    with pytest.raises(TypeError, match="source"):
+        DATA.clone(source="c")  # type: ignore[call-arg]
+
+
+def test_input_items_are_shown_in_place_of_the_new_ones() -> None:
+    """The model's input is replaced; what is stored keeps its part (row 1-06)."""
+    cloned = DATA.clone(input_items=())
+    assert cloned.new_items == (MOVED, ACCEPTED)
+    assert cloned.all_items == (SYSTEM, ASKED, LOOKED, FOUND)
+    assert cloned.clone(input_items=None).all_items == DATA.all_items
+
+
+def test_clone_takes_plain_messages_beside_items() -> None:
+    note: Message = {"role": "user", "content": "Over to you."}
+    cloned = DATA.clone(new_items=[MOVED, ACCEPTED, note])
+    assert cloned.new_items[2] == item(5, note, "filter")
+
+
+def test_clone_takes_text_as_a_user_message() -> None:
+    """The history of openai-agents is text or items (row 1-03)."""
+    assert messages_of(DATA.clone(input_history="Hi"))[0] == {"role": "user", "content": "Hi"}
+
+
+def test_plain_messages_keep_their_place_whatever_part_they_are_in() -> None:
+    """A later nesting handoff sorts by id: a message must not move before what it followed."""
+    note: Message = {"role": "user", "content": "note"}
+    assert DATA.clone(input_history=[note]).input_history[0].id == -1
+    assert DATA.clone(pre_handoff_items=[note]).pre_handoff_items[0].id == ASKED.id
+    assert DATA.clone(new_items=[note]).new_items[0].id == FOUND.id
+    assert (DATA.clone(input_items=[note]).input_items or ())[0].id == FOUND.id
+    assert DATA.clone(pre_handoff_items=(), new_items=[note]).new_items[0].id == ASKED.id
+
+
+@pytest.mark.parametrize(
+    ("part", "error"),
+    [
+        (5, TypeError),
+        ({"role": "user", "content": "Hi"}, TypeError),
+        ([5], ConfigError),
+        ([{"content": "no role"}], ConfigError),
+        ([{"role": "bogus", "content": "x"}], ConfigError),
+        ([{"role": "assistant", "tool_calls": [{}]}], ConfigError),
+        ([None], ConfigError),
+    ],
+)
+def test_a_part_that_cannot_be_shown_is_refused(part: Any, error: type[Exception]) -> None:
+    """(row 1-13)"""
+    with pytest.raises(error):
+        DATA.clone(new_items=part)
+
+
+def test_a_lone_message_is_no_sequence() -> None:
+    with pytest.raises(TypeError, match="expected a tuple of items or messages, not dict"):
+        as_items({"role": "user", "content": "Hi"})
+
+
+# -- remove_all_tools --
+
+
+def test_without_tools_only_words_are_left() -> None:
+    """(row 1-39)"""
+    assert messages_of(remove_all_tools(DATA)) == [
+        SYSTEM.message,
+        ASKED.message,
+        {"role": "assistant", "content": "I look."},
+    ]
+
+
+def test_an_item_that_loses_its_calls_stays_the_same_item() -> None:
+    (words,) = remove_all_tools(DATA).pre_handoff_items
+    assert (words.id, words.kind, words.origin) == (LOOKED.id, "model", "anthropic")
+
+
+def test_items_without_tools_are_not_touched() -> None:
+    assert remove_all_tools(DATA).input_history == DATA.input_history
+    assert remove_all_tools(DATA).input_history[0] is SYSTEM
+
+
+def test_remove_all_tools_also_holds_for_the_replacement_of_the_new_items() -> None:
+    """It used to leak through there when filters were chained (pain 22)."""
+    data = DATA.clone(input_items=[LOOKED, FOUND])
+    assert [text_of(one.message) for one in remove_all_tools(data).input_items or ()] == ["I look."]
+
+
+def test_remove_all_tools_twice_is_once() -> None:
+    """(row 1-39)"""
+    once = remove_all_tools(DATA)
+    assert remove_all_tools(once) == once
+
+
+async def test_remove_all_tools_before_and_after_nesting() -> None:
+    """A summary is words and stays; tools that are removed before it is made are not in it (row 1-39)."""
+    after = remove_all_tools(await nest_handoff_history(DATA))
+    assert "secret" in text_of(after.all_items[0].message)
+    before = await resolve(compose(remove_all_tools, nest_handoff_history)(DATA))
+    assert "secret" not in text_of(before.all_items[0].message)
+    assert "I look." in text_of(before.all_items[0].message)
+
+
+# -- keep_last --
+
+
+@pytest.mark.parametrize(
+    ("count", "kept"),
+    [
+        (0, [0]),
+        (1, [0, 4, 5]),
+        (2, [0, 4, 5]),
+        (3, [0, 4, 5]),
+        (4, [0, 2, 3, 4, 5]),
+        (5, [0, 1, 2, 3, 4, 5]),
+        (99, [0, 1, 2, 3, 4, 5]),
+    ],
+)
+def test_keep_last_never_separates_a_call_from_its_answer(count: int, kept: list[int]) -> None:
+    """Calls and answers go together, system messages stay (rows 0-28, 0-29)."""
+    data = keep_last(count)(DATA)
+    assert isinstance(data, HandoffInputData)
+    assert [one.id for one in data.all_items] == kept
+
+
+def test_keep_last_leaves_each_item_in_its_part() -> None:
+    data = keep_last(4)(DATA)
+    assert isinstance(data, HandoffInputData)
+    assert (data.input_history, data.pre_handoff_items) == ((SYSTEM,), (LOOKED, FOUND))
+
+
+def test_keep_last_looks_at_what_is_shown() -> None:
+    data = keep_last(1)(DATA.clone(input_items=[{"role": "user", "content": "only this"}]))
+    assert isinstance(data, HandoffInputData)
+    assert [text_of(one.message) for one in data.all_items] == ["s", "only this"]
+    assert data.new_items == ()
+
+
+def test_keep_last_of_a_negative_count_is_refused() -> None:
+    with pytest.raises(ConfigError, match="keep_last needs a count of 0 or more, not -1"):
+        keep_last(-1)
+
+
+def test_a_leading_answer_does_not_break_keep_last() -> None:
+    data = keep_last(1)(HandoffInputData(input_history=(FOUND,), pre_handoff_items=(), new_items=()))
+    assert isinstance(data, HandoffInputData)
+    assert data.all_items == (FOUND,)
+
+
+# -- last_user_message --
+
+
+def test_only_the_newest_user_message_is_left() -> None:
+    """(row 2-15)"""
+    later = item(3, {"role": "user", "content": "And now?"}, "input")
+    data = last_user_message(DATA.clone(pre_handoff_items=[LOOKED, FOUND, later]))
+    assert data.all_items == (SYSTEM, later)
+
+
+def test_without_a_user_message_nothing_but_the_system_message_is_left() -> None:
+    """(row 2-15)"""
+    assert last_user_message(DATA.clone(input_history=[SYSTEM])).all_items == (SYSTEM,)
+
+
+def test_a_nudge_is_not_the_users_message() -> None:
+    """The runtime speaks in the user's role when it nudges; the target needs what the user asked."""
+    nudge = item(4, {"role": "user", "content": "You have made the same call 3 times."}, "nudge")
+    data = last_user_message(DATA.clone(pre_handoff_items=[LOOKED, FOUND, nudge]))
+    assert data.all_items == (SYSTEM, ASKED)
+
+
+async def test_a_summary_in_the_users_role_is_not_the_users_message() -> None:
+    """Else the whole conversation would cross an edge that shows only the newest user message."""
+
+    def mapper(messages: list[Message]) -> list[Message]:
+        return [{"role": "system", "content": "All of it"}, {"role": "user", "content": "in two messages"}]
+
+    data = last_user_message(await nest_handoff_history(DATA, history_mapper=mapper))
+    assert data.all_items == (SYSTEM, ASKED)
+
+
+async def test_last_user_message_after_nesting() -> None:
+    data = await resolve(compose(nest_handoff_history, last_user_message)(DATA))
+    assert data.all_items == (SYSTEM, ASKED)
+
+
+# -- compose --
+
+
+async def test_filters_apply_from_left_to_right_sync_or_async() -> None:
+    """(row 1-01)"""
+
+    def mark(text: str, data: HandoffInputData) -> HandoffInputData:
+        return data.clone(new_items=[*data.new_items, {"role": "user", "content": text}])
+
+    async def mark_async(data: HandoffInputData) -> HandoffInputData:
+        return mark("two", data)
+
+    class Mark:
+        async def __call__(self, data: HandoffInputData) -> HandoffInputData:
+            return mark("three", data)
+
+    data = await resolve(compose(functools.partial(mark, "one"), mark_async, Mark())(DATA))
+    assert [text_of(one.message) for one in data.new_items[2:]] == ["one", "two", "three"]
+
+
+async def test_composing_nothing_changes_nothing() -> None:
+    assert await resolve(compose()(DATA)) is DATA
+
+
+# -- what must hold always --
+
+CONTENTS = st.one_of(
+    st.none(), st.just(""), st.just("words"), st.just([{"type": "image_url"}, {"type": "text", "text": "t"}])
+)
+_MESSAGES: st.SearchStrategy[Any] = st.one_of(
+    st.builds(
+        lambda role: {"role": role, "content": "said"}, st.sampled_from(["user", "system", "developer"])
+    ),
+    st.builds(
+        lambda content, ids, more: {
+            "role": "assistant",
+            "content": content,
+            "tool_calls": [call(one) for one in ids],
+            **more,
+        },
+        CONTENTS,
+        st.lists(st.sampled_from("abc"), max_size=2, unique=True),
+        st.sampled_from(
+            [{}, {"thinking_blocks": [{"signature": "x"}]}, {"reasoning_content": "r"}, {"new": 1}]
+        ),
+    ),
+    st.builds(lambda one: {"role": "tool", "tool_call_id": one, "content": "secret"}, st.sampled_from("abc")),
+)
+
+
+def _items(messages: Sequence[Any]) -> tuple[RunItem, ...]:
+    return tuple(item(place, message) for place, message in enumerate(messages))
+
+
+@st.composite
+def _data(draw: st.DrawFn) -> HandoffInputData:
+    items = _items(draw(st.lists(_MESSAGES, max_size=10)))
+    one, two = sorted(draw(st.tuples(st.integers(0, 10), st.integers(0, 10))))
+    shown = draw(st.one_of(st.none(), st.lists(_MESSAGES, max_size=3)))
+    return HandoffInputData(
+        input_history=items[:one],
+        pre_handoff_items=items[one:two],
+        new_items=items[two:],
+        input_items=None if shown is None else _items(shown),
+        source="a",
+        target="b",
+    )
+
+
+BUILT_IN: list[HandoffInputFilter] = [
+    remove_all_tools,
+    last_user_message,
+    nest_handoff_history,
+    *[keep_last(count) for count in (0, 1, 2, 5)],
+]
+FILTERS = st.lists(st.sampled_from(BUILT_IN), max_size=4)
+
+
+@given(_data(), FILTERS)
+async def test_filters_never_change_what_they_are_given(
+    data: HandoffInputData, filters: list[HandoffInputFilter]
+) -> None:
+    before = copy.deepcopy(data)
+    await resolve(compose(*filters)(data))
+    assert data == before
+
+
+@given(_data(), FILTERS)
+async def test_filters_keep_who_hands_over_to_whom(
+    data: HandoffInputData, filters: list[HandoffInputFilter]
+) -> None:
+    """Every field that is not a part survives every filter (pain 22)."""
+    after = await resolve(compose(*filters)(data))
+    assert (after.source, after.target) == ("a", "b")
+
+
+@given(_data(), FILTERS)
+async def test_after_remove_all_tools_no_tool_is_left(
+    data: HandoffInputData, filters: list[HandoffInputFilter]
+) -> None:
+    """However filters are composed, no call, answer or reasoning of one gets past it (pain 22)."""
+    after = await resolve(compose(remove_all_tools, *filters)(data))
+    for message in messages_of(after):
+        assert message["role"] != "tool"
+        assert not calls_of(message)
+        assert "secret" not in text_of(message)
+
+
+@given(_data(), st.integers(0, 8))
+def test_keep_last_keeps_pairs_together(data: HandoffInputData, count: int) -> None:
+    """What had no problem before has none after, but that nothing may be left (row 0-29)."""
+    shown = data.clone(input_history=(), pre_handoff_items=())
+    kept = keep_last(count)(shown)
+    assert isinstance(kept, HandoffInputData)
+    if not problems(messages_of(shown)):
+        assert [wrong for wrong in problems(messages_of(kept)) if "nothing to answer" not in wrong] == []
+
+
+@given(_data(), st.integers(0, 8))
+def test_keep_last_is_bounded(data: HandoffInputData, count: int) -> None:
+    """More than ``count`` only when a single group is longer than that."""
+    kept = keep_last(count)(data)
+    assert isinstance(kept, HandoffInputData)
+    others = [one for one in messages_of(kept) if one["role"] not in ("system", "developer")]
+    assert len(others) <= count or all(one["role"] == "tool" for one in others[1:])
