@@ -130,7 +130,7 @@ async def test_streamed_tool_calls() -> None:
             {"id": "a", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Bonn"}'}}
         ],
     }
-    assert done.usage is None
+    assert done.usage == Usage(requests=1, estimated=True), "the provider sent none"
 
 
 async def test_a_stream_in_the_smallest_pieces() -> None:
@@ -172,7 +172,6 @@ async def test_the_body() -> None:
             "parallel_tool_calls": False,
             "extra_body": {"safe": True},
         },
-        output_schema=OutputSchema("city", {"type": "object"}),
     )
     with Server(HELLO) as server:
         await ask(server, asked)
@@ -185,11 +184,45 @@ async def test_the_body() -> None:
         "temperature": 0,
         "parallel_tool_calls": False,
         "safe": True,
-        "response_format": {
-            "type": "json_schema",
-            "json_schema": {"name": "city", "schema": {"type": "object"}, "strict": True},
-        },
     }
+
+
+async def test_a_schema() -> None:
+    with Server(HELLO) as server:
+        await ask(server, request(output_schema=OutputSchema("city", {"type": "object"})))
+    assert server.requests[0].body["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "city", "schema": {"type": "object"}, "strict": True},
+    }
+
+
+async def test_a_schema_beside_tools_elsewhere_is_a_tool_too() -> None:
+    """Most vendors cannot do both at once, so the answer comes as a call and reads as text."""
+    call_it = {"tool_calls": [{"index": 0, "id": "a", **call('{"city": "Bonn"}', name="final_answer")}]}
+    with Server(streamed(chunk(call_it), chunk({}, finish="tool_calls"))) as server:
+        asked = request(stream=True, tools=[WEATHER], output_schema=OutputSchema("city", {"type": "object"}))
+        delta, done = await ask(server, asked)
+    assert delta == TextDelta('{"city": "Bonn"}')
+    assert isinstance(done, MessageDone)
+    assert done.message == {"role": "assistant", "content": '{"city": "Bonn"}'}
+    assert "response_format" not in server.requests[0].body
+
+
+async def test_keys_that_openai_does_not_know_stay_home() -> None:
+    """LiteLLM is of the same family and keeps more in a message than OpenAI takes."""
+    from openai import AsyncOpenAI
+
+    said_before: Any = {"role": "assistant", "content": "a", "provider_specific_fields": {"x": 1}}
+    user: Any = {"role": "user", "content": "Hi"}
+    with Server(HELLO) as server:
+        client = AsyncOpenAI(api_key="k")
+        handler = OpenAI("m", client=client)
+        client.base_url = server.url
+        async for _ in handler.stream(Request(messages=[user, said_before, user])):
+            pass
+        await client.close()
+    assert handler.family == "openai"
+    assert server.requests[0].body["messages"][1] == {"role": "assistant", "content": "a"}
 
 
 @pytest.mark.parametrize("choice", ["auto", "required", "none"])
@@ -430,9 +463,16 @@ async def test_a_stream_that_falls_silent() -> None:
 
 
 async def test_comments_do_not_keep_a_stream_alive() -> None:
-    with Server(streamed(*[b": ping\n\n"] * 100, delay=0.1)) as server:
+    pings = [chunk({"content": "x"}), *[b": ping\n\n"] * 100]
+    with Server(streamed(*pings, delay=0.1)) as server:
         error = await failure(server.url, watched=True, chunk_timeout=0.5)
     assert type(error) is ProviderTimeout
+
+
+async def test_a_model_may_think_before_its_first_word() -> None:
+    with Server(streamed(chunk({"content": "x"}, finish="stop"), done=False, delay=0.4)) as server:
+        events = await ask(server, request(stream=True), chunk_timeout=0.2)
+    assert events[0] == TextDelta("x")
 
 
 async def test_a_trickling_stream_meets_the_deadline_of_the_call() -> None:
@@ -441,11 +481,10 @@ async def test_a_trickling_stream_meets_the_deadline_of_the_call() -> None:
     assert type(error) is ProviderTimeout
 
 
-async def test_the_time_that_the_reader_takes_does_not_count() -> None:
+async def test_without_limits() -> None:
     with Server(HELLO_STREAM) as server:
-        async with handler_at(server.url, timeout=0.5, chunk_timeout=0.5) as handler:
-            async for _ in handler.stream(request(stream=True)):
-                await anyio.sleep(0.4)
+        events = await ask(server, request(stream=True), timeout=None, chunk_timeout=None)
+    assert isinstance(events[-1], MessageDone)
 
 
 # What happens to the connection

@@ -10,8 +10,9 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -19,13 +20,17 @@ import anyio
 from anyio.lowlevel import RunVar
 
 from interlock.assembly import Assembler, completion_done, why_incomplete
-from interlock.errors import IncompleteResponse, ProviderError, ProviderTimeout, UnreadableResponse
+from interlock.errors import IncompleteResponse, ProviderError, UnreadableResponse
 from interlock.events import HandlerEvent, MessageDone
-from interlock.port import Request
+from interlock.port import Request, ToolChoice
+from interlock.usage import Usage
 from interlock_providers.answers import Answer, error_from_answer, shortened
+from interlock_providers.chunks import Chunks, parsed
+from interlock_providers.deadlines import Deadline
 from interlock_providers.failures import to_provider_error
-from interlock_providers.sse import EventDecoder
-from interlock_providers.wire import prepare, shape_of, tools_for
+from interlock_providers.structured import Plan, as_answer, as_answer_event, plan_for
+from interlock_providers.vendors import takes_schema_with_tools
+from interlock_providers.wire import Shape, prepare, shape_of, tools_for
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, AsyncStream
@@ -36,9 +41,13 @@ T = TypeVar("T")
 _Json = Mapping[str, Any]
 
 _NOT_IN_THE_BODY = frozenset(("extra_headers", "extra_body", "tool_choice"))
-_DONE = "[DONE]"
+_OPENAI_KEYS = frozenset(
+    "role content name tool_calls tool_call_id refusal audio function_call annotations".split()
+)
+"""What OpenAI's own messages have; LiteLLM, whose family is the same, may have kept more in them."""
+
+_PATH = "/chat/completions"
 _CLOSING = 5.0  # seconds after which a connection that does not close is given up
-_DRAINING = 0.5  # seconds to wait for the end of the body after [DONE], so that the connection lives on
 
 
 class OpenAI:
@@ -55,9 +64,9 @@ class OpenAI:
             ``OPENAI_API_KEY`` or, for ``api.groq.com``, ``GROQ_API_KEY``. OpenAI's key is never
             sent to another endpoint unless it is passed here.
         client: a client of your own, such as an ``AsyncAzureOpenAI``. You close it.
-        timeout: seconds that the provider may take for one reply altogether. The time that the
-            reader of a stream takes does not count.
-        chunk_timeout: seconds that a stream may be silent; comments that keep it alive are silence.
+        timeout: seconds for one whole reply, streamed or not; None for no limit.
+        chunk_timeout: seconds that a stream may be silent once it has begun; comments that keep the
+            connection alive are silence. None for no limit.
         name: the handler's name; default ``openai_<model>``.
         priority: where handlers are ranked, the lower number comes first.
 
@@ -73,8 +82,8 @@ class OpenAI:
         base_url: str | None = None,
         api_key: str | None = None,
         client: AsyncOpenAI | None = None,
-        timeout: float = 600.0,
-        chunk_timeout: float = 120.0,
+        timeout: float | None = 600.0,
+        chunk_timeout: float | None = 120.0,
         name: str | None = None,
         priority: int = 10,
     ) -> None:
@@ -87,9 +96,8 @@ class OpenAI:
         self._base_url = base_url
         self._api_key = api_key
         self._client = client
-        self._timeout = timeout
-        self._chunk_timeout = chunk_timeout
-        self._shape = shape_of(self.provider, model)
+        self._limits = (timeout, chunk_timeout)
+        self._shape = _shape(self.provider, model)
         self._clients: RunVar[AsyncOpenAI | None] = RunVar(f"interlock {self.name}", None)
 
     async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
@@ -98,12 +106,21 @@ class OpenAI:
         Raises:
             ProviderError: whatever went wrong, see `interlock.errors`.
         """
-        if not request.stream:
-            yield await self._whole_reply(request)
-            return
-        async with aclosing(self._streamed_reply(request)) as events:
+        deadline = Deadline(*self._limits, provider=self.provider, model=self.model)
+        native = not request.tools or takes_schema_with_tools(self.provider, self.model)
+        plan = plan_for(request, native=native)
+        body = self._body(request, plan)
+        events = (
+            self._streamed(body, request, deadline)
+            if request.stream
+            else self._whole(body, request, deadline)
+        )
+        async with aclosing(events):
             async for event in events:
-                yield event
+                if isinstance(event, MessageDone):
+                    yield as_answer(event, plan.answer_tool)
+                elif (shown := as_answer_event(event, plan.answer_tool)) is not None:
+                    yield shown
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. The handler may be used again."""
@@ -112,72 +129,62 @@ class OpenAI:
         if client is not None:
             await client.close()
 
-    async def _whole_reply(self, request: Request) -> MessageDone:
-        answer = await self._within(self._timeout, self._post(request), "no reply")
-        return self._completion(answer)
+    async def _whole(self, body: _Json, request: Request, deadline: Deadline) -> AsyncGenerator[HandlerEvent]:
+        answer = await self._guarded(deadline.first, lambda: self._post(body, request))
+        yield self._completion(answer)
 
-    async def _streamed_reply(self, request: Request) -> AsyncGenerator[HandlerEvent]:
-        began = anyio.current_time()
-        stream = await self._within(self._timeout, self._post_for_stream(request), "no reply")
-        left = self._timeout - (anyio.current_time() - began)
+    async def _streamed(
+        self, body: _Json, request: Request, deadline: Deadline
+    ) -> AsyncGenerator[HandlerEvent]:
+        stream = await self._guarded(deadline.first, lambda: self._post_for_stream(body, request))
         try:
             if "event-stream" in stream.response.headers.get("content-type", "event-stream"):
-                chunks = _Chunks(stream.response.aiter_bytes())
-                async with aclosing(chunks), aclosing(self._events(chunks, left)) as events:
+                chunks = Chunks(stream.response.aiter_bytes())
+                async with aclosing(chunks), aclosing(self._events(chunks, deadline)) as events:
                     async for event in events:
                         yield event
             else:  # the endpoint does not stream, or a proxy answers in its place
-                body = await self._within(left, stream.response.aread(), "no reply")
-                yield self._completion(body.decode("utf-8", "replace"))
+                answer = await self._guarded(deadline.first, stream.response.aread)
+                yield self._completion(answer.decode("utf-8", "replace"))
         finally:
             with anyio.move_on_after(_CLOSING, shield=True):
                 await stream.close()
 
-    async def _events(self, chunks: _Chunks, left: float) -> AsyncGenerator[HandlerEvent]:
+    async def _events(self, chunks: Chunks, deadline: Deadline) -> AsyncGenerator[HandlerEvent]:
         assembler = Assembler()
+        wait = deadline.first
         while not chunks.ended:
-            began = anyio.current_time()
-            received = await self._within(min(left, self._chunk_timeout), chunks.more(), "no further chunk")
-            left -= anyio.current_time() - began
-            for chunk in received:
+            for chunk in await self._guarded(wait, chunks.more):
                 self._raise_if_failed(chunk)
                 for event in assembler.feed(chunk):
                     yield event
+            wait = deadline.next
         await chunks.drain()
         yield self._checked(assembler.done(), ended=chunks.marked)
 
-    async def _post(self, request: Request) -> object:
-        return await self._the_client().post(
-            "/chat/completions",
-            cast_to=object,
-            body=self._body(request),
-            options={"headers": self._headers(request), "timeout": self._timeout, "max_retries": 0},
-        )
+    async def _post(self, body: _Json, request: Request) -> object:
+        return await self._the_client().post(_PATH, cast_to=object, body=body, options=self._options(request))
 
-    async def _post_for_stream(self, request: Request) -> AsyncStream[object]:
+    async def _post_for_stream(self, body: _Json, request: Request) -> AsyncStream[object]:
         from openai import AsyncStream  # noqa: PLC0415 - openai costs 0.7 s to import
 
         return await self._the_client().post(
-            "/chat/completions",
+            _PATH,
             cast_to=object,
-            body=self._body(request),
-            options={"headers": self._headers(request), "timeout": self._timeout, "max_retries": 0},
+            body=body,
+            options=self._options(request),
             stream=True,
             stream_cls=AsyncStream[object],
         )
 
-    def _body(self, request: Request) -> dict[str, Any]:
+    def _body(self, request: Request, plan: Plan) -> _Json:
         messages = prepare(request.messages, self._shape)
-        tools = tools_for(messages, request.tools, self._shape)
+        tools = tools_for(messages, plan.tools, self._shape)
         body: dict[str, Any] = {"model": self.model, "messages": messages}
         if tools:
             body["tools"] = tools
-            if request.tool_choice:
-                body["tool_choice"] = _tool_choice(request.tool_choice)
-        if request.output_schema is not None:
-            schema = request.output_schema
-            described = {"name": schema.name, "schema": schema.schema, "strict": schema.strict}
-            body["response_format"] = {"type": "json_schema", "json_schema": described}
+            body["tool_choice"] = _tool_choice(plan.tool_choice)
+        body["response_format"] = plan.response_format
         if request.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         body |= {key: value for key, value in request.settings.items() if key not in _NOT_IN_THE_BODY}
@@ -186,8 +193,9 @@ class OpenAI:
         body |= request.settings.get("extra_body") or {}
         return {key: value for key, value in body.items() if value is not None}
 
-    def _headers(self, request: Request) -> dict[str, str]:
-        return request.settings.get("extra_headers") or {}
+    def _options(self, request: Request) -> Any:
+        headers: object = request.settings.get("extra_headers")
+        return {"headers": headers or {}, "timeout": self._limits[0], "max_retries": 0}
 
     def _the_client(self) -> AsyncOpenAI:
         """Return the client of this event loop: connections cannot move from one loop to another."""
@@ -198,29 +206,23 @@ class OpenAI:
             key = self._api_key or os.environ.get(f"{self.provider.upper()}_API_KEY")
             if self._base_url is not None:
                 key = key or "none"  # a local server needs no key; one that does says so
-            client = AsyncOpenAI(api_key=key, base_url=self._base_url, timeout=self._timeout, max_retries=0)
+            client = AsyncOpenAI(api_key=key, base_url=self._base_url, max_retries=0)
             self._clients.set(client)
         return client
 
-    async def _within(self, seconds: float, work: Awaitable[T], what: str) -> T:
-        """Await one step of a call; the scope never spans a yield."""
+    async def _guarded(
+        self, wait: Callable[[Callable[[], Awaitable[T]]], Awaitable[T]], work: Callable[[], Awaitable[T]]
+    ) -> T:
+        """Await one step of the call within its time; the library's errors become ours."""
         try:
-            with anyio.fail_after(seconds):
-                return await work
-        except TimeoutError as error:
-            raise ProviderTimeout(
-                f"{self.provider} sent {what} for model {self.model!r} within {seconds:.3g} s. Give it "
-                "more time with timeout= or chunk_timeout=, or let the run retry.",
-                provider=self.provider,
-                model=self.model,
-            ) from error
+            return await wait(work)
         except ProviderError:
             raise
         except Exception as error:
             raise to_provider_error(error, provider=self.provider, model=self.model) from error
 
     def _completion(self, answer: object) -> MessageDone:
-        completion = _as_object(answer) if isinstance(answer, str) else answer
+        completion = parsed(answer) if isinstance(answer, str) else answer
         if not isinstance(completion, Mapping) or not completion:
             raise UnreadableResponse(
                 f"{self.provider} sent something that is not a chat completion for model {self.model!r}: "
@@ -249,72 +251,18 @@ class OpenAI:
                 provider=self.provider,
                 model=self.model,
             )
-        return done
+        return done if done.usage else replace(done, usage=Usage(requests=1, estimated=True))
 
 
-class _Chunks:
-    """The chunks of one streamed reply. ``marked`` tells whether it ended with ``[DONE]``."""
-
-    def __init__(self, received: AsyncIterator[bytes]) -> None:
-        self.ended = False
-        self.marked = False
-        self._received = received
-        self._decoder = EventDecoder()
-
-    async def more(self) -> list[_Json]:
-        """Wait for the next chunks: several may come at once, and none only at the end."""
-        while not self.ended:
-            received = await anext(self._received, None)
-            self.ended = received is None
-            if received is None:
-                # an event without its end may have been cut: it counts only if it can be read
-                rest = [event for event in self._decoder.flush() if event == _DONE or _as_object(event)]
-                return self._parsed(rest)
-            if events := self._decoder.feed(received):
-                return self._parsed(events)
-        return []
-
-    async def drain(self) -> None:
-        """Read what follows ``[DONE]``, so that the connection can be used again.
-
-        The reply is complete by then: what goes wrong with the connection now concerns nobody.
-        """
-        with suppress(Exception), anyio.move_on_after(_DRAINING):
-            async for _ in self._received:
-                pass
-
-    async def aclose(self) -> None:
-        """End the reading. A cancelled read unwinds the generators within httpx from the inside;
-        closing the response alone leaves them to the garbage collector, about which trio complains.
-        """
-        with suppress(Exception), anyio.CancelScope() as scope:
-            scope.cancel()
-            async for _ in self._received:
-                pass
-
-    def _parsed(self, events: list[str]) -> list[_Json]:
-        chunks: list[_Json] = []
-        for event in events:
-            if event == _DONE:
-                self.ended = self.marked = True
-                break
-            chunk = json.loads(event)
-            if isinstance(chunk, dict):
-                chunks.append(cast("_Json", chunk))
-        return chunks
+def _shape(provider: str, model: str) -> Shape:
+    shape = shape_of(provider, model)
+    return replace(shape, message_keys=_OPENAI_KEYS) if provider in ("openai", "azure") else shape
 
 
-def _tool_choice(choice: str) -> str | _Json:
-    if choice in ("auto", "required", "none"):
+def _tool_choice(choice: ToolChoice | None) -> str | _Json | None:
+    if choice in (None, "auto", "required", "none"):
         return choice
     return {"type": "function", "function": {"name": choice}}
-
-
-def _as_object(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
 
 
 def _host_of(base_url: str | None) -> str:
