@@ -1,8 +1,8 @@
 """Chat completions through the openai library: OpenAI, Azure, and every endpoint that speaks like them.
 
 The library carries the request and maps nothing: the body goes out as it is and chunks are read as
-plain dicts. Its typed layer walks every message on every call and builds a model of every chunk,
-which costs six times the rest at 100 messages and twelve times the rest of a chunk (benchmarks).
+plain dicts. Its typed layer walks every message on every call and builds a model of every chunk;
+measured without it, a call with 101 messages took a fifteenth of the CPU, a chunk a twelfth.
 """
 
 from __future__ import annotations
