@@ -7,8 +7,9 @@ concept: an edge to an agent or to a handler, offered to the model as ``transfer
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, cast
@@ -74,9 +75,10 @@ class Handoff:
     """True appends the source's instructions, labelled, to the target's."""
 
     def __post_init__(self) -> None:
-        name = self.agent_name or _target_name(self.target)
-        _set(self, "agent_name", name)
-        _set(self, "tool_name", self.tool_name or transfer_tool_name(name))
+        decided_later = self.target is None and self.on_invoke_handoff is not None and self.agent_name
+        found = "" if decided_later else _target_name(self.target)
+        _set(self, "agent_name", self.agent_name or found)
+        _set(self, "tool_name", self.tool_name or transfer_tool_name(self.agent_name))
         _set(self, "tool_description", self.tool_description or _description(self))
         if self.input_json_schema is None:
             schema, strict = _handoff_schema(self)
@@ -206,13 +208,33 @@ def _handoff_schema(edge: Handoff) -> tuple[Mapping[str, Any], bool]:
 
 def _check_handoff(edge: Handoff) -> None:
     where = f"Handoff to {edge.agent_name!r}"
-    wrong: list[str] = []
-    if edge.input_filter is not None and not callable(edge.input_filter):
-        wrong.append(f"{where}: input_filter must be a function, not {edge.input_filter!r:.80}")
-    if edge.input_filter is not None and not edge.preserve_context:
-        wrong.append(f"{where}: use either input_filter or preserve_context=False, not both")
-    if edge.input_type is not None and edge.ask_reason:
-        wrong.append(f"{where}: put a reason field into input_type instead of ask_reason=True")
+    rules = (
+        (
+            edge.input_filter is None or callable(edge.input_filter),
+            f"input_filter must be a function, not {edge.input_filter!r:.80}",
+        ),
+        (
+            edge.input_filter is None or edge.preserve_context,
+            "use either input_filter or preserve_context=False, not both",
+        ),
+        (
+            edge.input_type is None or not edge.ask_reason,
+            "put a reason field into input_type instead of ask_reason=True",
+        ),
+        (
+            isinstance(cast(object, edge.is_enabled), bool) or callable(edge.is_enabled),
+            f"is_enabled must be a bool or a function, not {edge.is_enabled!r:.80}",
+        ),
+        (
+            edge.on_invoke_handoff is None or callable(edge.on_invoke_handoff),
+            f"on_invoke_handoff must be a function, not {edge.on_invoke_handoff!r:.80}",
+        ),
+        (
+            re.fullmatch("[a-zA-Z0-9_-]{1,64}", edge.tool_name) is not None,
+            f"providers take a tool name of 1 to 64 of a-z, A-Z, 0-9, _ and -, not {edge.tool_name!r:.80}",
+        ),
+    )
+    wrong = [f"{where}: {message}" for holds, message in rules if not holds]
     if edge.on_handoff is not None:
         wrong += _bad_callback(edge, where)
     if wrong:
@@ -309,6 +331,12 @@ def _problems(agent: Agent[Any]) -> list[str]:
     if not isinstance(cast(object, agent.name), str) or not agent.name:
         return [f"An agent's name must be text, not {agent.name!r}"]
     where = f"Agent {agent.name!r}"
+    lists = (("tools", agent.tools), ("handoffs", agent.handoffs))
+    wrong = [
+        f"{where}: {name} must be a list, not {each!r:.80}" for name, each in lists if not _is_list(each)
+    ]
+    if wrong:
+        return wrong
     wrong = [
         f"{where}: {tool!r:.80} is not a Tool; wrap functions with @function_tool"
         for tool in agent.tools
@@ -316,9 +344,15 @@ def _problems(agent: Agent[Any]) -> list[str]:
     ]
     if not isinstance(cast(object, agent.instructions), str | None) and not callable(agent.instructions):
         wrong.append(f"{where}: instructions must be text or a function, not {agent.instructions!r:.80}")
-    if wrong:
-        return wrong
-    return wrong + _colliding_names(agent, where)
+    try:
+        _ = agent.output
+    except ConfigError as error:
+        wrong.append(f"{where}: output_type {error}")
+    return wrong or _colliding_names(agent, where)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str)
 
 
 def _colliding_names(agent: Agent[Any], where: str) -> list[str]:

@@ -1,0 +1,515 @@
+"""Agents and handoffs are declarations: frozen, complete, and checked when they are made."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import re
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from interlock import Agent, ConfigError, Handoff, RunContext, Tool, function_handler, function_tool, handoff
+from interlock.callables import resolve
+from interlock.filters import HandoffInputData, remove_all_tools
+from interlock.schema import JsonType
+from interlock.testing import ScriptedHandler
+
+pytestmark = pytest.mark.anyio
+
+B = Agent("B", handoff_description="Knows about bills.")
+CONTEXT: RunContext[Any] = RunContext(context=None, agent="A")
+
+
+@function_tool
+def look_up(order: int) -> str:
+    """Look an order up."""
+    return str(order)
+
+
+def named(name: str) -> Tool:
+    return Tool(name=name, on_invoke_tool=lambda context, arguments: "")
+
+
+class Ticket(BaseModel):
+    reason: str
+
+
+@dataclasses.dataclass
+class TicketData:
+    reason: str
+
+
+class TicketDict(TypedDict):
+    reason: str
+
+
+# -- what a handoff is offered as --
+
+
+def test_a_handoff_is_named_after_its_target() -> None:
+    """(rows 1-07, 1-11)"""
+    edge = handoff(Agent("Refund Agent"))
+    assert (edge.tool_name, edge.agent_name) == ("transfer_to_refund_agent", "Refund Agent")
+
+
+def test_the_description_says_who_it_leads_to_and_ends_there() -> None:
+    """No trailing blank where there is nothing more to say (row 1-08)."""
+    assert handoff(Agent("B")).tool_description == "Handoff to the B agent to handle the request."
+
+
+def test_the_description_says_what_the_target_is_for_and_why_one_would_go_there() -> None:
+    """(rows 1-08, 2-06)"""
+    assert handoff(B, reason="Questions about money.").tool_description == (
+        "Handoff to the B agent to handle the request. Knows about bills. Questions about money."
+    )
+
+
+def test_the_spec_takes_no_arguments() -> None:
+    """(rows 1-09, 1-16)"""
+    assert handoff(B).spec == {
+        "type": "function",
+        "function": {
+            "name": "transfer_to_b",
+            "description": "Handoff to the B agent to handle the request. Knows about bills.",
+            "parameters": {"additionalProperties": False, "type": "object", "properties": {}, "required": []},
+            "strict": True,
+        },
+    }
+
+
+def test_a_plain_agent_is_offered_as_a_handoff_to_it() -> None:
+    """(row 1-28)"""
+    assert Agent("A", handoffs=[B]).edges[0].spec == Agent("A", handoffs=[handoff(B)]).edges[0].spec
+    assert Agent("A", handoffs=[B]).edges[0] == handoff(B)
+
+
+def test_a_handoff_that_was_made_before_stays_the_same_object() -> None:
+    edge = handoff(B)
+    assert Agent("A", handoffs=[edge]).edges[0] is edge
+
+
+@pytest.mark.parametrize("input_type", [Ticket, TicketData, TicketDict])
+def test_an_input_type_gives_the_schema(input_type: type[Any]) -> None:
+    """(rows 1-09, 1-23)"""
+    parameters = handoff(B, input_type=input_type).spec["function"]["parameters"]
+    assert parameters["properties"] == {"reason": {"type": "string"}}
+    assert parameters["required"] == ["reason"]
+    assert parameters["additionalProperties"] is False
+
+
+def test_an_input_type_that_is_no_object_is_wrapped_in_one() -> None:
+    """(row 1-23)"""
+    edge = handoff(B, input_type=list[str])
+    assert edge.spec["function"]["parameters"]["type"] == "object"
+    assert edge.input_type is not None
+    assert edge.input_type.parse('{"response": ["a"]}') == ["a"]
+
+
+def test_a_schema_that_cannot_be_strict_is_not_offered_as_strict() -> None:
+    """(row 1-16)"""
+    function = handoff(B, input_type=dict[str, int]).spec["function"]
+    assert "strict" not in function
+    assert "strict" not in Handoff(target=B, strict_json_schema=False).spec["function"]
+
+
+def test_a_schema_of_ones_own_is_offered_as_it_is() -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
+    assert Handoff(target=B, input_json_schema=schema).spec["function"]["parameters"] is schema
+
+
+def test_asking_for_a_reason_makes_it_a_required_argument() -> None:
+    """(row 2-05)"""
+    assert handoff(B, ask_reason=True).spec["function"]["parameters"] == {
+        "additionalProperties": False,
+        "type": "object",
+        "properties": {
+            "reason": {"type": "string", "description": "The reason for handing off to this agent"}
+        },
+        "required": ["reason"],
+    }
+
+
+def test_specs_are_json() -> None:
+    for edge in (handoff(B), handoff(B, input_type=Ticket), handoff(B, ask_reason=True)):
+        assert json.loads(json.dumps(edge.spec)) == edge.spec
+
+
+def test_a_transfer_is_answered_with_the_name_of_the_target() -> None:
+    """(row 1-18)"""
+    assert handoff(B).get_transfer_message(B) == '{"assistant": "B"}'
+    assert handoff(B).get_transfer_message(Agent("東京")) == '{"assistant": "東京"}'
+
+
+# -- options of handoff() --
+
+
+def test_the_defaults_of_a_handoff() -> None:
+    """(rows 2-01, 1-15, 1-17, 2-14, 2-16)"""
+    edge = handoff(B)
+    assert (edge.target, edge.reason, edge.preserve_context, edge.transfer_system_message) == (
+        B,
+        None,
+        True,
+        False,
+    )
+    assert (edge.nest_handoff_history, edge.is_enabled, edge.ask_reason) == (None, True, False)
+    assert (edge.input_filter, edge.on_handoff, edge.input_type) == (None, None, None)
+
+
+def test_a_handoff_cannot_be_changed() -> None:
+    """(row 2-01)"""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        handoff(B).reason = "x"  # type: ignore[misc]
+
+
+def test_every_option_has_its_field() -> None:
+    """(row 1-21)"""
+
+    def called(context: Any, value: Any) -> None: ...
+    def enabled(context: Any, agent: Any) -> bool:
+        return True
+
+    edge = handoff(
+        B,
+        tool_name_override="escalate",
+        tool_description_override="Escalate.",
+        on_handoff=called,
+        input_type=Ticket,
+        input_filter=remove_all_tools,
+        nest_handoff_history=True,
+        is_enabled=enabled,
+        reason="why",
+        transfer_system_message=True,
+    )
+    assert (edge.tool_name, edge.tool_description, edge.on_handoff) == ("escalate", "Escalate.", called)
+    assert isinstance(edge.input_type, JsonType)
+    assert edge.input_type.of is Ticket
+    assert (edge.input_filter, edge.nest_handoff_history, edge.is_enabled) == (
+        remove_all_tools,
+        True,
+        enabled,
+    )
+    assert (edge.reason, edge.transfer_system_message) == ("why", True)
+    assert handoff(B, preserve_context=False, ask_reason=True).preserve_context is False
+
+
+def test_handoff_to_is_the_short_form() -> None:
+    """(row 2-02)"""
+    assert Handoff.to(B, "Billing") == handoff(B, reason="Billing")
+    assert Handoff.to(B) == handoff(B)
+
+
+def test_a_handoff_has_a_label_for_logs() -> None:
+    """(row 2-04)"""
+    assert handoff(B, reason="Billing").label == "Handoff: Billing"
+    assert handoff(B).label == "Handoff to B"
+
+
+def test_a_handler_can_be_the_target() -> None:
+    """One concept for agents and handlers (decision R1)."""
+    assert handoff(ScriptedHandler([], name="remote")).tool_name == "transfer_to_remote"
+
+    async def answer(request: Any) -> str:
+        return "Hi"
+
+    assert handoff(function_handler(answer)).agent_name == "answer"
+
+
+def test_a_name_can_be_the_target() -> None:
+    """So that two frozen agents can name each other (rows 1-28, 2-42)."""
+    assert handoff("triage").tool_name == "transfer_to_triage"
+    assert Agent("A", handoffs=["triage"]).edges[0].agent_name == "triage"
+
+
+def test_a_handoff_without_a_target_needs_a_name() -> None:
+    """When a function decides, only the name is known beforehand (row 1-10)."""
+    edge = Handoff(agent_name="somebody", on_invoke_handoff=lambda context, arguments: B)
+    assert (edge.tool_name, edge.target) == ("transfer_to_somebody", None)
+    with pytest.raises(ConfigError, match="not to None"):
+        Handoff(on_invoke_handoff=lambda context, arguments: B)
+
+
+# -- callbacks --
+
+
+def nothing() -> None: ...
+def one(context: Any) -> None: ...
+def two(context: Any, value: Any) -> None: ...
+def either(context: Any, value: Any = None) -> None: ...
+def anything(*args: Any) -> None: ...
+
+
+class Callback:
+    async def __call__(self, context: Any) -> None: ...
+
+
+@pytest.mark.parametrize("called", [one, either, anything, Callback(), functools.partial(two, value=1)])
+def test_without_input_a_callback_takes_the_context(called: Callable[..., Any]) -> None:
+    """(row 1-22)"""
+    assert handoff(B, on_handoff=called).on_handoff is called
+
+
+@pytest.mark.parametrize("called", [two, either, anything, functools.partial(two)])
+def test_with_input_a_callback_takes_the_context_and_the_input(called: Callable[..., Any]) -> None:
+    """(row 1-23)"""
+    assert handoff(B, on_handoff=called, input_type=Ticket).on_handoff_takes_input
+    assert handoff(B, on_handoff=called, ask_reason=True).on_handoff_takes_input
+
+
+@pytest.mark.parametrize(
+    ("called", "options", "wrong"),
+    [
+        (nothing, {}, "on_handoff 'nothing' must take one argument: the context"),
+        (two, {}, "on_handoff 'two' must take one argument: the context"),
+        (nothing, {"ask_reason": True}, "on_handoff 'nothing' must take one argument: the context"),
+        (one, {"input_type": Ticket}, "on_handoff 'one' must take the context and the input"),
+        (5, {}, "5 must be a function, not int"),
+    ],
+)
+def test_a_callback_that_cannot_be_called_is_found_when_it_is_declared(
+    called: Any, options: dict[str, Any], wrong: str
+) -> None:
+    """With the callable's name, and not when the first user is to be transferred (rows 1-22, 1-23)."""
+    with pytest.raises(ConfigError, match=re.escape(wrong)):
+        handoff(B, on_handoff=called, **options)
+
+
+def test_an_input_type_needs_no_callback() -> None:
+    """What the model passes is kept in the record anyhow (row 1-24)."""
+    assert handoff(B, input_type=Ticket).on_handoff is None
+
+
+# -- bad input --
+
+
+@pytest.mark.parametrize("target", [5, None, "", object(), Ticket, b"B", [B], Agent])
+def test_what_is_no_target_is_refused(target: Any) -> None:
+    """Not an agent, not a handler, not a name."""
+    with pytest.raises(ConfigError, match="A handoff leads to an Agent"):
+        handoff(target)
+    with pytest.raises(ConfigError, match="A handoff leads to an Agent"):
+        Agent("A", handoffs=[target])
+
+
+def test_something_with_a_name_alone_is_no_handler() -> None:
+    with pytest.raises(ConfigError, match="has no stream method"):
+        handoff(cast(Any, look_up))
+
+
+def test_a_name_does_not_make_a_target_of_what_is_none() -> None:
+    with pytest.raises(ConfigError, match="not to 5"):
+        Handoff(target=cast(Any, 5), agent_name="B")
+    with pytest.raises(ConfigError, match="not to None"):
+        Handoff(agent_name="B")
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({"input_filter": 5}, "input_filter must be a function, not 5"),
+        (
+            {"input_filter": remove_all_tools, "preserve_context": False},
+            "use either input_filter or preserve_context=False, not both",
+        ),
+        ({"input_type": Ticket, "ask_reason": True}, "put a reason field into input_type"),
+        ({"is_enabled": "yes"}, "is_enabled must be a bool or a function, not 'yes'"),
+        ({"tool_name_override": "transfer to b"}, "providers take a tool name of .*, not 'transfer to b'"),
+        ({"tool_name_override": "x" * 65}, "providers take a tool name of .*, not 'xxx"),
+        ({"input_type": Callable[[int], int]}, "cannot be a JSON type"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(options: dict[str, Any], wrong: str) -> None:
+    """When the handoff is made, not when it is used (rows 1-13, 1-33)."""
+    with pytest.raises(ConfigError, match=wrong):
+        handoff(B, **options)
+
+
+def test_what_decides_about_the_target_must_be_a_function() -> None:
+    with pytest.raises(ConfigError, match="on_invoke_handoff must be a function, not 5"):
+        Handoff(target=B, on_invoke_handoff=cast(Any, 5))
+
+
+def test_all_problems_of_a_handoff_are_told_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"not both; .*instead of ask_reason"):
+        handoff(B, input_filter=remove_all_tools, preserve_context=False, input_type=Ticket, ask_reason=True)
+
+
+@pytest.mark.parametrize("name", [None, "", 5, B])
+def test_an_agent_needs_a_name(name: Any) -> None:
+    with pytest.raises(ConfigError, match="An agent's name must be text"):
+        Agent(name)
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({"tools": [len]}, "is not a Tool; wrap functions with @function_tool"),
+        ({"tools": [look_up, "x"]}, "'x' is not a Tool"),
+        ({"tools": look_up}, "tools must be a list"),
+        ({"tools": "look_up"}, "tools must be a list"),
+        ({"handoffs": B}, "handoffs must be a list"),
+        ({"handoffs": "billing"}, "handoffs must be a list"),
+        ({"handoffs": None}, "handoffs must be a list"),
+        ({"instructions": 5}, "instructions must be text or a function, not 5"),
+        ({"output_type": Callable[[int], int]}, "cannot be a JSON type"),
+    ],
+)
+def test_what_an_agent_cannot_have_is_refused(options: dict[str, Any], wrong: str) -> None:
+    with pytest.raises(ConfigError, match=f"(?s)Agent 'A'.*{wrong}"):
+        Agent("A", **options)
+
+
+def test_several_problems_of_an_agent_are_told_at_once() -> None:
+    """(row 2-41)"""
+    with pytest.raises(ConfigError, match=r"not a Tool.*; .*instructions must be"):
+        Agent("A", cast(Any, 5), tools=[cast(Any, len)])
+
+
+# -- names that collide --
+
+
+def test_two_targets_of_one_tool_name_are_an_error_that_names_both() -> None:
+    """The last one used to win, silently (row 1-20, pain 20)."""
+    with pytest.raises(
+        ConfigError, match="handoff to 'Billing Agent' and handoff to 'billing agent'"
+    ) as caught:
+        Agent("A", handoffs=[Agent("Billing Agent"), Agent("billing agent")])
+    assert "transfer_to_billing_agent" in str(caught.value)
+
+
+def test_a_handoff_named_like_a_tool_is_an_error_that_names_both() -> None:
+    """(row 1-20)"""
+    with pytest.raises(ConfigError, match="tool 'transfer_to_b' and handoff to 'B'"):
+        Agent("A", tools=[named("transfer_to_b")], handoffs=[B])
+    with pytest.raises(ConfigError, match="tool 'x' and tool 'x'"):
+        Agent("A", tools=[named("x"), named("x")])
+
+
+def test_an_override_settles_a_collision() -> None:
+    edges = Agent("A", handoffs=[B, handoff(Agent("b"), tool_name_override="transfer_to_small_b")]).edges
+    assert [edge.tool_name for edge in edges] == ["transfer_to_b", "transfer_to_small_b"]
+
+
+def test_all_collisions_are_told_at_once() -> None:
+    """(row 2-41)"""
+    with pytest.raises(ConfigError, match=r"hands off to itself; .*'transfer_to_b'"):
+        Agent("A", handoffs=["A", B, "b"])
+
+
+@pytest.mark.parametrize("edge", ["A", handoff("A"), Agent("A")])
+def test_an_agent_does_not_hand_off_to_itself(edge: Any) -> None:
+    """(row 1-49)"""
+    with pytest.raises(ConfigError, match="Agent 'A' hands off to itself"):
+        Agent("A", handoffs=[edge])
+
+
+@given(st.lists(st.sampled_from(["b", "B", "b b", "b-b", "B.B", "東", "京", "x" * 60, "x" * 61]), max_size=4))
+def test_an_agent_is_refused_exactly_when_two_names_collide(names: list[str]) -> None:
+    folded = [re.sub("[ .-]", "_", name.lower()) for name in names]
+    if len(set(folded)) < len(folded):
+        with pytest.raises(ConfigError, match="are all offered as"):
+            Agent("A", handoffs=names)
+    else:
+        assert len({edge.tool_name for edge in Agent("A", handoffs=names).edges}) == len(names)
+
+
+# -- agents --
+
+
+def test_an_agent_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        B.name = "C"  # type: ignore[misc]
+
+
+def test_a_changed_copy_is_another_agent() -> None:
+    copy = dataclasses.replace(B, instructions="New.")
+    assert (copy.name, copy.instructions, copy is B) == ("B", "New.", False)
+
+
+def test_an_agent_can_be_a_key() -> None:
+    assert {B: 1}[B] == 1
+
+
+async def _slow(context: RunContext[Any], agent: Agent[Any]) -> str:
+    return f"{context.agent} {agent.name}"
+
+
+class Instructions:
+    def __call__(self, context: RunContext[Any]) -> str:
+        return f"for {context.agent}"
+
+
+@pytest.mark.parametrize(
+    ("instructions", "prompt"),
+    [
+        (None, None),
+        ("Be kind.", "Be kind."),
+        (lambda: "none", "none"),
+        (lambda context: f"one {context.agent}", "one A"),
+        (lambda context, agent: f"two {agent.name}", "two X"),
+        (lambda *args: f"{len(args)}", "2"),
+        (_slow, "A X"),
+        (Instructions(), "for A"),
+    ],
+)
+async def test_instructions_are_text_or_any_function(instructions: Any, prompt: str | None) -> None:
+    assert await Agent("X", instructions).get_system_prompt(CONTEXT) == prompt
+
+
+@pytest.mark.parametrize("output_type", [None, str])
+def test_text_needs_no_parsing(output_type: type[Any] | None) -> None:
+    assert Agent("A", output_type=output_type).output is None
+
+
+def test_an_output_type_parses() -> None:
+    output = Agent("A", output_type=Ticket).output
+    assert output is not None
+    assert output.parse('{"reason": "x"}') == Ticket(reason="x")
+
+
+# -- the graph --
+
+
+def test_the_graph_is_everybody_who_can_be_reached() -> None:
+    """Also over several ways, and in a circle by name (row 2-42)."""
+    last = Agent("D", handoffs=["A"])
+    start = Agent("A", handoffs=[Agent("B", handoffs=[last]), handoff(Agent("C", handoffs=[last])), "E"])
+    assert sorted(start.graph) == ["A", "B", "C", "D"]
+    assert start.graph["D"] is last
+
+
+def test_handlers_are_not_in_the_graph() -> None:
+    assert list(Agent("A", handoffs=[ScriptedHandler([], name="remote")]).graph) == ["A"]
+
+
+def test_two_different_agents_of_one_name_are_refused() -> None:
+    start = Agent("A", handoffs=[Agent("B", handoffs=[Agent("C")]), Agent("D", handoffs=[Agent("C")])])
+    with pytest.raises(ConfigError, match="Two different agents are named 'C'"):
+        _ = start.graph
+
+
+def test_an_agent_behind_its_own_name_is_refused() -> None:
+    start = Agent("A", handoffs=[Agent("B", handoffs=[Agent("A")])])
+    with pytest.raises(ConfigError, match="Two different agents are named 'A'"):
+        _ = start.graph
+
+
+async def test_a_filter_of_a_handoff_may_be_any_callable() -> None:
+    """(row 1-01)"""
+
+    class Filter:
+        async def __call__(self, data: HandoffInputData) -> HandoffInputData:
+            return data.clone(new_items=())
+
+    data = HandoffInputData(input_history=(), pre_handoff_items=(), new_items=())
+    for each in (Filter(), remove_all_tools, functools.partial(remove_all_tools)):
+        edge = handoff(B, input_filter=each)
+        assert edge.input_filter is not None
+        assert await resolve(edge.input_filter(data)) == data
