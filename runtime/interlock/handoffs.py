@@ -71,11 +71,11 @@ async def try_transfer(run: RunState, call: ToolCall, edge: Handoff) -> Transfer
         _may_go(run, edge)
         await _call_back(run, edge, value)
         target = await _find_target(run, call, edge)
+        answer = edge.get_transfer_message(target)
     except _Refused as no:
         return _not_made(call, edge, str(no), mistake=no.mistake, refusal=no.refusal)
     except Exception as error:
         return _not_made(call, edge, f"{type(error).__name__}: {error}", exception=error)
-    answer = edge.get_transfer_message(target)
     return Transfer(call=call, edge=edge, answer=answer, target=target, input=value, reason=reason)
 
 
@@ -108,7 +108,7 @@ def _parse(edge: Handoff, arguments: str) -> tuple[Any, str | None]:
             raise _Refused(str(error), mistake=True) from error
         return value, edge.reason
     try:
-        plain: object = json.loads(arguments or "{}")
+        plain: object = json.loads(arguments.strip() or "{}")
     except ValueError as error:
         raise _Refused(describe_error(error, arguments), mistake=True) from error
     if plain is not None and not isinstance(plain, dict):

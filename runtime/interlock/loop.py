@@ -10,7 +10,7 @@ a transfer was made -> the view, the agent or the handler changes
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +27,7 @@ from interlock.port import OutputSchema, Request, family_of
 from interlock.prompts import system_message
 from interlock.results import RunDone, RunEvent, attach
 from interlock.routing import Offer, offer
-from interlock.run_state import RunState, users_code
+from interlock.run_state import RunState, users_code, wrong_with
 from interlock.tell import tell
 
 __all__ = ["run_loop"]
@@ -47,15 +47,12 @@ async def run_loop(run: RunState) -> AsyncGenerator[RunEvent]:
             turn = await _begin_turn(run)
             for repair in turn.repairs:
                 yield Repaired(agent=run.agent.name, repair=repair)
-            reply: MessageDone | None = None
             async with aclosing(_model_step(run, turn.request)) as events:
                 async for event in events:
-                    if isinstance(event, MessageDone):
-                        reply = _only(run, reply, event)
-                        continue
                     _note(run, event)
-                    yield event
-            reply = _accept(run, reply)
+                    if not isinstance(event, MessageDone):
+                        yield event
+            reply = _accept(run)
             yield reply
             async with aclosing(_after(run, turn.offered, reply)) as rest:
                 async for happened in rest:
@@ -115,13 +112,13 @@ async def _start_agent(run: RunState) -> None:
 
 
 async def _offer(run: RunState) -> Offer:
-    known = run.offers.get(id(run.agent))
+    known = run.offers.get(run.agent)
     if known is not None:
         return known
     with users_code(f"An is_enabled function of agent {run.agent.name!r}"):
         offered = await offer(run.agent, run.now())
     if offered.fixed:
-        run.offers[id(run.agent)] = offered
+        run.offers[run.agent] = offered
     return offered
 
 
@@ -144,13 +141,13 @@ async def _request(run: RunState, offered: Offer) -> tuple[Request, list[str]]:
         turn=run.turn,
         context=run.now(),
     )
-    run.begin_call(request)
     await tell(run, "on_llm_start", run.agent, request)
     return request, repairs
 
 
 def _model_step(run: RunState, request: Request) -> AsyncGenerator[HandlerEvent]:
     """Make the model call through the executor."""
+    run.begin_call(request)
     args: dict[str, Any] = {
         "agent": request.agent,
         "handler": run.handler.name,
@@ -163,32 +160,30 @@ def _model_step(run: RunState, request: Request) -> AsyncGenerator[HandlerEvent]
     return run.executor.stream(call, lambda _: attempts(run.handler, request, run.config.retry))
 
 
-def _only(run: RunState, earlier: MessageDone | None, reply: MessageDone) -> MessageDone:
-    if earlier is not None:
-        raise HandlerError(f"Handler {run.handler.name!r} yielded two MessageDone in turn {run.turn}.")
-    return reply
-
-
 def _note(run: RunState, event: HandlerEvent) -> None:
-    """Remember what arrives, so that nothing is lost if the reply is never completed."""
-    if isinstance(event, TextDelta):
+    """Remember what arrives, so that nothing is lost however the call ends."""
+    if isinstance(event, MessageDone):
+        if run.arrived is not None:
+            raise HandlerError(f"Handler {run.handler.name!r} yielded two MessageDone in turn {run.turn}.")
+        run.arrived = event
+    elif isinstance(event, TextDelta):
         run.partial.append(event.text)
     elif isinstance(event, AttemptFailed):
-        run.partial.clear()
         run.problem("provider", f"attempt {event.attempt} failed: {event.error}", error=event.error)
+        run.void_attempt()
+    elif not run.partial:
+        run.partial.append("")  # nothing to keep, but something was shown
 
 
-def _accept(run: RunState, reply: MessageDone | None) -> MessageDone:
+def _accept(run: RunState) -> MessageDone:
+    reply = run.arrived
     if reply is None:
         raise HandlerError(
             f"Handler {run.handler.name!r} ended in turn {run.turn} without a MessageDone. "
             "Every handler must yield exactly one, with the complete message."
         )
-    if reply.message.get("role") != "assistant":
-        raise HandlerError(
-            f"Handler {run.handler.name!r} replied in turn {run.turn} with {reply.message!r:.200}; "
-            "a reply is a message with role 'assistant'."
-        )
+    if wrong := wrong_with(reply.message):
+        raise HandlerError(f"Handler {run.handler.name!r} gave a reply in turn {run.turn} with {wrong}.")
     if reply.finish_reason in ("length", "content_filter"):
         run.warnings.append(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
     return run.accept(reply)
@@ -226,6 +221,7 @@ def _ask_again(run: RunState, wrong: str) -> None:
         raise ModelBehaviorError(
             f"Agent {run.agent.name!r} gave no valid final output in {run.mistakes} turns in a row: {wrong}"
         )
+    run.view.replace(run.view.items)  # an empty reply must not be shown again: the view is repaired anew
     text = f"Your answer is not valid: {wrong} Answer again with nothing but the corrected JSON."
     nudge: Message = {"role": "user", "content": text}
     run.add("nudge", nudge)
@@ -237,8 +233,7 @@ async def _end_badly(run: RunState, error: Exception) -> None:
     if isinstance(error, LimitExceeded) and run.config.on_limit != "raise":
         run.stop_reason = "limit"
         if callable(run.config.on_limit):
-            with users_code("The on_limit function of the run"):
-                run.final_output = await resolve(run.config.on_limit(_with_result(run, error)))
+            run.final_output = await _on_limit(run, run.config.on_limit, error)
         return
     run.stop_reason = "error"
     if isinstance(error, InterlockError):
@@ -248,6 +243,17 @@ async def _end_badly(run: RunState, error: Exception) -> None:
         f"in turn {run.turn}: {error}"
     )
     raise _with_result(run, wrapped) from error
+
+
+async def _on_limit(run: RunState, function: Callable[[LimitExceeded], Any], error: LimitExceeded) -> Any:
+    """Ask the app for the final output of a run that a limit ended."""
+    try:
+        with users_code("The on_limit function of the run"):
+            return await resolve(function(_with_result(run, error)))
+    except InterlockError as failed:
+        run.stop_reason = "error"
+        attach(failed, run.result())
+        raise
 
 
 def _with_result(run: RunState, error: InterlockError) -> Any:

@@ -166,6 +166,8 @@ RunEvent = (
 
 
 def attach(error: InterlockError, result: RunResult[Any]) -> None:
-    """Hang the partial result on the error that ends a run."""
-    if error.result is None:
-        error.result = result
+    """Hang the partial result on the error that ends a run.
+
+    It replaces another run's: an error object may be raised twice, or come out of a run inside this one.
+    """
+    error.result = result

@@ -14,7 +14,7 @@ from typing import Any, cast
 from interlock.agents import Agent
 from interlock.config import RunConfig
 from interlock.context import RunContext
-from interlock.errors import CallbackError, ConfigError, HandlerError, InterlockError, MaxTurnsExceeded
+from interlock.errors import CallbackError, ConfigError, InterlockError, MaxTurnsExceeded
 from interlock.events import MessageDone
 from interlock.executor import Executor
 from interlock.history import View
@@ -68,15 +68,17 @@ class RunState:
     calls: list[ModelCall] = field(default_factory=list[ModelCall])
     call_ids: set[str] = field(default_factory=set[str])
     """The ids of all tool calls so far; a reply that repeats one gets new ones."""
-    offers: dict[int, Offer] = field(default_factory=dict[int, Offer])
-    """What agents whose offer never changes may call, by the agent's identity."""
+    offers: dict[Agent[Any], Offer] = field(default_factory=dict[Agent[Any], Offer])
+    """What agents whose offer never changes may call. The key keeps the agent alive: an ``id`` is used again."""
     mistakes: int = 0
     """Turns in a row with nothing but mistakes."""
     progress: Progress = field(default_factory=Progress)
     call_open: bool = False
     """Whether a model call was begun that has no complete reply yet."""
+    arrived: MessageDone | None = None
+    """The complete reply of a model call that has not come to its end."""
     partial: list[str] = field(default_factory=list[str])
-    """The text of a reply that is still arriving."""
+    """The text of a reply that is still arriving; not empty as soon as anything was shown."""
     final_output: Any = None
     stop_reason: StopReason = "unfinished"
 
@@ -141,9 +143,20 @@ class RunState:
         )
         self.count(reply.usage or Usage(requests=1, estimated=True))
         self.call_open = False
-        self.partial.clear()
+        self.forget()
         self.add("model", message, origin=family_of(self.handler))
         return done
+
+    def forget(self) -> None:
+        """Drop what arrived: it is in the transcript now, or it is void."""
+        self.arrived = None
+        self.partial.clear()
+
+    def void_attempt(self) -> None:
+        """Count an attempt that failed and is made again. One that never began to answer cost nothing."""
+        began = self.arrived is not None or bool(self.partial)
+        self.count(Usage(requests=1, estimated=True) if began else Usage(requests=1, cost=0.0))
+        self.forget()
 
     def count(self, usage: Usage) -> None:
         """Add what a call consumed to the run and to the active agent."""
@@ -152,13 +165,16 @@ class RunState:
         self.usage_by_agent[name] = self.usage_by_agent.get(name, Usage()) + usage
 
     def keep_partial(self) -> None:
-        """Keep what arrived of a reply that will not be completed, and count its call."""
+        """Keep what arrived of a reply whose call did not come to its end, and count the call."""
         if not self.call_open:
             return
+        reply, text = self.arrived, "".join(self.partial)
+        if reply is not None and not wrong_with(reply.message):
+            self.accept(reply)
+            return
         self.call_open = False
-        text = "".join(self.partial)
-        self.partial.clear()
-        self.count(Usage(requests=1, estimated=True))
+        self.forget()
+        self.count((reply and reply.usage) or Usage(requests=1, estimated=True))
         if text:
             self.add("model", {"role": "assistant", "content": text})
             self.warnings.append(f"turn {self.turn}: the reply was cut off after {len(text)} characters")
@@ -214,20 +230,28 @@ def input_items(messages: Iterable[Message]) -> list[RunItem]:
     return items
 
 
+def wrong_with(message: Message) -> str | None:
+    """Say why a message cannot be taken as a model's reply, or return None if it can."""
+    if message.get("role") != "assistant":
+        return f"role {message.get('role')!r} instead of 'assistant'"
+    for call in calls_of(message):
+        function = cast("dict[str, Any]", call).get("function")
+        if not isinstance(function, dict):
+            return f"a tool call without a function: {call!r:.200}"
+        if not isinstance(cast("dict[str, Any]", function).get("arguments") or "", str):
+            return f"arguments that are not JSON text: {call!r:.200}"
+    return None
+
+
 def with_own_ids(message: Message, turn: int, used: set[str]) -> Message:
     """Return a reply whose call ids are there and differ from all earlier ones of the run.
 
     Some providers send none or repeat them (feature row 1-47). The new ones follow from the turn, so a
     replayed run makes the same.
-
-    Raises:
-        HandlerError: a call has no function, so there is nothing to answer.
     """
     calls = calls_of(message)
     changed: list[ToolCall] = []
     for index, call in enumerate(calls):
-        if not isinstance(cast("dict[str, Any]", call).get("function"), dict):
-            raise HandlerError(f"The reply of turn {turn} has a tool call without a function: {call!r:.200}.")
         call_id = call.get("id") or ""
         while not call_id or call_id in used:
             call_id = (

@@ -1,0 +1,365 @@
+"""The one loop: turns, transfers, final outputs, and errors that keep what was done."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from scenes import SCENES, Stage
+
+from interlock import Agent, Handoff, RunConfig, Runner, function_handler, function_tool, handoff
+from interlock.errors import (
+    ModelBehaviorError,
+)
+from interlock.events import Repaired
+from interlock.port import OutputSchema, Request
+from interlock.repair import problems
+from interlock.testing import ScriptedHandler, call, reply
+
+pytestmark = pytest.mark.anyio
+
+
+class Point(BaseModel):
+    x: int
+
+
+@function_tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def roles(messages: Any) -> list[str]:
+    return [message["role"] for message in messages]
+
+
+# -- golden traces (row 1-34) --
+
+
+async def test_an_answer_ends_the_run() -> None:
+    script = ScriptedHandler(["Hello."])
+    result = await Runner.run(Agent("A", "Be brief.", model=script), "Hi")
+    assert (result.final_output, result.last_agent.name, result.stop_reason) == ("Hello.", "A", "done")
+    assert script.requests[0].messages == (
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hi"},
+    )
+
+
+async def test_tool_calls_are_run_and_the_model_is_asked_again() -> None:
+    script = ScriptedHandler([call("add", {"a": 1, "b": 2}), "It is 3."])
+    result = await Runner.run(Agent("A", model=script, tools=[add]), "1 + 2?")
+    assert roles(result.messages) == ["user", "assistant", "tool", "assistant"]
+    assert script.requests[1].messages[-1] == {"role": "tool", "tool_call_id": "call_1_0", "content": "3"}
+    assert result.final_output == "It is 3."
+
+
+async def test_a_transfer_makes_the_target_answer_with_its_own_tools_and_prompt() -> None:
+    """Rows 1-34, 2-22: the target brings its own instructions, tools and handoffs."""
+    model = ScriptedHandler(["B here."])
+    target = Agent("B", "You are B.", model=model, tools=[add], handoffs=["A"])
+    agent = Agent("A", "You are A.", model=ScriptedHandler([call("transfer_to_b")]), handoffs=[target])
+    result = await Runner.run(agent, "Hi")
+    assert result.last_agent is target
+    assert model.requests[0].messages[0] == {"role": "system", "content": "You are B."}
+    assert [tool["function"]["name"] for tool in model.requests[0].tools] == ["add", "transfer_to_a"]
+    assert model.requests[0].messages[-1].get("content") == '{"assistant": "B"}'
+
+
+async def test_a_transfer_to_a_handler_keeps_the_agent() -> None:
+    """R1: the target of a handoff is an agent or a handler; a handler speaks for the same agent."""
+    voice = ScriptedHandler([call("add", {"a": 1, "b": 1}), "Two."], name="voice")
+    script = ScriptedHandler([call("transfer_to_voice")])
+    agent = Agent("A", "You are A.", model=script, tools=[add], handoffs=[voice])
+    result = await Runner.run(agent, "Hi")
+    assert result.last_agent is agent
+    assert [made.handler for made in result.calls] == ["scripted", "voice", "voice"]
+    assert voice.requests[0].messages[0].get("content") == "You are A."
+
+
+async def test_tools_in_the_same_reply_run_before_the_transfer() -> None:
+    """Row 1-37: the tool's result precedes the target's call, and both calls are answered."""
+    stage = Stage()
+    result = await Runner.run(SCENES["transfer"].agent(stage), "Hi")
+    assert stage.done == ["add 1 2"]
+    assert [item.kind for item in result.new_items] == ["model", "handoff", "tool", "handoff", "model"]
+    shown = result.calls[1].messages
+    assert problems(shown) == []
+    assert [message.get("content") for message in shown if message["role"] == "tool"] == [
+        '{"assistant": "B"}',
+        "3",
+    ]
+
+
+async def test_of_two_transfers_the_first_is_made_and_the_second_answered() -> None:
+    """Row 1-36 and pain 2: the target is the first, and nothing of the second is in its view."""
+    result = await Runner.run(SCENES["transfer"].agent(Stage()), "Hi")
+    assert [(record.target, record.status) for record in result.handoffs] == [
+        ("B", "taken"),
+        ("C", "not_taken"),
+    ]
+    assert len(result.warnings) == 1
+    ignored = "Multiple handoffs detected, ignoring this one."
+    assert ignored in [message.get("content") for message in result.messages]
+    assert "transfer_to_c" not in str(result.calls[1].messages)
+
+
+async def test_several_transfers_can_be_refused_together() -> None:
+    """Row 1-36: ``multiple_handoffs="reject"`` makes none of them and asks again."""
+    target = Agent("B", model=ScriptedHandler(["B here."]))
+    other = Agent("C", model=ScriptedHandler([]))
+    both = [call("transfer_to_b"), call("transfer_to_c")]
+    agent = Agent("A", model=ScriptedHandler([both, call("transfer_to_b")]), handoffs=[target, other])
+    result = await Runner.run(agent, "Hi", run_config=RunConfig(multiple_handoffs="reject"))
+    assert [record.status for record in result.handoffs] == ["not_taken", "not_taken", "taken"]
+    assert result.final_output == "B here."
+
+
+# -- what a model gets wrong is answered --
+
+
+async def test_an_unknown_tool_is_answered_with_what_there_is() -> None:
+    """Row 1-46: a hallucinated transfer is never guessed, and the run goes on."""
+    target = Agent("Billing", model=ScriptedHandler([]))
+    script = ScriptedHandler([call("transfer_to_biling"), "Sorry."])
+    result = await Runner.run(Agent("A", model=script, tools=[add], handoffs=[target]), "Hi")
+    told = str(script.requests[1].messages[-1].get("content"))
+    assert "add, transfer_to_billing" in told
+    assert "Did you mean 'transfer_to_billing'?" in told
+    assert [problem.kind for problem in result.errors] == ["unknown_tool"]
+    assert result.last_agent.name == "A"
+
+
+async def test_a_tool_of_the_previous_agent_is_unknown_to_the_next() -> None:
+    """Pain 4 and row 1-46: its call is in the history, but it was not offered."""
+    model = ScriptedHandler([call("add", {"a": 1, "b": 1}), "Fine."])
+    target = Agent("B", model=model)
+    script = ScriptedHandler([call("add", {"a": 1, "b": 1}), call("transfer_to_b")])
+    result = await Runner.run(Agent("A", model=script, tools=[add], handoffs=[target]), "Hi")
+    assert result.final_output == "Fine."
+    assert "No tools are available" in str(model.requests[1].messages[-1].get("content"))
+
+
+@pytest.mark.parametrize(
+    ("mistake", "script"),
+    [
+        ("unknown_tool", [call("nothing")]),
+        ("bad_arguments", [call("add", '{"a": ')]),
+        ("failed_handoff", [call("transfer_to_b", "[1]")]),
+    ],
+)
+async def test_a_mistake_can_end_the_run_instead(mistake: Any, script: list[Any]) -> None:
+    """R4: a switch to raise for each; the result is complete all the same."""
+    target = Agent("B", model=ScriptedHandler([]))
+    agent = Agent("A", model=ScriptedHandler(script), tools=[add], handoffs=[target])
+    with pytest.raises(Exception, match="Agent 'A', turn 1") as caught:
+        await Runner.run(agent, "Hi", run_config=RunConfig(raise_on={mistake}))
+    result = caught.value.result  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    assert roles(result.messages) == ["user", "assistant", "tool"]
+    assert result.stop_reason == "error"
+
+
+JUNK = ['{"a": 1, "b": 2,}', '{"a": 1', "[1, 2]", "null", '"add"', "x" * 1_000_000, '{"a": 1, "b": "2"} {']
+
+
+@pytest.mark.parametrize("arguments", JUNK, ids=lambda junk: junk[:12])
+async def test_broken_arguments_never_run_a_tool(arguments: str) -> None:
+    """Pain 12: the model is told in at most 800 characters, and the next request is valid."""
+    ran: list[Any] = []
+
+    @function_tool
+    async def strict(a: int, b: int) -> str:
+        """Run."""
+        ran.append((a, b))
+        return "ran"
+
+    script = ScriptedHandler([call("strict", arguments), "Sorry."])
+    result = await Runner.run(Agent("A", model=script, tools=[strict]), "Hi")
+    assert ran == []
+    assert len(str(script.requests[1].messages[-1].get("content"))) <= 800
+    assert problems(script.requests[1].messages) == []
+    assert [problem.kind for problem in result.errors] == ["bad_arguments"]
+
+
+@pytest.mark.parametrize("arguments", ["", "{}", "null", " "])
+async def test_a_transfer_without_arguments_takes_what_models_send_for_nothing(arguments: str) -> None:
+    """Row 1-25: providers differ in how they write no arguments."""
+    target = Agent("B", model=ScriptedHandler(["B here."]))
+    agent = Agent("A", model=ScriptedHandler([call("transfer_to_b", arguments)]), handoffs=[target])
+    assert (await Runner.run(agent, "Hi")).last_agent is target
+
+
+async def test_missing_and_repeated_call_ids_are_renumbered() -> None:
+    """Row 1-47: Ollama sends none, others repeat them; the history stays paired."""
+    result = await Runner.run(SCENES["siblings"].agent(Stage()), "Hi")
+    assert problems(result.messages) == []
+    assert [message["tool_call_id"] for message in result.messages if "tool_call_id" in message] == [
+        "x",
+        "call_1_1",
+        "call_1_2",
+        "call_2_0",
+    ]
+
+
+async def test_one_failing_tool_does_not_lose_its_siblings() -> None:
+    """Pain 28: answers are in call order, and the failed one says why."""
+    result = await Runner.run(SCENES["siblings"].agent(Stage()), "Hi")
+    answers = [message.get("content") for message in result.messages if message["role"] == "tool"]
+    assert answers[0] == "2"
+    assert "broken" in str(answers[1])
+    assert answers[2] == "4"
+    assert [problem.kind for problem in result.errors] == ["tool"]
+
+
+# -- structured output --
+
+
+async def test_the_schema_of_the_output_is_part_of_every_request() -> None:
+    script = ScriptedHandler([call("add", {"a": 1, "b": 1}), '{"x": 2}'])
+    agent = Agent("A", model=script, tools=[add], output_type=Point)
+    result = await Runner.run(agent, "Hi")
+    assert result.final_output == Point(x=2)
+    schemas = [request.output_schema for request in script.requests]
+    assert all(isinstance(schema, OutputSchema) for schema in schemas)
+    assert schemas[0] is not None
+    assert schemas[0].schema["properties"] == {"x": {"type": "integer"}}
+
+
+async def test_an_output_that_does_not_fit_is_asked_for_again() -> None:
+    script = ScriptedHandler(["Two.", '{"x": 2}'])
+    result = await Runner.run(Agent("A", model=script, output_type=Point), "Hi")
+    assert result.final_output == Point(x=2)
+    assert "not valid" in str(script.requests[1].messages[-1].get("content"))
+    assert [problem.kind for problem in result.errors] == ["output"]
+    assert [item.kind for item in result.new_items] == ["model", "nudge", "model"]
+
+
+async def test_an_output_that_never_fits_ends_the_run() -> None:
+    agent = Agent("A", model=ScriptedHandler(["Two."] * 3), output_type=Point)
+    with pytest.raises(ModelBehaviorError, match="no valid final output in 3 turns"):
+        await Runner.run(agent, "Hi")
+
+
+async def test_an_empty_reply_is_not_shown_again_when_the_model_is_corrected() -> None:
+    """I1: vendors refuse an assistant message that says nothing; the repair is told as an event."""
+    script = ScriptedHandler(["", '{"x": 2}'])
+    stream = Runner.run_streamed(Agent("A", model=script, output_type=Point), "Hi")
+    repairs = [event.repair async for event in stream if isinstance(event, Repaired)]
+    assert problems(script.requests[1].messages) == []
+    assert len(repairs) == 1
+    assert stream.result.repairs == tuple(repairs)
+
+
+# -- replies without calls --
+
+
+async def test_an_empty_reply_is_an_empty_answer_with_a_warning() -> None:
+    """Pain 10: a run never goes round on empty replies."""
+    result = await Runner.run(Agent("A", model=ScriptedHandler([""])), "Hi")
+    assert result.final_output == ""
+    assert result.warnings == ("turn 1: the reply is empty",)
+    assert problems([*result.to_input_list(), {"role": "user", "content": "Well?"}]) == []
+
+
+async def test_a_refusal_is_the_final_output() -> None:
+    result = await Runner.run(SCENES["refusal"].agent(Stage()), "Hi")
+    assert result.final_output == "I would rather not."
+    assert result.warnings == ()
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+async def test_a_reply_that_was_cut_short_is_a_warning(reason: str) -> None:
+    """Pain 3: the reply is neither dropped nor taken for whole."""
+    agent = Agent("A", model=ScriptedHandler([reply("Once upon", finish_reason=reason)]))
+    result = await Runner.run(agent, "Hi")
+    assert result.final_output == "Once upon"
+    assert result.warnings == (f"turn 1: the reply was cut short ({reason})",)
+
+
+# -- settings --
+
+
+async def test_a_forced_tool_holds_for_an_agents_first_call_only() -> None:
+    """Row 1-48: it is never carried into the target, and each agent has its own."""
+    model = ScriptedHandler([call("add", {"a": 1, "b": 1}), "Done."])
+    target = Agent("B", model=model, tools=[add], model_settings={"tool_choice": "add"})
+    script = ScriptedHandler([call("add", {"a": 1, "b": 1}), call("transfer_to_b")])
+    agent = Agent(
+        "A", model=script, tools=[add], handoffs=[target], model_settings={"tool_choice": "required"}
+    )
+    await Runner.run(agent, "Hi")
+    assert [request.tool_choice for request in script.requests] == ["required", None]
+    assert [request.tool_choice for request in model.requests] == ["add", None]
+    assert all("tool_choice" not in request.settings for request in script.requests)
+
+
+async def test_an_agents_settings_win_over_the_runs_and_none_leaves_a_key_out() -> None:
+    script = ScriptedHandler(["Hi"])
+    agent = Agent("A", model=script, model_settings={"temperature": 0, "seed": None})
+    config = RunConfig(model_settings={"temperature": 1, "seed": 7, "top_p": 0.5})
+    await Runner.run(agent, "Hi", run_config=config)
+    assert script.requests[0].settings == {"temperature": 0, "top_p": 0.5}
+
+
+async def test_the_runs_model_answers_for_every_agent() -> None:
+    script = ScriptedHandler([call("transfer_to_b"), "B here."])
+    agent = Agent("A", handoffs=[Agent("B", model=ScriptedHandler([]))])
+    result = await Runner.run(agent, "Hi", run_config=RunConfig(model=script))
+    assert result.final_output == "B here."
+
+
+async def test_whether_a_tool_is_offered_is_asked_in_every_turn() -> None:
+    """Rows 1-17 and 2-10: what was not offered in that very turn is unknown, and the model is told."""
+    enabled: Callable[[Any, Any], bool] = lambda context, agent: context.turn == 1  # noqa: E731
+    target = Agent("B", model=ScriptedHandler([]))
+    script = ScriptedHandler([call("add", {"a": 1, "b": 1}), call("transfer_to_b"), "Fine."])
+    agent = Agent("A", model=script, tools=[add], handoffs=[handoff(target, is_enabled=enabled)])
+    result = await Runner.run(agent, "Hi")
+    assert [len(request.tools) for request in script.requests] == [2, 1, 1]
+    assert result.last_agent.name == "A"
+
+
+async def test_agents_that_are_made_during_a_run_are_offered_their_own_tools() -> None:
+    """Row 1-10: a target may be made afresh for each transfer, where an earlier one was in memory."""
+
+    def fresh(context: Any, arguments: str) -> Agent:
+        name = f"worker {context.turn}"
+
+        async def report() -> str:
+            """Report."""
+            return name
+
+        tools = [function_tool(report, name_override=f"report_{context.turn}")]
+        script = [call(f"report_{context.turn}"), call("transfer_to_a")]
+        return Agent(name, model=ScriptedHandler(script), tools=tools, handoffs=["A"])
+
+    edge = Handoff(agent_name="worker", on_invoke_handoff=fresh)
+    agent = Agent("A", model=ScriptedHandler([*[call("transfer_to_worker")] * 4, "Done."]), handoffs=[edge])
+    result = await Runner.run(agent, "Hi", max_turns=None, run_config=RunConfig(max_handoffs=None))
+    assert result.final_output == "Done."
+    assert result.errors == ()
+
+
+async def test_what_the_model_is_shown_and_said_is_on_the_result() -> None:
+    script = ScriptedHandler([call("add", {"a": 1, "b": 2}), "3"])
+    result = await Runner.run(Agent("A", model=script, tools=[add]), "Hi")
+    assert [tuple(made.messages) for made in result.calls] == [
+        request.messages for request in script.requests
+    ]
+    assert [done.finish_reason for done in result.raw_replies] == ["tool_calls", "stop"]
+
+
+async def test_the_stream_hint_is_given_to_the_handler() -> None:
+    """Section 4: a plain run asks for one complete reply."""
+    seen: list[bool] = []
+
+    async def answer(request: Request) -> AsyncGenerator[str]:
+        seen.append(request.stream)
+        yield "Hi"
+
+    agent = Agent("A", model=function_handler(answer))
+    await Runner.run(agent, "Hi")
+    await Runner.run_streamed(agent, "Hi").drain()
+    assert seen == [False, True]

@@ -1,0 +1,183 @@
+"""Errors name who failed, and carry what was done until then (rows 1-14, 1-27, 1-35; pains 11, 26)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio.lowlevel
+import pytest
+
+from interlock import Agent, Handoff, Retry, RunConfig, Runner, handoff
+from interlock.errors import (
+    CallbackError,
+    ConnectionFailed,
+    HandlerError,
+    HandoffFilterError,
+    InvalidRequest,
+)
+from interlock.events import HandlerEvent, MessageDone, TextDelta
+from interlock.messages import Message
+from interlock.repair import problems
+from interlock.testing import ScriptedHandler, call
+from interlock.usage import Usage
+
+pytestmark = pytest.mark.anyio
+
+
+# -- transfers that fail --
+
+
+def bad(where: str) -> Any:
+    def on_handoff(context: Any) -> None:
+        raise LookupError("nobody is there")
+
+    class Mute(Handoff):
+        def get_transfer_message(self, agent: Any) -> str:
+            raise LookupError("no words")
+
+    target = Agent("B", model=ScriptedHandler([InvalidRequest("not this")]))
+    if where == "callback":
+        return handoff(target, on_handoff=on_handoff)
+    if where == "message":
+        return Mute(target=target)
+    if where == "self":
+        return Handoff(target="X", agent_name="X", on_invoke_handoff=lambda context, text: "A")
+    return Handoff(agent_name="X", on_invoke_handoff=lambda context, text: 5)
+
+
+@pytest.mark.parametrize("where", ["callback", "message", "self", "no target"])
+async def test_a_transfer_that_fails_leaves_the_source_in_charge(where: str) -> None:
+    """Pain 26, rows 1-10, 1-27, 1-49: the caller's call gets the error, and it is on the result."""
+    edge = bad(where)
+    script = ScriptedHandler([call(edge.tool_name), "Then I do it."])
+    config = RunConfig(agents=[Agent("X", model=ScriptedHandler([]))])
+    result = await Runner.run(Agent("A", model=script, handoffs=[edge]), "Hi", run_config=config)
+    assert result.last_agent.name == "A"
+    assert str(script.requests[1].messages[-1].get("content")).startswith("The transfer to ")
+    assert [record.status for record in result.handoffs] == ["failed"]
+    assert [problem.kind for problem in result.errors] == ["handoff"]
+
+
+async def test_a_target_that_cannot_answer_is_a_failure_of_the_run() -> None:
+    """Pain 26: it never looks like an answer of the source's; the transfer is on the partial result."""
+    target = Agent("B", model=ScriptedHandler([InvalidRequest("not this")]))
+    agent = Agent("A", model=ScriptedHandler([call("transfer_to_b")]), handoffs=[target])
+    with pytest.raises(InvalidRequest) as caught:
+        await Runner.run(agent, "Hi")
+    assert caught.value.result.last_agent is target
+    assert [record.status for record in caught.value.result.handoffs] == ["taken"]
+
+
+async def test_a_filter_that_breaks_ends_the_run_with_all_that_happened() -> None:
+    """Row 1-14: never silently the unfiltered history; the partial result is complete and valid."""
+
+    def broken(data: Any) -> Any:
+        raise KeyError("gone")
+
+    target = Agent("B", model=ScriptedHandler([]))
+    edge = handoff(target, input_filter=broken)
+    agent = Agent("A", model=ScriptedHandler([call("transfer_to_b")]), handoffs=[edge])
+    with pytest.raises(HandoffFilterError, match="'A' -> 'B'") as caught:
+        await Runner.run(agent, "Hi")
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert problems(caught.value.result.to_input_list()) == []
+    assert [record.status for record in caught.value.result.handoffs] == ["failed"]
+
+
+async def test_instructions_that_raise_are_named() -> None:
+    def broken() -> str:
+        raise KeyError("prompt")
+
+    with pytest.raises(CallbackError, match="instructions of agent 'A' raised KeyError"):
+        await Runner.run(Agent("A", broken, model=ScriptedHandler([])), "Hi")
+
+
+async def test_instructions_that_a_target_inherits_and_that_raise_are_named() -> None:
+    """Row 2-16: ``transfer_system_message`` asks the source once more."""
+    asked: list[int] = []
+
+    def once() -> str:
+        asked.append(1)
+        if len(asked) > 1:
+            raise KeyError("prompt")
+        return "You are A."
+
+    edge = handoff(Agent("B", model=ScriptedHandler([])), transfer_system_message=True)
+    agent = Agent("A", once, model=ScriptedHandler([call("transfer_to_b")]), handoffs=[edge])
+    with pytest.raises(CallbackError, match="instructions of agent 'A' raised KeyError"):
+        await Runner.run(agent, "Hi")
+
+
+# -- handlers that break the contract --
+
+
+def events(*given: HandlerEvent | Exception) -> ScriptedHandler:
+    return ScriptedHandler([list(given)], name="odd")
+
+
+DONE = MessageDone(message={"role": "assistant", "content": "Hi"}, usage=Usage(requests=1, input_tokens=3))
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ([TextDelta("Hi")], "ended in turn 1 without a MessageDone"),
+        ([DONE, DONE], "yielded two MessageDone in turn 1"),
+        (
+            [MessageDone(message={"role": "user", "content": "Hi"})],
+            "role 'user' instead of 'assistant'",
+        ),
+        ([TypeError("boom")], "'odd' of agent 'A' raised TypeError in turn 1: boom"),
+    ],
+)
+async def test_a_handler_that_breaks_its_contract_is_named(given: list[Any], wrong: str) -> None:
+    with pytest.raises(HandlerError, match=wrong) as caught:
+        await Runner.run(Agent("A", model=events(*given)), "Hi")
+    assert caught.value.result.usage.requests == 1
+
+
+@pytest.mark.parametrize("odd", [{"id": "c"}, {"id": "c", "function": {"name": "f", "arguments": {"a": 1}}}])
+async def test_a_call_that_cannot_be_answered_or_sent_back_is_refused(odd: Any) -> None:
+    message: Message = {"role": "assistant", "content": "Hm.", "tool_calls": [odd]}
+    with pytest.raises(HandlerError, match="'odd' gave a reply in turn 1 with") as caught:
+        await Runner.run(Agent("A", model=events(MessageDone(message=message, usage=DONE.usage))), "Hi")
+    assert caught.value.result.usage == DONE.usage
+    assert problems(caught.value.result.to_input_list()) == []
+
+
+async def test_a_handler_that_fails_after_its_reply_loses_nothing() -> None:
+    """Pain 11: the reply is in the partial result, and what it consumed is counted."""
+    with pytest.raises(ConnectionFailed) as caught:
+        await Runner.run(Agent("A", model=events(TextDelta("Hi"), DONE, ConnectionFailed("late"))), "Hi")
+    assert caught.value.result.messages[-1] == DONE.message
+    assert caught.value.result.usage == DONE.usage
+
+
+async def test_an_error_carries_the_result_of_its_own_run() -> None:
+    """Design, errors: one exception object may be raised by two runs."""
+    shared = InvalidRequest("no")
+    agent = Agent("A", model=ScriptedHandler([shared, shared]))
+    seen: list[Any] = []
+    for text in ("one", "two"):
+        with pytest.raises(InvalidRequest) as caught:
+            await Runner.run(agent, text)
+        seen.append(caught.value.result.messages[0]["content"])
+    assert seen == ["one", "two"]
+
+
+async def test_a_retried_reply_replaces_the_one_that_was_shown() -> None:
+    """Pain 16: with ``mid_stream`` an attempt that failed after its complete reply is void."""
+    first = [
+        TextDelta("Hel"),
+        MessageDone(message={"role": "assistant", "content": "Hel"}),
+        ConnectionFailed("x"),
+    ]
+    script = ScriptedHandler([first, "Hello."])
+
+    async def at_once(seconds: float) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    config = RunConfig(retry=Retry(mid_stream=True, sleep=at_once))
+    result = await Runner.run(Agent("A", model=script), "Hi", run_config=config)
+    assert result.messages[1:] == [{"role": "assistant", "content": "Hello."}]
+    assert result.usage.requests == 2
