@@ -32,6 +32,7 @@ def merged(*pieces: object, key: str = "x") -> Any:
         ((["a"], "b"), "b"),
         (("a", "b", {"c": 1}), {"c": 1}),
         (({}, None, "", []), None),
+        (({"refusal": None, "more": {"empty": ""}},), None),
     ],
 )
 def test_merging(pieces: tuple[object, ...], whole: object) -> None:

@@ -36,6 +36,8 @@ def merge(into: dict[str, Any], key: str, value: object) -> None:
     if isinstance(value, Mapping):
         branch = dict(cast("_Json", held)) if isinstance(held, dict) else {}
         merge_others(branch, cast("_Json", value))
+        if not branch:  # {"refusal": None}, which litellm adds to whole replies and not to streamed ones
+            return
         value = branch
     elif _is_list(value):
         if _is_list(held):
