@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 
 import anyio
@@ -29,7 +29,7 @@ from replay.checks import misses, missing_signatures  # noqa: E402
 from replay.offline import Played, play, prepare_process  # noqa: E402
 from replay.recordings import Recording, load  # noqa: E402
 from replay.runs import Outcome, run_chain, run_single  # noqa: E402
-from replay.tape import interactions_of  # noqa: E402
+from replay.tape import Interaction, interactions_of  # noqa: E402
 
 from interlock.testing import CassetteMiss, no_network  # noqa: E402
 
@@ -62,6 +62,8 @@ async def replay(recording: Recording) -> Score:
             score.add(score.total, _left_over(recording, played))
     except CassetteMiss as miss:
         score.add(score.total, [f"not in the cassette: {str(miss).splitlines()[0]}"])
+    except Exception as error:  # one recording that cannot be run must not hide the others
+        score.add(score.total, [f"the replay failed: {type(error).__name__}: {error}"])
     return score
 
 
@@ -70,12 +72,22 @@ async def _compare(recording: Recording, score: Score) -> None:
         outcomes = await run_chain(recording.calls, recording.tool_outputs)
     else:
         outcomes = [await run_single(call) for call in recording.calls]
+    answers = final_answers(recording)
     for number, call in enumerate(recording.calls):
         outcome = outcomes[number] if number < len(outcomes) else Outcome()
-        score.add(number, misses(call.expected, outcome))
+        score.add(number, misses(call.expected, outcome, answers.get(number)))
 
 
-def _left_over(recording: Recording, played: Played) -> Iterator[str] | list[str]:
+def final_answers(recording: Recording) -> dict[int, Interaction]:
+    """Return the recorded answer of each call, by the call's number; empty if they cannot be matched."""
+    asked = [one for one in interactions_of(recording.path) if one.asks_a_model]
+    ends = list(accumulate(call.attempts for call in recording.calls))
+    if not ends or ends[-1] != len(asked):
+        return {}
+    return {number: asked[end - 1] for number, end in enumerate(ends)}
+
+
+def _left_over(recording: Recording, played: Played) -> list[str]:
     """Return what the cassette holds and the run did not ask for or send."""
     recorded = interactions_of(recording.path)
     left = [

@@ -31,18 +31,26 @@ _CLASS_OF_STATUS: dict[int, tuple[type[ProviderError], ...]] = {
 _OPAQUE = frozenset(("signature", "thoughtSignature", "encrypted_content"))
 
 
-def misses(expected: Expected, outcome: Outcome) -> list[str]:
-    """Return what is wrong, in words; nothing for a call that came out as recorded."""
+def misses(expected: Expected, outcome: Outcome, answer: Interaction | None = None) -> list[str]:
+    """Return what is wrong, in words; nothing for a call that came out as recorded.
+
+    Args:
+        expected: what was recorded.
+        outcome: what came out.
+        answer: the recorded answer itself, where it is known.
+    """
     if outcome.error is not None:
         return list(_of_error(expected, outcome))
     if expected.failed:
         return [f"an error was recorded (status {expected.status}), a reply came out"]
     if outcome.reply is None:
         return ["the run did not make this call"]
-    return list(_of_reply(expected, outcome, outcome.reply))
+    return list(_of_reply(expected, outcome, outcome.reply, answer))
 
 
-def _of_reply(expected: Expected, outcome: Outcome, reply: MessageDone) -> Iterator[str]:
+def _of_reply(
+    expected: Expected, outcome: Outcome, reply: MessageDone, answer: Interaction | None
+) -> Iterator[str]:
     text = text_of(reply.message)
     # litellm moves a thought that is written into the text of a whole reply to where it belongs
     if text != expected.text and text.strip() != _THOUGHT.sub("", expected.text or "").strip():
@@ -56,7 +64,7 @@ def _of_reply(expected: Expected, outcome: Outcome, reply: MessageDone) -> Itera
         yield f"tool calls: recorded {theirs!r:.300}, got {ours!r:.300}"
     else:
         yield from _of_ids([call.get("id") for call in expected.calls], [call["id"] for call in calls])
-    yield from _of_usage(expected, reply)
+    yield from _of_usage(expected, reply, answer)
 
 
 def _of_ids(recorded: Sequence[Any], ours: Sequence[str]) -> Iterator[str]:
@@ -68,15 +76,33 @@ def _of_ids(recorded: Sequence[Any], ours: Sequence[str]) -> Iterator[str]:
             yield f"call id: recorded {theirs!r:.80}, got {mine!r:.80}"
 
 
-def _of_usage(expected: Expected, reply: MessageDone) -> Iterator[str]:
+def _of_usage(expected: Expected, reply: MessageDone, answer: Interaction | None) -> Iterator[str]:
     if expected.usage is None:
         return
     usage = reply.usage
-    if usage is None or (usage.input_tokens, usage.output_tokens) != tuple(expected.usage):
-        got = None if usage is None else (usage.input_tokens, usage.output_tokens)
-        yield f"usage: recorded {tuple(expected.usage)}, got {got}"
-    elif usage.estimated:
+    got = None if usage is None else (usage.input_tokens, usage.output_tokens)
+    if usage is not None and usage.estimated:
         yield "usage was recorded and is called estimated"
+    if got == tuple(expected.usage):
+        return
+    server_side = tokens_beside(answer) if answer is not None else (0, 0)
+    if got != (expected.usage[0] + server_side[0], expected.usage[1] + server_side[1]):
+        yield f"usage: recorded {tuple(expected.usage)}, got {got}"
+
+
+def tokens_beside(answer: Interaction) -> tuple[int, int]:
+    """Return the tokens that an answer counts apart from its main numbers: those of tools that ran on
+    the vendor's side (Gemini's ``toolUsePromptTokenCount``, the other models in Anthropic's
+    ``iterations``). They are consumed and paid for, so a run counts them too.
+    """
+    last = re.findall(rb'"toolUsePromptTokenCount"\s*:\s*(\d+)', answer.body)
+    if last:
+        return int(last[-1]), 0
+    found = re.findall(rb'"iterations"\s*:\s*(\[[^\]]*\])', answer.body)
+    beside = [one for one in _read(found[-1].decode()) if one.get("type") != "message"] if found else []
+    return sum(one.get("input_tokens", 0) for one in beside), sum(
+        one.get("output_tokens", 0) for one in beside
+    )
 
 
 def _of_error(expected: Expected, outcome: Outcome) -> Iterator[str]:

@@ -18,6 +18,7 @@ from interlock.usage import Usage
 from interlock_providers.answers import error_from_answer
 from interlock_providers.deadlines import Deadline
 from interlock_providers.failures import to_provider_error
+from interlock_providers.foreign import set_aside
 from interlock_providers.litellm_call import Call, Target
 from interlock_providers.litellm_library import as_dict, price
 from interlock_providers.structured import as_answer
@@ -69,7 +70,7 @@ class Exchange:
         """
         if not self._sent:
             self._sent = True
-            arguments = {"model": self._model, **self._connection(), **self.call.arguments}
+            arguments = self._arguments()
             reply = await self._guarded(self._deadline.first, lambda: self._litellm.acompletion(**arguments))
             if not hasattr(reply, "__aiter__"):
                 return self._noted(reply)
@@ -109,6 +110,13 @@ class Exchange:
                     await self._reply.aclose()
             if self._line is not None:
                 await self._line.hang_up()
+
+    def _arguments(self) -> dict[str, Any]:
+        connection = self._connection()
+        arguments: dict[str, Any] = {"model": self._model, **connection, **self.call.arguments}
+        if self._line is not None and self._target.provider != "bedrock":  # which signs what it sends
+            arguments["messages"], self._line.parts = set_aside(arguments["messages"])
+        return arguments
 
     def _connection(self) -> Mapping[str, Any]:
         """Return the arguments that say where and by whom the request is sent."""

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import AsyncIterator, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import httpx
@@ -21,6 +21,7 @@ import openai
 from anyio.lowlevel import RunVar
 from litellm.llms.custom_httpx import http_handler as _untyped
 
+from interlock_providers.foreign import put_back
 from interlock_providers.tap import Tap
 
 __all__ = ["Line", "Route", "close_client", "listening", "tapped_client"]
@@ -62,6 +63,8 @@ class Line:
     """The connection of one call: its tap, what came of the request, and the way to hang up."""
 
     tap: Tap
+    parts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What is to stand in the request in the place of marks, see `interlock_providers.foreign`."""
     failure: httpx.TransportError | None = None
     response: httpx.Response | None = None
 
@@ -156,6 +159,8 @@ class _TappedTransport(httpx.AsyncBaseTransport):
             return await self._inner.send(request, stream=True)
         if line.failure is not None:
             raise line.failure  # litellm tries a broken connection again by itself; retrying is not its job
+        if line.parts:
+            request = _with_parts(request, line.parts)
         try:
             line.response = response = await self._inner.send(request, stream=True)
         except httpx.TransportError as error:
@@ -175,6 +180,13 @@ class _TappedTransport(httpx.AsyncBaseTransport):
 
 _OF_THE_BODY = frozenset(("content-encoding", "content-length", "transfer-encoding"))
 """Headers that are no longer true of a body that was decoded and mended."""
+
+
+def _with_parts(request: httpx.Request, parts: Mapping[str, Any]) -> httpx.Request:
+    headers = [(name, value) for name, value in request.headers.multi_items() if name not in _OF_THE_BODY]
+    body = put_back(request.content, parts)
+    extensions = request.extensions
+    return httpx.Request(request.method, request.url, headers=headers, content=body, extensions=extensions)
 
 
 async def _read(response: httpx.Response) -> bytes:
