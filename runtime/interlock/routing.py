@@ -16,6 +16,7 @@ from interlock.callables import resolve
 from interlock.context import RunContext
 from interlock.messages import ToolCall
 from interlock.port import ToolSpec
+from interlock.schema import clip
 from interlock.tools import Tool
 
 __all__ = ["NOT_TAKEN", "Offer", "Plan", "offer", "plan", "unknown_tool"]
@@ -94,7 +95,7 @@ def unknown_tool(name: str, offered: Offer) -> str:
     if len(known) > _LONGEST_LIST:
         known = known[:_LONGEST_LIST].rsplit(",", 1)[0] + ", ..."
     near = difflib.get_close_matches(name[:_SHOWN_NAME], names, n=1)
-    shown = name if len(name) <= _SHOWN_NAME else name[:_SHOWN_NAME] + "..."
+    shown = repr(name if len(name) <= _SHOWN_NAME else name[:_SHOWN_NAME] + "...")
     available = f"Available tools: {known}." if names else "No tools are available; answer in words."
     guess = f" Did you mean {near[0]!r}?" if near else ""
-    return f"There is no tool named {shown!r}. {available}{guess}"
+    return f"There is no tool named {clip(shown, 3 * _SHOWN_NAME)}. {available}{guess}"

@@ -1,0 +1,267 @@
+"""Routing: a call's name is looked up among exactly what was offered in that very turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock import Agent, Handoff, RunConfig, RunContext, Runner, Tool, handoff
+from interlock.errors import CallbackError
+from interlock.messages import ToolCall, text_of
+from interlock.routing import NOT_TAKEN, Offer, offer, plan, unknown_tool
+from interlock.testing import ScriptedHandler, call
+
+pytestmark = pytest.mark.anyio
+
+CONTEXT: RunContext[Any] = RunContext(context={"vip": True})
+
+
+def tool(name: str, **options: Any) -> Tool:
+    return Tool(name=name, on_invoke_tool=lambda context, arguments: "", **options)
+
+
+A = Agent("A", tools=[tool("one"), tool("two")], handoffs=[Agent("B"), Agent("C")])
+
+
+def made(*names: str) -> list[ToolCall]:
+    return [call(name, id=f"call_{place}") for place, name in enumerate(names)]
+
+
+# -- offer --
+
+
+async def test_tools_and_then_handoffs_are_offered_in_their_order() -> None:
+    """A stable order keeps prompt caches warm (pain 39)."""
+    offered = await offer(A, CONTEXT)
+    names = ["one", "two", "transfer_to_b", "transfer_to_c"]
+    assert [spec["function"]["name"] for spec in offered.specs] == names
+    assert list(offered.routes) == names
+    assert offered.fixed
+
+
+async def test_routes_lead_to_what_was_declared() -> None:
+    """(row 2-13)"""
+    offered = await offer(A, CONTEXT)
+    assert offered.routes["one"] is A.tools[0]
+    assert offered.routes["transfer_to_b"] is A.edges[0]
+
+
+async def test_an_agent_with_nothing_is_offered_nothing() -> None:
+    offered = await offer(Agent("A"), CONTEXT)
+    assert (offered.specs, offered.routes, offered.fixed) == ((), {}, True)
+
+
+async def test_a_disabled_tool_or_handoff_is_not_offered() -> None:
+    """(row 1-17)"""
+    agent = Agent(
+        "A", tools=[tool("one", is_enabled=False)], handoffs=[handoff(Agent("B"), is_enabled=False)]
+    )
+    offered = await offer(agent, CONTEXT)
+    assert (offered.specs, offered.routes, offered.fixed) == ((), {}, True)
+
+
+async def _slow(context: RunContext[Any], agent: Agent[Any]) -> bool:
+    return context.context["vip"]
+
+
+@pytest.mark.parametrize(
+    ("enabled", "names"),
+    [
+        (lambda context, agent: context.context["vip"], ["transfer_to_b"]),
+        (lambda context, agent: agent.name == "somebody else", []),
+        (_slow, ["transfer_to_b"]),
+        (lambda context, agent: "yes", ["transfer_to_b"]),
+        (lambda context, agent: None, []),
+    ],
+)
+async def test_whether_it_is_enabled_can_depend_on_the_moment(enabled: Any, names: list[str]) -> None:
+    """Then the offer is made anew in every turn (row 1-17)."""
+    offered = await offer(Agent("A", handoffs=[handoff(Agent("B"), is_enabled=enabled)]), CONTEXT)
+    assert list(offered.routes) == names
+    assert not offered.fixed
+
+
+async def test_a_handoff_can_come_and_go_from_turn_to_turn() -> None:
+    """The tools of each model call are what is enabled at that moment (row 1-17)."""
+    model = ScriptedHandler([call("look"), call("look"), "Done."])
+    target = handoff(Agent("B", model=model), is_enabled=lambda context, agent: context.turn == 2)
+    agent = Agent("A", model=model, tools=[tool("look")], handoffs=[target])
+    await Runner.run(agent, "Hi")
+    offered = [[spec["function"]["name"] for spec in request.tools] for request in model.requests]
+    assert offered == [["look"], ["look", "transfer_to_b"], ["look"]]
+
+
+async def test_a_call_of_a_disabled_handoff_is_answered_and_not_made() -> None:
+    """(row 1-17)"""
+    model = ScriptedHandler([call("transfer_to_b"), "I answer myself."])
+    agent = Agent("A", model=model, handoffs=[handoff(Agent("B", model=model), is_enabled=False)])
+    result = await Runner.run(agent, "Hi")
+    assert result.last_agent is agent
+    assert "There is no tool named 'transfer_to_b'" in text_of(model.requests[1].messages[-1])
+    assert result.handoffs == ()
+
+
+async def test_asking_that_raises_is_told_as_the_apps_own_error() -> None:
+    """(row 1-17)"""
+
+    def broken(context: RunContext[Any], agent: Agent[Any]) -> bool:
+        raise KeyError("plan")
+
+    model = ScriptedHandler([])
+    agent = Agent("A", model=model, handoffs=[handoff(Agent("B", model=model), is_enabled=broken)])
+    with pytest.raises(CallbackError, match="is_enabled function of agent 'A' raised KeyError") as caught:
+        await Runner.run(agent, "Hi")
+    assert caught.value.result.messages == [{"role": "user", "content": "Hi"}]
+
+
+# -- plan --
+
+
+async def _planned(names: Sequence[str], multiple: Any = "first") -> Any:
+    return plan(made(*names), await offer(A, CONTEXT), multiple)
+
+
+async def test_calls_are_sorted_by_what_they_lead_to() -> None:
+    """(row 2-10)"""
+    planned = await _planned(["two", "nope", "transfer_to_c", "one"])
+    assert [(one["id"], route.name) for one, route in planned.tools] == [("call_0", "two"), ("call_3", "one")]
+    assert planned.transfer == (made("x", "x", "transfer_to_c")[2], A.edges[1])
+    assert [one["id"] for one in planned.unknown] == ["call_1"]
+    assert planned.not_taken == []
+
+
+async def test_the_first_transfer_is_taken_and_the_others_are_not() -> None:
+    """(row 1-36)"""
+    planned = await _planned(["transfer_to_c", "transfer_to_b", "transfer_to_c"])
+    assert planned.transfer[1].agent_name == "C"
+    assert [(one["id"], edge.agent_name, why) for one, edge, why in planned.not_taken] == [
+        ("call_1", "B", NOT_TAKEN),
+        ("call_2", "C", NOT_TAKEN),
+    ]
+
+
+async def test_several_transfers_can_all_be_refused() -> None:
+    """(row 1-36)"""
+    planned = await _planned(["transfer_to_c", "one", "transfer_to_b"], "reject")
+    assert planned.transfer is None
+    assert [one["id"] for one, _, _ in planned.not_taken] == ["call_0", "call_2"]
+    assert "Ask for exactly one" in planned.not_taken[0][2]
+    assert len(planned.tools) == 1
+
+
+async def test_a_single_transfer_is_taken_under_either_policy() -> None:
+    assert (await _planned(["one", "transfer_to_b"], "reject")).transfer[1].agent_name == "B"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "transfer_to_b7yu",
+        "transfer_to_",
+        "transfer_to_B",
+        "Transfer_To_B",
+        " transfer_to_b",
+        "functions.transfer_to_b",
+        "transfer_to_b\n",
+        "",
+    ],
+)
+async def test_a_near_miss_is_never_routed(name: str) -> None:
+    """Not by prefix, not by likeness (row 2-10, pain 4)."""
+    planned = await _planned([name])
+    assert planned.transfer is None
+    assert len(planned.unknown) == 1
+
+
+async def test_a_call_without_a_name_is_unknown() -> None:
+    nameless: Any = [
+        {"id": "a", "type": "function", "function": {"arguments": "{}"}},
+        {"id": "b", "type": "function", "function": {"name": None, "arguments": "{}"}},
+    ]
+    assert plan(nameless, await offer(A, CONTEXT), "first").unknown == nameless
+
+
+async def test_a_users_tool_with_the_prefix_is_a_tool() -> None:
+    """Only what was declared as a handoff hands over (row 2-10)."""
+    agent = Agent("A", tools=[tool("transfer_to_x")])
+    planned = plan(made("transfer_to_x"), await offer(agent, CONTEXT), "first")
+    assert planned.transfer is None
+    assert [route.name for _, route in planned.tools] == ["transfer_to_x"]
+
+
+_NAMES = st.lists(st.sampled_from(["one", "two", "transfer_to_b", "transfer_to_c", "nope"]), max_size=8)
+
+
+@given(_NAMES, st.sampled_from(["first", "reject"]))
+async def test_each_call_has_exactly_one_place_in_the_plan(names: list[str], multiple: Any) -> None:
+    """(pain 2)"""
+    planned = await _planned(names, multiple)
+    placed = [one["id"] for one, _ in planned.tools]
+    placed += [one["id"] for one in planned.unknown]
+    placed += [one["id"] for one, _, _ in planned.not_taken]
+    placed += [planned.transfer[0]["id"]] if planned.transfer else []
+    assert sorted(placed) == sorted(one["id"] for one in made(*names))
+
+
+# -- unknown_tool --
+
+
+async def test_an_unknown_name_is_answered_with_what_there_is() -> None:
+    """(rows 1-46, 2-11)"""
+    assert unknown_tool("weather", await offer(A, CONTEXT)) == (
+        "There is no tool named 'weather'. Available tools: one, two, transfer_to_b, transfer_to_c."
+    )
+
+
+async def test_the_nearest_name_is_suggested() -> None:
+    """(pain 4)"""
+    said = unknown_tool("transfer_to_b7yu", await offer(A, CONTEXT))
+    assert said.endswith("Did you mean 'transfer_to_b'?")
+
+
+async def test_without_any_tool_the_model_is_told_to_use_words() -> None:
+    said = unknown_tool("dummy_tool", await offer(Agent("A"), CONTEXT))
+    assert said == "There is no tool named 'dummy_tool'. No tools are available; answer in words."
+
+
+def test_the_list_of_names_is_bounded_and_ends_at_a_name() -> None:
+    routes: dict[str, Tool | Handoff] = {f"tool_number_{n}": A.tools[0] for n in range(300)}
+    said = unknown_tool("x", Offer((), routes, True))
+    assert len(said) < 800
+    listed = said.removesuffix(", ....").rpartition(", ")[2]
+    assert listed in routes
+
+
+@given(st.text(max_size=300))
+async def test_the_answer_is_bounded_and_can_be_sent(name: str) -> None:
+    """Nobody can blow up the next prompt with a name (pain 12)."""
+    said = unknown_tool(name * 20, await offer(A, CONTEXT))
+    assert len(said) <= 800
+    assert "\n" not in said
+
+
+@given(st.sampled_from([1, 40, 200]), st.integers(0, 3))
+def test_the_answer_is_bounded_whatever_is_offered(count: int, length: int) -> None:
+    routes: dict[str, Tool | Handoff] = {
+        f"{n}{'x' * 60 * bool(length)}"[:64]: A.tools[0] for n in range(count)
+    }
+    assert len(unknown_tool("\ud800" * 5000, Offer((), routes, True))) <= 800
+    assert len(unknown_tool("1" + "x" * 60, Offer((), routes, True))) <= 800
+
+
+async def test_a_name_that_cannot_be_sent_is_shown_escaped() -> None:
+    said = unknown_tool("a\ud800", await offer(A, CONTEXT))
+    assert said.encode()
+
+
+async def test_the_policy_is_a_setting_of_the_run() -> None:
+    """(row 1-36)"""
+    model = ScriptedHandler([[call("transfer_to_b"), call("transfer_to_c")], "Nobody was asked."])
+    agent = Agent("A", model=model, handoffs=[Agent("B", model=model), Agent("C", model=model)])
+    result = await Runner.run(agent, "Hi", run_config=RunConfig(multiple_handoffs="reject"))
+    assert (result.final_output, result.last_agent) == ("Nobody was asked.", agent)
+    assert [record.status for record in result.handoffs] == ["not_taken", "not_taken"]
