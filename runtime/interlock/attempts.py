@@ -49,8 +49,9 @@ class Retry:
         if attempt >= self.attempts or not error.retryable:
             return None
         if error.retry_after is not None:
-            return error.retry_after if error.retry_after <= self.longest_delay else None
-        backoff: float = min(self.first_delay * 2.0 ** (attempt - 1), self.longest_delay)
+            return max(0.0, error.retry_after) if error.retry_after <= self.longest_delay else None
+        doublings = min(attempt - 1, 100)  # more would overflow, and is the longest delay anyway
+        backoff: float = min(self.first_delay * 2.0**doublings, self.longest_delay)
         return backoff * (0.5 + self.jitter() / 2)
 
 

@@ -170,7 +170,7 @@ def _note(run: RunState, event: HandlerEvent) -> None:
         run.partial.append(event.text)
     elif isinstance(event, AttemptFailed):
         run.problem("provider", f"attempt {event.attempt} failed: {event.error}", error=event.error)
-        run.void_attempt()
+        run.void_attempt(event.error)
     elif not run.partial:
         run.partial.append("")  # nothing to keep, but something was shown
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 from interlock.agents import Agent
 from interlock.config import RunConfig
 from interlock.context import RunContext
-from interlock.errors import CallbackError, ConfigError, InterlockError, MaxTurnsExceeded
+from interlock.errors import CallbackError, ConfigError, InterlockError, MaxTurnsExceeded, ProviderTimeout
 from interlock.events import MessageDone
 from interlock.executor import Executor
 from interlock.history import View
@@ -69,7 +69,7 @@ class RunState:
     call_ids: set[str] = field(default_factory=set[str])
     """The ids of all tool calls so far; a reply that repeats one gets new ones."""
     offers: dict[Agent[Any], Offer] = field(default_factory=dict[Agent[Any], Offer])
-    """What agents whose offer never changes may call. The key keeps the agent alive: an ``id`` is used again."""
+    """What agents whose offer never changes may call; the key keeps the agent alive."""
     mistakes: int = 0
     """Turns in a row with nothing but mistakes."""
     progress: Progress = field(default_factory=Progress)
@@ -152,10 +152,10 @@ class RunState:
         self.arrived = None
         self.partial.clear()
 
-    def void_attempt(self) -> None:
-        """Count an attempt that failed and is made again. One that never began to answer cost nothing."""
-        began = self.arrived is not None or bool(self.partial)
-        self.count(Usage(requests=1, estimated=True) if began else Usage(requests=1, cost=0.0))
+    def void_attempt(self, error: Exception) -> None:
+        """Count an attempt that failed and is made again. One that was refused cost nothing."""
+        refused = self.arrived is None and not self.partial and not isinstance(error, ProviderTimeout)
+        self.count(Usage(requests=1, cost=0.0) if refused else Usage(requests=1, estimated=True))
         self.forget()
 
     def count(self, usage: Usage) -> None:
