@@ -174,8 +174,8 @@ def complain(error: BaseException) -> int:
     text = one_line(error)
     if isinstance(error, CassetteMiss):
         text = (
-            "this was not recorded. Offline, the desk knows its own questions only: ask a model with --live, "
-            "or record anew with scripts/record_cassettes.py."
+            "this was not recorded. Offline, the desk answers its own questions only; for others use --live. "
+            "If you changed the agents, record them anew: make record."
         )
     print(f"support_desk: {text}", file=sys.stderr)
     return 1

@@ -435,15 +435,21 @@ def test_a_chat_with_a_person_goes_on_after_an_error(desk: Any, capsys: pytest.C
 def test_recording_anew_asks_what_was_recorded(tmp_path: Path) -> None:
     """The cassettes are those of the agents as they are, and hold no address of the day."""
     record_cassettes.record(tmp_path, None, "2026-01-01")
+    facts = json.loads((support_desk.CASSETTES / "recorded.json").read_text("utf-8"))
+    assert json.loads((tmp_path / "recorded.json").read_text("utf-8")).keys() == facts.keys()
     for made in sorted(tmp_path.glob("*.yaml")):
         assert "127.0.0.1" not in made.read_text("utf-8")
-        with (
-            use_cassette(made, mode="replay", allow_unplayed=True) as new,
-            use_cassette(support_desk.CASSETTES / made.name, mode="replay", allow_unplayed=True) as old,
-        ):
-            assert [each.place for each in new.requests] == [each.place for each in old.requests]
-            for one, other in zip(new.requests, old.requests, strict=True):
-                assert one.matches(other, body=True)
+        if facts[made.stem]["answered_by"] == "scripts/scripted_server.py":
+            assert _same_requests(made, support_desk.CASSETTES / made.name)
+
+
+def _same_requests(one: Path, other: Path) -> bool:
+    with (
+        use_cassette(one, mode="replay", allow_unplayed=True) as new,
+        use_cassette(other, mode="replay", allow_unplayed=True) as old,
+    ):
+        pairs = zip(new.requests, old.requests, strict=True)
+        return all(ours.matches(theirs, body=True) for ours, theirs in pairs)
 
 
 # -- handoffs that are not made --
