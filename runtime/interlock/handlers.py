@@ -11,10 +11,16 @@ from typing import Any, cast, get_args
 from interlock.assembly import Assembler, completion_done
 from interlock.callables import name_of
 from interlock.errors import ConfigError, HandlerError
-from interlock.events import HandlerEvent, MessageDone, TextDelta
-from interlock.messages import Message
+from interlock.events import (
+    AttemptFailed,
+    HandlerEvent,
+    MessageDone,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+)
+from interlock.messages import Message, calls_of
 from interlock.port import Handler, Request
-from interlock.usage import Usage
 
 __all__ = ["function_handler"]
 
@@ -89,53 +95,72 @@ async def _close(iterator: AsyncIterator[Any]) -> None:
 
 @dataclass(slots=True)
 class _Reply:
-    """One reply of a function, whatever it is made of."""
+    """One reply of a function, whatever it is made of; all its pieces go into one message."""
 
     handler: str
-    text: list[str] = field(default_factory=list[str])
-    chunks: Assembler | None = None
+    pieces: Assembler = field(default_factory=Assembler)
+    begun: bool = False
     complete: bool = False
+    """Whether the function gave the complete message itself."""
 
     def take(self, piece: Any) -> list[HandlerEvent]:
         """Return the events of one piece."""
         if isinstance(piece, str):
-            self.text.append(piece)
+            self._feed({"content": piece})
             return [TextDelta(piece)]
         if isinstance(piece, _EVENTS):
             return self._take_event(cast(HandlerEvent, piece))
         if hasattr(piece, "model_dump"):
             piece = piece.model_dump(exclude_none=True)
-        if not isinstance(piece, Mapping):
-            raise HandlerError(
-                f"Handler {self.handler!r} gave a {type(piece).__name__}; give text, a message, a "
-                "chat-completions reply or chunk, or interlock's events."
-            )
-        return self._take_dict(cast("Mapping[str, Any]", piece))
+        if isinstance(piece, Mapping) and any(key in piece for key in ("choices", "role", "usage")):
+            return self._take_dict(cast("Mapping[str, Any]", piece))
+        raise HandlerError(
+            f"Handler {self.handler!r} gave {piece!r:.80}; give text, a message with a role, a "
+            "chat-completions reply or chunk, or interlock's events."
+        )
+
+    def _feed(self, delta: Mapping[str, Any]) -> None:
+        self.begun = True
+        self.pieces.feed({"choices": [{"delta": delta}]})
 
     def _take_event(self, event: HandlerEvent) -> list[HandlerEvent]:
-        if isinstance(event, TextDelta):
-            self.text.append(event.text)
-        self.complete = self.complete or isinstance(event, MessageDone)
+        match event:
+            case TextDelta(text=text):
+                self._feed({"content": text})
+            case ReasoningDelta(text=text):
+                self._feed({"reasoning_content": text})
+            case ToolCallDelta(index=index, id=call_id, name=name, arguments=arguments):
+                function = {"name": name, "arguments": arguments}
+                self._feed({"tool_calls": [{"index": index, "id": call_id, "function": function}]})
+            case AttemptFailed():
+                self.pieces, self.begun, self.complete = Assembler(), False, False
+            case MessageDone():
+                self.complete = True
         return [event]
 
     def _take_dict(self, piece: Mapping[str, Any]) -> list[HandlerEvent]:
         choices = piece.get("choices")
         if choices is None and "role" in piece:
             self.complete = True
-            return [MessageDone(message=cast(Message, piece), usage=Usage(requests=1, estimated=True))]
+            return [_message_done(cast(Message, piece))]
         if choices and "message" in choices[0]:
             self.complete = True
             return [completion_done(piece)]
-        self.chunks = self.chunks or Assembler()
-        return self.chunks.feed(piece)
+        self.begun = True
+        return self.pieces.feed(piece)
 
     def done(self) -> MessageDone | None:
         """Return the message that the pieces make, unless the function gave it itself."""
         if self.complete:
             return None
-        if self.chunks is not None:
-            return self.chunks.done()
-        if not self.text:
+        if not self.begun:
             raise HandlerError(f"Handler {self.handler!r} ended without a reply.")
-        message: Message = {"role": "assistant", "content": "".join(self.text)}
-        return MessageDone(message=message, usage=Usage(requests=1, estimated=True))
+        return self.pieces.done()
+
+
+def _message_done(message: Message) -> MessageDone:
+    """Take a message as it is, unless its arguments are objects, as Ollama's own client gives them."""
+    functions = [cast("Mapping[str, Any]", call.get("function") or {}) for call in calls_of(message)]
+    if all(isinstance(function.get("arguments") or "", str) for function in functions):
+        return MessageDone(message=message)
+    return completion_done({"choices": [{"message": message}]})
