@@ -62,8 +62,7 @@ def _with_parts(value: Any, parts: Mapping[str, Any]) -> Any:
         fields = cast("dict[str, Any]", value)
         return {key: _field(key, inner, parts) for key, inner in fields.items()}
     if isinstance(value, list):
-        items: list[Any] = value
-        return [new for item in items for new in _item(item, parts)]
+        return [new for item in cast(Sequence[Any], value) for new in _item(item, parts)]
     return value
 
 

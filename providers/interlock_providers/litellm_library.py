@@ -69,21 +69,8 @@ def _is_free(litellm: Any, provider: str, model: str) -> bool:
 
 
 def as_dict(value: object) -> dict[str, Any]:
-    """Return one of litellm's objects as a dict, without what is None, and without a deep copy."""
-    plain = _plain(value)
-    return cast("dict[str, Any]", plain) if isinstance(plain, dict) else {}
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, str | int | float | bool | None):
-        return value
+    """Return one of litellm's objects as a dict, without what is None."""
     if isinstance(value, BaseModel):
-        # model_dump costs ten times as much for each chunk, and warns about litellm's own fields
-        fields = {**value.__dict__, **(value.__pydantic_extra__ or {})}
-        return {key: _plain(field) for key, field in fields.items() if field is not None and key[0] != "_"}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in cast("list[object]", value)]
-    if isinstance(value, Mapping):
-        items = cast("Mapping[str, object]", value).items()
-        return {key: _plain(item) for key, item in items}
-    return value
+        # litellm puts other types into its fields than it declares, and pydantic would warn each time
+        return value.model_dump(exclude_none=True, warnings="none")
+    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else {}

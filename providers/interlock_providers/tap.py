@@ -79,6 +79,11 @@ class Tap:
         return self.streaming and self._talked and not self._ended
 
     @property
+    def is_complete(self) -> bool:
+        """Whether nothing of the reply itself is outstanding: what may follow is a trailer."""
+        return self._ended
+
+    @property
     def said_nothing(self) -> bool:
         """Whether an answer that claimed success was a stream without anything of a reply in it."""
         return self.streaming and self.status is not None and not self._talked and not self._ended
@@ -150,8 +155,9 @@ class Tap:
     def _look(self, data: bytes) -> None:
         self._talked = self._talked or bool(_TALK.search(data))
         self._ended = self._ended or bool(_END.search(data))
-        self.usage_seen = self.usage_seen or bool(_USAGE.search(data))
-        if _ERROR.search(data):
+        if not self.usage_seen and (b'"usage' in data or b"eval_count" in data):
+            self.usage_seen = bool(_USAGE.search(data))
+        if b'"error"' in data and _ERROR.search(data):
             body = data.partition(b"data:")[2] or data
             if error_in(as_object(body)):
                 self._note_error(body)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import AsyncIterator, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import anyio
 import httpx
 import litellm
 import openai
@@ -178,6 +179,9 @@ class _TappedTransport(httpx.AsyncBaseTransport):
         await self._inner.aclose()
 
 
+_DRAINING = 0.5
+"""Seconds to wait for the end of a body whose reply is complete."""
+
 _OF_THE_BODY = frozenset(("content-encoding", "content-length", "transfer-encoding"))
 """Headers that are no longer true of a body that was decoded and mended."""
 
@@ -201,14 +205,23 @@ class _TappedBody(httpx.AsyncByteStream):
 
     def __init__(self, response: httpx.Response, tap: Tap) -> None:
         self._response = response
+        self._received = response.aiter_bytes()
         self._tap = tap
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for data in self._response.aiter_bytes():
+        async for data in self._received:
             if mended := self._tap.feed(data):
                 yield mended
         if rest := self._tap.end():
             yield rest
 
     async def aclose(self) -> None:
+        if self._tap.is_complete:
+            await self._drain()
         await self._response.aclose()
+
+    async def _drain(self) -> None:
+        """Read the end of a complete body, so that its connection can be used again."""
+        with suppress(httpx.HTTPError, httpx.StreamError), anyio.move_on_after(_DRAINING):
+            async for _ in self._received:
+                pass
