@@ -121,7 +121,7 @@ async def answer_calls(run: RunState, offered: Offer, calls: Sequence[ToolCall])
     finally:
         _answer_not_taken(run, planned, answers)
         answers.record()
-    async with aclosing(_switch(run, planned, transfer)) as switching:
+    async with aclosing(_switch(run, transfer)) as switching:
         async for event in switching:
             yield event
     _judge(run, planned, answers, transfer)
@@ -264,7 +264,7 @@ def _answer_not_taken(run: RunState, planned: Plan, answers: _Answers) -> None:
         )
 
 
-async def _switch(run: RunState, planned: Plan, transfer: Transfer | None) -> AsyncGenerator[RunEvent]:
+async def _switch(run: RunState, transfer: Transfer | None) -> AsyncGenerator[RunEvent]:
     """Announce what became of the transfer, and make it."""
     if transfer is None:
         return
@@ -272,7 +272,7 @@ async def _switch(run: RunState, planned: Plan, transfer: Transfer | None) -> As
         yield _failed(run, transfer.call, transfer.target_name, transfer.error or "")
         return
     source = run.agent.name
-    await take_over(run, transfer, {call["id"] for call, _, _ in planned.not_taken})
+    await take_over(run, transfer)
     yield HandoffOccurred(
         source=source, target=transfer.target_name, call_id=transfer.call["id"], reason=transfer.reason
     )

@@ -34,6 +34,8 @@ class Transfer:
     edge: Handoff
     answer: str
     target: Agent[Any] | Handler | None = None
+    handler: Handler | None = None
+    """What answers from then on."""
     input: Any = None
     reason: str | None = None
     error: str | None = None
@@ -68,15 +70,19 @@ async def try_transfer(run: RunState, call: ToolCall, edge: Handoff) -> Transfer
     """
     try:
         value, reason = _parse(edge, call["function"].get("arguments") or "")
-        _may_go(run, edge)
-        await _call_back(run, edge, value)
+        _within_limit(run)
         target = await _find_target(run, call, edge)
+        handler = handler_for(target, run.config) if isinstance(target, Agent) else target
+        _leads_on(run, target.name)
         answer = edge.get_transfer_message(target)
+        await _call_back(run, edge, value)
     except _Refused as no:
         return _not_made(call, edge, str(no), mistake=no.mistake, refusal=no.refusal)
     except Exception as error:
         return _not_made(call, edge, f"{type(error).__name__}: {error}", exception=error)
-    return Transfer(call=call, edge=edge, answer=answer, target=target, input=value, reason=reason)
+    return Transfer(
+        call=call, edge=edge, answer=answer, target=target, handler=handler, input=value, reason=reason
+    )
 
 
 def _not_made(
@@ -118,14 +124,17 @@ def _parse(edge: Handoff, arguments: str) -> tuple[Any, str | None]:
     return said, said or edge.reason or ("No reason provided" if edge.ask_reason else None)
 
 
-def _may_go(run: RunState, edge: Handoff) -> None:
+def _within_limit(run: RunState) -> None:
     taken = sum(record.status == "taken" for record in run.handoffs)
     if run.config.max_handoffs is not None and taken >= run.config.max_handoffs:
         raise _Refused(
             f"the limit of {run.config.max_handoffs} transfers is reached; answer the user yourself",
             refusal="limit",
         )
-    if run.config.detect_loops and run.progress.goes_round(run.agent.name, edge.agent_name):
+
+
+def _leads_on(run: RunState, target: str) -> None:
+    if run.config.detect_loops and run.progress.goes_round(run.agent.name, target):
         raise _Refused(
             "this transfer was already made and nothing new has come up since; "
             "answer the user yourself, or say what is missing",
@@ -174,41 +183,49 @@ def record(run: RunState, transfer: Transfer, status: Any = None) -> None:
     )
 
 
-async def take_over(run: RunState, transfer: Transfer, not_taken: Collection[str]) -> None:
+async def take_over(run: RunState, transfer: Transfer) -> None:
     """Reshape the view for the target and make it the active agent or handler.
+
+    Transfers that were not taken, in this turn or before, are left out of the view: what they ask for
+    would lead the target astray.
 
     Args:
         run: the run, with every call of the turn answered.
         transfer: one that was made.
-        not_taken: ids of the turn's transfer calls that were not; the target is not shown them.
 
     Raises:
         HandoffFilterError: the input filter or the history mapper failed. The transcript is complete.
     """
-    source, target = run.agent, transfer.target
+    source, target, handler = run.agent, transfer.target, transfer.handler
     assert target is not None
-    if not_taken:
+    assert handler is not None
+    if not_taken := {record.call_id for record in run.handoffs if record.status == "not_taken"}:
         run.view.replace(_without_calls(run.view.items, not_taken))
     try:
         await _reshape(run, transfer)
     except HandoffFilterError as error:
-        run.handoffs[-1] = replace(run.handoffs[-1], status="failed", error=str(error))
+        run.handoffs = [
+            replace(one, status="failed", error=str(error)) if one.call_id == transfer.call["id"] else one
+            for one in run.handoffs
+        ]
         raise
-    if transfer.edge.transfer_system_message:
-        with users_code(f"The instructions of agent {source.name!r}"):
-            run.source_prompt = await source.get_system_prompt(run.now())
-    else:
-        run.source_prompt = None
+    if isinstance(target, Agent):
+        run.source_prompt = await _passed_on(run) if transfer.edge.transfer_system_message else None
     run.progress.transferred(source.name, target.name)
     _log.info("%s -> %s in turn %d of run %s", source.name, target.name, run.turn, run.run_id)
     await tell(run, "on_handoff", source, target)
     run.agent_turns = 0
+    run.handler = handler
     if isinstance(target, Agent):
         run.agent = target
-        run.handler = handler_for(target, run.config)
         await tell(run, None, source, agent_hook="on_handoff")
-    else:
-        run.handler = target
+
+
+async def _passed_on(run: RunState) -> str | None:
+    """Return the source's instructions as a section of the target's."""
+    with users_code(f"The instructions of agent {run.agent.name!r}"):
+        prompt = await run.agent.get_system_prompt(run.now())
+    return f"# Instructions of the previous agent, {run.agent.name}\n{prompt}" if prompt else None
 
 
 async def _reshape(run: RunState, transfer: Transfer) -> None:
@@ -229,9 +246,9 @@ async def _reshape(run: RunState, transfer: Transfer) -> None:
     )
     name, apply = chosen
     items = await filtered(apply, data, name)
-    if not items and transfer.reason:
+    if transfer.reason and all(item.message["role"] in ("system", "developer") for item in items):
         reason: Message = {"role": "user", "content": transfer.reason}
-        items = [RunItem(id=len(run.items) - 1, kind="filter", message=reason)]
+        items.append(RunItem(id=len(run.items) - 1, kind="filter", message=reason))
     run.view.replace(items)
 
 
@@ -254,10 +271,14 @@ def _without_calls(items: list[RunItem], call_ids: Collection[str]) -> list[RunI
     kept: list[RunItem] = []
     for item in items:
         message = item.message
-        calls = [call for call in calls_of(message) if call["id"] not in call_ids]
+        calls = [call for call in calls_of(message) if call.get("id") not in call_ids]
         if message.get("tool_call_id") in call_ids:
             continue
-        if len(calls) < len(calls_of(message)):
-            item = replace(item, message=cast(Message, {**message, "tool_calls": calls}))
-        kept.append(item)
+        if calls and len(calls) < len(calls_of(message)):
+            kept.append(replace(item, message=cast(Message, {**message, "tool_calls": calls})))
+        elif calls or not calls_of(message):
+            kept.append(item)
+        elif message.get("content"):
+            words: Message = {"role": "assistant", "content": message.get("content")}
+            kept.append(replace(item, message=words))
     return kept

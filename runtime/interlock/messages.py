@@ -145,8 +145,12 @@ def calls_of(message: Message) -> list[ToolCall]:
 
 def call_ids(messages: Iterable[Message]) -> set[str]:
     """Return the ids of all calls in ``messages``, and those that answers in it name."""
-    found = {call.get("id") or "" for message in messages for call in calls_of(message)}
-    return found | {message["tool_call_id"] for message in messages if "tool_call_id" in message}
+    found: set[str] = set()
+    for message in messages:
+        found.update(call.get("id") or "" for call in calls_of(message))
+        if "tool_call_id" in message:
+            found.add(message["tool_call_id"])
+    return found
 
 
 def text_of(message: Message) -> str:

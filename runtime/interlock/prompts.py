@@ -30,6 +30,5 @@ async def system_message(run: RunState, offered: Offer) -> Message | None:
     if run.config.handoff_prompt and any(isinstance(route, Handoff) for route in offered.routes.values()):
         prompt = prompt_with_handoff_instructions(prompt)
     if run.source_prompt:
-        source = run.handoffs[-1].source
-        prompt = f"{prompt}\n\n# Instructions of the previous agent, {source}\n{run.source_prompt}".strip()
+        prompt = f"{prompt}\n\n{run.source_prompt}".strip()
     return {"role": "system", "content": prompt} if prompt else None

@@ -57,7 +57,7 @@ class RunState:
     agent_turns: int = 0
     """Model calls since the active agent or handler took over; a forced tool choice holds for the first."""
     source_prompt: str | None = None
-    """The source's instructions, when the last handoff passes them on."""
+    """The section of the prompt with the source's instructions, when the last handoff passes them on."""
     shared_memory: dict[str, Any] = field(default_factory=dict[str, Any])
     usage: Usage = field(default_factory=Usage)
     usage_by_agent: dict[str, Usage] = field(default_factory=dict[str, Usage])

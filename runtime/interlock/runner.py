@@ -17,7 +17,7 @@ from interlock.executor import InProcess
 from interlock.history import View
 from interlock.hooks import RunHooks
 from interlock.loop import run_loop
-from interlock.messages import RunInput, to_messages
+from interlock.messages import RunInput, call_ids, to_messages
 from interlock.models import check_model, handler_for
 from interlock.results import RunDone, RunEvent, RunResult
 from interlock.run_state import RunState, find_agent, input_items
@@ -205,6 +205,7 @@ def start(
         items=items,
         view=View(items),
         input_count=len(items),
+        call_ids=call_ids(item.message for item in items),
     )
 
 
