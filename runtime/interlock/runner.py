@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import Any, cast
-
-import anyio
 
 from interlock.agents import Agent
 from interlock.config import RunConfig
@@ -73,17 +72,15 @@ class Runner:
         Raises:
             ConfigError: an event loop is already running in this thread.
         """
+        import asyncio  # noqa: PLC0415 - a good part of the time that importing interlock takes
+
         if _loop_is_running():
             raise ConfigError(
                 "Runner.run_sync cannot be used inside a running event loop (a notebook, an async web "
                 "handler). Use `result = await Runner.run(...)` there."
             )
-
-        async def run() -> RunResult[Any]:
-            state = start(starting_agent, input, context, max_turns, hooks, run_config, stream=False)
-            return await _finish(state)
-
-        return anyio.run(run)
+        state = start(starting_agent, input, context, max_turns, hooks, run_config, stream=False)
+        return asyncio.run(_finish(state))
 
     @staticmethod
     def run_streamed(
@@ -225,8 +222,10 @@ def _graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
 
 
 def _loop_is_running() -> bool:
-    try:
-        anyio.get_cancelled_exc_class()
-    except RuntimeError:  # no asyncio or trio loop runs in this thread
-        return False
-    return True
+    """Ask the loops that are loaded: what anyio goes by is inherited by threads that asyncio starts."""
+    asyncio, trio = sys.modules["asyncio"], sys.modules.get("trio")
+    for ask in (asyncio.get_running_loop, *([trio.lowlevel.current_trio_token] if trio else ())):
+        with suppress(RuntimeError):
+            ask()
+            return True
+    return False
