@@ -1,0 +1,367 @@
+"""Everything that changes is in one run's state: runs cannot see one another, and each starts afresh."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scenes import SCENES, Recorder, Scene, Stage, facts
+
+from interlock import Agent, RunConfig, Runner, RunStream, function_handler, function_tool, handoff
+from interlock.context import ToolContext
+from interlock.errors import CallbackError, ConfigError, InterlockError, InvalidRequest, ToolError
+from interlock.messages import Message
+from interlock.port import Request
+from interlock.run_state import find_agent, input_items, users_code, with_own_ids, wrong_with
+from interlock.testing import ScriptedHandler, call, reply
+from interlock.usage import Usage
+
+pytestmark = pytest.mark.anyio
+
+USER: Message = {"role": "user", "content": "Again."}
+
+# -- reset (R2, invariant I2) --
+
+
+def desk(first: ScriptedHandler) -> Agent[Any]:
+    """An agent that can hand over to an agent, to a handler and to a name; ``first`` plays it."""
+    target = Agent("B", "You are B.", model=ScriptedHandler(["B here."] * 9))
+    voice = ScriptedHandler(["The voice."] * 9, name="voice")
+    edges = [target, voice, handoff("C", preserve_context=False)]
+    return Agent("A", "You are A.", model=first, handoffs=edges)
+
+
+def third() -> RunConfig:
+    return RunConfig(agents=[Agent("C", model=ScriptedHandler([InvalidRequest("C cannot")] * 9))])
+
+
+async def finish(stream: RunStream) -> None:
+    await stream.drain()
+
+
+async def leave(stream: RunStream) -> None:
+    async with stream:
+        async for event in stream:
+            if event.type in ("text_delta", "handoff_occurred"):
+                return
+
+
+async def abandon(stream: RunStream) -> None:
+    """Read two events and never come back, until the test is over."""
+    events = aiter(stream)
+    await anext(events)
+    await anext(events)
+
+
+async def cancel(stream: RunStream) -> None:
+    with anyio.CancelScope() as scope:
+        async for event in stream:
+            if event.type == "handoff_occurred":
+                scope.cancel()
+            await anyio.lowlevel.checkpoint()
+    await stream.aclose()
+
+
+ENDINGS: dict[str, Callable[[RunStream], Any]] = {
+    "finish": finish,
+    "leave": leave,
+    "abandon": abandon,
+    "cancel": cancel,
+}
+REPLIES = {
+    "answer": "Hi.",
+    "to B": call("transfer_to_b"),
+    "to voice": call("transfer_to_voice"),
+    "to C": call("transfer_to_c"),
+    "broken": InvalidRequest("no"),
+    "mistake": call("nothing"),
+}
+
+
+ways = st.tuples(st.sampled_from(sorted(REPLIES)), st.sampled_from(sorted(ENDINGS)))
+
+
+@given(runs=st.lists(ways, max_size=6))
+@settings(deadline=None, max_examples=60)
+async def test_every_run_starts_at_the_default_however_others_ended(runs: list[tuple[str, str]]) -> None:
+    """I2, R2: after an answer, a transfer, an error, a cancellation or an abandoned stream."""
+    script = ScriptedHandler([])
+    agent, config = desk(script), third()
+    streams: list[RunStream] = []
+    for kind, ending in runs:
+        script.replies.append(REPLIES[kind])
+        if kind == "mistake":
+            script.replies.append("Sorry.")
+        streams.append(Runner.run_streamed(agent, "Hi", run_config=config))
+        with suppress(InterlockError):
+            await ENDINGS[ending](streams[-1])
+        del script.replies[len(script.requests) :]
+    before = len(script.requests)
+    script.replies.append("Default.")
+    result = await Runner.run(agent, "Hi", run_config=config)
+    for stream in streams:
+        await stream.aclose()
+    assert result.final_output == "Default."
+    assert [(made.agent, made.handler) for made in result.calls] == [("A", "scripted")]
+    fresh = script.requests[before]
+    assert fresh.messages == ({"role": "system", "content": "You are A."}, {"role": "user", "content": "Hi"})
+    assert [tool["function"]["name"] for tool in fresh.tools] == [
+        "transfer_to_b",
+        "transfer_to_voice",
+        "transfer_to_c",
+    ]
+    assert (fresh.turn, result.usage.requests, result.context.shared_memory) == (1, 1, {})
+
+
+async def test_a_handler_lasts_for_its_run_only() -> None:
+    """R1, R2: a transfer to a handler holds until the run ends; the next one asks the default again."""
+    script = ScriptedHandler([call("transfer_to_voice"), "Default."])
+    agent = desk(script)
+    first = await Runner.run(agent, "Hi", run_config=third())
+    second = await Runner.run(agent, [*first.to_input_list(), USER], run_config=third())
+    assert (first.final_output, second.final_output) == ("The voice.", "Default.")
+
+
+async def test_staying_with_an_agent_is_the_callers_choice() -> None:
+    """R2: pass ``last_agent`` to stay; row 2-21: it has all its tools and handoffs."""
+    script = ScriptedHandler([call("transfer_to_b")])
+    first = await Runner.run(desk(script), "Hi", run_config=third())
+    second = await Runner.run(first.last_agent, [*first.to_input_list(), USER])
+    assert second.last_agent.name == "B"
+    assert second.calls[0].messages[0] == {"role": "system", "content": "You are B."}
+
+
+# -- interleaved runs --
+
+
+@given(order=st.lists(st.booleans(), max_size=40), scenes=st.tuples(*[st.sampled_from(sorted(SCENES))] * 2))
+@settings(deadline=None, max_examples=60)
+async def test_two_runs_in_any_interleaving_do_not_see_each_other(
+    order: list[bool], scenes: tuple[str, str]
+) -> None:
+    """Section 3: each gives what it gives alone, whichever is moved on when."""
+    alone = [await step_by_step([scene], []) for scene in scenes]
+    together = await step_by_step(list(scenes), order)
+    assert together == [only for (only,) in alone]
+
+
+async def step_by_step(scenes: list[str], order: list[bool]) -> list[dict[str, Any]]:
+    streams = [open_stream(SCENES[name]) for name in scenes]
+    for second in order:
+        await step(streams[second])
+    for stream in streams:
+        while await step(stream):
+            pass
+    return [facts(stream.result) for stream in streams]
+
+
+def open_stream(scene: Scene) -> RunStream:
+    return Runner.run_streamed(
+        scene.agent(Stage()), "Hi", max_turns=scene.max_turns, run_config=scene.settings()
+    )
+
+
+async def step(stream: RunStream) -> bool:
+    try:
+        await anext(aiter(stream))
+    except (StopAsyncIteration, InterlockError):
+        return False
+    return True
+
+
+def echoing() -> Agent[Any]:
+    """One agent whose tool, memory, usage and transfer all follow from the user's text."""
+
+    @function_tool
+    async def remember(context: ToolContext[str], text: str) -> str:
+        """Remember."""
+        for _ in range(len(text) % 5):
+            await anyio.lowlevel.checkpoint()
+        seen = context.shared_memory.setdefault("seen", [])
+        seen.append(f"{context.context}:{text}")
+        return ",".join(seen)
+
+    async def model(request: Request) -> Any:
+        await anyio.lowlevel.checkpoint()
+        name = str(request.messages[0].get("content"))
+        last = request.messages[-1]
+        usage = Usage(requests=1, input_tokens=len(name))
+        if last["role"] == "user":
+            return reply(calls=[call("remember", {"text": name})], usage=usage).message
+        if last.get("content") == f"{name}:{name}":
+            return {"role": "assistant", "content": None, "tool_calls": [call("transfer_to_b")]}
+        return f"{name} got {last.get('content')}"
+
+    played = function_handler(model)
+    return Agent("A", model=played, tools=[remember], handoffs=[Agent("B", model=played)])
+
+
+async def test_a_hundred_concurrent_runs_of_one_agent_do_not_see_one_another() -> None:
+    """Section 3: shared memory, context, handoffs and transcripts belong to one run each."""
+    agent = echoing()
+    results: dict[str, Any] = {}
+
+    async def one(name: str) -> None:
+        results[name] = await Runner.run(agent, name, context=name)
+
+    async with anyio.create_task_group() as group:
+        for number in range(100):
+            group.start_soon(one, f"user-{'x' * (number % 7)}{number}")
+    assert len(results) == 100
+    for name, result in results.items():
+        assert result.final_output == f'{name} got {{"assistant": "B"}}'
+        assert result.context.shared_memory == {"seen": [f"{name}:{name}"]}
+        assert result.last_agent.name == "B"
+        others = results.keys() - {name}
+        assert not any(f'"{other}"' in str(result.messages) for other in others)
+
+
+# -- nothing that was passed in changes --
+
+
+@pytest.mark.parametrize("scene", SCENES)
+async def test_inputs_stay_as_they_were(scene: str) -> None:
+    """Section 3: agents, messages, settings and context are read, never written."""
+    played = SCENES[scene]
+    agent = played.agent(Stage())
+    messages: list[Any] = [
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+        {"role": "assistant", "content": None, "tool_calls": [call("add", {"a": 1}, id="x")]},
+        USER,
+    ]
+    context = {"name": "Ada", "list": [1, 2]}
+    config = played.settings(model_settings={"temperature": 0, "tool_choice": "auto", "stop": ["x"]})
+    before = copy.deepcopy((messages, context, config.model_settings, vars_of(agent)))
+    with suppress(InterlockError):
+        await Runner.run(agent, messages, context=context, run_config=config, max_turns=played.max_turns)
+    assert (messages, context, config.model_settings, vars_of(agent)) == before
+
+
+def vars_of(agent: Agent[Any]) -> list[Any]:
+    """What an agent and those behind it declare, without what is worked out once from that."""
+    plain = ("name", "instructions", "model_settings", "handoff_description", "output_type")
+    return [
+        [{key: getattr(each, key) for key in plain}, [tool.spec for tool in each.tools], len(each.handoffs)]
+        for each in agent.graph.values()
+    ]
+
+
+async def test_a_result_does_not_change_when_its_lists_are_used() -> None:
+    """`to_input_list` gives a list of its own each time."""
+    result = await Runner.run(SCENES["one tool"].agent(Stage()), "Hi")
+    result.to_input_list().append(USER)
+    result.messages.clear()
+    assert len(result.to_input_list()) == len(result.messages) == 4
+
+
+# -- the state's own rules --
+
+
+async def test_turns_count_over_all_agents() -> None:
+    hooks = Recorder()
+    await Runner.run(SCENES["chain"].agent(Stage()), "Hi", hooks=hooks)
+    starts = [(who, turn) for name, who, *rest in hooks.calls if name == "llm_start" for turn in rest]
+    assert starts == [("A", "1"), ("A", "2"), ("B", "3"), ("B", "4"), ("A", "5"), ("A", "6")]
+
+
+@pytest.mark.parametrize(
+    ("ids", "used", "expected"),
+    [
+        (["a", "b"], [], ["a", "b"]),
+        (["", ""], [], ["call_3_0", "call_3_1"]),
+        (["a", "a"], [], ["a", "call_3_1"]),
+        (["a"], ["a"], ["call_3_0"]),
+        (["a", "a", "a"], ["a"], ["call_3_0", "call_3_1", "call_3_2"]),
+        ([""], ["call_3_0"], ["call_0"]),
+        (["call_3_1", ""], [], ["call_3_1", "call_1"]),
+    ],
+)
+def test_call_ids_differ_from_all_before(ids: list[str], used: list[str], expected: list[str]) -> None:
+    """Row 1-47: by turn and place, so that a replayed run makes the same."""
+    message: Message = {"role": "assistant", "tool_calls": [call("f", id=each) for each in ids]}
+    taken = set(used)
+    renamed = with_own_ids(message, 3, taken)
+    assert [made["id"] for made in renamed.get("tool_calls", [])] == expected
+    assert taken == {*used, *expected}
+    assert (renamed is message) == (ids == expected)
+
+
+ids = st.sampled_from(["", "a", "call_1_0", "call_1_1", "call_0", "call_2_0", "a_1"])
+
+
+@given(st.lists(st.lists(ids, max_size=4), max_size=4))
+def test_no_two_calls_of_a_run_share_an_id(turns: list[list[str]]) -> None:
+    used: set[str] = set()
+    seen: list[str] = []
+    for turn, each in enumerate(turns, 1):
+        message: Message = {"role": "assistant", "tool_calls": [call("f", id=one) for one in each]}
+        seen += [made["id"] for made in with_own_ids(message, turn, used).get("tool_calls", [])]
+    assert len(set(seen)) == len(seen) == sum(map(len, turns))
+    assert "" not in seen
+
+
+def calling(made: Any) -> Any:
+    return {"role": "assistant", "content": None, "tool_calls": [made]}
+
+
+def test_a_reply_without_calls_is_not_copied() -> None:
+    message: Message = {"role": "assistant", "content": "Hi"}
+    assert with_own_ids(message, 1, set()) is message
+
+
+@pytest.mark.parametrize(
+    ("message", "wrong"),
+    [
+        ({"role": "assistant", "content": "Hi"}, None),
+        (calling(call("f")), None),
+        (calling({"id": "a", "function": {"name": "f", "arguments": None}}), None),
+        ({"role": "user", "content": "Hi"}, "role 'user' instead of 'assistant'"),
+        ({"content": "Hi"}, "role None instead of 'assistant'"),
+        (calling({"id": "a"}), "a tool call without a function"),
+        (calling({"function": {"arguments": {}}}), None),
+        (calling({"function": {"arguments": [1]}}), "arguments that are not JSON text"),
+    ],
+)
+def test_what_is_wrong_with_a_reply(message: Any, wrong: str | None) -> None:
+    found = wrong_with(message)
+    assert found is None if wrong is None else str(found).startswith(wrong)
+
+
+def test_an_input_message_remembers_which_family_wrote_it() -> None:
+    """Pain 8: the private key of `to_input_list` becomes the item's origin, and leaves the message."""
+    written: Any = {"role": "assistant", "content": "Hi", "thinking_blocks": [1], "_origin": "anthropic"}
+    plain: Message = {"role": "user", "content": "Hi"}
+    first, second = input_items([plain, written])
+    assert (first.id, first.kind, first.origin, second.id) == (0, "input", None, 1)
+    assert first.message is plain
+    assert second.origin == "anthropic"
+    assert second.message == {"role": "assistant", "content": "Hi", "thinking_blocks": [1]}
+    assert "_origin" in written
+
+
+def test_an_exception_of_the_apps_code_says_whose_it_was() -> None:
+    with (
+        pytest.raises(CallbackError, match="The filter raised ValueError: x") as caught,
+        users_code("The filter"),
+    ):
+        raise ValueError("x")
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_an_error_of_interlock_passes_through_the_apps_code() -> None:
+    with pytest.raises(ToolError), users_code("The filter"):
+        raise ToolError("x")
+
+
+def test_an_agent_that_is_not_there_is_named_with_those_that_are() -> None:
+    agent = Agent("B", model=ScriptedHandler([]))
+    assert find_agent({"B": agent}, "B", "A") is agent
+    with pytest.raises(ConfigError, match=r"'A' hands off to 'C', which is no agent of this run\. Known: B"):
+        find_agent({"B": agent}, "C", "A")
