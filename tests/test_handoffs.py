@@ -1,44 +1,29 @@
-"""Transfers: what is checked before, what the target is shown, and what is kept of those that fail."""
+"""Transfers: what is checked before one is made, who answers then, and what is kept of those that fail."""
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from teams import HI, TO_B, agent, look_up, pair, requests, shown, statuses
 
-from interlock import (
-    Agent,
-    Handoff,
-    Message,
-    RunConfig,
-    RunContext,
-    Runner,
-    RunResult,
-    function_tool,
-    handoff,
-)
+from interlock import Agent, Handoff, Message, RunConfig, RunContext, Runner, handoff
 from interlock.errors import (
     ConfigError,
     HandoffError,
-    HandoffFilterError,
     LoopDetected,
     MaxHandoffsExceeded,
     ModelBehaviorError,
 )
-from interlock.filters import HandoffInputData, HandoffInputFilter, compose, keep_last, remove_all_tools
+from interlock.events import MessageDone
 from interlock.messages import calls_of, text_of
 from interlock.port import Request
 from interlock.testing import ScriptedHandler, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio
-
-HI: Message = {"role": "user", "content": "Hi"}
-TO_B = call("transfer_to_b", id="t")
 
 
 class Ticket(BaseModel):
@@ -46,64 +31,7 @@ class Ticket(BaseModel):
     urgent: bool = False
 
 
-@function_tool
-def look_up(order: int) -> str:
-    """Look an order up."""
-    return f"order {order} is on its way"
-
-
-def agent(name: str, *replies: Any, **options: Any) -> Agent[Any]:
-    """An agent whose model says these things, in order."""
-    return Agent(name, f"You are {name}.", model=ScriptedHandler(replies, name=name), **options)
-
-
-def requests(of: Agent[Any]) -> list[Request]:
-    assert isinstance(of.model, ScriptedHandler)
-    return of.model.requests
-
-
-def shown(to: Agent[Any], turn: int = 0) -> list[Message]:
-    """What an agent's model was shown, without the system prompt; valid in every case."""
-    messages = list(requests(to)[turn].messages)
-    assert_valid(messages)
-    return [message for message in messages if message["role"] != "system"]
-
-
-def pair(*replies: Any, first: Any = TO_B, **options: Any) -> tuple[Agent[Any], Agent[Any]]:
-    """Two agents; A transfers to B at once, B answers."""
-    b = agent("B", "Done.")
-    return agent("A", first, *replies, handoffs=[handoff(b, **options)]), b
-
-
-def statuses(result: RunResult[Any]) -> list[tuple[str, str, str]]:
-    return [(record.source, record.target, record.status) for record in result.handoffs]
-
-
-# -- what the target is shown --
-
-
-async def test_the_target_sees_everything_with_the_transfer_answered() -> None:
-    """(rows 1-12, 1-18, 2-14)"""
-    a, b = pair()
-    result = await Runner.run(a, "Hi")
-    assert shown(b) == [
-        HI,
-        {"role": "assistant", "content": None, "tool_calls": [TO_B]},
-        {"role": "tool", "tool_call_id": "t", "content": '{"assistant": "B"}'},
-    ]
-    assert (result.final_output, result.last_agent) == ("Done.", b)
-
-
-async def test_the_target_runs_with_its_own_prompt_and_tools() -> None:
-    """Not with the source's (rows 2-14, 2-22)."""
-    c = agent("C")
-    b = agent("B", "Done.", tools=[look_up], handoffs=[c])
-    await Runner.run(agent("A", call("transfer_to_b"), handoffs=[b]), "Hi")
-    (request,) = requests(b)
-    assert [message for message in request.messages if message["role"] == "system"] == [
-        {"role": "system", "content": "You are B."}
-    ]
-    assert [spec["function"]["name"] for spec in request.tools] == ["look_up", "transfer_to_c"]
+# -- who answers --
 
 
 async def test_a_name_leads_to_the_agent_of_that_name() -> None:
@@ -146,312 +74,6 @@ async def test_the_next_run_starts_at_the_default_handler_again() -> None:
     first = await Runner.run(a, "Hi")
     second = await Runner.run(a, [*first.to_input_list(), {"role": "user", "content": "And now?"}])
     assert second.final_output == "At home."
-
-
-# -- input filters --
-
-
-async def test_a_filter_that_changes_nothing_changes_nothing() -> None:
-    """(row 1-12)"""
-    a, b = pair(input_filter=lambda data: data)
-    await Runner.run(a, "Hi")
-    plain, other = pair()
-    await Runner.run(plain, "Hi")
-    assert shown(b) == shown(other)
-
-
-async def _async_filter(data: HandoffInputData) -> HandoffInputData:
-    return remove_all_tools(data)
-
-
-class ObjectFilter:
-    async def __call__(self, data: HandoffInputData) -> HandoffInputData:
-        return remove_all_tools(data)
-
-
-@pytest.mark.parametrize(
-    "each",
-    [
-        remove_all_tools,
-        _async_filter,
-        ObjectFilter(),
-        functools.partial(_async_filter),
-        compose(remove_all_tools),
-    ],
-)
-async def test_a_filter_may_be_any_function(each: HandoffInputFilter) -> None:
-    """(rows 1-01, 1-12)"""
-    a, b = pair(input_filter=each)
-    result = await Runner.run(a, "Hi")
-    assert shown(b) == [HI]
-    assert len(result.items) == 4
-
-
-async def test_a_filter_knows_who_hands_over_to_whom_and_why() -> None:
-    """Openai-agents' filters cannot know (rows 1-03, 1-04, 1-24, pain 22)."""
-    seen: list[HandoffInputData] = []
-
-    def spy(data: HandoffInputData) -> HandoffInputData:
-        seen.append(data)
-        return data
-
-    b = agent("B", "Done.")
-    edge = handoff(b, input_filter=spy, input_type=Ticket, reason="bills")
-    a = agent(
-        "A",
-        call("look_up", {"order": 7}, id="l"),
-        call("transfer_to_b", {"reason": "late"}, id="t"),
-        tools=[look_up],
-        handoffs=[edge],
-    )
-    await Runner.run(a, "Hi", context={"user": "Ada"})
-    (data,) = seen
-    assert (data.source, data.target, data.tool_call_id, data.reason) == ("A", "B", "t", "bills")
-    assert data.arguments == Ticket(reason="late")
-    assert data.run_context is not None
-    assert (data.run_context.context, data.run_context.agent) == ({"user": "Ada"}, "A")
-    parts = [
-        [item.id for item in part] for part in (data.input_history, data.pre_handoff_items, data.new_items)
-    ]
-    assert parts == [[0], [1, 2], [3, 4]]
-    assert [item.kind for item in data.all_items] == ["input", "model", "tool", "model", "handoff"]
-
-
-async def test_a_replacement_of_the_new_items_changes_the_view_and_not_the_transcript() -> None:
-    """(row 1-06)"""
-    a, b = pair(input_filter=lambda data: data.clone(input_items=()))
-    result = await Runner.run(a, "Hi")
-    assert shown(b) == [HI]
-    assert [item.kind for item in result.new_items] == ["model", "handoff", "model"]
-
-
-async def test_what_a_filter_hid_stays_hidden_from_later_agents() -> None:
-    """Filters add up, also over a nesting handoff and back at the source (pain 22)."""
-    c = agent("C", call("transfer_to_a", id="t3"), handoffs=["A"])
-    b = agent("B", call("transfer_to_c", id="t2"), handoffs=[handoff(c, nest_handoff_history=True)])
-    a = agent(
-        "A",
-        [call("look_up", {"order": 7}, id="l"), TO_B],
-        "Bye.",
-        tools=[look_up],
-        handoffs=[handoff(b, input_filter=remove_all_tools)],
-    )
-    result = await Runner.run(a, "Hi")
-    for seer, turn in ((b, 0), (c, 0), (a, 1)):
-        assert "on its way" not in json.dumps(shown(seer, turn))
-    assert "on its way" in json.dumps(result.messages)
-
-
-async def test_a_filter_may_break_pairs_and_the_view_is_valid_all_the_same() -> None:
-    """No orphan goes to a provider, each repair is told, the transcript stays whole (row 1-12, pain 1)."""
-    a, b = pair(input_filter=lambda data: data.clone(new_items=data.new_items[1:]))
-    result = await Runner.run(a, "Hi")
-    assert [message["role"] for message in shown(b)] == ["user", "assistant", "tool"]
-    assert result.repairs == ("added the missing call for orphan tool result 't' (message 1)",)
-    assert len(result.items) == 4
-
-
-async def test_a_filter_that_drops_an_answer_is_repaired_too() -> None:
-    a, b = pair(input_filter=lambda data: data.clone(new_items=data.new_items[:1]))
-    result = await Runner.run(a, "Hi")
-    assert text_of(shown(b)[-1]) == "No result was recorded for this call."
-    assert result.repairs == ("added a missing answer to tool call 't'",)
-
-
-@pytest.mark.parametrize("inputs", ["Hi", [{"role": "system", "content": "Be kind."}, HI]])
-async def test_a_filter_that_hides_everything_leaves_the_reason(inputs: Any) -> None:
-    """No provider takes an empty request (rows 1-12, 2-15)."""
-    a, b = pair(
-        input_filter=lambda data: data.clone(
-            input_history=[item for item in data.input_history if item.message["role"] == "system"],
-            new_items=(),
-        ),
-        reason="Wants a refund.",
-    )
-    await Runner.run(a, inputs)
-    assert shown(b) == [{"role": "user", "content": "Wants a refund."}]
-
-
-async def test_a_filter_that_hides_everything_for_no_reason_leaves_something_to_answer() -> None:
-    """(row 2-15)"""
-    a, b = pair(input_filter=keep_last(0))
-    result = await Runner.run(a, "Hi")
-    assert shown(b) == [{"role": "user", "content": "Please continue."}]
-    assert result.repairs == ("added a user message, because nothing was left to answer",)
-
-
-def _raises(data: HandoffInputData) -> HandoffInputData:
-    raise KeyError("oops")
-
-
-@pytest.mark.parametrize(
-    ("each", "says"),
-    [
-        (_raises, "raised on handoff 'A' -> 'B': KeyError: 'oops'"),
-        (lambda data: {"new_items": []}, "must return a HandoffInputData, not dict"),
-        (lambda data: None, "must return a HandoffInputData, not NoneType"),
-        (lambda data: data.all_items, "must return a HandoffInputData, not tuple"),
-        (lambda data: data.clone(new_items=[{"content": "x"}]), "has role None"),
-        (lambda data: dataclasses.replace(data, new_items=(3,)), "must be a dict with a role"),
-    ],
-)
-@pytest.mark.parametrize("where", ["edge", "run"])
-async def test_a_broken_filter_stops_the_run_and_loses_nothing(each: Any, says: str, where: str) -> None:
-    """The target never sees the unfiltered history; what happened is on the error (rows 1-13, 1-14)."""
-    b = agent("B", "Done.")
-    edge = handoff(b, input_filter=each) if where == "edge" else handoff(b)
-    a = agent("A", [call("look_up", {"order": 7}, id="l"), TO_B], tools=[look_up], handoffs=[edge])
-    config = RunConfig(handoff_input_filter=each if where == "run" else None)
-    with pytest.raises(
-        HandoffFilterError, match=f"input_filter of the {where.replace('edge', 'handoff')}"
-    ) as caught:
-        await Runner.run(a, "Hi", run_config=config)
-    assert says in str(caught.value)
-    assert requests(b) == []
-    result = caught.value.result
-    assert [message["role"] for message in result.messages] == ["user", "assistant", "tool", "tool"]
-    assert_valid(result.messages)
-    assert statuses(result) == [("A", "B", "failed")]
-    assert says in result.handoffs[0].error
-    assert result.last_agent is a
-    assert result.usage.requests == 1
-
-
-async def test_the_cause_of_a_broken_filter_is_chained() -> None:
-    a, _ = pair(input_filter=_raises)
-    with pytest.raises(HandoffFilterError) as caught:
-        await Runner.run(a, "Hi")
-    assert isinstance(caught.value.__cause__, KeyError)
-
-
-async def test_a_broken_filter_is_noted_on_the_transfer_that_it_broke() -> None:
-    """Not on the one beside it that was not taken."""
-    b, c = agent("B"), agent("C")
-    a = agent("A", [TO_B, call("transfer_to_c")], handoffs=[handoff(b, input_filter=_raises), c])
-    with pytest.raises(HandoffFilterError) as caught:
-        await Runner.run(a, "Hi")
-    assert statuses(caught.value.result) == [("A", "B", "failed"), ("A", "C", "not_taken")]
-    assert "KeyError" in caught.value.result.handoffs[0].error
-
-
-# -- which shaping applies --
-
-
-def _marking(text: str) -> HandoffInputFilter:
-    return lambda data: data.clone(new_items=[{"role": "user", "content": text}])
-
-
-def _what_applied(messages: list[Message]) -> str:
-    last = text_of(messages[-1])
-    if last in ("edge", "run"):
-        return last
-    if "<CONVERSATION HISTORY>" in text_of(messages[0]):
-        return "nested"
-    return "last" if messages == [HI] else "all"
-
-
-@pytest.mark.parametrize(
-    ("edge", "run", "applied"),
-    [
-        ({}, {}, "all"),
-        ({"input_filter": _marking("edge")}, {}, "edge"),
-        ({}, {"handoff_input_filter": _marking("run")}, "run"),
-        ({"input_filter": _marking("edge")}, {"handoff_input_filter": _marking("run")}, "edge"),
-        ({"input_filter": _marking("edge"), "nest_handoff_history": True}, {}, "edge"),
-        ({"nest_handoff_history": True}, {"handoff_input_filter": _marking("run")}, "run"),
-        ({}, {"handoff_input_filter": _marking("run"), "nest_handoff_history": True}, "run"),
-        ({"preserve_context": False}, {}, "last"),
-        ({"preserve_context": False}, {"nest_handoff_history": True}, "last"),
-        ({"preserve_context": False}, {"handoff_input_filter": _marking("run")}, "last"),
-        ({"nest_handoff_history": None}, {"nest_handoff_history": False}, "all"),
-        ({"nest_handoff_history": None}, {"nest_handoff_history": True}, "nested"),
-        ({"nest_handoff_history": True}, {"nest_handoff_history": False}, "nested"),
-        ({"nest_handoff_history": True}, {"nest_handoff_history": True}, "nested"),
-        ({"nest_handoff_history": False}, {"nest_handoff_history": False}, "all"),
-        ({"nest_handoff_history": False}, {"nest_handoff_history": True}, "all"),
-    ],
-)
-async def test_the_edge_comes_before_the_run_and_filters_before_nesting(
-    edge: dict[str, Any], run: dict[str, Any], applied: str
-) -> None:
-    """(rows 1-15, 1-33, decision R5)"""
-    a, b = pair(**edge)
-    await Runner.run(a, "Hi", run_config=RunConfig(**run))
-    assert _what_applied(shown(b)) == applied
-
-
-async def test_without_context_the_target_sees_its_prompt_and_the_last_user_message() -> None:
-    """(row 2-15)"""
-    a, b = pair(preserve_context=False)
-    before: list[Message] = [
-        HI,
-        {"role": "assistant", "content": "Hello."},
-        {"role": "user", "content": "Refund!"},
-    ]
-    result = await Runner.run(a, before)
-    assert requests(b)[0].messages == (
-        {"role": "system", "content": "You are B."},
-        {"role": "user", "content": "Refund!"},
-    )
-    assert len(result.items) == 6
-
-
-async def test_without_context_and_without_a_user_message_the_reason_is_shown() -> None:
-    """(row 2-15)"""
-    a, b = pair(preserve_context=False, reason="Wants a refund.")
-    await Runner.run(a, [{"role": "assistant", "content": "Hello."}])
-    assert shown(b) == [{"role": "user", "content": "Wants a refund."}]
-
-
-async def test_a_nested_view_ends_on_the_users_message() -> None:
-    """(row 1-30, pain 7)"""
-    a, b = pair(nest_handoff_history=True)
-    await Runner.run(a, "Hi")
-    summary, newest = shown(b)
-    assert (summary["role"], newest) == ("assistant", HI)
-    assert "transfer_to_b" in text_of(summary)
-
-
-async def test_the_run_may_bring_its_own_mapper() -> None:
-    """Sync or async (rows 1-02, 1-33)."""
-
-    async def mapper(messages: list[Message]) -> list[Message]:
-        return [{"role": "user", "content": f"{len(messages)} messages so far"}]
-
-    a, b = pair()
-    config = RunConfig(nest_handoff_history=True, handoff_history_mapper=mapper)
-    await Runner.run(a, "Hi", run_config=config)
-    assert shown(b) == [{"role": "user", "content": "3 messages so far"}]
-
-
-def _mapper_raises(messages: list[Message]) -> list[Message]:
-    raise KeyError("oops")
-
-
-@pytest.mark.parametrize(
-    ("mapper", "says"),
-    [
-        (_mapper_raises, "KeyError: 'oops'"),
-        (lambda messages: None, "not NoneType"),
-        (lambda messages: {"role": "user"}, "not dict"),
-        (lambda messages: [5], "not int"),
-        (lambda messages: [{"content": "x"}], "has role None"),
-    ],
-)
-async def test_a_broken_mapper_stops_the_run_and_loses_nothing(mapper: Any, says: str) -> None:
-    """(row 1-14)"""
-    a, b = pair(nest_handoff_history=True)
-    with pytest.raises(HandoffFilterError, match="nest_handoff_history") as caught:
-        await Runner.run(a, "Hi", run_config=RunConfig(handoff_history_mapper=mapper))
-    assert says in str(caught.value)
-    assert requests(b) == []
-    assert len(caught.value.result.items) == 3
-
-
-async def test_a_mapper_that_shows_nothing_leaves_something_to_answer() -> None:
-    a, b = pair(nest_handoff_history=True)
-    await Runner.run(a, "Hi", run_config=RunConfig(handoff_history_mapper=lambda messages: []))
-    assert shown(b) == [{"role": "user", "content": "Please continue."}]
 
 
 # -- callbacks and arguments --
@@ -899,8 +521,6 @@ async def test_a_second_run_does_not_use_a_call_id_of_the_first_again(call_id: s
 
 def _as_sent(scripted: Any) -> Callable[[Request], Any]:
     """The reply as a provider sent it: `ScriptedHandler` would fill in ids that are new."""
-    from interlock.events import MessageDone
-
     return lambda request: MessageDone(message=scripted.message)
 
 

@@ -73,6 +73,17 @@ def test_repetition_is_first_told_and_then_ends() -> None:
     assert seen == [(False, False)] * 2 + [(True, False)] * 3 + [(True, True)]
 
 
+def test_what_the_source_repeated_is_not_held_against_the_target() -> None:
+    """Each agent may look the same thing up: a filter may have hidden it from the next."""
+    progress = Progress()
+    for _ in range(5):
+        progress.tool_results(SAME)
+    progress.transferred("a", "b")
+    assert not progress.needs_nudge
+    progress.tool_results(SAME)
+    assert progress.repeats == 1
+
+
 def test_results_may_come_from_a_generator() -> None:
     progress = Progress()
     progress.tool_results(result for result in SAME)

@@ -40,8 +40,9 @@ class Progress:
         return (source, target) in self.edges
 
     def transferred(self, source: str, target: str) -> None:
-        """Note a transfer that was made."""
+        """Note a transfer that was made. What the source repeated is not held against the target."""
         self.edges.add((source, target))
+        self.last, self.repeats = None, 0
 
     @property
     def needs_nudge(self) -> bool:

@@ -1,0 +1,450 @@
+"""What the target of a transfer is shown: valid in every case, and the transcript stays whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from teams import HI, TO_B, agent, look_up, pair, requests, shown, statuses
+
+from interlock import Agent, Message, RunConfig, Runner, handoff, nest_handoff_history
+from interlock.errors import HandoffFilterError
+from interlock.filters import HandoffInputData, HandoffInputFilter, compose, keep_last, remove_all_tools
+from interlock.messages import text_of
+from interlock.testing import ScriptedHandler, assert_valid, call
+
+pytestmark = pytest.mark.anyio
+
+
+# -- what the target is shown --
+
+
+async def test_the_target_sees_everything_with_the_transfer_answered() -> None:
+    """(rows 1-12, 1-18, 2-14)"""
+    a, b = pair()
+    result = await Runner.run(a, "Hi")
+    assert shown(b) == [
+        HI,
+        {"role": "assistant", "content": None, "tool_calls": [TO_B]},
+        {"role": "tool", "tool_call_id": "t", "content": '{"assistant": "B"}'},
+    ]
+    assert (result.final_output, result.last_agent) == ("Done.", b)
+
+
+async def test_the_target_runs_with_its_own_prompt_and_tools() -> None:
+    """Not with the source's (rows 2-14, 2-22)."""
+    c = agent("C")
+    b = agent("B", "Done.", tools=[look_up], handoffs=[c])
+    await Runner.run(agent("A", call("transfer_to_b"), handoffs=[b]), "Hi")
+    (request,) = requests(b)
+    assert [message for message in request.messages if message["role"] == "system"] == [
+        {"role": "system", "content": "You are B."}
+    ]
+    assert [spec["function"]["name"] for spec in request.tools] == ["look_up", "transfer_to_c"]
+
+
+# -- input filters --
+
+
+async def test_a_filter_that_changes_nothing_changes_nothing() -> None:
+    """(row 1-12)"""
+    a, b = pair(input_filter=lambda data: data)
+    await Runner.run(a, "Hi")
+    plain, other = pair()
+    await Runner.run(plain, "Hi")
+    assert shown(b) == shown(other)
+
+
+async def _async_filter(data: HandoffInputData) -> HandoffInputData:
+    return remove_all_tools(data)
+
+
+class ObjectFilter:
+    async def __call__(self, data: HandoffInputData) -> HandoffInputData:
+        return remove_all_tools(data)
+
+
+@pytest.mark.parametrize(
+    "each",
+    [
+        remove_all_tools,
+        _async_filter,
+        ObjectFilter(),
+        functools.partial(_async_filter),
+        compose(remove_all_tools),
+    ],
+)
+async def test_a_filter_may_be_any_function(each: HandoffInputFilter) -> None:
+    """(rows 1-01, 1-12)"""
+    a, b = pair(input_filter=each)
+    result = await Runner.run(a, "Hi")
+    assert shown(b) == [HI]
+    assert len(result.items) == 4
+
+
+async def test_a_filter_knows_who_hands_over_to_whom_and_why() -> None:
+    """Openai-agents' filters cannot know (rows 1-03, 1-04, 1-24, pain 22)."""
+    seen: list[HandoffInputData] = []
+
+    def spy(data: HandoffInputData) -> HandoffInputData:
+        seen.append(data)
+        return data
+
+    b = agent("B", "Done.")
+    edge = handoff(b, input_filter=spy, input_type=list[str], reason="bills")
+    a = agent(
+        "A",
+        call("look_up", {"order": 7}, id="l"),
+        call("transfer_to_b", {"response": ["late"]}, id="t"),
+        tools=[look_up],
+        handoffs=[edge],
+    )
+    await Runner.run(a, "Hi", context={"user": "Ada"})
+    (data,) = seen
+    assert (data.source, data.target, data.tool_call_id, data.reason) == ("A", "B", "t", "bills")
+    assert data.arguments == ["late"]
+    assert data.run_context is not None
+    assert (data.run_context.context, data.run_context.agent) == ({"user": "Ada"}, "A")
+    parts = [
+        [item.id for item in part] for part in (data.input_history, data.pre_handoff_items, data.new_items)
+    ]
+    assert parts == [[0], [1, 2], [3, 4]]
+    assert [item.kind for item in data.all_items] == ["input", "model", "tool", "model", "handoff"]
+
+
+async def test_a_replacement_of_the_new_items_changes_the_view_and_not_the_transcript() -> None:
+    """(row 1-06)"""
+    a, b = pair(input_filter=lambda data: data.clone(input_items=()))
+    result = await Runner.run(a, "Hi")
+    assert shown(b) == [HI]
+    assert [item.kind for item in result.new_items] == ["model", "handoff", "model"]
+
+
+async def test_what_a_filter_hid_stays_hidden_from_later_agents() -> None:
+    """Filters add up, also over a nesting handoff and back at the source (pain 22)."""
+    c = agent("C", call("transfer_to_a", id="t3"), handoffs=["A"])
+    b = agent("B", call("transfer_to_c", id="t2"), handoffs=[handoff(c, nest_handoff_history=True)])
+    a = agent(
+        "A",
+        [call("look_up", {"order": 7}, id="l"), TO_B],
+        "Bye.",
+        tools=[look_up],
+        handoffs=[handoff(b, input_filter=remove_all_tools)],
+    )
+    result = await Runner.run(a, "Hi")
+    for seer, turn in ((b, 0), (c, 0), (a, 1)):
+        assert "on its way" not in json.dumps(shown(seer, turn))
+    assert "on its way" in json.dumps(result.messages)
+
+
+async def test_a_filter_may_break_pairs_and_the_view_is_valid_all_the_same() -> None:
+    """No orphan goes to a provider, each repair is told, the transcript stays whole (row 1-12, pain 1)."""
+    a, b = pair(input_filter=lambda data: data.clone(new_items=data.new_items[1:]))
+    result = await Runner.run(a, "Hi")
+    assert [message["role"] for message in shown(b)] == ["user", "assistant", "tool"]
+    assert result.repairs == ("added the missing call for orphan tool result 't' (message 1)",)
+    assert len(result.items) == 4
+
+
+async def test_a_filter_that_drops_an_answer_is_repaired_too() -> None:
+    a, b = pair(input_filter=lambda data: data.clone(new_items=data.new_items[:1]))
+    result = await Runner.run(a, "Hi")
+    assert text_of(shown(b)[-1]) == "No result was recorded for this call."
+    assert result.repairs == ("added a missing answer to tool call 't'",)
+
+
+@pytest.mark.parametrize("inputs", ["Hi", [{"role": "system", "content": "Be kind."}, HI]])
+async def test_a_filter_that_hides_everything_leaves_the_reason(inputs: Any) -> None:
+    """No provider takes an empty request (rows 1-12, 2-15)."""
+    a, b = pair(
+        input_filter=lambda data: data.clone(
+            input_history=[item for item in data.input_history if item.message["role"] == "system"],
+            new_items=(),
+        ),
+        reason="Wants a refund.",
+    )
+    await Runner.run(a, inputs)
+    assert shown(b) == [{"role": "user", "content": "Wants a refund."}]
+
+
+async def test_a_filter_that_hides_everything_for_no_reason_leaves_something_to_answer() -> None:
+    """(row 2-15)"""
+    a, b = pair(input_filter=keep_last(0))
+    result = await Runner.run(a, "Hi")
+    assert shown(b) == [{"role": "user", "content": "Please continue."}]
+    assert result.repairs == ("added a user message, because nothing was left to answer",)
+
+
+def _raises(data: HandoffInputData) -> HandoffInputData:
+    raise KeyError("oops")
+
+
+@pytest.mark.parametrize(
+    ("each", "says"),
+    [
+        (_raises, "raised on handoff 'A' -> 'B': KeyError: 'oops'"),
+        (lambda data: {"new_items": []}, "must return a HandoffInputData, not dict"),
+        (lambda data: None, "must return a HandoffInputData, not NoneType"),
+        (lambda data: data.all_items, "must return a HandoffInputData, not tuple"),
+        (lambda data: data.clone(new_items=[{"content": "x"}]), "has role None"),
+        (lambda data: dataclasses.replace(data, new_items=(3,)), "must be a dict with a role"),
+    ],
+)
+@pytest.mark.parametrize("where", ["edge", "run"])
+async def test_a_broken_filter_stops_the_run_and_loses_nothing(each: Any, says: str, where: str) -> None:
+    """The target never sees the unfiltered history; what happened is on the error (rows 1-13, 1-14)."""
+    b = agent("B", "Done.")
+    edge = handoff(b, input_filter=each) if where == "edge" else handoff(b)
+    a = agent("A", [call("look_up", {"order": 7}, id="l"), TO_B], tools=[look_up], handoffs=[edge])
+    config = RunConfig(handoff_input_filter=each if where == "run" else None)
+    with pytest.raises(
+        HandoffFilterError, match=f"input_filter of the {where.replace('edge', 'handoff')}"
+    ) as caught:
+        await Runner.run(a, "Hi", run_config=config)
+    assert says in str(caught.value)
+    assert requests(b) == []
+    result = caught.value.result
+    assert [message["role"] for message in result.messages] == ["user", "assistant", "tool", "tool"]
+    assert_valid(result.messages)
+    assert statuses(result) == [("A", "B", "failed")]
+    assert says in result.handoffs[0].error
+    assert result.last_agent is a
+    assert result.usage.requests == 1
+
+
+async def test_the_cause_of_a_broken_filter_is_chained() -> None:
+    a, _ = pair(input_filter=_raises)
+    with pytest.raises(HandoffFilterError) as caught:
+        await Runner.run(a, "Hi")
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+async def test_a_broken_filter_is_noted_on_the_transfer_that_it_broke() -> None:
+    """Not on the one beside it that was not taken."""
+    b, c = agent("B"), agent("C")
+    a = agent("A", [TO_B, call("transfer_to_c")], handoffs=[handoff(b, input_filter=_raises), c])
+    with pytest.raises(HandoffFilterError) as caught:
+        await Runner.run(a, "Hi")
+    assert statuses(caught.value.result) == [("A", "B", "failed"), ("A", "C", "not_taken")]
+    assert "KeyError" in caught.value.result.handoffs[0].error
+
+
+# -- which shaping applies --
+
+
+def _marking(text: str) -> HandoffInputFilter:
+    return lambda data: data.clone(new_items=[{"role": "user", "content": text}])
+
+
+def _what_applied(messages: list[Message]) -> str:
+    last = text_of(messages[-1])
+    if last in ("edge", "run"):
+        return last
+    if "<CONVERSATION HISTORY>" in text_of(messages[0]):
+        return "nested"
+    return "last" if messages == [HI] else "all"
+
+
+@pytest.mark.parametrize(
+    ("edge", "run", "applied"),
+    [
+        ({}, {}, "all"),
+        ({"input_filter": _marking("edge")}, {}, "edge"),
+        ({}, {"handoff_input_filter": _marking("run")}, "run"),
+        ({"input_filter": _marking("edge")}, {"handoff_input_filter": _marking("run")}, "edge"),
+        ({"input_filter": _marking("edge"), "nest_handoff_history": True}, {}, "edge"),
+        ({"nest_handoff_history": True}, {"handoff_input_filter": _marking("run")}, "run"),
+        ({}, {"handoff_input_filter": _marking("run"), "nest_handoff_history": True}, "run"),
+        ({"preserve_context": False}, {}, "last"),
+        ({"preserve_context": False}, {"nest_handoff_history": True}, "last"),
+        ({"preserve_context": False}, {"handoff_input_filter": _marking("run")}, "last"),
+        ({"nest_handoff_history": None}, {"nest_handoff_history": False}, "all"),
+        ({"nest_handoff_history": None}, {"nest_handoff_history": True}, "nested"),
+        ({"nest_handoff_history": True}, {"nest_handoff_history": False}, "nested"),
+        ({"nest_handoff_history": True}, {"nest_handoff_history": True}, "nested"),
+        ({"nest_handoff_history": False}, {"nest_handoff_history": False}, "all"),
+        ({"nest_handoff_history": False}, {"nest_handoff_history": True}, "all"),
+    ],
+)
+async def test_the_edge_comes_before_the_run_and_filters_before_nesting(
+    edge: dict[str, Any], run: dict[str, Any], applied: str
+) -> None:
+    """(rows 1-15, 1-33, decision R5)"""
+    a, b = pair(**edge)
+    await Runner.run(a, "Hi", run_config=RunConfig(**run))
+    assert _what_applied(shown(b)) == applied
+
+
+async def test_without_context_the_target_sees_its_prompt_and_the_last_user_message() -> None:
+    """(row 2-15)"""
+    a, b = pair(preserve_context=False)
+    before: list[Message] = [
+        HI,
+        {"role": "assistant", "content": "Hello."},
+        {"role": "user", "content": "Refund!"},
+    ]
+    result = await Runner.run(a, before)
+    assert requests(b)[0].messages == (
+        {"role": "system", "content": "You are B."},
+        {"role": "user", "content": "Refund!"},
+    )
+    assert len(result.items) == 6
+
+
+async def test_without_context_and_without_a_user_message_the_reason_is_shown() -> None:
+    """(row 2-15)"""
+    a, b = pair(preserve_context=False, reason="Wants a refund.")
+    await Runner.run(a, [{"role": "assistant", "content": "Hello."}])
+    assert shown(b) == [{"role": "user", "content": "Wants a refund."}]
+
+
+async def test_a_nested_view_ends_on_the_users_message() -> None:
+    """(row 1-30, pain 7)"""
+    a, b = pair(nest_handoff_history=True)
+    await Runner.run(a, "Hi")
+    summary, newest = shown(b)
+    assert (summary["role"], newest) == ("assistant", HI)
+    assert "transfer_to_b" in text_of(summary)
+
+
+async def test_the_run_may_bring_its_own_mapper() -> None:
+    """Sync or async (rows 1-02, 1-33)."""
+
+    async def mapper(messages: list[Message]) -> list[Message]:
+        return [{"role": "user", "content": f"{len(messages)} messages so far"}]
+
+    a, b = pair()
+    config = RunConfig(nest_handoff_history=True, handoff_history_mapper=mapper)
+    await Runner.run(a, "Hi", run_config=config)
+    assert shown(b) == [{"role": "user", "content": "3 messages so far"}]
+
+
+def _mapper_raises(messages: list[Message]) -> list[Message]:
+    raise KeyError("oops")
+
+
+@pytest.mark.parametrize(
+    ("mapper", "says"),
+    [
+        (_mapper_raises, "KeyError: 'oops'"),
+        (lambda messages: None, "not NoneType"),
+        (lambda messages: {"role": "user"}, "not dict"),
+        (lambda messages: [5], "not int"),
+        (lambda messages: [{"content": "x"}], "has role None"),
+    ],
+)
+async def test_a_broken_mapper_stops_the_run_and_loses_nothing(mapper: Any, says: str) -> None:
+    """(row 1-14)"""
+    a, b = pair(nest_handoff_history=True)
+    with pytest.raises(HandoffFilterError, match="nest_handoff_history") as caught:
+        await Runner.run(a, "Hi", run_config=RunConfig(handoff_history_mapper=mapper))
+    assert says in str(caught.value)
+    assert requests(b) == []
+    assert len(caught.value.result.items) == 3
+
+
+async def test_a_mapper_that_shows_nothing_leaves_something_to_answer() -> None:
+    a, b = pair(nest_handoff_history=True)
+    await Runner.run(a, "Hi", run_config=RunConfig(handoff_history_mapper=lambda messages: []))
+    assert shown(b) == [{"role": "user", "content": "Please continue."}]
+
+
+# -- what must hold always --
+
+
+def _hide_every_other(data: HandoffInputData) -> HandoffInputData:
+    return data.clone(pre_handoff_items=data.pre_handoff_items[::2], new_items=data.new_items[::2])
+
+
+def _twice(data: HandoffInputData) -> HandoffInputData:
+    return data.clone(input_history=data.input_history * 2, new_items=data.new_items * 2)
+
+
+def _backwards(data: HandoffInputData) -> HandoffInputData:
+    return data.clone(input_history=data.input_history[::-1], new_items=data.new_items[::-1])
+
+
+def _sliced(data: HandoffInputData) -> HandoffInputData:
+    return data.clone(input_history=data.all_items[2:-1], pre_handoff_items=(), new_items=())
+
+
+def _notes(data: HandoffInputData) -> HandoffInputData:
+    call_of_its_own: Any = {"role": "assistant", "content": None, "tool_calls": [call("look_up", id="mine")]}
+    return data.clone(new_items=[*data.new_items, call_of_its_own, {"role": "user", "content": "note"}])
+
+
+def _redacts(data: HandoffInputData) -> HandoffInputData:
+    edited = [
+        dataclasses.replace(item, message={**item.message, "content": "[redacted]"})  # type: ignore[arg-type]
+        for item in data.input_history
+    ]
+    return data.clone(input_history=edited)
+
+
+SHAPINGS: list[dict[str, Any]] = [
+    {},
+    {"nest_handoff_history": True},
+    {"preserve_context": False},
+    {"preserve_context": False, "reason": "bills"},
+    *[
+        {"input_filter": each}
+        for each in (
+            remove_all_tools,
+            keep_last(0),
+            keep_last(3),
+            _hide_every_other,
+            _twice,
+            _backwards,
+            _sliced,
+            _notes,
+            _redacts,
+            compose(remove_all_tools, nest_handoff_history),
+            compose(nest_handoff_history, _twice),
+            compose(nest_handoff_history, _redacts, nest_handoff_history),
+        )
+    ],
+]
+STEPS: list[list[Any]] = [
+    [],
+    [call("look_up", {"order": 7})],
+    [call("look_up", "{"), call("look_up", {"order": 8}), call("nope")],
+    [call("look_up", {"order": 7}, id="same"), call("look_up", {"order": 7}, id="same")],
+]
+
+
+def _chain(hops: list[tuple[dict[str, Any], list[Any], bool]]) -> Agent[Any]:
+    """A0 hands over to A1 and so on; each does something first, and some ask for two transfers at once."""
+    last = agent(f"A{len(hops)}", "Done.", tools=[look_up])
+    for place, (shaping, step, twice) in reversed(list(enumerate(hops))):
+        transfer = call(f"transfer_to_a{place + 1}")
+        replies: list[Any] = [step] if step else []
+        replies.append([transfer, call("transfer_to_x"), *step] if twice else transfer)
+        edges = [handoff(last, **shaping), ScriptedHandler([], name="x")]
+        last = agent(f"A{place}", *replies, tools=[look_up], handoffs=edges)
+    return last
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(SHAPINGS), st.sampled_from(STEPS), st.booleans()), min_size=1, max_size=5
+    )
+)
+async def test_however_a_run_is_shaped_each_view_is_valid_and_the_transcript_whole(
+    hops: list[tuple[dict[str, Any], list[Any], bool]],
+) -> None:
+    """No filter, nesting or mixture of transfers poisons a request or the history (pains 1, 2, 6, 22)."""
+    start = _chain(hops)
+    result = await Runner.run(start, "Hi", max_turns=None)
+    for made in result.calls:
+        assert_valid(made.messages)
+    assert len(result.handoffs) == len(hops) + sum(twice for _, _, twice in hops)
+    unshaped = await Runner.run(_chain([({}, step, twice) for _, step, twice in hops]), "Hi", max_turns=None)
+    assert result.messages == unshaped.messages
+    assert_valid(result.messages)
+    for each in result.calls[1:]:
+        assert "ignoring this one" not in json.dumps(each.messages)
