@@ -16,7 +16,7 @@ from interlock.guardrails import Guardrail
 from interlock.history import HandoffHistoryMapper
 from interlock.port import Handler
 
-__all__ = ["RunConfig"]
+__all__ = ["Mistake", "OnLimit", "RunConfig"]
 
 Mistake = Literal["unknown_tool", "bad_arguments", "failed_handoff"]
 OnLimit = Literal["raise", "return"] | Callable[[LimitExceeded], MaybeAwaitable[Any]]

@@ -17,6 +17,7 @@ __all__ = [
     "FunctionCall",
     "ItemKind",
     "Message",
+    "Role",
     "RunInput",
     "RunItem",
     "ToolCall",

@@ -19,7 +19,7 @@ from interlock.port import ToolSpec
 from interlock.schema import clip
 from interlock.tools import Tool
 
-__all__ = ["NOT_TAKEN", "Offer", "Plan", "offer", "plan", "unknown_tool"]
+__all__ = ["NOT_TAKEN", "Offer", "Plan", "Route", "offer", "plan", "unknown_tool"]
 
 NOT_TAKEN = "Multiple handoffs detected, ignoring this one."
 _REFUSED = "Several transfers were asked for at once, so none was made. Ask for exactly one."

@@ -26,7 +26,7 @@ from interlock.results import HandoffRecord, ModelCall, Problem, RunResult, Stop
 from interlock.routing import Offer
 from interlock.usage import Usage
 
-__all__ = ["RunState"]
+__all__ = ["RunState", "find_agent", "input_items", "users_code", "with_own_ids", "wrong_with"]
 
 
 @dataclass(slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from interlock.models import check_model, handler_for
 from interlock.results import RunDone, RunEvent, RunResult
 from interlock.run_state import RunState, find_agent, input_items
 
-__all__ = ["DEFAULT_MAX_TURNS", "RunStream", "Runner"]
+__all__ = ["DEFAULT_MAX_TURNS", "RunStream", "Runner", "start"]
 
 DEFAULT_MAX_TURNS = 10
 
