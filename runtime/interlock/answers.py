@@ -58,7 +58,6 @@ class _Answers:
         self.run = run
         self.calls = calls
         self.by_id: dict[str, _Answer] = {}
-        self.recorded = False
         self.raised: InterlockError | None = None
         """The first error, in call order, that is to end the run."""
 
@@ -70,9 +69,6 @@ class _Answers:
 
         Problems are noted here and not when they happen: a result must not depend on the scheduler.
         """
-        if self.recorded:
-            return
-        self.recorded = True
         for call in self.calls:
             if (answer := self.by_id.get(call["id"])) is not None:
                 message: Message = {"role": "tool", "tool_call_id": call["id"], "content": answer.text}
@@ -299,12 +295,15 @@ def _judge_failed_transfer(run: RunState, transfer: Transfer) -> None:
         raise HandoffError(
             f"Agent {run.agent.name!r}, turn {run.turn}: {transfer.answer}"
         ) from transfer.exception
-    if transfer.refusal is None:
-        return
-    run.progress.refused += 1
-    if run.progress.refused > 1:
-        error = MaxHandoffsExceeded if transfer.refusal == "limit" else LoopDetected
-        raise error(f"Agent {run.agent.name!r} asked again after it was told: {transfer.answer}.")
+    again = f"Agent {run.agent.name!r} asked again after it was told: {transfer.answer}."
+    if transfer.refusal == "limit":
+        run.over_limit += 1
+        if run.over_limit > 1:
+            raise MaxHandoffsExceeded(again)
+    elif transfer.refusal == "loop":
+        run.progress.refused += 1
+        if run.progress.refused > 1:
+            raise LoopDetected(again)
 
 
 def _judge_repetition(run: RunState) -> None:

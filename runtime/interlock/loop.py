@@ -221,7 +221,6 @@ def _ask_again(run: RunState, wrong: str) -> None:
         raise ModelBehaviorError(
             f"Agent {run.agent.name!r} gave no valid final output in {run.mistakes} turns in a row: {wrong}"
         )
-    run.view.replace(run.view.items)  # an empty reply must not be shown again: the view is repaired anew
     text = f"Your answer is not valid: {wrong} Answer again with nothing but the corrected JSON."
     nudge: Message = {"role": "user", "content": text}
     run.add("nudge", nudge)

@@ -73,6 +73,8 @@ class RunState:
     mistakes: int = 0
     """Turns in a row with nothing but mistakes."""
     progress: Progress = field(default_factory=Progress)
+    over_limit: int = 0
+    """Transfers that were refused because there had been enough; progress does not earn another."""
     call_open: bool = False
     """Whether a model call was begun that has no complete reply yet."""
     arrived: MessageDone | None = None

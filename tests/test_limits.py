@@ -1,0 +1,341 @@
+"""Budgets: reaching one is an outcome with all the work in it, and nothing goes round for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio.lowlevel
+import pytest
+
+from interlock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
+from interlock.errors import (
+    CallbackError,
+    LimitExceeded,
+    LoopDetected,
+    MaxHandoffsExceeded,
+    MaxTurnsExceeded,
+    ModelBehaviorError,
+)
+from interlock.messages import Message
+from interlock.repair import problems
+from interlock.results import Problem
+from interlock.testing import ScriptedHandler, call, reply
+
+pytestmark = pytest.mark.anyio
+
+USER: Message = {"role": "user", "content": "Go on."}
+
+
+@function_tool
+async def count(number: int) -> str:
+    """Count."""
+    return f"{number}!"
+
+
+@function_tool
+async def clock() -> str:
+    """Tell the time, which is always the same."""
+    return "noon"
+
+
+def counting(turns: int = 30, *, last: str | None = None) -> Agent[Any]:
+    replies: list[Any] = [call("count", {"number": number}) for number in range(turns)]
+    return Agent("A", model=ScriptedHandler([*replies, last] if last else replies), tools=[count])
+
+
+def pair(a: list[Any], b: list[Any]) -> Agent[Any]:
+    """A and B, who may hand over to each other."""
+    second = Agent("B", model=ScriptedHandler(b, name="b"), tools=[count], handoffs=["A"])
+    return Agent("A", model=ScriptedHandler(a, name="a"), tools=[count], handoffs=[second])
+
+
+TO_A, TO_B = call("transfer_to_a"), call("transfer_to_b")
+
+
+async def stopped(agent: Agent[Any], error: type[LimitExceeded], **config: Any) -> RunResult[Any]:
+    with pytest.raises(error) as caught:
+        await Runner.run(agent, "Hi", max_turns=50, run_config=RunConfig(**config))
+    result = caught.value.result
+    assert problems([*result.to_input_list(), USER]) == []
+    return result
+
+
+# -- max_turns (row 1-35, pain 17) --
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("turns", [1, 3])
+async def test_the_error_carries_the_work_that_was_done(turns: int, stream: bool) -> None:
+    run = Runner.run_streamed(counting(), "Hi", max_turns=turns).drain if stream else None
+    with pytest.raises(MaxTurnsExceeded, match=rf"Max turns \({turns}\) exceeded: agent 'A'") as caught:
+        await (run() if run else Runner.run(counting(), "Hi", max_turns=turns))
+    result = caught.value.result
+    assert [message.get("content") for message in result.messages[2::2]] == [f"{n}!" for n in range(turns)]
+    assert (result.stop_reason, result.final_output, result.usage.requests) == ("error", None, turns)
+
+
+async def test_a_limit_can_be_a_result() -> None:
+    """Pain 17: with ``on_limit="return"`` reaching a budget is an outcome, not an exception."""
+    result = await Runner.run(counting(), "Hi", max_turns=3, run_config=RunConfig(on_limit="return"))
+    assert (result.stop_reason, result.final_output) == ("limit", None)
+    assert len(result.raw_replies) == 3
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_a_function_can_make_the_final_output(is_async: bool) -> None:
+    """Row 1-35: the function's value is the final output; it is given the error with the result."""
+
+    def wrap_up(error: LimitExceeded) -> str:
+        return f"{type(error).__name__} after {len(error.result.raw_replies)}"
+
+    async def wrap_up_async(error: LimitExceeded) -> str:
+        await anyio.lowlevel.checkpoint()
+        return wrap_up(error)
+
+    config = RunConfig(on_limit=wrap_up_async if is_async else wrap_up)
+    result = await Runner.run(counting(), "Hi", max_turns=2, run_config=config)
+    assert (result.final_output, result.stop_reason) == ("MaxTurnsExceeded after 2", "limit")
+
+
+async def test_a_function_that_raises_does_not_lose_the_work() -> None:
+    def broken(error: LimitExceeded) -> str:
+        raise KeyError("mine")
+
+    with pytest.raises(CallbackError, match="on_limit function of the run raised KeyError") as caught:
+        await Runner.run(counting(), "Hi", max_turns=2, run_config=RunConfig(on_limit=broken))
+    assert caught.value.result.stop_reason == "error"
+    assert len(caught.value.result.raw_replies) == 2
+
+
+async def test_a_function_may_raise_the_error_after_all() -> None:
+    def only_for_handoffs(error: LimitExceeded) -> str:
+        raise error
+
+    config = RunConfig(on_limit=only_for_handoffs)
+    with pytest.raises(MaxTurnsExceeded) as caught:
+        await Runner.run(counting(), "Hi", max_turns=2, run_config=config)
+    assert caught.value.result.stop_reason == "error"
+
+
+async def test_a_limited_run_can_be_taken_up_again() -> None:
+    """Pain 17: with more budget, without repeating a tool."""
+    agent = counting(4, last="Done.")
+    first = await Runner.run(agent, "Hi", max_turns=3, run_config=RunConfig(on_limit="return"))
+    second = await Runner.run(agent, [*first.to_input_list(), USER])
+    assert second.final_output == "Done."
+    told = [message.get("content") for message in second.messages if message["role"] == "tool"]
+    assert told == ["0!", "1!", "2!", "3!"]
+
+
+async def test_an_answer_in_the_last_turn_is_in_time() -> None:
+    assert (await Runner.run(counting(2, last="Done."), "Hi", max_turns=3)).final_output == "Done."
+
+
+async def test_none_is_no_limit() -> None:
+    result = await Runner.run(counting(40, last="Done."), "Hi", max_turns=None)
+    assert result.usage.requests == 41
+
+
+async def test_all_agents_share_the_turns() -> None:
+    """Row 2-25: a target does not get a budget of its own."""
+    a = [call("count", {"number": 0}), TO_B]
+    agent = pair(a, [call("count", {"number": number}) for number in range(1, 9)])
+    with pytest.raises(MaxTurnsExceeded, match="agent 'B' wanted another") as caught:
+        await Runner.run(agent, "Hi", max_turns=5)
+    assert [made.agent for made in caught.value.result.calls] == ["A", "A", "B", "B", "B"]
+
+
+# -- max_handoffs (row 2-17) --
+
+
+def touring(hops: int) -> Agent[Any]:
+    """A and B hand over to each other, and something new comes up each time."""
+    a: list[Any] = []
+    b: list[Any] = []
+    for hop in range(hops):
+        script, way = (a, TO_B) if hop % 2 == 0 else (b, TO_A)
+        script += [reply(calls=[call("count", {"number": hop}), way])]
+    return pair([*a, TO_B, "A ends."], [*b, TO_A, "B ends."])
+
+
+async def test_five_handoffs_are_allowed_unless_said_otherwise() -> None:
+    """R3: chaining is allowed and bounded; the sixth is refused, asking again ends the run.
+
+    What new comes up in between does not earn another transfer.
+    """
+    result = await stopped(touring(9), MaxHandoffsExceeded)
+    assert [record.status for record in result.handoffs] == ["taken"] * 5 + ["failed"] * 2
+    assert "the limit of 5 transfers is reached" in str(result.handoffs[-1].error)
+
+
+async def test_a_refused_transfer_lets_the_agent_answer_itself() -> None:
+    """R4: the model is told first; the run ends only if it insists."""
+    agent = pair([TO_B], [TO_A, "B answers."])
+    result = await Runner.run(agent, "Hi", run_config=RunConfig(max_handoffs=1))
+    assert [record.status for record in result.handoffs] == ["taken", "failed"]
+    assert (result.final_output, result.stop_reason) == ("B answers.", "done")
+
+
+async def test_no_handoff_at_all_may_be_allowed() -> None:
+    agent = pair([TO_B, "A answers."], [])
+    result = await Runner.run(agent, "Hi", run_config=RunConfig(max_handoffs=0))
+    assert (result.final_output, result.last_agent.name) == ("A answers.", "A")
+
+
+async def test_handoffs_may_be_unlimited() -> None:
+    result = await Runner.run(touring(12), "Hi", max_turns=None, run_config=RunConfig(max_handoffs=None))
+    assert sum(record.status == "taken" for record in result.handoffs) >= 12
+
+
+async def test_a_handoff_limit_can_be_a_result() -> None:
+    result = await Runner.run(touring(9), "Hi", run_config=RunConfig(max_handoffs=2, on_limit="return"))
+    assert result.stop_reason == "limit"
+    assert [record.status for record in result.handoffs] == ["taken", "taken", "failed", "failed"]
+
+
+# -- going round (pain 10) --
+
+
+async def test_ping_pong_stops_within_four_handoffs() -> None:
+    """Pain 10: not at max_turns; the model is told before the run ends."""
+    result = await stopped(pair([TO_B] * 9, [TO_A] * 9), LoopDetected)
+    assert sum(record.status == "taken" for record in result.handoffs) <= 4
+    assert "this transfer was already made" in str(result.messages)
+
+
+async def test_a_circle_of_three_stops_as_well() -> None:
+    c = Agent("C", model=ScriptedHandler([TO_A] * 9), handoffs=["A"])
+    b = Agent("B", model=ScriptedHandler([call("transfer_to_c")] * 9), handoffs=[c])
+    result = await stopped(Agent("A", model=ScriptedHandler([TO_B] * 9), handoffs=[b]), LoopDetected)
+    assert sum(record.status == "taken" for record in result.handoffs) <= 4
+
+
+async def test_who_is_told_may_still_answer() -> None:
+    result = await Runner.run(pair([TO_B, TO_B, "A answers."], [TO_A]), "Hi")
+    assert (result.final_output, result.stop_reason) == ("A answers.", "done")
+
+
+@pytest.mark.parametrize("hops", range(1, 5))
+async def test_handing_over_with_progress_is_never_stopped(hops: int) -> None:
+    """Pain 10: A -> B -> A -> B is fine when each tool result is new."""
+    agent = touring(hops)
+    result = await Runner.run(agent, "Hi", run_config=RunConfig(max_handoffs=hops))
+    assert sum(record.status == "taken" for record in result.handoffs) == hops
+
+
+async def test_there_and_back_and_on_is_no_loop() -> None:
+    """Pain 10: A -> B -> A -> C, with progress, is what agents are for."""
+    c = Agent("C", model=ScriptedHandler(["C answers."]))
+    b = Agent("B", model=ScriptedHandler([call("count", {"number": 1}), TO_A]), tools=[count], handoffs=["A"])
+    a = Agent("A", model=ScriptedHandler([TO_B, call("transfer_to_c")]), handoffs=[b, c])
+    result = await Runner.run(a, "Hi")
+    assert result.final_output == "C answers."
+    assert result.errors == ()
+
+
+async def test_the_guard_can_be_turned_off() -> None:
+    config = {"detect_loops": False, "max_handoffs": 6}
+    result = await stopped(pair([TO_B] * 9, [TO_A] * 9), MaxHandoffsExceeded, **config)
+    assert sum(record.status == "taken" for record in result.handoffs) == 6
+
+
+def nudges(result: RunResult[Any]) -> list[Problem]:
+    return [problem for problem in result.errors if problem.kind == "loop"]
+
+
+async def test_the_same_call_with_the_same_result_is_nudged_and_then_stopped() -> None:
+    """Pain 10: first a word to the model, then a typed stop with the best partial result."""
+    agent = Agent("A", model=ScriptedHandler([call("clock")] * 20), tools=[clock])
+    result = await stopped(agent, LoopDetected)
+    assert result.usage.requests == 6
+    assert [problem.turn for problem in nudges(result)] == [3, 4, 5]
+    assert [item.kind for item in result.items].count("nudge") == 3
+
+
+async def test_a_nudge_is_the_models_next_user_message() -> None:
+    script = ScriptedHandler([*[call("clock")] * 3, "It is noon."])
+    result = await Runner.run(Agent("A", model=script, tools=[clock]), "Hi")
+    assert result.final_output == "It is noon."
+    assert "3 times in a row" in str(script.requests[3].messages[-1].get("content"))
+    assert problems(script.requests[3].messages) == []
+
+
+async def test_the_same_call_with_a_new_result_is_progress() -> None:
+    """Polling is legitimate."""
+    polled: list[int] = []
+
+    @function_tool
+    async def poll() -> str:
+        """Poll."""
+        polled.append(1)
+        return f"{len(polled)} of 8"
+
+    agent = Agent("A", model=ScriptedHandler([*[call("poll")] * 8, "Ready."]), tools=[poll])
+    result = await Runner.run(agent, "Hi")
+    assert (result.final_output, nudges(result)) == ("Ready.", [])
+
+
+async def test_another_call_in_between_starts_the_count_again() -> None:
+    script = [*[call("clock")] * 2, call("count", {"number": 1}), *[call("clock")] * 2, "Noon."]
+    result = await Runner.run(Agent("A", model=ScriptedHandler(script), tools=[clock, count]), "Hi")
+    assert nudges(result) == []
+
+
+async def test_the_same_calls_are_left_alone_without_the_guard() -> None:
+    script = [*[call("clock")] * 8, "Noon."]
+    agent = Agent("A", model=ScriptedHandler(script), tools=[clock])
+    result = await Runner.run(agent, "Hi", run_config=RunConfig(detect_loops=False))
+    assert (result.final_output, nudges(result)) == ("Noon.", [])
+
+
+# -- mistakes --
+
+
+async def test_nothing_but_mistakes_ends_the_run() -> None:
+    """Pain 4: three invalid turns in a row are a typed error with everything in it."""
+    agent = Agent("A", model=ScriptedHandler([call("nothing")] * 9), tools=[count])
+    with pytest.raises(ModelBehaviorError, match="nothing but mistakes in 3 turns in a row") as caught:
+        await Runner.run(agent, "Hi")
+    assert len(caught.value.result.errors) == 3
+
+
+async def test_one_good_call_makes_up_for_mistakes() -> None:
+    bad, good = call("nothing"), [call("nothing"), call("count", {"number": 1})]
+    agent = Agent("A", model=ScriptedHandler([bad, bad, good, bad, bad, "Done."]), tools=[count])
+    assert (await Runner.run(agent, "Hi")).final_output == "Done."
+
+
+async def test_how_many_mistakes_are_allowed_can_be_set() -> None:
+    agent = Agent("A", model=ScriptedHandler([call("nothing")] * 9))
+    with pytest.raises(ModelBehaviorError, match="in 1 turns"):
+        await Runner.run(agent, "Hi", run_config=RunConfig(max_mistakes=1))
+
+
+async def test_asking_for_several_transfers_again_and_again_is_a_mistake() -> None:
+    both = [TO_B, call("transfer_to_c")]
+    targets = [Agent(name, model=ScriptedHandler([])) for name in ("B", "C")]
+    agent = Agent("A", model=ScriptedHandler([both] * 9), handoffs=targets)
+    with pytest.raises(ModelBehaviorError, match="several transfers at once"):
+        await Runner.run(agent, "Hi", run_config=RunConfig(multiple_handoffs="reject"))
+
+
+async def test_a_failing_tool_is_no_mistake_of_the_model() -> None:
+    @function_tool
+    async def down(number: int) -> str:
+        """Fail."""
+        raise OSError("down")
+
+    script = ScriptedHandler([*[call("down", {"number": number}) for number in range(5)], "It is down."])
+    assert (await Runner.run(Agent("A", model=script, tools=[down]), "Hi")).final_output == "It is down."
+
+
+async def test_a_transfer_whose_target_fails_again_and_again_ends_the_run() -> None:
+    """Pain 26: bounded, typed, and never taken for an answer."""
+
+    def no(context: Any) -> None:
+        raise LookupError("closed")
+
+    edge = handoff(Agent("B", model=ScriptedHandler([])), on_handoff=no)
+    agent = Agent("A", model=ScriptedHandler([TO_B] * 9), handoffs=[edge])
+    with pytest.raises(ModelBehaviorError, match="closed"):
+        await Runner.run(agent, "Hi")
