@@ -9,9 +9,20 @@ import anyio
 
 from interlock.errors import ConfigError, ProviderTimeout
 
-__all__ = ["Deadline"]
+__all__ = ["Deadline", "check_seconds"]
 
 T = TypeVar("T")
+
+
+def check_seconds(**limits: float | None) -> None:
+    """Refuse limits that end before they begin.
+
+    Raises:
+        ConfigError: names the argument.
+    """
+    for name, seconds in limits.items():
+        if seconds is not None and seconds <= 0:
+            raise ConfigError(f"{name} must be more than 0 seconds, or None for no limit, not {seconds}.")
 
 
 class Deadline:
@@ -26,9 +37,6 @@ class Deadline:
     """
 
     def __init__(self, total: float | None, gap: float | None, *, provider: str, model: str) -> None:
-        for name, seconds in (("timeout", total), ("chunk_timeout", gap)):
-            if seconds is not None and seconds <= 0:
-                raise ConfigError(f"{name} must be more than 0 seconds, or None for no limit, not {seconds}.")
         self._total, self._gap = total, gap
         self._provider, self._model = provider, model
         self._start = anyio.current_time()

@@ -11,7 +11,7 @@ from interlock.assembly import Assembler
 from interlock.errors import ConfigError
 from interlock.events import HandlerEvent
 from interlock.port import Request
-from interlock_providers.deadlines import Deadline
+from interlock_providers.deadlines import Deadline, check_seconds
 from interlock_providers.failures import to_provider_error
 from interlock_providers.litellm_call import call_for, find_target
 from interlock_providers.litellm_exchange import Exchange
@@ -56,6 +56,7 @@ class LiteLLM:
     ) -> None:
         if not model:
             raise ConfigError("LiteLLM needs a model string such as 'openai/gpt-4o-mini', not an empty one.")
+        check_seconds(timeout=timeout, chunk_timeout=chunk_timeout)
         self.model = model
         self.name = name or f"litellm_{model.replace('/', '_')}"
         self.priority = priority

@@ -5,14 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+from interlock.messages import Message, calls_of
 from interlock.port import Request, ToolChoice
 from interlock_providers.structured import Plan, plan_for
 from interlock_providers.vendors import cannot_stream, takes_schema_with_tools
 from interlock_providers.wire import prepare, shape_of, tools_for
 
 __all__ = ["Call", "Target", "call_for", "find_target"]
+
+_READ_BY_LITELLM = frozenset("anthropic azure_ai bedrock databricks gemini vertex_ai vertex_ai_beta".split())
+"""Providers for which litellm turns its own keys in a message back into what the vendor sent."""
+
+_INVENTED = frozenset(("provider_specific_fields", "thinking_blocks", "reasoning_items"))
+"""Keys of litellm's own. To other vendors it sends them as they are, and strict ones refuse them."""
 
 _THINKING = frozenset(("thinking", "reasoning_effort"))
 
@@ -72,9 +79,11 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
     plan = _plan(litellm, target, request, merged)
     shape = shape_of(target.provider, target.name)
     messages = prepare(request.messages, shape)
+    if not target.responses and target.provider not in _READ_BY_LITELLM:
+        messages = [_without_inventions(message) for message in messages]
     tools = [*tools_for(messages, plan.tools, shape), *vendor_tools]
     arguments: dict[str, Any] = {
-        "messages": list(messages),
+        "messages": [*messages],
         "drop_params": True,  # a setting that this vendor does not know is left out, not an error
         **({"tools": tools} if tools else {}),
         **({"tool_choice": _tool_choice(plan.tool_choice)} if plan.tools and plan.tool_choice else {}),
@@ -84,6 +93,18 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
     if request.stream and not cannot_stream(target.provider):
         arguments |= {"stream": True, "stream_options": {"include_usage": True}}
     return Call(arguments=_fixed(arguments, target), plan=plan)
+
+
+def _without_inventions(message: Message) -> Message:
+    calls = calls_of(message)
+    if _INVENTED.isdisjoint(message) and all(_INVENTED.isdisjoint(call) for call in calls):
+        return message
+    kept: dict[str, Any] = {key: value for key, value in message.items() if key not in _INVENTED}
+    if calls:
+        kept["tool_calls"] = [
+            {key: value for key, value in call.items() if key not in _INVENTED} for call in calls
+        ]
+    return cast(Message, kept)
 
 
 def _fixed(arguments: dict[str, Any], target: Target) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from interlock.messages import calls_of
 from interlock.usage import Usage
 from interlock_providers.answers import error_from_answer
 from interlock_providers.deadlines import Deadline
+from interlock_providers.echoes import Echoes
 from interlock_providers.failures import to_provider_error
 from interlock_providers.foreign import set_aside
 from interlock_providers.litellm_call import Call, Target
@@ -59,6 +60,7 @@ class Exchange:
         self._sent = False
         self._reply: Any = None
         self._usage: Mapping[str, Any] = {}
+        self._echoes = Echoes()
         # imports litellm and httpx, which are not loaded before the first call
         self._tapped: Any = importlib.import_module("interlock_providers.tapped")
 
@@ -85,6 +87,8 @@ class Exchange:
     def _noted(self, chunk: object) -> dict[str, Any]:
         plain = as_dict(chunk)
         self._usage = plain.get("usage") or self._usage
+        for choice in plain.get("choices") or ():
+            self._echoes.take_out(choice.get("delta") or choice.get("message") or {})
         return plain
 
     def finish(self, done: MessageDone) -> MessageDone:

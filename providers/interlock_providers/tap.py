@@ -38,6 +38,11 @@ _END = re.compile(
 _USAGE = re.compile(rb'"(usage|usageMetadata)"\s*:\s*\{|"(prompt_)?eval_count"\s*:')
 _ERROR = re.compile(rb'"error"\s*:\s*[{"]|"type"\s*:\s*"error"')
 
+_FINISH = (
+    b'data: {"id":"","object":"chat.completion.chunk","created":0,"model":"",'
+    b'"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+)
+
 _UNSAFE = (
     # line ends for Python's str.splitlines, which litellm 1.105 cuts streams with; as escapes they are the
     # same JSON (the others that splitlines knows may not stand in JSON unescaped)
@@ -168,7 +173,7 @@ class Tap:
             return line
         self._ended = True
         # complete by its end mark, though without a finish reason: litellm takes that for cut off
-        return b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n' + line
+        return _FINISH + line
 
     def _note_error(self, body: bytes) -> None:
         self._ended = True

@@ -92,13 +92,8 @@ def tapped_client(route: Route) -> Mapping[str, Any] | None:
     if route.provider in _OWN_HTTP:
         return {"client": _client()}
     if _goes_by_sdk(route.provider) and route.api_base and route.api_key:
-        sdk = openai.AsyncOpenAI(
-            api_key=route.api_key,
-            base_url=route.api_base,
-            http_client=_client().client,
-            max_retries=0,
-        )
-        return {"client": sdk}
+        http = _client().client
+        return {"client": _OneAttempt(api_key=route.api_key, base_url=route.api_base, http_client=http)}
     return None
 
 
@@ -145,6 +140,13 @@ class _TappedHandler(_http.AsyncHTTPHandler):  # type: ignore[name-defined,misc]
 
     def create_client(self, *args: Any, **kwargs: Any) -> httpx.AsyncClient:
         return httpx.AsyncClient(transport=_TappedTransport(), follow_redirects=True, timeout=None)
+
+
+class _OneAttempt(openai.AsyncOpenAI):
+    """openai's library without its retries, which litellm switches on for some of its vendors."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, 0 if name == "max_retries" else value)
 
 
 class _TappedTransport(httpx.AsyncBaseTransport):

@@ -39,6 +39,8 @@ def family_for(model: str, api_base: str | None = None) -> str:
     """
     provider, name = split_model(model)
     host = urlsplit(api_base).hostname if api_base else None
+    if host and provider.partition("_")[0] in host.split("."):
+        host = None  # the vendor's own, such as https://api.deepseek.com
     if provider in _CLAUDE_DOORS and "claude" in name and not host:
         return "anthropic"
     parts = [provider or name]
