@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from interlock.agents import Agent
 from interlock.attempts import Retry
@@ -62,9 +62,28 @@ class RunConfig:
     """Names the run in ids and idempotency keys; None makes one up."""
 
     def __post_init__(self) -> None:
-        if self.handoff_input_filter is not None and not callable(self.handoff_input_filter):
-            raise ConfigError(
-                f"handoff_input_filter must be a function, not {self.handoff_input_filter!r:.80}."
-            )
-        if unknown := set(self.raise_on) - {"unknown_tool", "bad_arguments", "failed_handoff"}:
-            raise ConfigError(f"raise_on does not know {', '.join(sorted(unknown))}.")
+        unknown = sorted(set(self.raise_on) - set(get_args(Mistake)))
+        shape, on_limit, several = self.handoff_input_filter, self.on_limit, self.multiple_handoffs
+        rules = (
+            (
+                shape is None or callable(shape),
+                f"handoff_input_filter must be a function, not {shape!r:.80}",
+            ),
+            (not unknown, f"raise_on does not know {', '.join(unknown)}"),
+            (
+                on_limit in ("raise", "return") or callable(on_limit),
+                f"on_limit must be 'raise', 'return' or a function, not {on_limit!r:.80}",
+            ),
+            (
+                several in ("first", "reject"),
+                f"multiple_handoffs must be 'first' or 'reject', not {several!r:.80}",
+            ),
+            (
+                self.max_handoffs is None or self.max_handoffs >= 0,
+                f"max_handoffs must be at least 0, or None for no limit, not {self.max_handoffs}",
+            ),
+            (self.max_mistakes >= 1, f"max_mistakes must be at least 1, not {self.max_mistakes}"),
+        )
+        wrong = [message for holds, message in rules if not holds]
+        if wrong:
+            raise ConfigError(f"RunConfig: {'; '.join(wrong)}.")

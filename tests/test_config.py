@@ -1,0 +1,66 @@
+"""The settings of a run: safe by default, and wrong ones are found when they are written."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+
+from interlock import Retry, RunConfig
+from interlock.errors import ConfigError
+
+
+def test_the_defaults_are_safe() -> None:
+    """R3, R4, pain 10: mistakes are answered, limits raise, loops are noticed."""
+    config = RunConfig()
+    assert (config.max_handoffs, config.max_mistakes, config.detect_loops) == (5, 3, True)
+    assert (config.on_limit, config.raise_on, config.multiple_handoffs) == ("raise", (), "first")
+    shaping = (config.nest_handoff_history, config.handoff_input_filter, config.handoff_prompt)
+    assert shaping == (False, None, False)
+    assert config.retry == Retry()
+
+
+def test_two_configs_share_nothing() -> None:
+    one, other = RunConfig(), RunConfig()
+    assert one.model_settings is not other.model_settings
+    assert one == other
+
+
+def test_a_config_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        RunConfig().max_handoffs = 9  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@pytest.mark.parametrize(
+    ("settings", "wrong"),
+    [
+        ({"handoff_input_filter": "remove_all_tools"}, "handoff_input_filter must be a function"),
+        ({"raise_on": ["unknown_tools"]}, "raise_on does not know unknown_tools"),
+        ({"raise_on": ["a", "unknown_tool", "b"]}, "raise_on does not know a, b"),
+        ({"on_limit": "retrun"}, "on_limit must be 'raise', 'return' or a function, not 'retrun'"),
+        ({"multiple_handoffs": "last"}, "multiple_handoffs must be 'first' or 'reject', not 'last'"),
+        ({"max_handoffs": -1}, "max_handoffs must be at least 0, or None for no limit, not -1"),
+        ({"max_mistakes": 0}, "max_mistakes must be at least 1, not 0"),
+    ],
+)
+def test_what_cannot_work_is_said_when_it_is_written(settings: Any, wrong: str) -> None:
+    """A misspelt word would otherwise turn a limit into silence."""
+    with pytest.raises(ConfigError, match=wrong):
+        RunConfig(**settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"raise_on": {"unknown_tool", "bad_arguments", "failed_handoff"}},
+        {"on_limit": "return"},
+        {"on_limit": lambda error: None},
+        {"handoff_input_filter": lambda data: data},
+        {"max_handoffs": None},
+        {"max_handoffs": 0},
+        {"multiple_handoffs": "reject"},
+    ],
+)
+def test_what_works_is_taken(settings: Any) -> None:
+    assert RunConfig(**settings) is not None

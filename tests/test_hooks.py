@@ -1,0 +1,192 @@
+"""Hooks watch a run: in order, once each, and without being able to break it."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from typing import Any
+
+import pytest
+from scenes import SCENES, AgentRecorder, Recorder, Stage
+
+from interlock import Agent, AgentHooks, RunHooks, Runner, ToolContext, function_tool
+from interlock.context import RunContext
+from interlock.testing import ScriptedHandler, call
+
+pytestmark = pytest.mark.anyio
+
+
+@function_tool
+async def look(at: int) -> str:
+    """Look."""
+    return f"seen {at}"
+
+
+async def test_the_hooks_of_a_run_come_in_order() -> None:
+    hooks = Recorder()
+    await Runner.run(SCENES["one tool"].agent(Stage()), "Hi", hooks=hooks)
+    assert hooks.calls == [
+        ("agent_start", "A"),
+        ("llm_start", "A", "1"),
+        ("llm_end", "A", "1"),
+        ("tool_start", "A", "add", "call_1_0"),
+        ("tool_end", "A", "add", "call_1_0", "3"),
+        ("llm_start", "A", "2"),
+        ("llm_end", "A", "2"),
+        ("agent_end", "A", "It is 3."),
+    ]
+
+
+async def test_a_handoff_is_told_once_before_the_targets_first_step() -> None:
+    """Row 1-38."""
+    hooks = Recorder()
+    await Runner.run(SCENES["transfer"].agent(Stage()), "Hi", hooks=hooks)
+    names = [name for name, *_ in hooks.calls]
+    assert names.count("handoff") == 1
+    after = hooks.calls[names.index("handoff") :]
+    assert after[:3] == [("handoff", "A", "B"), ("agent_start", "B"), ("llm_start", "B", "2")]
+
+
+async def test_an_agent_starts_each_time_it_becomes_the_active_one() -> None:
+    hooks = Recorder()
+    await Runner.run(SCENES["chain"].agent(Stage()), "Hi", hooks=hooks)
+    told = [call_ for call_ in hooks.calls if call_[0] in ("agent_start", "handoff", "agent_end")]
+    assert told == [
+        ("agent_start", "A"),
+        ("handoff", "A", "B"),
+        ("agent_start", "B"),
+        ("handoff", "B", "A"),
+        ("agent_start", "A"),
+        ("handoff", "A", "voice"),
+        ("agent_end", "A", "Bye from the voice."),
+    ]
+
+
+async def test_an_agents_hooks_hear_of_that_agent_only() -> None:
+    """Row 1-38: the target's own hook knows who handed over."""
+    source, target = AgentRecorder(), AgentRecorder()
+    last = Agent("B", model=ScriptedHandler([call("look", {"at": 2}), "Done."]), tools=[look], hooks=target)
+    script = ScriptedHandler([call("look", {"at": 1}), call("transfer_to_b")])
+    agent = Agent("A", model=script, tools=[look], handoffs=[last], hooks=source)
+    await Runner.run(agent, "Hi")
+    assert source.calls == [("start", "A"), ("tool_start", "A", "look"), ("tool_end", "A", "look", "seen 1")]
+    assert target.calls == [
+        ("handoff", "B", "A"),
+        ("start", "B"),
+        ("tool_start", "B", "look"),
+        ("tool_end", "B", "look", "seen 2"),
+        ("end", "B", "Done."),
+    ]
+
+
+async def test_tool_hooks_are_told_what_answers_the_call_an_error_too() -> None:
+    hooks = Recorder()
+    await Runner.run(SCENES["siblings"].agent(Stage()), "Hi", hooks=hooks)
+    ends = {call_[3]: call_[4] for call_ in hooks.calls if call_[0] == "tool_end"}
+    assert ends["x"] == "2"
+    assert "broken" in ends["call_1_1"]
+
+
+async def test_a_call_that_runs_no_tool_has_no_tool_hooks() -> None:
+    """An unknown tool has nothing that could start."""
+    hooks = Recorder()
+    agent = Agent("A", model=ScriptedHandler([call("nothing"), "Sorry."]), tools=[look])
+    await Runner.run(agent, "Hi", hooks=hooks)
+    assert not [call_ for call_ in hooks.calls if call_[0].startswith("tool")]
+
+
+class Seeing(RunHooks):
+    """Keeps what the hooks are given."""
+
+    def __init__(self) -> None:
+        self.requests: list[Any] = []
+        self.replies: list[Any] = []
+        self.contexts: list[Any] = []
+
+    async def on_llm_start(self, context: RunContext[Any], agent: Any, request: Any) -> None:
+        self.requests.append(request)
+
+    async def on_llm_end(self, context: RunContext[Any], agent: Any, reply: Any) -> None:
+        self.replies.append(reply)
+
+    async def on_tool_start(self, context: ToolContext[Any], agent: Any, tool: Any) -> None:
+        self.contexts.append(context)
+
+
+async def test_model_hooks_see_exactly_what_goes_in_and_out() -> None:
+    hooks = Seeing()
+    script = ScriptedHandler([call("look", {"at": 1}), "Done."])
+    result = await Runner.run(Agent("A", "Be brief.", model=script, tools=[look]), "Hi", hooks=hooks)
+    assert [tuple(each.messages) for each in hooks.requests] == [each.messages for each in script.requests]
+    assert hooks.replies == result.raw_replies
+
+
+async def test_tool_hooks_know_the_call() -> None:
+    hooks = Seeing()
+    script = ScriptedHandler([call("look", {"at": 1}, id="c"), "Done."])
+    await Runner.run(Agent("A", model=script, tools=[look]), "Hi", hooks=hooks, context="mine")
+    (seen,) = hooks.contexts
+    assert (seen.tool_name, seen.tool_call_id, seen.context, seen.turn) == ("look", "c", "mine", 1)
+
+
+class Broken(RunHooks):
+    async def on_agent_start(self, context: RunContext[Any], agent: Any) -> None:
+        raise KeyError("start")
+
+    async def on_handoff(self, context: RunContext[Any], from_agent: Any, to_agent: Any) -> None:
+        raise KeyError("handoff")
+
+    async def on_tool_end(self, context: ToolContext[Any], agent: Any, tool: Any, result: str) -> None:
+        raise KeyError("tool")
+
+
+async def test_a_hook_that_raises_does_not_end_the_run(caplog: pytest.LogCaptureFixture) -> None:
+    """Row 1-38: the transfer stays on record; the exceptions are on the result and in the log."""
+    with caplog.at_level(logging.ERROR, logger="interlock.hooks"):
+        result = await Runner.run(SCENES["transfer"].agent(Stage()), "Hi", hooks=Broken())
+    assert result.final_output == "B here."
+    assert result.handoffs[0].status == "taken"
+    told = [(problem.kind, problem.message) for problem in result.errors]
+    assert told == [
+        ("hook", "hook on_agent_start raised KeyError: 'start'"),
+        ("hook", "hook on_tool_end raised KeyError: 'tool'"),
+        ("hook", "hook on_handoff raised KeyError: 'handoff'"),
+        ("hook", "hook on_agent_start raised KeyError: 'start'"),
+    ]
+    assert [record.message for record in caplog.records] == [
+        "hook on_agent_start raised",
+        "hook on_tool_end raised",
+        "hook on_handoff raised",
+        "hook on_agent_start raised",
+    ]
+
+
+class Sync:
+    """Hooks need neither be async nor inherit; what is missing is noted like any other failure."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def on_agent_start(self, context: Any, agent: Any) -> None:
+        self.seen.append(agent.name)
+
+
+async def test_hooks_may_be_sync() -> None:
+    hooks: Any = Sync()
+    result = await Runner.run(Agent("A", model=ScriptedHandler(["Hi"])), "Hello", hooks=hooks)
+    assert hooks.seen == ["A"]
+    assert {problem.kind for problem in result.errors} == {"hook"}
+
+
+@pytest.mark.parametrize("hooks", [RunHooks, AgentHooks])
+async def test_every_hook_has_a_default_that_does_nothing(hooks: type[Any]) -> None:
+    for name, hook in inspect.getmembers(hooks(), inspect.iscoroutinefunction):
+        arguments = [None] * len(inspect.signature(hook).parameters)
+        assert await hook(*arguments) is None, name
+
+
+async def test_a_run_and_its_agents_may_have_hooks_that_do_nothing() -> None:
+    script = ScriptedHandler([call("look", {"at": 1}), "Done."])
+    agent = Agent("A", model=script, tools=[look], hooks=AgentHooks())
+    result = await Runner.run(agent, "Hi", hooks=RunHooks())
+    assert result.errors == ()

@@ -1,0 +1,247 @@
+"""What a run leaves behind: complete, typed, and valid input for the next one (row 1-45)."""
+
+from __future__ import annotations
+
+import gc
+import json
+import weakref
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scenes import SCENES, Stage
+
+from interlock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
+from interlock.context import RunContext
+from interlock.errors import InterlockError, InvalidRequest
+from interlock.messages import Message
+from interlock.repair import NO_ANSWER, problems
+from interlock.results import HandoffRecord, attach
+from interlock.testing import ScriptedHandler, call
+from interlock.usage import Usage
+
+pytestmark = pytest.mark.anyio
+
+USER: Message = {"role": "user", "content": "Go on."}
+
+
+async def played(scene: str, messages: Any = "Hi") -> RunResult[Any]:
+    """Play a scene and return its result, the partial one of an error included."""
+    one = SCENES[scene]
+    try:
+        return await Runner.run(
+            one.agent(Stage()), messages, max_turns=one.max_turns, run_config=one.settings()
+        )
+    except InterlockError as error:
+        return error.result
+
+
+# -- to_input_list --
+
+
+@pytest.mark.parametrize("scene", SCENES)
+async def test_the_conversation_is_valid_input_for_the_next_run(scene: str) -> None:
+    """Row 1-45: whatever the run did, `Runner.run(b, result.to_input_list() + [user])` is legal (I1)."""
+    result = await played(scene)
+    script = ScriptedHandler(["Here I am."])
+    following = await Runner.run(Agent("Next", model=script), [*result.to_input_list(), USER])
+    assert following.final_output == "Here I am."
+    assert problems(script.requests[0].messages) == []
+    assert following.repairs == ()
+
+
+@pytest.mark.parametrize("scene", SCENES)
+async def test_the_conversation_can_be_stored_as_json(scene: str) -> None:
+    history = (await played(scene)).to_input_list()
+    assert json.loads(json.dumps(history)) == history
+
+
+async def test_a_valid_conversation_is_passed_on_as_it_is() -> None:
+    """Nothing is copied or rewritten that need not be."""
+    result = await played("one tool")
+    assert all(new is old for new, old in zip(result.to_input_list(), result.messages, strict=True))
+
+
+async def test_calls_that_were_never_answered_are_given_an_answer() -> None:
+    """Pain 11: a run that was left in the middle does not poison the conversation."""
+    async with Runner.run_streamed(SCENES["siblings"].agent(Stage()), "Hi") as stream:
+        async for event in stream:
+            if event.type == "tool_called":
+                break
+    history = stream.result.to_input_list()
+    assert problems(stream.result.messages) != []
+    assert problems(history) == []
+    assert [message.get("content") for message in history if message["role"] == "tool"] == [NO_ANSWER] * 3
+
+
+async def test_an_empty_reply_is_not_part_of_the_next_input() -> None:
+    result = await played("silence")
+    assert len(result.messages) == 2
+    assert result.to_input_list() == [{"role": "user", "content": "Hi"}]
+
+
+async def test_filters_do_not_touch_what_is_kept() -> None:
+    """Section 3: filters change the view, never the transcript."""
+    target = Agent("B", model=ScriptedHandler(["B here."]))
+    edge = handoff(target, preserve_context=False)
+    agent = Agent("A", model=ScriptedHandler([call("transfer_to_b")]), handoffs=[edge])
+    result = await Runner.run(agent, [{"role": "user", "content": "One"}, USER])
+    assert list(result.calls[1].messages) == [USER]
+    roles = [message["role"] for message in result.to_input_list()]
+    assert roles == ["user", "user", "assistant", "tool", "assistant"]
+
+
+@given(scenes=st.lists(st.sampled_from(sorted(SCENES)), min_size=2, max_size=4))
+@settings(deadline=None, max_examples=40)
+async def test_runs_can_be_strung_together(scenes: list[str]) -> None:
+    """Every request of every run is valid, however the runs before ended, also after a save as JSON."""
+    history: Any = []
+    for scene in scenes:
+        result = await played(scene, [*history, USER])
+        assert [made.turn for made in result.calls if problems(made.messages)] == []
+        history = json.loads(json.dumps(result.to_input_list()))
+    assert problems([*history, USER]) == []
+
+
+# -- items --
+
+
+async def test_new_items_are_what_the_run_added() -> None:
+    given: list[Any] = [{"role": "user", "content": "One"}, {"role": "assistant", "content": "Two"}, USER]
+    result = await Runner.run(SCENES["one tool"].agent(Stage()), given)
+    assert [item.kind for item in result.items] == ["input"] * 3 + ["model", "tool", "model"]
+    assert [item.kind for item in result.new_items] == ["model", "tool", "model"]
+    assert result.messages == [item.message for item in result.items]
+
+
+@pytest.mark.parametrize("scene", SCENES)
+async def test_items_are_numbered_in_the_order_in_which_things_happened(scene: str) -> None:
+    result = await played(scene)
+    assert [item.id for item in result.items] == list(range(len(result.items)))
+
+
+async def test_items_say_whose_turn_it_was() -> None:
+    result = await played("transfer")
+    assert [(item.kind, item.agent) for item in result.items] == [
+        ("input", None),
+        ("model", "A"),
+        ("handoff", "A"),
+        ("tool", "A"),
+        ("handoff", "A"),
+        ("model", "B"),
+    ]
+
+
+# -- output --
+
+
+async def test_the_output_can_be_typed() -> None:
+    result = await played("structured")
+    assert result.final_output_as(object) is result.final_output
+    assert result.final_output_as(int) is result.final_output
+    with pytest.raises(TypeError, match="Final output is Weather, not int"):
+        result.final_output_as(int, raise_if_incorrect_type=True)
+    assert result.final_output_as(type(result.final_output), raise_if_incorrect_type=True).degrees == 21
+
+
+async def test_the_last_agent_is_kept_alive() -> None:
+    """Row 1-45: a strong reference; the SDK's may vanish with the collector."""
+    result = await played("transfer")
+    agent = weakref.ref(result.last_agent)
+    gc.collect()
+    assert agent() is not None
+    assert result.last_agent.name == "B"
+
+
+@pytest.mark.parametrize(
+    ("scene", "reason"),
+    [("answer", "done"), ("limit returned", "limit"), ("too many turns", "error"), ("failing", "error")],
+)
+async def test_why_a_run_ended_is_said(scene: str, reason: str) -> None:
+    assert (await played(scene)).stop_reason == reason
+
+
+async def test_a_result_cannot_be_changed() -> None:
+    result = await played("answer")
+    with pytest.raises(FrozenInstanceError):
+        result.final_output = "Mine."  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+# -- records --
+
+
+async def test_every_transfer_is_on_record_taken_or_not() -> None:
+    """Rows 1-50, 2-23: all hops in order, each with its outcome."""
+    result = await played("transfer")
+    assert result.handoffs == (
+        HandoffRecord(
+            id="h-r-1",
+            source="A",
+            target="B",
+            tool_name="transfer_to_b",
+            call_id="call_1_0",
+            turn=1,
+            status="taken",
+        ),
+        HandoffRecord(
+            id="h-r-2",
+            source="A",
+            target="C",
+            tool_name="transfer_to_c",
+            call_id="call_1_2",
+            turn=1,
+            status="not_taken",
+            error="Multiple handoffs detected, ignoring this one.",
+        ),
+    )
+
+
+async def test_a_failed_transfer_says_why() -> None:
+    (record,) = (await played("refused transfer")).handoffs
+    assert (record.status, record.error) == ("failed", "LookupError: nobody is there")
+
+
+async def test_problems_keep_the_exception_and_the_call() -> None:
+    """R4: errors go to the model first, and stay visible on the result."""
+    (problem,) = (await played("siblings")).errors
+    assert (problem.kind, problem.agent, problem.turn, problem.call_id) == ("tool", "A", 1, "call_1_1")
+    assert isinstance(problem.error, ValueError)
+
+
+async def test_a_failed_model_call_is_on_record_without_a_reply() -> None:
+    result = await played("failing")
+    assert [made.reply is None for made in result.calls] == [False, True]
+    assert len(result.raw_replies) == 1
+
+
+async def test_repairs_are_reported() -> None:
+    """Pain 1: what the caller passed was broken, and the result says what was mended."""
+    poisoned: list[Any] = [USER, {"role": "assistant", "tool_calls": [call("look", id="c")]}, USER]
+    result = await Runner.run(Agent("A", model=ScriptedHandler(["Hi"])), poisoned)
+    assert result.repairs == ("added a missing answer to tool call 'c'",)
+    assert result.messages[:3] == poisoned
+
+
+async def test_the_context_of_the_end_is_kept() -> None:
+    @function_tool
+    async def remember(context: RunContext[Any]) -> str:
+        """Remember."""
+        context.shared_memory["seen"] = context.turn
+        return "ok"
+
+    agent = Agent("A", model=ScriptedHandler([call("remember"), "Done."]), tools=[remember])
+    result = await Runner.run(agent, "Hi", context="mine", run_config=RunConfig(run_id="r"))
+    assert result.context.context == "mine"
+    assert (result.context.turn, result.context.shared_memory) == (2, {"seen": 1})
+    assert result.context.usage == result.usage == Usage(requests=2, input_tokens=20, output_tokens=10)
+
+
+async def test_an_error_is_given_the_latest_result() -> None:
+    """One object raised by two runs must not show the first one's."""
+    first, second = await played("answer"), await played("one tool")
+    error = InvalidRequest("no")
+    attach(error, first)
+    attach(error, second)
+    assert error.result is second
