@@ -1,0 +1,147 @@
+"""What the app's code is given: one moment of a run, and the one bag that can be changed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+
+from interlock import (
+    Agent,
+    RunConfig,
+    RunContext,
+    RunHooks,
+    Runner,
+    ToolContext,
+    Usage,
+    function_tool,
+    handoff,
+)
+from interlock.testing import ScriptedHandler, call
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("make", [RunContext, ToolContext])
+def test_a_context_cannot_be_changed(make: Any) -> None:
+    with pytest.raises(FrozenInstanceError):
+        make(context=1).turn = 2
+
+
+def test_a_context_can_be_made_for_a_test_with_nothing_but_the_apps_object() -> None:
+    context = RunContext(context={"name": "Ada"})
+    assert (context.agent, context.turn, context.usage, context.shared_memory) == ("", 0, Usage(), {})
+
+
+def test_each_context_has_a_memory_of_its_own() -> None:
+    assert RunContext(context=1).shared_memory is not RunContext(context=1).shared_memory
+
+
+def test_the_idempotency_key_names_run_turn_and_call() -> None:
+    """Row 2-44: the same on retries, different for another call."""
+    context = ToolContext(context=None, run_id="r", turn=3, tool_call_id="c")
+    assert context.idempotency_key == "r:3:c"
+
+
+class Moments(RunHooks):
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, int, int]] = []
+
+    def note(self, where: str, context: RunContext[Any]) -> None:
+        self.seen.append((where, context.agent, context.turn, context.usage.requests))
+
+    async def on_llm_start(self, context: RunContext[Any], agent: Any, request: Any) -> None:
+        self.note("start", context)
+
+    async def on_llm_end(self, context: RunContext[Any], agent: Any, reply: Any) -> None:
+        self.note("end", context)
+
+    async def on_tool_start(self, context: ToolContext[Any], agent: Any, tool: Any) -> None:
+        self.note(context.tool_name, context)
+
+
+@function_tool
+async def look(context: ToolContext[Any], at: int) -> str:
+    """Look, and write down what the context says."""
+    context.shared_memory[str(at)] = [
+        context.agent,
+        context.turn,
+        context.usage.requests,
+        context.tool_name,
+        context.tool_call_id,
+        dict(context.arguments),
+        context.idempotency_key,
+    ]
+    return "seen"
+
+
+async def test_each_moment_says_where_the_run_is() -> None:
+    hooks = Moments()
+    last = Agent("B", model=ScriptedHandler(["Done."]))
+    script = ScriptedHandler([call("look", {"at": 1}), call("transfer_to_b")])
+    await Runner.run(Agent("A", model=script, tools=[look], handoffs=[last]), "Hi", hooks=hooks)
+    assert hooks.seen == [
+        ("start", "A", 1, 0),
+        ("end", "A", 1, 1),
+        ("look", "A", 1, 1),
+        ("start", "A", 2, 1),
+        ("end", "A", 2, 2),
+        ("start", "B", 3, 2),
+        ("end", "B", 3, 3),
+    ]
+
+
+async def test_a_tool_knows_its_call_and_its_validated_arguments() -> None:
+    script = ScriptedHandler([[call("look", {"at": 1}, id="a"), call("look", {"at": 2}, id="b")], "Done."])
+    config = RunConfig(run_id="r")
+    result = await Runner.run(Agent("A", model=script, tools=[look]), "Hi", run_config=config)
+    assert result.context.shared_memory == {
+        "1": ["A", 1, 1, "look", "a", {"at": 1}, "r:1:a"],
+        "2": ["A", 1, 1, "look", "b", {"at": 2}, "r:1:b"],
+    }
+
+
+async def test_the_memory_is_one_bag_for_all_parts_of_a_run() -> None:
+    """Tools, instructions, callbacks, filters and ``is_enabled`` share it; the next run has a new one."""
+    seen: list[Any] = []
+
+    def instructions(context: RunContext[Any]) -> str:
+        return json.dumps(sorted(context.shared_memory))
+
+    def on_handoff(context: RunContext[Any]) -> None:
+        context.shared_memory["on_handoff"] = 1
+
+    def shape(data: Any) -> Any:
+        data.run_context.shared_memory["filter"] = 1
+        return data
+
+    def enabled(context: RunContext[Any], agent: Any) -> bool:
+        seen.append(dict(context.shared_memory))
+        return True
+
+    model = ScriptedHandler(["Done.", "Done."])
+    target = Agent("B", instructions, model=model)
+    edge = handoff(target, on_handoff=on_handoff, input_filter=shape, is_enabled=enabled)
+    script = ScriptedHandler([call("look", {"at": 1}), call("transfer_to_b"), "Hello."])
+    agent = Agent("A", model=script, tools=[look], handoffs=[edge])
+    await Runner.run(agent, "Hi")
+    assert model.requests[0].messages[0].get("content") == '["1", "filter", "on_handoff"]'
+    assert [sorted(each) for each in seen] == [[], ["1"]]
+    second = await Runner.run(agent, "Hi")
+    assert second.context.shared_memory == {}
+
+
+async def test_the_apps_object_is_the_very_one_that_was_passed() -> None:
+    mine = object()
+
+    @function_tool
+    async def same(context: RunContext[Any]) -> bool:
+        """Compare."""
+        return context.context is mine
+
+    agent = Agent("A", model=ScriptedHandler([call("same"), "Done."]), tools=[same])
+    result = await Runner.run(agent, "Hi", context=mine)
+    assert result.messages[2].get("content") == "true"
+    assert result.context.context is mine
