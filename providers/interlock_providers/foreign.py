@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -20,7 +21,7 @@ _KNOWN = frozenset(
 )
 """The types that litellm lets pass (1.105 to 1.109); it knows what to make of them for each vendor."""
 
-_MARK = re.compile(r"(\[interlock part \d+\])")
+_MARK = re.compile(r"(\[interlock part [0-9a-f]{32}\])")
 
 
 def set_aside(messages: Sequence[Message]) -> tuple[Sequence[Message], dict[str, Any]]:
@@ -52,7 +53,7 @@ def _marked(message: Message, parts: dict[str, Any]) -> Message:
 def _mark(part: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
     if part.get("type") in _KNOWN:
         return part
-    mark = f"[interlock part {len(parts)}]"
+    mark = f"[interlock part {secrets.token_hex(16)}]"  # nobody's text can be taken for it
     parts[mark] = part
     return {"type": "text", "text": mark}
 

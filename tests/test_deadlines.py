@@ -1,0 +1,80 @@
+"""Deadlines around single awaits; a stopped clock would do, but stalls are what they are for."""
+
+from __future__ import annotations
+
+import anyio
+import pytest
+
+from interlock.errors import ConfigError, ProviderTimeout
+from interlock_providers.deadlines import Deadline, check_seconds
+
+pytestmark = pytest.mark.anyio
+
+
+def deadline(total: float | None = None, gap: float | None = None) -> Deadline:
+    return Deadline(total, gap, provider="mistral", model="m")
+
+
+async def at_once() -> str:
+    return "x"
+
+
+async def test_what_comes_in_time_passes() -> None:
+    limit = deadline(60.0, 60.0)
+    assert await limit.first(at_once) == "x"
+    assert await limit.next(at_once) == "x"
+
+
+async def test_without_limits_nothing_is_late() -> None:
+    assert await deadline().first(at_once) == "x"
+    assert await deadline().next(at_once) == "x"
+
+
+async def test_a_whole_call_that_stalls_is_told_with_its_limit() -> None:
+    with pytest.raises(ProviderTimeout, match=r"within 0\.01 s") as caught:
+        await deadline(0.01).first(anyio.sleep_forever)
+    assert (caught.value.provider, caught.value.model, caught.value.retryable) == ("mistral", "m", True)
+
+
+async def test_a_gap_is_told_from_a_late_reply() -> None:
+    with pytest.raises(ProviderTimeout, match="in the middle"):
+        await deadline(60.0, 0.01).next(anyio.sleep_forever)
+
+
+async def test_the_first_piece_may_take_longer_than_a_gap() -> None:
+    async def thinking() -> str:
+        await anyio.sleep(0.05)
+        return "x"
+
+    assert await deadline(60.0, 0.01).first(thinking) == "x"
+
+
+async def test_the_whole_call_ends_though_no_gap_was_too_long() -> None:
+    limit = deadline(0.05, 60.0)
+
+    async def trickle() -> None:
+        while True:
+            await limit.next(lambda: anyio.sleep(0.01))
+
+    with pytest.raises(ProviderTimeout, match=r"within 0\.05 s"):
+        await trickle()
+
+
+async def test_a_timeout_of_the_work_itself_is_not_ours() -> None:
+    async def fails() -> None:
+        raise TimeoutError("the vendor's")
+
+    with pytest.raises(TimeoutError, match="vendor's"):
+        await deadline(60.0).first(fails)
+
+
+async def test_a_cancelled_caller_is_cancelled() -> None:
+    with anyio.move_on_after(0.01) as scope:
+        await deadline(60.0, 60.0).next(anyio.sleep_forever)
+    assert scope.cancelled_caught
+
+
+def test_limits_of_no_time_are_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="chunk_timeout"):
+        check_seconds(timeout=1.0, chunk_timeout=0.0)
+    check_seconds(timeout=None)

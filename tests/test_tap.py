@@ -1,0 +1,189 @@
+"""The tap on the wire: what it notes, what it mends, and that it changes nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock_providers.tap import Tap
+
+SSE = {"content-type": "text/event-stream"}
+ASKED = b'{"stream": true}'
+
+
+def streaming(provider: str = "mistral", headers: dict[str, str] = SSE) -> Tap:
+    tap = Tap(provider)
+    tap.begin("/v1/chat/completions", ASKED, 200, headers)
+    return tap
+
+
+def passed(tap: Tap, *pieces: bytes) -> bytes:
+    return b"".join([tap.feed(piece) for piece in pieces]) + tap.end()
+
+
+def line(value: Any) -> bytes:
+    return b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
+
+
+def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+
+ENDS = {
+    "chat": [chunk(content="a"), chunk("stop")],
+    "anthropic": [{"type": "message_start", "message": {}}, {"type": "message_stop"}],
+    "gemini": [{"candidates": [{"content": {}}]}, {"candidates": [{"finishReason": "STOP"}]}],
+    "responses": [{"type": "response.created"}, {"type": "response.completed", "response": {}}],
+    "ollama": [{"message": {"content": "a"}, "done": False}, {"done": True}],
+    "cohere": [{"type": "content-delta"}, {"type": "message-end"}],
+}
+
+
+@pytest.mark.parametrize("dialect", ENDS)
+def test_the_end_of_a_reply_is_known_in_every_dialect(dialect: str) -> None:
+    first, last = ENDS[dialect]
+    tap = streaming()
+    passed(tap, line(first))
+    assert tap.was_cut
+    passed(tap, line(last))
+    assert not tap.was_cut
+
+
+def test_the_end_of_bedrocks_binary_stream_is_known_across_a_cut() -> None:
+    tap = streaming("bedrock", {"content-type": "application/vnd.amazon.eventstream"})
+    assert tap.feed(b"\x00messageStart\x00{}\x00mess") == b"\x00messageStart\x00{}\x00mess"
+    assert tap.was_cut
+    assert passed(tap, b"ageStop\x00") == b"ageStop\x00"
+    assert not tap.was_cut
+
+
+def test_a_finish_reason_within_an_argument_is_text() -> None:
+    tap = streaming()
+    said = chunk(tool_calls=[{"function": {"arguments": '{"finish_reason": "stop"}'}}])
+    passed(tap, line(said))
+    assert tap.was_cut
+
+
+def test_an_unknown_dialect_is_not_judged() -> None:
+    tap = streaming()
+    passed(tap, b"data: {}\n\n")
+    assert not tap.was_cut
+    assert tap.said_nothing
+
+
+def test_done_without_a_finish_reason_gets_one_and_only_then() -> None:
+    without, with_one = streaming(), streaming()
+    mended = passed(without, line(chunk(content="a")), b"data: [DONE]\n\n")
+    assert b'"finish_reason":"stop"' in mended
+    assert mended.endswith(b"data: [DONE]\n\n")
+    body = line(chunk("stop")) + b"data: [DONE]\n\n"
+    assert passed(with_one, body) == body
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\x85"])
+def test_what_python_takes_for_a_line_end_is_escaped_and_means_the_same(mark: str) -> None:
+    said = chunk(content=f"a{mark}b")
+    mended = passed(streaming(), line(said))
+    assert len(mended.decode().splitlines()) == 2
+    assert json.loads(mended[6:]) == said
+
+
+def test_usage_of_the_vendors_own_is_noticed() -> None:
+    for event in ({"usage": {"a": 1}}, {"usageMetadata": {"a": 1}}, {"done": True, "eval_count": 3}):
+        tap = streaming()
+        passed(tap, line(event))
+        assert tap.usage_seen, event
+    tap = streaming()
+    passed(tap, line({"usage": None}))
+    assert not tap.usage_seen
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"error": {"type": "overloaded_error"}},
+        {"type": "error", "error": {"message": "x"}},
+        {"type": "response.failed", "response": {"error": {"code": "server_error"}}},
+    ],
+)
+def test_an_error_event_is_noted(event: dict[str, Any]) -> None:
+    tap = streaming()
+    passed(tap, line(event))
+    assert tap.answer is not None
+    assert tap.answer.status == 200
+    assert not tap.was_cut
+
+
+def test_an_error_within_an_argument_is_none() -> None:
+    said = {"candidates": [{"content": {"parts": [{"functionCall": {"args": {"error": {"a": 1}}}}]}}]}
+    tap = streaming("gemini")
+    passed(tap, line(said), line({"error": None}))
+    assert tap.answer is None
+
+
+def test_an_error_status_is_noted_with_headers_and_body() -> None:
+    tap = Tap("openai")
+    tap.begin("/v1", b"{}", 429, {"retry-after": "3"})
+    assert tap.reads_whole
+    assert tap.whole(b'{"error": "slow"}') == b'{"error": "slow"}'
+    assert tap.answer is not None
+    assert (tap.answer.status, tap.answer.headers["retry-after"]) == (429, "3")
+
+
+def test_a_second_answer_of_the_same_call_replaces_the_first() -> None:
+    tap = Tap("openai")
+    tap.begin("/v1", b"{}", 500, {})
+    tap.whole(b"oops")
+    tap.begin("/v1", b"{}", 200, {})
+    tap.whole(b'{"choices": [], "usage": {}}')
+    assert tap.answer is None
+    assert tap.usage_seen
+
+
+def test_a_stream_is_what_was_asked_for_and_not_what_the_caller_hopes() -> None:
+    tap = Tap("openai")
+    for path, asked, streams in (
+        ("/v1/responses", b'{"stream": true}', True),
+        ("/v1/responses", b'{"stream": false}', False),
+        ("/v1/responses", rb'{"input": "say \"stream\": true"}', False),
+        ("/v1beta/models/x:streamGenerateContent", b"{}", True),
+        ("/model/x/converse-stream", b"{}", True),
+        ("/model/x/converse", b"{}", False),
+    ):
+        tap.begin(path, asked, 200, {})
+        assert tap.streaming is streams
+
+
+TEXTS = st.lists(st.text(), max_size=5)
+
+
+@given(TEXTS, st.data())
+def test_however_a_stream_is_cut_it_passes_unchanged_in_meaning(
+    texts: list[str], data: st.DataObject
+) -> None:
+    events = [chunk(content=text) for text in texts] + [chunk("stop")]
+    body = b"".join(map(line, events)) + b"data: [DONE]\n\n"
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=8)))
+    pieces = [body[start:end] for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True)]
+    tap = streaming()
+    mended = passed(tap, *pieces)
+    lines = [one for one in mended.split(b"\n") if one]
+    assert [json.loads(one[6:]) for one in lines[:-1]] == events
+    assert not tap.was_cut
+
+
+@given(st.binary(), st.sampled_from(["groq", "openai", "gemini"]))
+def test_junk_passes(junk: bytes, provider: str) -> None:
+    tap = streaming(provider)
+    mended = passed(tap, junk)
+    for raw, escaped in (
+        (b"\xe2\x80\xa8", rb"\u2028"),
+        (b"\xe2\x80\xa9", rb"\u2029"),
+        (b"\xc2\x85", rb"\u0085"),
+    ):
+        junk = junk.replace(raw, escaped)
+    assert mended == junk

@@ -1,0 +1,70 @@
+"""What is known of a vendor from the model string alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from interlock_providers.vendors import family_for, split_model, takes_schema_with_tools
+
+
+@pytest.mark.parametrize(
+    ("model", "family"),
+    [
+        ("anthropic/claude-haiku-4-5", "anthropic"),
+        ("bedrock/converse/us.anthropic.claude-sonnet-4-v1:0", "anthropic"),
+        ("vertex_ai/claude-sonnet-4", "anthropic"),
+        ("claude-haiku-4-5", "anthropic"),
+        ("bedrock/converse/amazon.nova-micro-v1:0", "bedrock/amazon"),
+        ("bedrock/eu.amazon.nova-micro-v1:0", "bedrock/amazon"),
+        ("gemini/gemini-2.5-flash", "gemini"),
+        ("vertex_ai/gemini-2.5-pro", "vertex_ai/gemini"),
+        ("openai/gpt-4o", "openai"),
+        ("gpt-4o", "openai"),
+        ("o3-mini", "openai"),
+        ("openai/responses/gpt-5", "openai/responses"),
+        ("azure/responses/mine", "azure/responses"),
+        ("openrouter/anthropic/claude-haiku-4.5", "openrouter/anthropic"),
+        ("openrouter/openai/gpt-4o-mini", "openrouter/openai"),
+        ("deepseek/deepseek-chat", "deepseek"),
+        ("unheard-of", "unheard-of"),
+    ],
+)
+def test_families(model: str, family: str) -> None:
+    assert family_for(model) == family
+
+
+@pytest.mark.parametrize(
+    ("model", "api_base", "family"),
+    [
+        ("openai/responses/grok-4", "https://api.x.ai/v1", "openai/responses@api.x.ai"),
+        ("openai/qwen3", "http://localhost:11434/v1", "openai@localhost"),
+        ("anthropic/claude-x", "http://10.0.0.1/", "anthropic@10.0.0.1"),
+        ("deepseek/deepseek-chat", "https://api.deepseek.com", "deepseek"),
+        ("openai/gpt-4o", "https://api.openai.com/v1", "openai"),
+    ],
+)
+def test_an_address_of_ones_own_is_a_family_and_the_vendors_is_not(
+    model: str, api_base: str, family: str
+) -> None:
+    assert family_for(model, api_base) == family
+
+
+def test_splitting() -> None:
+    assert split_model("openrouter/openai/gpt-4o") == ("openrouter", "openai/gpt-4o")
+    assert split_model("gemini-2.5-pro") == ("vertex_ai", "gemini-2.5-pro")
+    assert split_model("whatever") == ("", "whatever")
+
+
+@pytest.mark.parametrize(
+    ("provider", "name", "does"),
+    [
+        ("openai", "gpt-4o", True),
+        ("anthropic", "claude-haiku-4-5", False),
+        ("gemini", "gemini-2.5-flash", False),
+        ("gemini", "gemini-3-pro", True),
+        ("vertex_ai", "gemini-3.5-flash", True),
+        ("mistral", "mistral-small", False),
+    ],
+)
+def test_who_takes_a_schema_together_with_tools(provider: str, name: str, does: bool) -> None:
+    assert takes_schema_with_tools(provider, name) is does
