@@ -57,7 +57,7 @@ def dialect_of(one: Interaction) -> str:
 
 
 def _is_retried(one: Interaction, following: Interaction) -> bool:
-    return (one.status == 429 or one.status >= 500) and one.asked == following.asked
+    return one.status >= 400 and _kind(one)[1] and one.asked == following.asked
 
 
 def _call(one: Interaction, model: str | None, attempts: int) -> Json:
