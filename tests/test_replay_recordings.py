@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "benchmarks" / "replay_recordings.py"
 sys.path.insert(0, str(SCRIPT.parent))  # a program beside the packages, not one of them
 
-from replay_recordings import replay_all  # noqa: E402
+from replay_recordings import replay_all  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
