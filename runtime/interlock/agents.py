@@ -281,6 +281,9 @@ class Agent(Generic[T]):
     hooks: AgentHooks | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        for name in _LISTS:  # what is appended to a list afterwards would be ignored without a word
+            if _is_list(given := getattr(self, name)):
+                _set(self, name, tuple(given))
         wrong = list(_problems(self))
         if wrong:
             raise ConfigError("; ".join(wrong) + ".")
@@ -327,11 +330,14 @@ class Agent(Generic[T]):
         return found
 
 
+_LISTS = ("tools", "handoffs", "input_guardrails", "output_guardrails")
+
+
 def _problems(agent: Agent[Any]) -> list[str]:
     if not isinstance(cast(object, agent.name), str) or not agent.name:
         return [f"An agent's name must be text, not {agent.name!r}"]
     where = f"Agent {agent.name!r}"
-    lists = (("tools", agent.tools), ("handoffs", agent.handoffs))
+    lists = [(name, getattr(agent, name)) for name in _LISTS]
     wrong = [
         f"{where}: {name} must be a list, not {each!r:.80}" for name, each in lists if not _is_list(each)
     ]

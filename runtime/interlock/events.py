@@ -9,7 +9,7 @@ by the deltas alone. ``type`` is a plain string for those who rather match text 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from interlock.messages import Message
 from interlock.usage import Usage
@@ -35,7 +35,7 @@ __all__ = [
 class TextDelta:
     """A piece of the reply's text, as it arrives."""
 
-    type: ClassVar[str] = "text_delta"
+    type: ClassVar[Literal["text_delta"]] = "text_delta"
     text: str
 
 
@@ -43,7 +43,7 @@ class TextDelta:
 class ReasoningDelta:
     """A piece of the model's reasoning, from providers that show it."""
 
-    type: ClassVar[str] = "reasoning_delta"
+    type: ClassVar[Literal["reasoning_delta"]] = "reasoning_delta"
     text: str
 
 
@@ -51,7 +51,7 @@ class ReasoningDelta:
 class ToolCallDelta:
     """A piece of a tool call that is still being written. Only `MessageDone` has the whole call."""
 
-    type: ClassVar[str] = "tool_call_delta"
+    type: ClassVar[Literal["tool_call_delta"]] = "tool_call_delta"
     index: int
     """The call's place in the reply, from 0."""
     id: str
@@ -64,7 +64,7 @@ class ToolCallDelta:
 class MessageDone:
     """The complete reply of one model call. Every handler ends with exactly one."""
 
-    type: ClassVar[str] = "message_done"
+    type: ClassVar[Literal["message_done"]] = "message_done"
     message: Message
     usage: Usage | None = None
     """What this call consumed, with ``requests`` = 1; None when the handler cannot know."""
@@ -79,7 +79,7 @@ class MessageDone:
 class AttemptFailed:
     """A model call failed before its first token and is made again after ``delay`` seconds."""
 
-    type: ClassVar[str] = "attempt_failed"
+    type: ClassVar[Literal["attempt_failed"]] = "attempt_failed"
     error: Exception
     attempt: int
     delay: float
@@ -92,7 +92,7 @@ HandlerEvent = TextDelta | ReasoningDelta | ToolCallDelta | AttemptFailed | Mess
 class AgentUpdated:
     """This agent speaks from now on. The first event of every run names its first agent."""
 
-    type: ClassVar[str] = "agent_updated"
+    type: ClassVar[Literal["agent_updated"]] = "agent_updated"
     agent: str
 
 
@@ -100,7 +100,7 @@ class AgentUpdated:
 class ToolCalled:
     """An ordinary tool is about to run."""
 
-    type: ClassVar[str] = "tool_called"
+    type: ClassVar[Literal["tool_called"]] = "tool_called"
     agent: str
     call_id: str
     name: str
@@ -112,7 +112,7 @@ class ToolCalled:
 class ToolOutput:
     """A call has its answer. ``error`` is None when the tool did what it was asked."""
 
-    type: ClassVar[str] = "tool_output"
+    type: ClassVar[Literal["tool_output"]] = "tool_output"
     agent: str
     call_id: str
     name: str
@@ -124,7 +124,7 @@ class ToolOutput:
 class HandoffRequested:
     """The model called a transfer tool, and this is the transfer that the run tries."""
 
-    type: ClassVar[str] = "handoff_requested"
+    type: ClassVar[Literal["handoff_requested"]] = "handoff_requested"
     source: str
     target: str
     call_id: str
@@ -135,7 +135,7 @@ class HandoffRequested:
 class HandoffOccurred:
     """A transfer was made; `AgentUpdated` follows when the target is an agent."""
 
-    type: ClassVar[str] = "handoff_occurred"
+    type: ClassVar[Literal["handoff_occurred"]] = "handoff_occurred"
     source: str
     target: str
     call_id: str
@@ -146,7 +146,7 @@ class HandoffOccurred:
 class HandoffFailed:
     """A transfer was asked for and not made; the source goes on and knows why."""
 
-    type: ClassVar[str] = "handoff_failed"
+    type: ClassVar[Literal["handoff_failed"]] = "handoff_failed"
     source: str
     target: str
     call_id: str
@@ -157,6 +157,6 @@ class HandoffFailed:
 class Repaired:
     """What the next model was to see broke a rule that providers enforce, and was mended."""
 
-    type: ClassVar[str] = "repaired"
+    type: ClassVar[Literal["repaired"]] = "repaired"
     agent: str
     repair: str

@@ -148,7 +148,7 @@ def _with_origin(item: RunItem) -> Message:
 class RunDone:
     """The last event of a run that ends well."""
 
-    type: ClassVar[str] = "run_done"
+    type: ClassVar[Literal["run_done"]] = "run_done"
     result: RunResult[Any]
 
 
