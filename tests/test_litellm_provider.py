@@ -46,7 +46,7 @@ from interlock.errors import (
 from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.port import Handler, OutputSchema, Request, family_of
 from interlock_providers.litellm import LiteLLM
-from interlock_providers.litellm_library import close_clients
+from interlock_providers.litellm_library import close_litellm
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
@@ -89,7 +89,7 @@ async def served(*replies: Reply) -> AsyncGenerator[Server]:
         try:
             yield server
         finally:
-            await close_clients()
+            await close_litellm()
 
 
 def handler_at(url: str, model: str = "openai/gpt-4o-mini", **more: Any) -> LiteLLM:

@@ -14,7 +14,7 @@ from typing import Any
 from interlock.testing import use_cassette
 from interlock.testing.cassette import Cassette
 from interlock.testing.scrub import Scrubber
-from interlock_providers.litellm_library import load
+from interlock_providers.litellm_library import load_litellm
 
 __all__ = ["DUMMY_KEY", "Played", "play", "prepare_process"]
 
@@ -43,7 +43,7 @@ def prepare_process() -> None:
             del os.environ[name]
     os.environ.update(_SETTINGS)
     os.environ.update({f"{vendor}_API_KEY": DUMMY_KEY for vendor in _VENDORS})
-    load()
+    load_litellm()
     logging.getLogger("LiteLLM").setLevel(logging.CRITICAL)
     _sign_vertex_without_google()
 

@@ -1,6 +1,10 @@
-"""What talks to model vendors: LiteLLM (the default), OpenAI, remote agents.
+"""What talks to model vendors: litellm (the default), openai, remote agents.
 
-Importing this imports none of them.
+Importing this imports none of their libraries. The others are in modules of their own:
+``from interlock_providers.openai import OpenAI``.
 """
 
-__all__: list[str] = []
+from interlock_providers.litellm import LiteLLM
+from interlock_providers.litellm_library import close_litellm, load_litellm
+
+__all__ = ["LiteLLM", "close_litellm", "load_litellm"]

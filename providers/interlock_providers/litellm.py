@@ -15,7 +15,7 @@ from interlock_providers.deadlines import Deadline, check_seconds
 from interlock_providers.failures import to_provider_error
 from interlock_providers.litellm_call import call_for, find_target
 from interlock_providers.litellm_exchange import Exchange
-from interlock_providers.litellm_library import load
+from interlock_providers.litellm_library import load_litellm
 from interlock_providers.structured import as_answer_event
 from interlock_providers.vendors import family_for, split_model
 
@@ -25,7 +25,7 @@ __all__ = ["LiteLLM"]
 class LiteLLM:
     """A handler that asks one model through litellm; it runs on asyncio, because litellm does.
 
-    litellm is imported at the first call, see `interlock_providers.litellm_library.load`. Calls are
+    litellm is imported at the first call, see `interlock_providers.litellm_library.load_litellm`. Calls are
     made once: retrying is the run's.
 
     Args:
@@ -94,7 +94,7 @@ class LiteLLM:
         provider = split_model(self.model)[0]
         deadline = Deadline(*self._limits, provider=provider, model=self.model)
         try:
-            litellm = load()
+            litellm = load_litellm()
             target = find_target(litellm, self.model, self._api_base, self._api_key)
             call = call_for(litellm, target, request, self._settings)
         except Exception as error:

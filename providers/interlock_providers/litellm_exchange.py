@@ -24,6 +24,7 @@ from interlock_providers.litellm_call import Call, Target
 from interlock_providers.litellm_library import as_dict, price
 from interlock_providers.structured import as_answer
 from interlock_providers.tap import Tap
+from interlock_providers.thoughts import LeadingThought
 from interlock_providers.vendors import ignores_tool_choice
 
 __all__ = ["Exchange"]
@@ -61,6 +62,7 @@ class Exchange:
         self._reply: Any = None
         self._usage: Mapping[str, Any] = {}
         self._echoes = Echoes()
+        self._thought = LeadingThought()
         # imports litellm and httpx, which are not loaded before the first call
         self._tapped: Any = importlib.import_module("interlock_providers.tapped")
 
@@ -82,13 +84,18 @@ class Exchange:
         if self._reply is None:
             return None
         chunk = await self._guarded(self._deadline.next, lambda: anext(self._reply, None))
-        return None if chunk is None else self._noted(chunk)
+        if chunk is not None:
+            return self._noted(chunk)
+        held = self._thought.rest()
+        return {"choices": [{"index": 0, "delta": {"content": held}}]} if held else None
 
     def _noted(self, chunk: object) -> dict[str, Any]:
         plain = as_dict(chunk)
         self._usage = plain.get("usage") or self._usage
         for choice in plain.get("choices") or ():
             self._echoes.take_out(choice.get("delta") or choice.get("message") or {})
+            if not choice.get("index"):
+                self._thought.move(choice.get("delta") or {})
         return plain
 
     def finish(self, done: MessageDone) -> MessageDone:

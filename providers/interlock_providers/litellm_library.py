@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any, cast
 
 from pydantic import BaseModel
 
-__all__ = ["as_dict", "close_clients", "load", "price"]
+__all__ = ["as_dict", "close_litellm", "load_litellm", "price"]
 
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # or importing it calls GitHub, and a thread tries again
@@ -19,7 +20,7 @@ _ENVIRONMENT = {
 }
 
 
-def load() -> Any:
+def load_litellm() -> Any:
     """Return the litellm module, importing it first if need be: 2 to 5 seconds, and 160 MB.
 
     An app that cannot wait at its first model call calls this when it starts. Variables of the
@@ -33,12 +34,17 @@ def load() -> Any:
     return litellm
 
 
-async def close_clients() -> None:
-    """Close the connections that litellm keeps for the running event loop, ours among them.
+async def close_litellm() -> None:
+    """Close the connections of the running event loop: ours, and those that litellm keeps for itself.
 
-    An app calls this before its event loop ends, or leaves it to the operating system.
+    An app calls this before its event loop ends, or leaves it to the operating system. Where litellm was
+    never loaded there is nothing to do. The app's own calls of litellm get new connections as well.
     """
-    litellm = load()
+    if "interlock_providers.tapped" not in sys.modules:
+        return
+    tapped: Any = importlib.import_module("interlock_providers.tapped")
+    await tapped.close_client()
+    litellm = load_litellm()
     await litellm.close_litellm_async_clients()
     litellm.in_memory_llm_clients_cache.flush_cache()
 
