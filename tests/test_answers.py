@@ -494,6 +494,13 @@ async def test_who_heeds_the_nudge_goes_on() -> None:
     assert shown(a, 3)[-1]["role"] == "user"
 
 
+async def test_a_turn_without_tools_is_not_a_repetition() -> None:
+    same = call("look_up", {"order": 7})
+    a = agent("A", same, same, same, call("nope"), "Done.", tools=[look_up])
+    result, _ = await run(a)
+    assert [item.kind for item in result.items].count("nudge") == 1
+
+
 async def test_polling_can_be_allowed() -> None:
     a = agent("A", *[call("look_up", {"order": 7})] * 8, "Done.", tools=[look_up])
     result, _ = await run(a, detect_loops=False)

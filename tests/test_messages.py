@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from interlock.errors import ConfigError
-from interlock.messages import ORIGIN, Message, RunItem, calls_of, portable, text_of, to_messages
+from interlock.messages import ORIGIN, Message, RunItem, call_ids, calls_of, portable, text_of, to_messages
 
 USER: Message = {"role": "user", "content": "Hi"}
 CALL: Any = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -137,6 +137,14 @@ def test_the_text_of_a_message(content: Any, text: str) -> None:
 
 def test_a_message_without_content_has_no_text() -> None:
     assert text_of({"role": "assistant"}) == ""
+
+
+def test_the_ids_of_calls_and_of_answers_are_found() -> None:
+    """Each counts alone: a call may lack its answer, an answer its call."""
+    asks: Message = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    answer: Message = {"role": "tool", "tool_call_id": "b", "content": "42"}
+    assert call_ids([USER, asks, answer]) == {"a", "b"}
+    assert call_ids([]) == set()
 
 
 # -- portable --
