@@ -1,4 +1,4 @@
-"""Streams, hooks, guardrails and limits as code for openai-agents uses them, and what must not differ silently.
+"""Streams, hooks, guardrails and limits as code for openai-agents uses them; what must not differ in silence.
 
 See tests/test_openai_agents_names.py for agents, tools and handoffs, and docs/coming-from-openai-agents.md.
 """

@@ -134,7 +134,7 @@ class _Reply:
                 self._feed({"tool_calls": [{"index": index, "id": call_id, "function": function}]})
             case AttemptFailed():
                 self.pieces, self.begun, self.complete = Assembler(), False, False
-            case MessageDone():
+            case _:  # a MessageDone
                 self.complete = True
         return [event]
 

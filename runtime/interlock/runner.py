@@ -18,7 +18,7 @@ from interlock.hooks import RunHooks
 from interlock.loop import run_loop
 from interlock.messages import RunInput, call_ids, to_messages
 from interlock.models import check_model, handler_for
-from interlock.results import RunDone, RunEvent, RunResult
+from interlock.results import RunEvent, RunResult
 from interlock.run_state import RunState, find_agent, input_items
 
 __all__ = ["DEFAULT_MAX_TURNS", "RunStream", "Runner", "start"]
@@ -102,10 +102,9 @@ class Runner:
 async def _finish(run: RunState) -> RunResult[Any]:
     """Drain a run and return its result."""
     async with aclosing(run_loop(run)) as events:
-        async for event in events:
-            if isinstance(event, RunDone):
-                return event.result
-    raise AssertionError("a run ends with RunDone or an error")
+        async for _ in events:
+            pass
+    return run.result()
 
 
 class RunStream:
