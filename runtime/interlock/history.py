@@ -77,16 +77,20 @@ def default_handoff_history_mapper(messages: list[Message]) -> list[Message]:
     return [{"role": "assistant", "content": f"{_PREAMBLE}\n{start}\n{body}\n{end}"}]
 
 
+_as_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 _LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 
 
 def _record(message: Message, markers: tuple[str, str]) -> str:
     """Return a message as one line of JSON that can forge neither a line, a role nor a marker."""
+    readable = portable(message)
     shown: dict[str, Any] = {"role": message["role"], "content": message.get("content")}
     for key in ("name", "refusal", "tool_calls", "tool_call_id"):
-        if value := portable(message).get(key):
+        if value := readable.get(key):
             shown[key] = value
-    line = json.dumps(shown, ensure_ascii=False, default=str).translate(_LINE_ENDS)
+    line = _as_json(shown)
+    if not line.isascii():
+        line = line.translate(_LINE_ENDS)
     for marker in markers:
         if marker in line:
             line = re.sub(rf"(\\u[0-9a-f]{{4}}|\\.)|(?={re.escape(marker)}).", _escaped, line)
