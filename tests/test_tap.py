@@ -187,3 +187,13 @@ def test_junk_passes(junk: bytes, provider: str) -> None:
     ):
         junk = junk.replace(raw, escaped)
     assert mended == junk
+
+
+@pytest.mark.parametrize("dialect", ENDS)
+def test_a_stream_cut_at_any_byte_before_its_end_is_never_taken_for_complete(dialect: str) -> None:
+    body = line(ENDS[dialect][0])
+    for cut in range(len(body) + 1):
+        tap = streaming()
+        passed(tap, body[:cut])
+        assert not tap.is_complete
+        assert tap.was_cut or tap.said_nothing

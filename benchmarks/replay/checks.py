@@ -139,9 +139,13 @@ def _classes(expected: Expected) -> tuple[type[ProviderError], ...]:
 
 
 def missing_signatures(recorded: Sequence[Interaction], sent: Sequence[bytes]) -> list[str]:
-    """Return the signatures of the model's reasoning that were once sent back and were not this time."""
+    """Return the signatures of the model's reasoning that were once sent back and were not this time.
+
+    What the first request held is not the loop's: it came from another conversation.
+    """
     everything = _plain_base64(b"\n".join(sent).decode("utf-8", "replace"))
-    wanted = {mark for one in recorded if one.asks_a_model for mark in _opaque(one.request)}
+    first = set(_opaque(recorded[0].request)) if recorded else set()
+    wanted = {mark for one in recorded for mark in _opaque(one.request)} - first
     lost = [mark for mark in sorted(wanted) if _plain_base64(mark) not in everything]
     return [f"signature {mark[:24]}... was not sent back" for mark in lost]
 

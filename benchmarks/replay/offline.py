@@ -13,10 +13,12 @@ from typing import Any
 
 from interlock.testing import use_cassette
 from interlock.testing.cassette import Cassette
+from interlock.testing.matching import Asked
 from interlock.testing.scrub import Scrubber
 from interlock_providers.litellm_library import load_litellm
+from replay.tape import asks_a_model
 
-__all__ = ["DUMMY_KEY", "Played", "play", "prepare_process"]
+__all__ = ["DUMMY_KEY", "SIDE_HOSTS", "Played", "play", "prepare_process"]
 
 DUMMY_KEY = "test-not-a-key"
 
@@ -62,6 +64,10 @@ def _sign_vertex_without_google() -> None:
     vertex.VertexBase._ensure_access_token_async = later
 
 
+SIDE_HOSTS = frozenset(("huggingface.co",))
+"""Asked from background threads too, when the cassette is closed already."""
+
+
 @dataclass
 class Played:
     """What a block that played a cassette asked for."""
@@ -69,6 +75,10 @@ class Played:
     cassette: Cassette
     sent: list[bytes] = field(default_factory=list)
     """The bodies of the requests as they were sent."""
+
+    def unplayed(self) -> list[Asked]:
+        """Return the recorded model calls that nobody made."""
+        return [asked for asked in self.cassette.unplayed if asks_a_model(asked.method, asked.url)]
 
 
 @contextmanager

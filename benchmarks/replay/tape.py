@@ -45,15 +45,21 @@ class Interaction:
     @property
     def asks_a_model(self) -> bool:
         """Whether this is a model call, and not an upload, a poll or a look-up."""
-        if self.method != "POST":
-            return False
-        return self.path.rstrip("/").endswith(_MODEL_PATHS) or any(word in self.path for word in _MODEL_WORDS)
+        return asks_a_model(self.method, self.url)
 
     @property
     def streamed(self) -> bool:
         """Whether the answer is a stream of server-sent events."""
         kind = self.headers.get("content-type", "")
         return "event-stream" in kind or self.body.lstrip().startswith((b"data:", b"event:"))
+
+
+def asks_a_model(method: str, url: str) -> bool:
+    """Whether a request asks a model for a reply."""
+    path = unquote(urlsplit(url).path)
+    if method != "POST":
+        return False
+    return path.rstrip("/").endswith(_MODEL_PATHS) or any(word in path for word in _MODEL_WORDS)
 
 
 def interactions_of(path: Path) -> list[Interaction]:
