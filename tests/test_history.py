@@ -162,7 +162,10 @@ def test_a_record_has_what_is_said_and_not_what_only_one_vendor_reads() -> None:
 def test_a_call_without_an_id_can_be_summed_up() -> None:
     bare: Any = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f"}}]}
     (message,) = default_handoff_history_mapper([bare])
-    assert records(text_of(message))[0]["tool_calls"][0]["function"] == {"name": "f"}
+    assert records(text_of(message))[0]["tool_calls"][0]["function"] == {
+        "name": "f",
+        "arguments": "{}",
+    }
 
 
 def test_what_json_cannot_say_is_said_as_text() -> None:

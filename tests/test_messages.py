@@ -11,7 +11,19 @@ from typing import Any, cast
 import pytest
 
 from interlock.errors import ConfigError
-from interlock.messages import ORIGIN, Message, RunItem, call_ids, calls_of, portable, text_of, to_messages
+from interlock.messages import (
+    KIND,
+    ORIGIN,
+    Message,
+    RunItem,
+    call_ids,
+    calls_of,
+    detached,
+    item_of,
+    portable,
+    text_of,
+    to_messages,
+)
 
 USER: Message = {"role": "user", "content": "Hi"}
 CALL: Any = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -62,6 +74,23 @@ def test_the_callers_messages_are_not_changed_and_not_kept() -> None:
     assert given == {"role": "user", "content": "Hi", "_note": 1}
 
 
+def test_parts_and_calls_are_not_kept_either() -> None:
+    """What the caller edits after a run must not reach back into its transcript."""
+    given: Any = [
+        {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
+        {"role": "assistant", "content": None, "tool_calls": [copy.deepcopy(CALL)]},
+    ]
+    taken = to_messages(given)
+    given[0]["content"][0]["text"] = given[1]["tool_calls"][0]["function"]["name"] = "changed"
+    assert text_of(taken[0]) == "Hi"
+    assert calls_of(taken[1]) == [CALL]
+
+
+def test_only_a_nudge_keeps_its_kind() -> None:
+    given: Any = [{**USER, KIND: "nudge"}, {**USER, KIND: "summary"}, {**USER, ORIGIN: None}]
+    assert to_messages(given) == [{**USER, KIND: "nudge"}, USER, USER]
+
+
 @pytest.mark.parametrize("value", [None, 5, USER, b"Hi", object()])
 def test_what_is_neither_text_nor_a_list_is_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match="Input must be text or a list of messages, not"):
@@ -81,6 +110,16 @@ def test_what_is_neither_text_nor_a_list_is_refused(value: Any) -> None:
         (
             {"role": "user", "content": ["Hi"]},
             "Input message 1: content must be text, a list of parts or None",
+        ),
+        ({"role": "user"}, "Input message 1: content of a user message must be text or a list of parts"),
+        ({"role": "system", "content": None}, "Input message 1: content of a system message must be text"),
+        ({"role": "tool", "tool_call_id": 7, "content": "x"}, "Input message 1: tool_call_id must be text"),
+        ({"role": "user", "name": ["Ada"], "content": "x"}, "Input message 1: name must be text"),
+        ({"role": "user", "content": "Hi", "tool_calls": [CALL]}, "Input message 1: tool_calls belong to an"),
+        ({"role": "assistant", "tool_calls": [{**CALL, "id": 7}]}, "Input message 1: the id in tool_calls"),
+        (
+            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"a": 1}}}]},
+            "Input message 1: the arguments in tool_calls must be JSON text",
         ),
         ({"role": "assistant", "tool_calls": "f"}, "Input message 1: tool_calls must be a list"),
         ({"role": "assistant", "tool_calls": ["f"]}, "Input message 1: tool_calls must be a list"),
@@ -103,8 +142,57 @@ def test_an_error_about_input_is_a_value_error() -> None:
 
 
 def test_a_call_without_an_id_is_left_to_repair() -> None:
-    given: Any = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f"}}]}
+    bare = {"function": {"name": "f", "arguments": ""}}
+    given: Any = {"role": "assistant", "content": None, "tool_calls": [bare]}
     assert to_messages([given]) == [given]
+
+
+@pytest.mark.parametrize("bare", [{}, {"arguments": None}, {"arguments": {}}])
+def test_a_call_without_arguments_has_empty_ones(bare: Any) -> None:
+    """Some tools write none where there are none; a run takes such replies, so the next run must, too."""
+    given: Any = {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", **bare}}]}
+    (taken,) = to_messages([given])
+    assert calls_of(taken)[0]["function"] == {"name": "f", "arguments": "{}"}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "assistant"},
+        {"role": "assistant", "content": "", "tool_calls": None, "name": None},
+        {"role": "tool", "content": "orphan"},
+        {"role": "tool", "content": "orphan", "tool_call_id": None},
+        {"role": "user", "content": "Hi", "tool_calls": []},
+    ],
+)
+def test_what_repair_can_mend_is_taken(message: Any) -> None:
+    """A history from other tools loads."""
+    assert to_messages([message]) == [message]
+
+
+# -- item_of, detached --
+
+
+def test_private_keys_become_what_the_item_says() -> None:
+    written: Any = {"role": "assistant", "content": "x", ORIGIN: "anthropic"}
+    assert item_of(written, 3, "input") == RunItem(
+        id=3, kind="input", message={"role": "assistant", "content": "x"}, origin="anthropic"
+    )
+    nudge: Any = {**USER, KIND: "nudge"}
+    assert item_of(nudge, 4, "filter") == RunItem(id=4, kind="nudge", message=USER)
+
+
+def test_a_message_without_private_keys_stays_the_same_object() -> None:
+    assert item_of(USER, 0, "input").message is USER
+
+
+def test_a_detached_message_shares_nothing_that_can_be_edited() -> None:
+    message: Any = {"role": "assistant", "content": [{"type": "text", "text": "x"}], "tool_calls": [CALL]}
+    copied = detached(message)
+    assert copied == message
+    copied["content"][0]["text"] = copied["tool_calls"][0]["function"]["name"] = "changed"
+    assert message["content"] == [{"type": "text", "text": "x"}]
+    assert message["tool_calls"] == [CALL]
 
 
 # -- calls_of, text_of --
@@ -172,6 +260,32 @@ def test_portable_drops_what_only_one_family_can_read() -> None:
         "tool_calls": [CALL],
     }
     assert message == before
+
+
+THOUGHTS: Any = [
+    {"type": "thinking", "thinking": "Hm.", "signature": "s"},
+    {"type": "redacted_thinking", "data": "d"},
+    {"type": "reasoning", "summary": []},
+]
+
+
+def test_portable_drops_thoughts_among_the_parts() -> None:
+    """Some vendors write them into the content, signature and all (pain 8)."""
+    message: Message = {"role": "assistant", "content": [*THOUGHTS, {"type": "text", "text": "Hi"}]}
+    assert portable(message) == {"role": "assistant", "content": [{"type": "text", "text": "Hi"}]}
+    assert portable({"role": "assistant", "content": THOUGHTS}) == {"role": "assistant", "content": None}
+
+
+def test_portable_leaves_the_parts_of_others_alone() -> None:
+    odd: Message = {"role": "user", "content": THOUGHTS}
+    assert portable(odd) == odd
+
+
+def test_portable_keeps_of_a_call_only_its_name_and_arguments() -> None:
+    """Streams put a signature into the function itself; and null is no JSON text."""
+    made: Any = {**CALL, "function": {"name": "f", "arguments": None, "provider_specific_fields": {"s": 1}}}
+    (call,) = calls_of(portable({"role": "assistant", "content": None, "tool_calls": [made]}))
+    assert call["function"] == {"name": "f", "arguments": "{}"}
 
 
 def test_portable_keeps_which_call_an_answer_belongs_to() -> None:

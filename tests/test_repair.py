@@ -225,6 +225,18 @@ def test_an_empty_assistant_message_is_dropped() -> None:
     assert len(notes) == 3
 
 
+def test_what_interlock_does_not_know_may_say_something() -> None:
+    """A spoken answer has no text."""
+    spoken: Any = {"role": "assistant", "content": None, "audio": {"id": "audio_1"}}
+    assert repair([USER, spoken]) == ([USER, spoken], [])
+
+
+@pytest.mark.parametrize("key", ["reasoning_content", "thinking_blocks", "annotations", "odd", "_private"])
+def test_a_thought_or_nothing_under_any_key_is_no_answer(key: str) -> None:
+    silent: Any = {"role": "assistant", "content": None, key: [] if key == "odd" else ["x"]}
+    assert repair([USER, silent])[0] == [USER]
+
+
 @pytest.mark.parametrize("messages", [[], [SYSTEM], [SYSTEM, {"role": "assistant", "content": ""}]])
 def test_there_is_always_something_to_answer(messages: list[Message]) -> None:
     mended, notes = repair(messages)

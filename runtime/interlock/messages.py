@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Required, TypedDict, cast
+from typing import Any, Literal, Required, TypedDict, TypeVar, cast
 
 from interlock.errors import ConfigError
 
@@ -23,6 +23,8 @@ __all__ = [
     "ToolCall",
     "call_ids",
     "calls_of",
+    "detached",
+    "item_of",
     "portable",
     "text_of",
     "to_messages",
@@ -30,6 +32,10 @@ __all__ = [
 
 ORIGIN = "_origin"
 """Private key on an assistant message from `RunResult.to_input_list`: which family wrote it."""
+KIND = "_kind"
+"""Private key on a nudge from `RunResult.to_input_list`: these are not the user's own words."""
+
+T = TypeVar("T")
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
@@ -80,8 +86,8 @@ class RunItem:
     ``id`` counts up in the order in which things happened and is unique within the run. ``origin``
     is the family of the handler that wrote a model message, such as ``"anthropic"``: its thinking
     blocks and signatures go back to that family and to no other. ``covers`` is what a summary
-    stands for, and ``whole`` all the messages of that summary. A filter that edits a message keeps the
-    id: ``dataclasses.replace(item, message=...)``.
+    stands for, and ``whole`` copies of all the messages of that summary. A filter that edits a message keeps
+    the id: ``dataclasses.replace(item, message=...)``.
     """
 
     id: int
@@ -115,20 +121,53 @@ def _checked(index: int, message: object) -> Message:
         raise ConfigError(
             f"Input message {index} has role {role!r}; use user, assistant, tool, system or developer."
         )
-    if wrong := _misshapen(known):
+    if wrong := _misshapen(known) or _bad_calls(known):
         raise ConfigError(f"Input message {index}: {wrong}.")
-    kept = {key: value for key, value in known.items() if key == ORIGIN or not key.startswith("_")}
-    return cast(Message, kept)
+    kept = cast(Message, {key: detached(value) for key, value in known.items() if _is_kept(key, value)})
+    for call in calls_of(kept):
+        call["function"]["arguments"] = _arguments(call)
+    return kept
+
+
+def _is_kept(key: str, value: object) -> bool:
+    if key == ORIGIN:
+        return isinstance(value, str)
+    return value == "nudge" if key == KIND else not key.startswith("_")
 
 
 def _misshapen(message: Mapping[str, Any]) -> str | None:
     """Say what no provider could read; what `interlock.repair` mends, such as a missing id, is fine."""
-    content, calls = message.get("content"), message.get("tool_calls")
+    content, role = message.get("content"), message["role"]
     if not isinstance(content, str | None) and not _are_dicts(content):
         return f"content must be text, a list of parts or None, not {content!r:.80}"
-    if calls and not (_are_dicts(calls) and all(_has_name(call.get("function")) for call in calls)):
-        return f"tool_calls must be a list of calls with a function that has a name, not {calls!r:.80}"
+    if content is None and role in ("user", "system", "developer"):
+        return f"content of a {role} message must be text or a list of parts, not None"
+    for key in ("name", "tool_call_id"):
+        if not isinstance(message.get(key), str | None):
+            return f"{key} must be text, not {message[key]!r:.80}"
     return None
+
+
+def _bad_calls(message: Mapping[str, Any]) -> str | None:
+    calls: Any = message.get("tool_calls")
+    if not calls:
+        return None
+    if not (_are_dicts(calls) and all(_has_name(call.get("function")) for call in calls)):
+        return f"tool_calls must be a list of calls with a function that has a name, not {calls!r:.80}"
+    if message["role"] != "assistant":
+        return f"tool_calls belong to an assistant message, not to a {message['role']} message"
+    for call in calls:
+        if not isinstance(call.get("id"), str | None):
+            return f"the id in tool_calls must be text, not {call['id']!r:.80}"
+        if not isinstance(call["function"].get("arguments") or "", str):
+            return f"the arguments in tool_calls must be JSON text, not {call['function']['arguments']!r:.80}"
+    return None
+
+
+def _arguments(call: ToolCall) -> str:
+    """Return the arguments of a call; where there are none, some tools write no text but null."""
+    arguments: Any = cast("dict[str, Any]", call["function"]).get("arguments")
+    return arguments if isinstance(arguments, str) else "{}"
 
 
 def _are_dicts(value: object) -> bool:
@@ -137,6 +176,24 @@ def _are_dicts(value: object) -> bool:
 
 def _has_name(function: object) -> bool:
     return isinstance(function, Mapping) and isinstance(cast("Mapping[str, Any]", function).get("name"), str)
+
+
+def item_of(message: Message, place: int, kind: ItemKind) -> RunItem:
+    """Make an item of a message from `to_messages`: what its private keys say is said by the item."""
+    known = cast("dict[str, Any]", message)
+    if ORIGIN in known or KIND in known:
+        message = cast(Message, {key: known[key] for key in known if key not in (ORIGIN, KIND)})
+    return RunItem(id=place, kind=known.get(KIND, kind), message=message, origin=known.get(ORIGIN))
+
+
+def detached(value: T) -> T:
+    """Return a copy of a message, or of a part of one, that shares no dict and no list with it."""
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Any]", value)
+        return cast(T, {key: detached(each) for key, each in fields.items()})
+    if isinstance(value, list):
+        return cast(T, [detached(each) for each in cast("list[Any]", value)])
+    return value
 
 
 def calls_of(message: Message) -> list[ToolCall]:
@@ -163,6 +220,7 @@ def text_of(message: Message) -> str:
 
 
 _PORTABLE = ("role", "content", "name", "tool_call_id", "refusal")
+_THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
 
 
 def portable(message: Message) -> Message:
@@ -172,8 +230,16 @@ def portable(message: Message) -> Message:
     them refuse the request (pains 8 and 9). Text, calls and answers stay. The input is not changed.
     """
     kept: dict[str, Any] = {key: value for key, value in message.items() if key in _PORTABLE}
+    content = message.get("content")
+    if isinstance(content, list) and message["role"] == "assistant":
+        kept["content"] = [part for part in content if part.get("type") not in _THOUGHTS] or None
     if calls := calls_of(message):
         kept["tool_calls"] = [
-            {"id": call.get("id") or "", "type": "function", "function": call["function"]} for call in calls
+            {
+                "id": call.get("id") or "",
+                "type": "function",
+                "function": {"name": call["function"].get("name") or "", "arguments": _arguments(call)},
+            }
+            for call in calls
         ]
     return cast(Message, kept)

@@ -62,13 +62,19 @@ def _bad_ids(index: int, ids: list[str], seen: set[str]) -> list[str]:
     return found
 
 
+_SAYS_NOTHING = {
+    *("role", "name", "annotations", "provider_specific_fields"),
+    *("reasoning", "reasoning_content", "reasoning_details", "reasoning_items", "thinking_blocks"),
+}
+"""Keys that make no answer of a message. Any other may, such as ``audio``."""
+
+
 def _is_empty(message: Message) -> bool:
     """Whether an assistant message says nothing: vendors refuse it, and it loses nothing to drop it."""
-    return (
-        message["role"] == "assistant"
-        and not calls_of(message)
-        and not message.get("content")
-        and not message.get("refusal")
+    if message["role"] != "assistant" or message.get("content") or message.get("tool_calls"):
+        return False
+    return not any(
+        value and key not in _SAYS_NOTHING and not key.startswith("_") for key, value in message.items()
     )
 
 
