@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import json
 import weakref
@@ -16,7 +17,7 @@ from scenes import SCENES, Stage
 from interlock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
 from interlock.context import RunContext
 from interlock.errors import InterlockError, InvalidRequest
-from interlock.messages import Message
+from interlock.messages import Message, RunItem, calls_of
 from interlock.repair import NO_ANSWER, problems
 from interlock.results import HandoffRecord, attach
 from interlock.testing import ScriptedHandler, call
@@ -59,9 +60,39 @@ async def test_the_conversation_can_be_stored_as_json(scene: str) -> None:
 
 
 async def test_a_valid_conversation_is_passed_on_as_it_is() -> None:
-    """Nothing is copied or rewritten that need not be."""
     result = await played("one tool")
-    assert all(new is old for new, old in zip(result.to_input_list(), result.messages, strict=True))
+    assert result.to_input_list() == result.messages
+
+
+async def test_what_is_done_to_the_next_input_does_not_change_the_result() -> None:
+    """The caller's list is the caller's: parts, calls and keys may be edited."""
+    given: Any = [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]
+    result = await played("one tool", given)
+    before = json.dumps(result.messages)
+    for message in result.to_input_list():
+        for part in message["content"] if isinstance(message.get("content"), list) else ():
+            part["text"] = "[gone]"
+        for made in calls_of(message):
+            made["function"]["name"] = "[gone]"
+        message["content"] = "[gone]"
+    given[0]["content"][0]["text"] = "[gone]"
+    assert json.dumps(result.messages) == before
+
+
+async def test_a_nudge_is_not_the_users_word_in_the_next_run_either() -> None:
+    """What the runtime said in the user's role is marked, also when it was saved in between."""
+    nudge = RunItem(id=1, kind="nudge", message={"role": "user", "content": "You repeat yourself."})
+    first = dataclasses.replace(
+        await played("answer"), items=(RunItem(id=0, kind="input", message=USER), nudge)
+    )
+    history = json.loads(json.dumps(first.to_input_list()))
+    b = ScriptedHandler(["B here."])
+    edge = handoff(Agent("B", model=b), preserve_context=False)
+    script = ScriptedHandler([call("transfer_to_b")])
+    result = await Runner.run(Agent("A", model=script, handoffs=[edge]), history)
+    assert [item.kind for item in result.items[:2]] == ["input", "nudge"]
+    assert list(script.requests[0].messages) == [USER, nudge.message]
+    assert list(b.requests[0].messages) == [USER]
 
 
 async def test_calls_that_were_never_answered_are_given_an_answer() -> None:

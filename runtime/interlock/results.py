@@ -20,7 +20,7 @@ from interlock.events import (
     ToolCalled,
     ToolOutput,
 )
-from interlock.messages import ORIGIN, Message, RunItem, portable
+from interlock.messages import KIND, ORIGIN, Message, RunItem, detached, portable
 from interlock.port import Request
 from interlock.repair import repair
 from interlock.usage import Usage
@@ -127,9 +127,9 @@ class RunResult(Generic[T]):
 
         Calls that were never answered, because the run ended early, are given an answer that says so.
         Messages keep what belongs to the provider that wrote them, marked with a private key, and the
-        next run shows it to that provider only.
+        next run shows it to that provider only. All are copies: to edit one does not change the result.
         """
-        return repair([_with_origin(item) for item in self.items])[0]
+        return repair([_marked(item) for item in self.items])[0]
 
     def final_output_as(self, cls: type[U], *, raise_if_incorrect_type: bool = False) -> U:
         """Return the final output, typed as ``cls``; with the flag, raise TypeError when it is not."""
@@ -138,10 +138,13 @@ class RunResult(Generic[T]):
         return cast(U, self.final_output)
 
 
-def _with_origin(item: RunItem) -> Message:
-    if item.origin is None or item.message == portable(item.message):
-        return item.message
-    return cast(Message, {**item.message, ORIGIN: item.origin})
+def _marked(item: RunItem) -> Message:
+    message = cast("dict[str, Any]", detached(item.message))
+    if item.kind == "nudge":
+        message[KIND] = item.kind
+    if item.origin is not None and item.message != portable(item.message):
+        message[ORIGIN] = item.origin
+    return cast(Message, message)
 
 
 @dataclass(frozen=True, slots=True)

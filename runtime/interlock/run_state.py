@@ -19,7 +19,7 @@ from interlock.events import MessageDone
 from interlock.executor import Executor
 from interlock.history import View
 from interlock.hooks import RunHooks
-from interlock.messages import ORIGIN, ItemKind, Message, RunItem, ToolCall, calls_of
+from interlock.messages import ItemKind, Message, RunItem, ToolCall, calls_of, item_of
 from interlock.port import Handler, Request, family_of
 from interlock.progress import Progress
 from interlock.results import HandoffRecord, ModelCall, Problem, RunResult, StopReason
@@ -221,15 +221,8 @@ class RunState:
 
 
 def input_items(messages: Iterable[Message]) -> list[RunItem]:
-    """Make the first items of a transcript; a message from an earlier run still knows its family."""
-    items: list[RunItem] = []
-    for message in messages:
-        known = cast("dict[str, Any]", message)
-        origin = known.get(ORIGIN)
-        if origin is not None:
-            message = cast(Message, {key: value for key, value in known.items() if key != ORIGIN})
-        items.append(RunItem(id=len(items), kind="input", message=message, origin=origin))
-    return items
+    """Make the first items of a transcript; one from an earlier run still knows its family, or a nudge."""
+    return [item_of(message, place, "input") for place, message in enumerate(messages)]
 
 
 def wrong_with(message: Message) -> str | None:
