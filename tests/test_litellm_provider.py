@@ -451,7 +451,7 @@ async def test_a_missing_key_names_the_variable(model: str, monkeypatch: pytest.
     for name in ("OPENAI", "ANTHROPIC", "GEMINI", "AZURE", "CEREBRAS"):
         monkeypatch.delenv(f"{name}_API_KEY", raising=False)
     with pytest.raises(AuthenticationFailed, match=f"{provider}_API_KEY"):
-        await reply_of(LiteLLM(model, api_base=refused_url()), request())
+        await reply_of(LiteLLM(model, api_base=refused_url() if provider == "AZURE" else None), request())
 
 
 @pytest.mark.parametrize("model", ["nobody/nothing", "whatever"])
@@ -627,6 +627,38 @@ async def test_calls_at_the_same_time_do_not_hear_each_other() -> None:
             for number in range(10):
                 group.start_soon(call, number, busy.url if number % 2 else fine.url)
     assert outcomes == {number: 3.0 if number % 2 else "Hi" for number in range(10)}
+
+
+def test_one_handler_serves_one_event_loop_after_the_other() -> None:
+    """A loop's id comes back when it is gone; a connection of the old one must not."""
+    with Server(HELLO_STREAM) as server:
+        handlers = [handler_at(server.url, model) for model in (OPENAI, MISTRAL)]
+
+        async def once() -> list[object]:
+            try:
+                return [
+                    (await reply_of(one, request(stream=True))).message.get("content") for one in handlers
+                ]
+            finally:
+                await close_litellm()
+
+        for _ in range(3):
+            assert asyncio.run(once()) == ["Hello", "Hello"]
+
+
+def test_on_trio_it_says_what_to_do() -> None:
+    async def call() -> None:
+        await reply_of(LiteLLM(OPENAI), request())
+
+    with pytest.raises(ConfigError, match="asyncio"):
+        anyio.run(call, backend="trio")
+
+
+async def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    async with served(HELLO) as server:
+        done = await reply_of(LiteLLM("openai/qwen3", api_base=server.url), request())
+    assert done.message.get("content") == "Hello"
 
 
 # usage and cost

@@ -21,6 +21,8 @@ _READ_BY_LITELLM = frozenset("anthropic azure_ai bedrock databricks gemini verte
 _INVENTED = frozenset(("provider_specific_fields", "thinking_blocks", "reasoning_items"))
 """Keys of litellm's own. To other vendors it sends them as they are, and strict ones refuse them."""
 
+_OPENAIS_OWN = "https://api.openai.com/v1"
+
 _THINKING = frozenset(("thinking", "reasoning_effort"))
 
 
@@ -33,6 +35,8 @@ class Target:
     """The model's name without the provider."""
     api_base: str | None
     api_key: str | None
+    given: Mapping[str, str]
+    """What of the two litellm has to be told, because it would not find it out by itself."""
     responses: bool
     """Whether the call goes to the Responses API: only where the model string says so, or where the
     model has no other."""
@@ -51,13 +55,17 @@ def find_target(litellm: Any, model: str, api_base: str | None, api_key: str | N
     name, provider, key, base = litellm.get_llm_provider(model, api_base=api_base, api_key=api_key)
     if provider in ("openai", "custom_openai"):
         base = base or api_base or litellm.api_base or _first_of("OPENAI_BASE_URL", "OPENAI_API_BASE")
-        base = base or "https://api.openai.com/v1"
+        base = base or _OPENAIS_OWN
         key = key or api_key or litellm.api_key or litellm.openai_key or _first_of("OPENAI_API_KEY")
+        if not key and base != _OPENAIS_OWN:
+            key = api_key = "none"  # a server of one's own needs no key; one that does says so
+    given = {"api_base": api_base, "api_key": api_key}
     return Target(
         provider=provider,
         name=name,
         api_base=base or api_base,
         api_key=key or api_key,
+        given={key: value for key, value in given.items() if value is not None},
         responses=_is_responses(litellm, provider, name),
     )
 

@@ -132,11 +132,15 @@ class Exchange:
     def _connection(self) -> Mapping[str, Any]:
         """Return the arguments that say where and by whom the request is sent."""
         target, tapped = self._target, self._tapped
-        given = {"api_base": target.api_base, "api_key": target.api_key}
-        connection = {key: value for key, value in given.items() if value is not None}
+        connection: dict[str, Any] = dict(target.given)
         if not _OWN_CONNECTION.isdisjoint(self.call.arguments):
             return connection
-        route = tapped.Route(responses=target.responses, provider=target.provider, **given)
+        route = tapped.Route(
+            provider=target.provider,
+            responses=target.responses,
+            api_base=target.api_base,
+            api_key=target.api_key,
+        )
         if (client := tapped.tapped_client(route)) is not None:
             self._tap = Tap(target.provider)
             self._line = tapped.Line(self._tap)

@@ -154,7 +154,7 @@ class _TappedTransport(httpx.AsyncBaseTransport):
 
     def __init__(self) -> None:
         # an ordinary client honours the proxies of the environment, and is what test doubles replace
-        self._inner = httpx.AsyncClient(verify=_http.get_ssl_configuration(), timeout=None)
+        self._inner = httpx.AsyncClient(verify=_http.get_ssl_configuration(), timeout=None, limits=_LIMITS)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         line = _LINE.get()
@@ -180,6 +180,9 @@ class _TappedTransport(httpx.AsyncBaseTransport):
     async def aclose(self) -> None:
         await self._inner.aclose()
 
+
+_LIMITS = httpx.Limits(max_connections=1000, max_keepalive_connections=100)
+"""Those of openai's library; httpx's own would let a hundred streams starve the next call."""
 
 _DRAINING = 0.5
 """Seconds to wait for the end of a body whose reply is complete."""
