@@ -192,6 +192,16 @@ def test_a_cassette_miss_is_recognisable_and_not_retried() -> None:
     assert not error.retryable
 
 
+def test_misses_and_blocks_of_the_testing_kit_are_not_retried() -> None:
+    from interlock.testing import CassetteMiss, NetworkBlocked
+
+    for error in (CassetteMiss("POST https://x"), NetworkBlocked("api.openai.com", "Connecting to")):
+        mapped_error = mapped(chained(litellm_says("InternalServerError"), httpx.ConnectError("x"), error))
+        assert type(mapped_error) is errors.ConnectionFailed
+        assert not mapped_error.retryable
+        assert str(error) in str(mapped_error)
+
+
 def test_the_true_answer_beats_litellms_class() -> None:
     cause = http_error(
         529, '{"error": {"type": "overloaded_error", "message": "Overloaded"}}', {"retry-after": "7"}

@@ -408,6 +408,24 @@ async def test_a_forced_tool_that_was_not_called_is_an_error_where_litellm_canno
             await reply_of(handler, asked)
 
 
+OTHER = {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}
+
+
+@pytest.mark.parametrize(
+    ("choice", "names", "sent"),
+    [("weather", ["weather"], "any"), ("none", [], None), ("required", ["weather", "other"], "any")],
+)
+async def test_a_tool_choice_that_litellm_would_drop_is_said_in_another_way(
+    choice: str, names: list[str], sent: str | None
+) -> None:
+    reply = said({"content": None, "tool_calls": [CALL]}) if names else HELLO
+    async with served(reply) as server:
+        asking = request(tools=[WEATHER, OTHER], tool_choice=choice)
+        await reply_of(handler_at(server.url, MISTRAL), asking)
+    assert [tool["function"]["name"] for tool in asked(server).get("tools", [])] == names
+    assert asked(server).get("tool_choice") == sent
+
+
 # what goes wrong
 
 

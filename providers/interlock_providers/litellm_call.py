@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from interlock.messages import Message, calls_of
-from interlock.port import Request, ToolChoice
+from interlock.port import Request, ToolChoice, ToolSpec
 from interlock_providers.structured import Plan, plan_for
-from interlock_providers.vendors import cannot_stream, takes_schema_with_tools
+from interlock_providers.vendors import cannot_stream, ignores_tool_choice, takes_schema_with_tools
 from interlock_providers.wire import prepare, shape_of, tools_for
 
 __all__ = ["Call", "Target", "call_for", "find_target"]
@@ -89,12 +89,13 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
     messages = prepare(request.messages, shape)
     if not target.responses and target.provider not in _READ_BY_LITELLM:
         messages = [_without_inventions(message) for message in messages]
-    tools = [*tools_for(messages, plan.tools, shape), *vendor_tools]
+    offered, choice = _offered(target.provider, plan)
+    tools = [*tools_for(messages, offered, shape), *vendor_tools]
     arguments: dict[str, Any] = {
         "messages": [*messages],
         "drop_params": True,  # a setting that this vendor does not know is left out, not an error
         **({"tools": tools} if tools else {}),
-        **({"tool_choice": _tool_choice(plan.tool_choice)} if plan.tools and plan.tool_choice else {}),
+        **({"tool_choice": _tool_choice(choice)} if offered and choice else {}),
         **({"response_format": plan.response_format} if plan.response_format else {}),
         **{key: value for key, value in merged.items() if value is not None},
     }
@@ -137,6 +138,16 @@ def _plan(litellm: Any, target: Target, request: Request, settings: Mapping[str,
     thinks = any(settings.get(name) for name in _THINKING)
     can_force = not (thinks and "claude" in target.name)
     return plan_for(request, native=native, can_force=can_force)
+
+
+def _offered(provider: str, plan: Plan) -> tuple[Sequence[ToolSpec], ToolChoice | None]:
+    """Return the tools and the choice to send, where litellm drops a choice said otherwise the same way."""
+    choice = plan.tool_choice
+    if not ignores_tool_choice(provider) or choice in (None, "auto", "required"):
+        return plan.tools, choice
+    if choice == "none":
+        return (), None
+    return [tool for tool in plan.tools if tool["function"]["name"] == choice], "required"
 
 
 def _tool_choice(choice: ToolChoice) -> object:
