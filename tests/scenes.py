@@ -282,9 +282,6 @@ class AgentRecorder(AgentHooks):
 
 def facts(result: RunResult[Any]) -> dict[str, Any]:
     """Return all that two results must share, as values that can be compared."""
-    calls = [
-        replace(made, request=replace(made.request, stream=False, context=None)) for made in result.calls
-    ]
     return {
         "output": result.final_output,
         "last agent": result.last_agent.name,
@@ -296,6 +293,6 @@ def facts(result: RunResult[Any]) -> dict[str, Any]:
         "errors": [replace(problem, error=None) for problem in result.errors],
         "repairs": result.repairs,
         "warnings": result.warnings,
-        "calls": calls,
+        "calls": [(made, made.messages) for made in result.calls],
         "stop reason": result.stop_reason,
     }

@@ -17,6 +17,7 @@ from interlock import (
     Agent,
     Message,
     RunConfig,
+    RunHooks,
     Runner,
     RunResult,
     Tool,
@@ -611,3 +612,30 @@ async def test_whatever_a_model_calls_every_call_has_one_answer_and_every_reques
     made = [one["id"] for message in result.messages for one in calls_of(message)]
     assert [message.get("tool_call_id") for message in result.messages if message["role"] == "tool"] == made
     assert statuses(result).count(("A", "A", "taken")) == 0
+
+
+async def test_a_turn_that_ends_the_run_hands_over_to_nobody() -> None:
+    @function_tool(failure_error_function=None)
+    def boom() -> str:
+        raise RuntimeError("boom")
+
+    told: list[str] = []
+    b = agent("B")
+    model = ScriptedHandler([[call("boom"), call("transfer_to_b")]])
+    a = Agent("A", model=model, tools=[boom], handoffs=[handoff(b, on_handoff=lambda _: told.append("b"))])
+    with pytest.raises(ToolError) as caught:
+        await Runner.run(a, "Hi")
+    result = caught.value.result
+    assert (result.last_agent, statuses(result), told) == (a, [("A", "B", "not_taken")], [])
+    assert len([message for message in result.messages if message["role"] == "tool"]) == 2
+
+
+async def test_hooks_see_the_arguments_of_a_call() -> None:
+    class Watching(RunHooks):
+        async def on_tool_start(self, context: ToolContext[Any], agent: Any, tool: Any) -> None:
+            seen.append(context.tool_arguments)
+
+    seen: list[str] = []
+    a = agent("A", call("look_up", '{"key": "a"}'), "Done.", tools=[look_up])
+    await Runner.run(a, "Hi", hooks=Watching())
+    assert seen == ['{"key": "a"}']

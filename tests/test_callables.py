@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.callables import name_of, resolve, takes
+from interlock.callables import name_of, resolve, takes, wants
 from interlock.errors import ConfigError
 
 pytestmark = pytest.mark.anyio
@@ -110,3 +110,19 @@ def test_a_builtin_without_a_signature_is_given_the_benefit_of_the_doubt() -> No
 def test_what_cannot_be_called_is_said() -> None:
     with pytest.raises(ConfigError, match="5 must be a function, not int"):
         takes(5, 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("function", "count"),
+    [
+        (lambda: 0, 0),
+        (lambda context: 0, 1),
+        (lambda context=None: 0, 1),
+        (lambda context, agent: 0, 2),
+        (lambda context, style="formal": 0, 1),
+        (lambda *all: 0, 2),
+        (functools.partial(lambda a, b, c: 0, 1), 2),
+    ],
+)
+def test_a_parameter_with_a_default_of_its_own_is_not_filled_unasked(function: Any, count: int) -> None:
+    assert wants(function, 2) == count

@@ -138,6 +138,20 @@ async def test_a_run_can_be_cancelled_at_any_await(name: str) -> None:
         await played.check(result)
 
 
+@pytest.mark.parametrize("name", ["one tool", "chain", "siblings"])
+async def test_a_plain_run_can_be_cancelled_at_any_await(name: str) -> None:
+    """Pain 11: `Runner.run` leaves nothing open either, and its agents go on as if nothing had been."""
+    scene, before = SCENES[name], len(anyio.get_running_tasks())
+    for k in range(1, 100):
+        played = Played(scene, k)
+        with played.trap.scope:
+            await Runner.run(played.agent, "Hi", hooks=played.hooks, run_config=scene.settings())
+        assert (played.open, len(anyio.get_running_tasks())) == ([], before), k
+        if not played.trap.scope.cancelled_caught:
+            break
+    assert 10 < played.trap.passed < k
+
+
 @pytest.mark.parametrize("name", SCENES)
 async def test_a_stream_can_be_left_after_any_event(name: str) -> None:
     """Pain 11: leaving the block closes what is behind it, without waiting for the collector."""

@@ -39,7 +39,7 @@ async def test_input_guardrails_run_when_their_agent_becomes_active() -> None:
     """Row 2-20: the specialist's do not run before the transfer, and see what the specialist sees."""
     a, b = Watch(), Watch()
     await Runner.run(two({"input_guardrails": [a]}, {"input_guardrails": [b]}), "Hi")
-    assert [(name, turn) for name, turn, _ in a.seen + b.seen] == [("A", 0), ("B", 1)]
+    assert [(name, turn) for name, turn, _ in a.seen + b.seen] == [("A", 1), ("B", 2)]
     assert a.seen[0][2] == [{"role": "user", "content": "Hi"}]
     assert [message["role"] for message in b.seen[0][2]] == ["user", "assistant", "tool"]
 

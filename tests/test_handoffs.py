@@ -543,3 +543,89 @@ async def test_a_transfer_among_calls_without_ids_in_the_input_is_made() -> None
     a = agent("A", [TO_B, call("transfer_to_c")], handoffs=[b, c])
     assert (await Runner.run(a, [HI, bare])).last_agent is b
     assert "transfer_to_c" not in json.dumps(shown(b))
+
+
+# -- what else can be wrong with a target --
+
+
+async def test_a_handler_that_is_in_charge_is_not_handed_over_to() -> None:
+    voice = ScriptedHandler([call("transfer_to_voice"), "I am here."], name="voice")
+    result = await Runner.run(
+        Agent("A", model=ScriptedHandler([call("transfer_to_voice")]), handoffs=[voice]), "Hi"
+    )
+    assert ([each.status for each in result.handoffs], result.final_output) == (
+        ["taken", "failed"],
+        "I am here.",
+    )
+    assert "in charge already" in str(result.handoffs[1].error)
+
+
+async def test_a_named_target_is_offered_with_what_it_is_for() -> None:
+    """(rows 1-08, 2-06)"""
+    model = ScriptedHandler([call("transfer_to_b"), call("transfer_to_c"), "Hi."])
+    c = Agent("C", model=model, handoff_description="Knows C.")
+    b = Agent("B", model=model, handoffs=["C"])
+    await Runner.run(Agent("A", model=model, handoffs=[b, c]), "Hi")
+    (spec,) = model.requests[1].tools
+    assert spec["function"]["description"] == "Handoff to the C agent to handle the request. Knows C."
+
+
+async def test_an_agent_decided_on_at_run_time_brings_its_own_graph() -> None:
+    """(row 1-10)"""
+    model = ScriptedHandler([call("transfer_to_b"), call("transfer_to_d"), call("transfer_to_c"), "Done."])
+    c = Agent("C", model=model, handoffs=[Agent("D", model=model, handoffs=["C"])])
+    edge = Handoff(agent_name="B", on_invoke_handoff=lambda context, arguments: c)
+    result = await Runner.run(Agent("A", model=model, handoffs=[edge]), "Hi")
+    assert ([each.status for each in result.handoffs], result.last_agent) == (["taken"] * 3, c)
+
+
+async def test_two_agents_of_one_name_do_not_meet_in_a_run() -> None:
+    model = ScriptedHandler([call("transfer_to_b"), "I stay."])
+    edge = Handoff(agent_name="B", on_invoke_handoff=lambda context, arguments: Agent("A", model=model))
+    result = await Runner.run(Agent("A", model=model, handoffs=[edge]), "Hi")
+    assert "another agent of this run is named 'A'" in str(result.handoffs[0].error)
+
+
+async def test_what_a_callback_says_reaches_the_model_in_bounds() -> None:
+    def loud(context: RunContext[Any]) -> None:
+        raise ValueError("x" * 1_000_000)
+
+    model = ScriptedHandler([call("transfer_to_b"), "I stay."])
+    await Runner.run(Agent("A", model=model, handoffs=[handoff(agent("B"), on_handoff=loud)]), "Hi")
+    assert len(text_of(model.requests[1].messages[-1])) < 800
+
+
+async def test_a_transfer_message_that_is_no_text_is_not_sent() -> None:
+    class Odd(Handoff):
+        def get_transfer_message(self, agent: Any) -> Any:
+            return {"assistant": agent.name}
+
+    model = ScriptedHandler([call("transfer_to_b"), "I stay."])
+    result = await Runner.run(Agent("A", model=model, handoffs=[Odd(target=agent("B"))]), "Hi")
+    assert "must return text" in str(result.handoffs[0].error)
+
+
+async def test_a_missing_reason_is_the_same_for_the_callback_and_the_record() -> None:
+    """(row 2-05)"""
+    heard: list[Any] = []
+    edge = handoff(agent("B", "Hi."), ask_reason=True, on_handoff=lambda context, why: heard.append(why))
+    result = await Runner.run(agent("A", call("transfer_to_b"), handoffs=[edge]), "Hi")
+    assert heard == [result.handoffs[0].reason] == ["No reason provided"]
+    assert result.handoffs[0].input is None
+
+
+def test_a_schema_of_ones_own_is_strict_only_where_it_can_be() -> None:
+    """(row 1-09)"""
+    free = {"type": "object", "additionalProperties": {"type": "string"}}
+    loose = Handoff(target=agent("B"), input_json_schema=free)
+    assert "strict" not in loose.spec["function"]
+    needed = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]}
+    closed = Handoff(target=agent("B"), input_json_schema=needed)
+    assert closed.spec["function"]["parameters"] == {**needed, "additionalProperties": False}
+    assert closed.spec["function"]["strict"] is True
+
+
+def test_an_input_type_may_be_given_to_a_handoff_as_it_is() -> None:
+    assert Handoff(target=agent("B"), input_type=Ticket).input_type.parse('{"reason": "x"}') == Ticket(
+        reason="x"
+    )

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from interlock import Agent, RunConfig, Runner
 from interlock.callables import resolve
 from interlock.errors import ConfigError, HandoffFilterError
 from interlock.filters import (
@@ -37,6 +38,7 @@ from interlock.history import (
 )
 from interlock.messages import ItemKind, Message, RunItem, calls_of, portable, text_of
 from interlock.repair import problems, repair
+from interlock.testing import ScriptedHandler
 
 pytestmark = pytest.mark.anyio
 
@@ -738,3 +740,25 @@ async def test_nesting_a_composed_view_keeps_its_order() -> None:
         "note",
         "Here.",
     ]
+
+
+async def test_a_run_has_markers_of_its_own() -> None:
+    """(row 1-32)"""
+    b = Agent("B", model=ScriptedHandler(["Hi."]))
+    a = Agent("A", model=ScriptedHandler([call("t", "transfer_to_b")]), handoffs=[b])
+    config = RunConfig(nest_handoff_history=True, history_wrappers=("<<", ">>"))
+    result = await Runner.run(a, "Hi", run_config=config)
+    summary = str(result.calls[1].messages[0].get("content"))
+    assert "\n<<\n" in summary
+    assert summary.endswith("\n>>")
+    with pytest.raises(ConfigError, match="cannot be a history marker"):
+        RunConfig(history_wrappers=("a", "b"))
+
+
+async def test_the_newest_user_message_may_be_folded_too() -> None:
+    """(row 1-30)"""
+    b = Agent("B", model=ScriptedHandler(["Hi."]))
+    a = Agent("A", model=ScriptedHandler([call("t", "transfer_to_b")]), handoffs=[b])
+    config = RunConfig(nest_handoff_history=True, nest_keep_last_user=False)
+    result = await Runner.run(a, "Hi", run_config=config)
+    assert [message["role"] for message in result.calls[1].messages] == ["assistant"]

@@ -7,7 +7,7 @@ from typing import Any
 import anyio.lowlevel
 import pytest
 
-from interlock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
+from interlock import Agent, RunConfig, Runner, RunResult, function_handler, function_tool, handoff
 from interlock.errors import (
     CallbackError,
     LimitExceeded,
@@ -339,3 +339,22 @@ async def test_a_transfer_whose_target_fails_again_and_again_ends_the_run() -> N
     agent = Agent("A", model=ScriptedHandler([TO_B] * 9), handoffs=[edge])
     with pytest.raises(ModelBehaviorError, match="closed"):
         await Runner.run(agent, "Hi")
+
+
+async def test_the_limit_of_a_run_within_is_not_the_limit_of_this_run() -> None:
+    """Pain 26: a failure inside must not look like a success outside."""
+    inner = Agent("inner", model=ScriptedHandler([call("count", {"number": 1})]), tools=[count])
+
+    async def within(request: Any) -> str:
+        return str((await Runner.run(inner, "Go on.", max_turns=1)).final_output)
+
+    outer = Agent("outer", model=function_handler(within))
+    with pytest.raises(MaxTurnsExceeded) as caught:
+        await Runner.run(outer, "Hi", run_config=RunConfig(on_limit="return"))
+    assert caught.value.result.last_agent is outer
+
+
+async def test_a_limit_that_is_a_result_says_which_it_was() -> None:
+    agent = Agent("A", model=ScriptedHandler([call("count", {"number": 1})]), tools=[count])
+    result = await Runner.run(agent, "Hi", max_turns=1, run_config=RunConfig(on_limit="return"))
+    assert [(each.kind, type(each.error)) for each in result.errors] == [("limit", MaxTurnsExceeded)]

@@ -10,10 +10,8 @@ from pydantic import BaseModel
 from scenes import SCENES, Stage
 
 from interlock import Agent, Handoff, RunConfig, Runner, function_handler, function_tool, handoff
-from interlock.errors import (
-    ModelBehaviorError,
-)
-from interlock.events import Repaired
+from interlock.errors import CallbackError, HandlerError, ModelBehaviorError
+from interlock.events import HandlerEvent, MessageDone, Repaired
 from interlock.port import OutputSchema, Request
 from interlock.repair import problems
 from interlock.testing import ScriptedHandler, call, reply
@@ -363,3 +361,74 @@ async def test_the_stream_hint_is_given_to_the_handler() -> None:
     await Runner.run(agent, "Hi")
     await Runner.run_streamed(agent, "Hi").drain()
     assert seen == [False, True]
+
+
+# -- replies that are none --
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "text",
+        None,
+        {"role": "assistant", "tool_calls": [5]},
+        {"role": "assistant", "tool_calls": {"a": 1}},
+        {"role": "assistant", "content": 5},
+    ],
+)
+async def test_a_malformed_reply_is_the_handlers_fault_and_loses_nothing(message: Any) -> None:
+    """Design, section 6: every error of a run carries the partial result."""
+    agent = Agent("A", model=ScriptedHandler([MessageDone(message=message)]))
+    with pytest.raises(HandlerError, match="gave a reply in turn 1 with") as caught:
+        await Runner.run(agent, "Hi")
+    assert caught.value.result.messages == [{"role": "user", "content": "Hi"}]
+
+
+async def test_what_is_no_event_is_not_passed_on() -> None:
+    class Odd:
+        name = "odd"
+
+        async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+            yield "hello"  # type: ignore[misc]
+
+    with pytest.raises(HandlerError, match="'odd' yielded a str in turn 1"):
+        await Runner.run(Agent("A", model=Odd()), "Hi")
+
+
+async def test_the_complaint_of_a_test_double_is_not_dressed_up() -> None:
+    """Row 1-51: a script that ran out fails the test as what it is."""
+    with pytest.raises(AssertionError, match="Model call 1"):
+        await Runner.run(Agent("A", model=ScriptedHandler([])), "Hi")
+
+
+async def test_a_refusal_is_not_argued_with() -> None:
+    refusal = {"role": "assistant", "content": None, "refusal": "I will not."}
+    model = ScriptedHandler([refusal])
+    with pytest.raises(ModelBehaviorError, match=r"refused: I will not\."):
+        await Runner.run(Agent("A", model=model, output_type=Point), "Hi")
+
+
+# -- tool choice (row 1-48) --
+
+
+async def test_a_forced_choice_of_what_is_not_offered_is_left_out() -> None:
+    model = ScriptedHandler(["Hi.", "Hi."])
+    closed = handoff(Agent("B", model=model), is_enabled=False)
+    for settings, tools in (({"tool_choice": "transfer_to_b"}, [add]), ({"tool_choice": "required"}, [])):
+        agent = Agent("A", model=model, handoffs=[closed], tools=tools, model_settings=settings)
+        await Runner.run(agent, "Hi")
+    assert [request.tool_choice for request in model.requests] == [None, None]
+
+
+async def test_a_choice_that_forces_nothing_holds_for_every_call() -> None:
+    model = ScriptedHandler(["no", '{"x": 1}'])
+    settings = {"tool_choice": "none"}
+    await Runner.run(Agent("A", model=model, tools=[add], output_type=Point, model_settings=settings), "Hi")
+    assert [request.tool_choice for request in model.requests] == ["none", "none"]
+
+
+@pytest.mark.parametrize("wrong", [5, ["a"], {"role": "system"}])
+async def test_instructions_that_are_no_text_never_reach_a_provider(wrong: Any) -> None:
+    agent = Agent("A", lambda context: wrong, model=ScriptedHandler(["Hi."]))
+    with pytest.raises(CallbackError, match="instructions of agent 'A' raised TypeError: they must be text"):
+        await Runner.run(agent, "Hi")

@@ -19,7 +19,7 @@ from interlock.context import RunContext
 from interlock.errors import InterlockError, InvalidRequest
 from interlock.messages import Message, RunItem, calls_of
 from interlock.repair import NO_ANSWER, problems
-from interlock.results import HandoffRecord, attach
+from interlock.results import HandoffRecord
 from interlock.testing import ScriptedHandler, call
 from interlock.usage import Usage
 
@@ -269,10 +269,32 @@ async def test_the_context_of_the_end_is_kept() -> None:
     assert result.context.usage == result.usage == Usage(requests=2, input_tokens=20, output_tokens=10)
 
 
-async def test_an_error_is_given_the_latest_result() -> None:
+async def test_an_error_raised_by_two_runs_carries_the_last_one_s_result() -> None:
     """One object raised by two runs must not show the first one's."""
-    first, second = await played("answer"), await played("one tool")
     error = InvalidRequest("no")
-    attach(error, first)
-    attach(error, second)
-    assert error.result is second
+    agent = Agent("A", model=ScriptedHandler([error, error]))
+    for text in ("first", "second"):
+        with pytest.raises(InvalidRequest):
+            await Runner.run(agent, text)
+        assert error.result.messages == [{"role": "user", "content": text}]
+
+
+async def test_a_result_is_shown_in_a_line_however_long_the_run_was() -> None:
+    """asyncio formats what a finished task returned, and a long history would take it seconds."""
+    agent = Agent("A", model=ScriptedHandler(["Hello."]))
+    result = await Runner.run(agent, [{"role": "user", "content": "x" * 10_000}] * 10)
+    assert repr(result) == "RunResult(done, last_agent='A', turns=1, final_output='Hello.')"
+
+
+async def test_what_calls_were_shown_is_not_copied_for_each_of_them() -> None:
+    """A run of n turns keeps n messages, not n times n."""
+
+    @function_tool
+    async def again(number: int) -> int:
+        """Count."""
+        return number
+
+    replies = [*(call("again", {"number": number}) for number in range(20)), "Done."]
+    result = await Runner.run(Agent("A", model=ScriptedHandler(replies), tools=[again]), "Hi", max_turns=None)
+    assert len({id(made.shown.growing) for made in result.calls}) == 1
+    assert [len(made.messages) for made in result.calls] == list(range(1, 42, 2))

@@ -113,7 +113,7 @@ async def test_asking_that_raises_is_told_as_the_apps_own_error() -> None:
 
     model = ScriptedHandler([])
     agent = Agent("A", model=model, handoffs=[handoff(Agent("B", model=model), is_enabled=broken)])
-    with pytest.raises(CallbackError, match="is_enabled function of agent 'A' raised KeyError") as caught:
+    with pytest.raises(CallbackError, match="of the handoff to 'B' of agent 'A' raised KeyError") as caught:
         await Runner.run(agent, "Hi")
     assert caught.value.result.messages == [{"role": "user", "content": "Hi"}]
 

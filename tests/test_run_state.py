@@ -14,12 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenes import SCENES, Recorder, Scene, Stage, facts
 
-from interlock import Agent, RunConfig, Runner, RunStream, function_handler, function_tool, handoff
+from interlock import Agent, Retry, RunConfig, Runner, RunStream, function_handler, function_tool, handoff
+from interlock.agents import find_agent
+from interlock.callables import users_code
 from interlock.context import ToolContext
-from interlock.errors import CallbackError, ConfigError, InterlockError, InvalidRequest, ToolError
+from interlock.errors import (
+    CallbackError,
+    ConfigError,
+    ConnectionFailed,
+    InterlockError,
+    InvalidRequest,
+    ToolError,
+)
+from interlock.events import MessageDone
 from interlock.messages import Message
 from interlock.port import Request
-from interlock.run_state import find_agent, input_items, users_code, with_own_ids, wrong_with
+from interlock.run_state import input_items
 from interlock.testing import ScriptedHandler, call, reply
 from interlock.usage import Usage
 
@@ -271,69 +281,6 @@ async def test_turns_count_over_all_agents() -> None:
     assert starts == [("A", "1"), ("A", "2"), ("B", "3"), ("B", "4"), ("A", "5"), ("A", "6")]
 
 
-@pytest.mark.parametrize(
-    ("ids", "used", "expected"),
-    [
-        (["a", "b"], [], ["a", "b"]),
-        (["", ""], [], ["call_3_0", "call_3_1"]),
-        (["a", "a"], [], ["a", "call_3_1"]),
-        (["a"], ["a"], ["call_3_0"]),
-        (["a", "a", "a"], ["a"], ["call_3_0", "call_3_1", "call_3_2"]),
-        ([""], ["call_3_0"], ["call_0"]),
-        (["call_3_1", ""], [], ["call_3_1", "call_1"]),
-    ],
-)
-def test_call_ids_differ_from_all_before(ids: list[str], used: list[str], expected: list[str]) -> None:
-    """Row 1-47: by turn and place, so that a replayed run makes the same."""
-    message: Message = {"role": "assistant", "tool_calls": [call("f", id=each) for each in ids]}
-    taken = set(used)
-    renamed = with_own_ids(message, 3, taken)
-    assert [made["id"] for made in renamed.get("tool_calls", [])] == expected
-    assert taken == {*used, *expected}
-    assert (renamed is message) == (ids == expected)
-
-
-ids = st.sampled_from(["", "a", "call_1_0", "call_1_1", "call_0", "call_2_0", "a_1"])
-
-
-@given(st.lists(st.lists(ids, max_size=4), max_size=4))
-def test_no_two_calls_of_a_run_share_an_id(turns: list[list[str]]) -> None:
-    used: set[str] = set()
-    seen: list[str] = []
-    for turn, each in enumerate(turns, 1):
-        message: Message = {"role": "assistant", "tool_calls": [call("f", id=one) for one in each]}
-        seen += [made["id"] for made in with_own_ids(message, turn, used).get("tool_calls", [])]
-    assert len(set(seen)) == len(seen) == sum(map(len, turns))
-    assert "" not in seen
-
-
-def calling(made: Any) -> Any:
-    return {"role": "assistant", "content": None, "tool_calls": [made]}
-
-
-def test_a_reply_without_calls_is_not_copied() -> None:
-    message: Message = {"role": "assistant", "content": "Hi"}
-    assert with_own_ids(message, 1, set()) is message
-
-
-@pytest.mark.parametrize(
-    ("message", "wrong"),
-    [
-        ({"role": "assistant", "content": "Hi"}, None),
-        (calling(call("f")), None),
-        (calling({"id": "a", "function": {"name": "f", "arguments": None}}), None),
-        ({"role": "user", "content": "Hi"}, "role 'user' instead of 'assistant'"),
-        ({"content": "Hi"}, "role None instead of 'assistant'"),
-        (calling({"id": "a"}), "a tool call without a function"),
-        (calling({"function": {"arguments": {}}}), None),
-        (calling({"function": {"arguments": [1]}}), "arguments that are not JSON text"),
-    ],
-)
-def test_what_is_wrong_with_a_reply(message: Any, wrong: str | None) -> None:
-    found = wrong_with(message)
-    assert found is None if wrong is None else str(found).startswith(wrong)
-
-
 def test_an_input_message_remembers_which_family_wrote_it() -> None:
     """Pain 8: the private key of `to_input_list` becomes the item's origin, and leaves the message."""
     written: Any = {"role": "assistant", "content": "Hi", "thinking_blocks": [1], "_origin": "anthropic"}
@@ -365,3 +312,21 @@ def test_an_agent_that_is_not_there_is_named_with_those_that_are() -> None:
     assert find_agent({"B": agent}, "B", "A") is agent
     with pytest.raises(ConfigError, match=r"'A' hands off to 'C', which is no agent of this run\. Known: B"):
         find_agent({"B": agent}, "C", "A")
+
+
+async def test_usage_that_came_is_counted_though_the_call_failed_after_it() -> None:
+    """Pain 34: retried attempts are counted with what they consumed."""
+    counted = MessageDone(message={"role": "assistant", "content": "Hi"}, usage=Usage(1, 9, 9))
+
+    async def now(seconds: float) -> None: ...
+
+    model = ScriptedHandler([[counted, ConnectionFailed("cut")], "Hello."])
+    config = RunConfig(retry=Retry(mid_stream=True, sleep=now))
+    result = await Runner.run(Agent("A", model=model), "Hi", run_config=config)
+    assert (result.usage.requests, result.usage.input_tokens) == (2, 19)
+
+
+async def test_a_call_that_was_refused_costs_nothing() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        await Runner.run(Agent("A", model=ScriptedHandler([InvalidRequest("no")])), "Hi")
+    assert caught.value.result.usage == Usage(requests=1, cost=0.0)

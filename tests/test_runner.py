@@ -14,7 +14,7 @@ import anyio.to_thread
 import pytest
 import trio
 
-from interlock import Agent, RunConfig, RunContext, Runner, RunResult, function_tool, handoff
+from interlock import Agent, RunConfig, RunContext, RunHooks, Runner, RunResult, function_tool, handoff
 from interlock.errors import ConfigError, MaxTurnsExceeded, NoHandlerError
 from interlock.results import RunDone
 from interlock.runner import DEFAULT_MAX_TURNS
@@ -236,3 +236,16 @@ async def test_the_last_event_has_the_result() -> None:
     *_, last = [event async for event in stream]
     assert isinstance(last, RunDone)
     assert last.result == stream.result
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"max_turns": "5"}, "max_turns must be at least 1"),
+        ({"run_config": {"max_handoffs": 1}}, "run_config must be a RunConfig, not dict"),
+        ({"hooks": RunHooks}, r"pass RunHooks\(\), not the class"),
+    ],
+)
+def test_what_is_passed_in_the_wrong_form_is_said_at_once(wrong: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Runner.run_sync(Agent("A", model=ScriptedHandler(["Hi."])), "Hi", **wrong)

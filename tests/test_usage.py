@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import Agent, Runner, Usage
-from interlock.errors import InvalidRequest
+from interlock import Agent, Retry, RunConfig, Runner, Usage
+from interlock.errors import ProviderTimeout
 from interlock.events import MessageDone
 from interlock.testing import ScriptedHandler, call, reply
 
@@ -102,8 +102,8 @@ async def test_a_reply_without_usage_counts_as_a_request_that_is_estimated() -> 
 
 
 @pytest.mark.anyio
-async def test_a_call_that_failed_counts_as_a_request_that_is_estimated() -> None:
-    agent = Agent("A", model=ScriptedHandler([InvalidRequest("no")]))
-    with pytest.raises(InvalidRequest) as caught:
-        await Runner.run(agent, "Hi")
+async def test_a_call_that_failed_without_a_word_counts_as_a_request_that_is_estimated() -> None:
+    agent = Agent("A", model=ScriptedHandler([ProviderTimeout("late")]))
+    with pytest.raises(ProviderTimeout) as caught:
+        await Runner.run(agent, "Hi", run_config=RunConfig(retry=Retry(attempts=1)))
     assert caught.value.result.usage == Usage(requests=1, estimated=True)

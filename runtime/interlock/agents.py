@@ -10,13 +10,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, cast
 
 from typing_extensions import TypeVar
 
-from interlock.callables import MaybeAwaitable, name_of, resolve, takes
+from interlock.callables import MaybeAwaitable, name_of, resolve, takes, wants
 from interlock.context import RunContext
 from interlock.errors import ConfigError
 from interlock.filters import HandoffInputFilter
@@ -25,9 +25,10 @@ from interlock.hooks import AgentHooks
 from interlock.names import transfer_tool_name
 from interlock.port import Handler, ModelSettings
 from interlock.schema import JsonType
+from interlock.strict import strict_schema
 from interlock.tools import Tool
 
-__all__ = ["Agent", "Handoff", "Instructions", "handoff"]
+__all__ = ["Agent", "Handoff", "Instructions", "find_agent", "handoff"]
 
 T = TypeVar("T", default=Any)
 
@@ -75,6 +76,8 @@ class Handoff:
     """True appends the source's instructions, labelled, to the target's."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.input_type, type):  # as users of `handoff` write it
+            _set(self, "input_type", JsonType(self.input_type))
         decided_later = self.target is None and self.on_invoke_handoff is not None and self.agent_name
         found = "" if decided_later else _target_name(self.target)
         _set(self, "agent_name", self.agent_name or found)
@@ -84,6 +87,10 @@ class Handoff:
             schema, strict = _handoff_schema(self)
             _set(self, "input_json_schema", schema)
             _set(self, "strict_json_schema", self.strict_json_schema and strict)
+        elif self.strict_json_schema:
+            strict_form = strict_schema(self.input_json_schema)
+            _set(self, "input_json_schema", strict_form or self.input_json_schema)
+            _set(self, "strict_json_schema", strict_form is not None)
         _check_handoff(self)
 
     @classmethod
@@ -99,7 +106,15 @@ class Handoff:
     @cached_property
     def on_handoff_takes_input(self) -> bool:
         """Whether ``on_handoff`` wants what the model passed, beside the context."""
-        return self.on_handoff is not None and takes(self.on_handoff, 2)
+        if self.on_handoff is None:
+            return False
+        return self.input_type is not None or (self.ask_reason and takes(self.on_handoff, 2))
+
+    def described(self, graph: Mapping[str, Agent[Any]]) -> Handoff:
+        """Return the handoff with what the agent that it names is for, unless it says so itself."""
+        if not isinstance(self.target, str) or self.tool_description != _description(self):
+            return self
+        return replace(self, target=graph.get(self.target, self.target), tool_description="")
 
     @cached_property
     def spec(self) -> Mapping[str, Any]:
@@ -297,7 +312,7 @@ class Agent(Generic[T]):
     @cached_property
     def _instructions_take(self) -> int:
         assert callable(self.instructions)
-        return next((count for count in (2, 1) if takes(self.instructions, count)), 0)
+        return wants(self.instructions, 2)
 
     @cached_property
     def edges(self) -> tuple[Handoff, ...]:
@@ -370,3 +385,15 @@ def _colliding_names(agent: Agent[Any], where: str) -> list[str]:
             both = " and ".join(owner for tool_name, owner in owners if tool_name == name)
             wrong.append(f"{where}: {both} are all offered as {name!r}; rename one or use tool_name_override")
     return wrong
+
+
+def find_agent(graph: Mapping[str, Agent[Any]], name: str, wanted_by: str) -> Agent[Any]:
+    """Return the agent of that name in the run's graph, or say which names there are."""
+    try:
+        return graph[name]
+    except KeyError:
+        known = ", ".join(sorted(graph))
+        raise ConfigError(
+            f"Agent {wanted_by!r} hands off to {name!r}, which is no agent of this run. Known: {known}. "
+            "Put the agent itself into handoffs, or add it to RunConfig(agents=[...])."
+        ) from None

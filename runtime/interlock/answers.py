@@ -31,6 +31,7 @@ from interlock.tools import Tool, ToolErrorKind, ToolOutcome
 
 __all__ = ["answer_calls"]
 
+_DOOMED = "The run ends with this turn, so nothing was handed over."
 _REPEATS = (
     "You have made the same call {count} times in a row and got the same result each time. "
     "Use what you have, try something else, or answer the user."
@@ -108,6 +109,7 @@ async def answer_calls(run: RunState, offered: Offer, calls: Sequence[ToolCall])
         _answer_unknown(run, planned, answers, offered)
         for event in _outputs(run, calls, answers):
             yield event
+        _spare_transfer(planned, answers)
         for call, edge, why in planned.not_taken:
             yield _failed(run, call, edge.agent_name, why)
         if planned.transfer is not None:
@@ -121,6 +123,13 @@ async def answer_calls(run: RunState, offered: Offer, calls: Sequence[ToolCall])
         async for event in switching:
             yield event
     _judge(run, planned, answers, transfer)
+
+
+def _spare_transfer(planned: Plan, answers: _Answers) -> None:
+    """Do not make a transfer in a turn that ends the run: nobody would go on after it."""
+    if planned.transfer is not None and any(answer.stop for answer in answers.by_id.values()):
+        planned.not_taken.insert(0, (*planned.transfer, _DOOMED))
+        planned.transfer = None
 
 
 async def _run_tools(run: RunState, planned: Plan, answers: _Answers) -> None:
@@ -146,7 +155,8 @@ async def _run_tools(run: RunState, planned: Plan, answers: _Answers) -> None:
     outcomes = await run.executor.gather(steps, body)
     for (call, _), outcome in zip(planned.tools, outcomes, strict=True):
         if call["id"] not in answers.by_id:  # an engine replayed this step instead of running it
-            _take_outcome(run, call, ToolOutcome.from_envelope(outcome), answers, stop=bool(outcome["stop"]))
+            recorded, stop = ToolOutcome.from_envelope(outcome), bool(outcome.get("stop"))
+            _take_outcome(run, call, recorded, answers, stop=stop)
     if run.config.detect_loops:
         run.progress.tool_results(
             (tool.name, call["function"].get("arguments") or "", answers.by_id[call["id"]].text)
@@ -165,6 +175,7 @@ async def _invoke(run: RunState, call: ToolCall, tool: Tool, answers: _Answers) 
         shared_memory=run.shared_memory,
         tool_name=tool.name,
         tool_call_id=call["id"],
+        tool_arguments=call["function"].get("arguments") or "",
     )
     await tell(run, "on_tool_start", run.agent, tool, context=context)
     await tell(run, None, tool, agent_hook="on_tool_start", context=context)

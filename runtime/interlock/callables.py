@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, cast
 
-from interlock.errors import ConfigError
+from interlock.errors import CallbackError, ConfigError, InterlockError
 
-__all__ = ["MaybeAwaitable", "name_of", "resolve", "takes"]
+__all__ = ["MaybeAwaitable", "name_of", "resolve", "takes", "users_code", "wants"]
 
 T = TypeVar("T")
 
@@ -44,3 +45,25 @@ def takes(function: Callable[..., Any], count: int) -> bool:
     except TypeError:
         return False
     return True
+
+
+def wants(function: Callable[..., Any], most: int) -> int:
+    """Return how many positional arguments, up to ``most``, ``function`` is to be given.
+
+    Those that it requires, and at least one if it takes one. A parameter with a default of its own is
+    not filled unasked: it is the user's.
+    """
+    needed = next((count for count in range(most + 1) if takes(function, count)), most)
+    variadic = takes(function, most + 10)
+    return most if variadic else max(needed, 1 if takes(function, 1) else 0)
+
+
+@contextmanager
+def users_code(what: str) -> Generator[None]:
+    """Turn an exception of the app's own function into a `CallbackError` that says which it was."""
+    try:
+        yield
+    except InterlockError:
+        raise
+    except Exception as error:
+        raise CallbackError(f"{what} raised {type(error).__name__}: {error}") from error

@@ -13,7 +13,7 @@ from interlock.errors import ConfigError, LimitExceeded
 from interlock.executor import Executor
 from interlock.filters import HandoffInputFilter
 from interlock.guardrails import Guardrail
-from interlock.history import HandoffHistoryMapper
+from interlock.history import HandoffHistoryMapper, checked_wrappers
 from interlock.port import Handler
 
 __all__ = ["Mistake", "OnLimit", "RunConfig"]
@@ -38,6 +38,11 @@ class RunConfig:
     """Whether a target sees a summary of what came before, where no filter applies."""
     handoff_history_mapper: HandoffHistoryMapper | None = None
     """Writes those summaries instead of `interlock.history.default_handoff_history_mapper`."""
+    nest_keep_last_user: bool = True
+    """Whether the newest user message follows a summary, word for word."""
+    history_wrappers: tuple[str, str] | None = None
+    """The markers around a summary; None takes those of the task, see
+    `interlock.history.set_conversation_history_wrappers`."""
     handoff_prompt: bool = False
     """Whether agents that have handoffs are told about transfers in their system prompt."""
     multiple_handoffs: Literal["first", "reject"] = "first"
@@ -84,6 +89,8 @@ class RunConfig:
             ),
             (self.max_mistakes >= 1, f"max_mistakes must be at least 1, not {self.max_mistakes}"),
         )
+        if self.history_wrappers is not None:
+            checked_wrappers(self.history_wrappers)
         wrong = [message for holds, message in rules if not holds]
         if wrong:
             raise ConfigError(f"RunConfig: {'; '.join(wrong)}.")

@@ -42,8 +42,10 @@ class ToolContext(RunContext[T]):
 
     tool_name: str = ""
     tool_call_id: str = ""
+    tool_arguments: str = ""
+    """JSON text as the model wrote it."""
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The arguments after validation."""
+    """The arguments after validation, for the tool itself; hooks see ``tool_arguments``."""
 
     @property
     def idempotency_key(self) -> str:

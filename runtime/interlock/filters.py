@@ -14,7 +14,7 @@ from typing import Any, cast
 from interlock.callables import MaybeAwaitable, resolve
 from interlock.context import RunContext
 from interlock.errors import ConfigError
-from interlock.messages import Message, RunItem, calls_of, to_messages
+from interlock.messages import Message, RunItem, calls_of, checked_message, item_of, portable
 
 __all__ = [
     "HandoffInputData",
@@ -33,7 +33,8 @@ class HandoffInputData:
     """What a filter is given at a handoff, in three parts that together are all the source saw.
 
     ``item.message`` is the chat message. To edit one, use ``dataclasses.replace(item, message={...})``.
-    `clone` takes plain message dicts beside items.
+    A filter of your own is given copies, so an edit in place changes the view only, too. `clone` takes plain
+    message dicts beside items; of an assistant message it then keeps what any provider can read.
     """
 
     input_history: tuple[RunItem, ...]
@@ -137,14 +138,14 @@ def keep_last(count: int) -> HandoffInputFilter:
         raise ConfigError(f"keep_last needs a count of 0 or more, not {count}.")
 
     def kept(items: Sequence[RunItem]) -> list[RunItem]:
-        others = [item for item in items if not _is_system(item)]
+        others = [item for item in items if not is_system(item)]
         left, keep = count, set[int]()
         for group in reversed(_groups(others)):
             if not left or (keep and len(group) > left):
                 break
             keep.update(id(item) for item in group)
             left = max(0, left - len(group))
-        return [item for item in items if _is_system(item) or id(item) in keep]
+        return [item for item in items if is_system(item) or id(item) in keep]
 
     return lambda data: _over_all(data, kept)
 
@@ -157,7 +158,7 @@ def last_user_message(data: HandoffInputData) -> HandoffInputData:
 
     def kept(items: Sequence[RunItem]) -> list[RunItem]:
         newest = newest_of_user(items)
-        return [item for item in items if item is newest or (_is_system(item) and item.kind != "summary")]
+        return [item for item in items if item is newest or (is_system(item) and item.kind != "summary")]
 
     unfolded = data.clone(
         input_history=unfold(data.input_history),
@@ -194,7 +195,8 @@ def _over_all(data: HandoffInputData, select: _Selection) -> HandoffInputData:
     )
 
 
-def _is_system(item: RunItem) -> bool:
+def is_system(item: RunItem) -> bool:
+    """Whether a message has a system's or a developer's authority."""
     return item.message["role"] in ("system", "developer")
 
 
@@ -213,13 +215,19 @@ def unfold(items: Iterable[RunItem]) -> list[RunItem]:
     again what the filter hid.
     """
     items = tuple(items)
-    shown = {id(item.message) for item in items}
     flat: dict[int, RunItem] = {}
     for item in items:
-        whole = {id(message) for message in item.whole}
-        for one in item.covers if id(item.message) in whole <= shown else (item,):
+        for one in item.covers if _is_whole(item, items) else (item,):
             flat[id(one)] = one
     return list(flat.values())
+
+
+def _is_whole(summary: RunItem, items: Sequence[RunItem]) -> bool:
+    """Whether a summary is shown as it was made, with all messages that belong to it."""
+    if summary.message not in summary.whole:
+        return False
+    shown = [item.message for item in items if item.covers is summary.covers]
+    return all(shown.count(message) >= summary.whole.count(message) for message in summary.whole)
 
 
 def _groups(items: Sequence[RunItem]) -> list[list[RunItem]]:
@@ -237,7 +245,8 @@ def as_items(value: object, previous: int = -1) -> list[RunItem]:
     """Turn what a filter or mapper put into a part into items.
 
     A plain message takes the id of the item before it, so that it keeps its place among the items
-    when a later nesting handoff sorts them.
+    when a later nesting handoff sorts them. Nothing says which provider wrote it, unless it comes from
+    `RunResult.to_input_list`: an assistant's keeps only what all can read.
 
     Raises:
         TypeError: this is no sequence.
@@ -249,10 +258,15 @@ def as_items(value: object, previous: int = -1) -> list[RunItem]:
     if not isinstance(value, Iterable) or isinstance(value, Mapping):
         raise TypeError(f"expected a tuple of items or messages, not {given}")
     items: list[RunItem] = []
-    for item in cast("Iterable[RunItem | Message]", value):
-        if isinstance(item, RunItem):
-            items.append(item)
-            continue
-        message = to_messages([item])[0]
-        items.append(RunItem(id=items[-1].id if items else previous, kind="filter", message=message))
+    for index, item in enumerate(cast("Iterable[RunItem | Message]", value)):
+        if not isinstance(item, RunItem):
+            item = _written(checked_message(index, item), items[-1].id if items else previous)
+        items.append(item)
     return items
+
+
+def _written(message: Message, place: int) -> RunItem:
+    item = item_of(message, place, "filter")
+    if item.origin is not None or message["role"] != "assistant":
+        return item
+    return dataclasses.replace(item, message=portable(item.message))

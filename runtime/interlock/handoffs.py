@@ -8,22 +8,25 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from interlock.agents import Agent, Handoff
+from interlock.agents import Agent, Handoff, find_agent
 from interlock.callables import resolve
+from interlock.calls import reason_of
 from interlock.errors import HandoffFilterError, ModelBehaviorError
 from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_message
 from interlock.history import filtered, nest_handoff_history, partition
 from interlock.messages import Message, RunItem, ToolCall, calls_of
 from interlock.models import handler_for
 from interlock.port import Handler
+from interlock.prompts import instructions
 from interlock.results import HandoffRecord
-from interlock.run_state import RunState, find_agent, users_code
-from interlock.schema import describe_error
+from interlock.run_state import RunState
+from interlock.schema import clip, describe_error
 from interlock.tell import tell
 
 __all__ = ["Transfer", "take_over", "try_transfer"]
 
 _log = logging.getLogger("interlock.handoff")
+_LONGEST_REASON = 700  # characters of an error: it stays in the history and is paid for again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +42,6 @@ class Transfer:
     input: Any = None
     reason: str | None = None
     error: str | None = None
-    mistake: bool = False
-    """Whether the model is to blame, by its arguments."""
     refusal: Literal["limit", "loop"] | None = None
     """The run's own limit that refused it: asking again ends the run."""
     exception: BaseException | None = None
@@ -52,13 +53,10 @@ class Transfer:
 
 
 class _Refused(Exception):
-    """Why a transfer is not made: the model's arguments (``mistake``), a limit of the run, or the target."""
+    """Why a transfer is not made: the model's arguments, a limit of the run (``refusal``), or the target."""
 
-    def __init__(
-        self, why: str, *, mistake: bool = False, refusal: Literal["limit", "loop"] | None = None
-    ) -> None:
+    def __init__(self, why: str, *, refusal: Literal["limit", "loop"] | None = None) -> None:
         super().__init__(why)
-        self.mistake = mistake
         self.refusal: Literal["limit", "loop"] | None = refusal
 
 
@@ -74,15 +72,22 @@ async def try_transfer(run: RunState, call: ToolCall, edge: Handoff) -> Transfer
         target = await _find_target(run, call, edge)
         handler = handler_for(target, run.config) if isinstance(target, Agent) else target
         _leads_on(run, target.name)
-        answer = edge.get_transfer_message(target)
-        await _call_back(run, edge, value)
+        answer = _text(edge.get_transfer_message(target))
+        await _call_back(run, edge, value if edge.input_type is not None else reason)
     except _Refused as no:
-        return _not_made(call, edge, str(no), mistake=no.mistake, refusal=no.refusal)
+        return _not_made(call, edge, str(no), refusal=no.refusal)
     except Exception as error:
-        return _not_made(call, edge, f"{type(error).__name__}: {error}", exception=error)
+        why = clip(reason_of(error), _LONGEST_REASON)
+        return _not_made(call, edge, why, exception=error)
     return Transfer(
         call=call, edge=edge, answer=answer, target=target, handler=handler, input=value, reason=reason
     )
+
+
+def _text(message: object) -> str:
+    if not isinstance(message, str):
+        raise TypeError(f"get_transfer_message must return text, not {type(message).__name__}")
+    return message
 
 
 def _not_made(
@@ -90,7 +95,6 @@ def _not_made(
     edge: Handoff,
     why: str,
     *,
-    mistake: bool = False,
     refusal: Literal["limit", "loop"] | None = None,
     exception: BaseException | None = None,
 ) -> Transfer:
@@ -99,7 +103,6 @@ def _not_made(
         edge=edge,
         answer=f"The transfer to {edge.agent_name!r} was not made: {why}",
         error=why,
-        mistake=mistake,
         refusal=refusal,
         exception=exception,
     )
@@ -111,17 +114,22 @@ def _parse(edge: Handoff, arguments: str) -> tuple[Any, str | None]:
         try:
             value = edge.input_type.parse(arguments, strict=True)
         except ModelBehaviorError as error:
-            raise _Refused(str(error), mistake=True) from error
+            raise _Refused(str(error)) from error
         return value, edge.reason
+    return None, _reason(edge, arguments)
+
+
+def _reason(edge: Handoff, arguments: str) -> str | None:
+    """Return why the model wants the transfer, or else why the declaration does."""
     try:
         plain: object = json.loads(arguments.strip() or "{}")
     except ValueError as error:
-        raise _Refused(describe_error(error, arguments), mistake=True) from error
+        raise _Refused(describe_error(error, arguments)) from error
     if plain is not None and not isinstance(plain, dict):
-        raise _Refused("the arguments must be a JSON object, such as {}", mistake=True)
+        raise _Refused("the arguments must be a JSON object, such as {}")
     reason = cast("dict[str, Any]", plain or {}).get("reason")
     said = str(reason) if reason else None
-    return said, said or edge.reason or ("No reason provided" if edge.ask_reason else None)
+    return said or edge.reason or ("No reason provided" if edge.ask_reason else None)
 
 
 def _within_limit(run: RunState) -> None:
@@ -145,7 +153,7 @@ def _leads_on(run: RunState, target: str) -> None:
 async def _call_back(run: RunState, edge: Handoff, value: Any) -> None:
     if edge.on_handoff is None:
         return
-    if edge.on_handoff_takes_input and (edge.input_type is not None or edge.ask_reason):
+    if edge.on_handoff_takes_input:
         await resolve(edge.on_handoff(run.now(), value))
     else:
         await resolve(edge.on_handoff(run.now()))
@@ -160,6 +168,10 @@ async def _find_target(run: RunState, call: ToolCall, edge: Handoff) -> Agent[An
         target = find_agent(run.graph, target, run.agent.name)
     if target is run.agent:
         raise _Refused("an agent cannot hand off to itself")
+    if target is run.handler:
+        raise _Refused("it is in charge already; answer the user yourself")
+    if isinstance(target, Agent) and run.graph.get(target.name, target) is not target:
+        raise _Refused(f"another agent of this run is named {target.name!r}, too")
     if isinstance(target, Agent) or callable(getattr(target, "stream", None)):
         return cast("Agent[Any] | Handler", target)
     raise _Refused(f"on_invoke_handoff must return an Agent or a Handler, not {type(target).__name__}")
@@ -214,17 +226,17 @@ async def take_over(run: RunState, transfer: Transfer) -> None:
     run.progress.transferred(source.name, target.name)
     _log.info("%s -> %s in turn %d of run %s", source.name, target.name, run.turn, run.run_id)
     await tell(run, "on_handoff", source, target)
-    run.agent_turns = 0
-    run.handler = handler
     if isinstance(target, Agent):
-        run.agent = target
+        run.graph = {**target.graph, **run.graph}
+        run.switch(target, handler)
         await tell(run, None, source, agent_hook="on_handoff")
+    else:
+        run.switch(source, handler)
 
 
 async def _passed_on(run: RunState) -> str | None:
     """Return the source's instructions as a section of the target's."""
-    with users_code(f"The instructions of agent {run.agent.name!r}"):
-        prompt = await run.agent.get_system_prompt(run.now())
+    prompt = await instructions(run)
     return f"# Instructions of the previous agent, {run.agent.name}\n{prompt}" if prompt else None
 
 
@@ -263,8 +275,12 @@ def _shaping(run: RunState, edge: Handoff) -> tuple[str, HandoffInputFilter] | N
     nest = run.config.nest_handoff_history if edge.nest_handoff_history is None else edge.nest_handoff_history
     if not nest:
         return None
-    mapper = run.config.handoff_history_mapper
-    return "nest_handoff_history", lambda data: nest_handoff_history(data, history_mapper=mapper)
+    return "nest_handoff_history", lambda data: nest_handoff_history(
+        data,
+        history_mapper=run.config.handoff_history_mapper,
+        keep_last_user=run.config.nest_keep_last_user,
+        wrappers=run.config.history_wrappers,
+    )
 
 
 def _without_calls(items: list[RunItem], call_ids: Collection[str]) -> list[RunItem]:

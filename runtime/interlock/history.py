@@ -12,13 +12,13 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
-from copy import deepcopy
+from dataclasses import replace
 from typing import Any, cast
 
 from interlock.callables import MaybeAwaitable, resolve
 from interlock.errors import ConfigError, HandoffFilterError
-from interlock.filters import HandoffInputData, as_items, newest_of_user, unfold
-from interlock.messages import Message, RunItem, call_ids, portable, to_messages
+from interlock.filters import HandoffInputData, as_items, is_system, newest_of_user, unfold
+from interlock.messages import Message, RunItem, call_ids, checked_message, detached, item_of, portable
 from interlock.repair import NOTHING_LEFT, problems, repair
 
 __all__ = [
@@ -55,13 +55,22 @@ def set_conversation_history_wrappers(start: str | None = None, end: str | None 
     """
     old_start, old_end = _wrappers.get()
     chosen = (old_start if start is None else start, old_end if end is None else end)
-    for marker in chosen:
+    _wrappers.set(checked_wrappers(chosen))
+
+
+def checked_wrappers(wrappers: tuple[str, str]) -> tuple[str, str]:
+    """Return the markers as they are.
+
+    Raises:
+        ConfigError: the text of a message could forge one of them.
+    """
+    for marker in wrappers:
         if marker.splitlines() != [marker] or re.match(r'[a-z0-9"\\/]', marker):
             raise ConfigError(
                 f"{marker!r} cannot be a history marker: it must be one line, and must not begin with a "
                 "lower-case letter, a digit, a quote or a slash."
             )
-    _wrappers.set(chosen)
+    return wrappers
 
 
 def reset_conversation_history_wrappers() -> None:
@@ -69,9 +78,19 @@ def reset_conversation_history_wrappers() -> None:
     _wrappers.set(_DEFAULT_WRAPPERS)
 
 
-def default_handoff_history_mapper(messages: list[Message]) -> list[Message]:
-    """Fold messages into one assistant message: a preamble and one numbered JSON line per message."""
-    start, end = markers = get_conversation_history_wrappers()
+def default_handoff_history_mapper(
+    messages: list[Message], wrappers: tuple[str, str] | None = None
+) -> list[Message]:
+    """Fold messages into one assistant message: a preamble and one numbered JSON line per message.
+
+    Args:
+        messages: what to fold.
+        wrappers: the start and end marker; None takes those of the task.
+
+    Raises:
+        ConfigError: the text of a message could forge a marker.
+    """
+    start, end = markers = checked_wrappers(wrappers) if wrappers else get_conversation_history_wrappers()
     lines = [f"{number}. {_record(message, markers)}" for number, message in enumerate(messages, 1)]
     body = "\n".join(lines) or "(no previous turns recorded)"
     return [{"role": "assistant", "content": f"{_PREAMBLE}\n{start}\n{body}\n{end}"}]
@@ -84,7 +103,7 @@ _LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 def _record(message: Message, markers: tuple[str, str]) -> str:
     """Return a message as one line of JSON that can forge neither a line, a role nor a marker."""
     readable = portable(message)
-    shown: dict[str, Any] = {"role": message["role"], "content": message.get("content")}
+    shown: dict[str, Any] = {"role": message["role"], "content": readable.get("content")}
     for key in ("name", "refusal", "tool_calls", "tool_call_id"):
         if value := readable.get(key):
             shown[key] = value
@@ -108,33 +127,60 @@ async def nest_handoff_history(
     *,
     history_mapper: HandoffHistoryMapper | None = None,
     keep_last_user: bool = True,
+    wrappers: tuple[str, str] | None = None,
 ) -> HandoffInputData:
     """Fold all that the target would see into a summary; usable as an input filter, too.
 
     Earlier summaries are unfolded first, so there is never a summary inside a summary. With the
-    default mapper the newest user message follows the summary word for word: many providers refuse
-    a request that ends on an assistant's turn. A mapper of your own decides about all messages.
+    default mapper system messages stay in front of the summary, where they keep their authority, and
+    the newest user message follows it word for word: many providers refuse a request that ends on an
+    assistant's turn. A mapper of your own decides about all messages; it is given copies of them,
+    without what only the provider that wrote them can read.
 
     Args:
         data: what the target would see.
         history_mapper: replaces `default_handoff_history_mapper`.
         keep_last_user: whether the newest user message stays outside the summary.
+        wrappers: the markers of the default mapper; None takes those of the task.
+
+    Raises:
+        ConfigError: the text of a message could forge a marker.
+        HandoffFilterError: the history mapper raised, or returned something else than messages.
     """
     items = sorted(unfold(data.all_items), key=lambda item: item.id)
-    newest = newest_of_user(items) if keep_last_user and history_mapper is None else None
-    folded = tuple(item for item in items if item is not newest)
-    messages = [item.message for item in folded]
-    if history_mapper is None:
-        shown = as_items(default_handoff_history_mapper(messages))
-    else:  # it may edit what it is given; the transcript must not change
-        shown = as_items(await resolve(history_mapper(deepcopy(messages))))
-    whole = tuple(item.message for item in shown)
-    summary = [
-        RunItem(id=item.id, kind="summary", message=item.message, covers=folded, whole=whole)
-        for item in shown
-    ]
-    history = (*summary, newest) if newest else tuple(summary)
+    if history_mapper is not None:
+        messages = [detached(portable(item.message)) for item in items]
+        shown = await _mapped(history_mapper, messages, data)
+        return data.clone(
+            input_history=_summary(shown, items), pre_handoff_items=(), new_items=(), input_items=None
+        )
+    system = [item for item in items if is_system(item) and item.kind != "summary"]
+    newest = newest_of_user(items) if keep_last_user else None
+    beside = [*system, newest] if newest else system
+    folded = [item for item in items if all(item is not other for other in beside)]
+    shown = as_items(default_handoff_history_mapper([item.message for item in folded], wrappers))
+    history = (*system, *_summary(shown, folded), *beside[len(system) :])
     return data.clone(input_history=history, pre_handoff_items=(), new_items=(), input_items=None)
+
+
+def _summary(shown: Sequence[RunItem], folded: Iterable[RunItem]) -> list[RunItem]:
+    covers = tuple(folded)
+    whole = tuple(detached(item.message) for item in shown)
+    return [replace(item, kind="summary", covers=covers, whole=whole) for item in shown]
+
+
+async def _mapped(
+    mapper: HandoffHistoryMapper, messages: list[Message], data: HandoffInputData
+) -> list[RunItem]:
+    who = "The history mapper of nest_handoff_history"
+    try:
+        shown = await resolve(mapper(messages))
+    except Exception as error:
+        raise _raised(who, data, error) from error
+    try:
+        return as_items(shown)
+    except (TypeError, ConfigError) as error:
+        raise _returned(who, data, error) from error
 
 
 class View:
@@ -193,39 +239,95 @@ def _rendered(item: RunItem, family: str) -> Message:
 def partition(
     items: Sequence[RunItem], first_of_run: int, first_of_turn: int
 ) -> tuple[tuple[RunItem, ...], tuple[RunItem, ...], tuple[RunItem, ...]]:
-    """Split the items of a view into a filter's three parts, by the ids where run and turn began."""
-    parts: tuple[list[RunItem], list[RunItem], list[RunItem]] = ([], [], [])
-    for item in items:
-        old = item.id < first_of_run or item.kind == "summary"
-        parts[0 if old else 1 if item.id < first_of_turn else 2].append(item)
-    return tuple(parts[0]), tuple(parts[1]), tuple(parts[2])
+    """Split a view into a filter's three parts, by the ids where run and turn began, and never reorder it.
+
+    The last part is all of the turn at the end. Of the rest, the history ends where the run begins; what
+    follows is the run's, although a filter may have put something older there.
+    """
+    new = len(items)
+    while new and items[new - 1].id >= first_of_turn:
+        new -= 1
+    began = (
+        place for place, item in enumerate(items[:new]) if item.id >= first_of_run and item.kind != "summary"
+    )
+    run = next(began, new)
+    return tuple(items[:run]), tuple(items[run:new]), tuple(items[new:])
 
 
 async def filtered(
-    apply: Callable[[HandoffInputData], MaybeAwaitable[HandoffInputData]], data: HandoffInputData, name: str
+    apply: Callable[[HandoffInputData], MaybeAwaitable[HandoffInputData]],
+    data: HandoffInputData,
+    name: str,
+    *,
+    own: bool = False,
 ) -> list[RunItem]:
     """Apply a filter or a nesting and return the items of the new view.
+
+    Args:
+        apply: the filter.
+        data: what the target would see.
+        name: what the filter is called in an error.
+        own: whether it is one of interlock's, which edit nothing in place. Any other is given copies:
+            whatever it does to them, the transcript stays what it was.
 
     Raises:
         HandoffFilterError: it raised, or returned something that is not what a filter returns.
     """
-    where = f"handoff {data.source!r} -> {data.target!r}"
+    who = f"Input filter {name!r}"
+    given, originals = (data, {id(item): item for item in data.all_items}) if own else _copied(data)
     try:
-        result = cast(object, await resolve(apply(data)))
+        result = cast(object, await resolve(apply(given)))
+    except HandoffFilterError:
+        raise
     except Exception as error:
-        raise HandoffFilterError(
-            f"Input filter {name!r} raised on {where}: {type(error).__name__}: {error}. "
-            "The run stopped rather than show the target the unfiltered history."
-        ) from error
+        raise _raised(who, data, error) from error
     if not isinstance(result, HandoffInputData):
         raise HandoffFilterError(
-            f"Input filter {name!r} on {where} must return a HandoffInputData, "
-            f"not {type(result).__name__}. Return data.clone(...)."
+            f"{who} on {_edge(data)} must return a HandoffInputData, not {type(result).__name__}. "
+            "Return data.clone(...)."
         )
     try:
-        items = as_items(result.all_items)
-        untouched = {id(item) for item in data.all_items}
-        to_messages([item.message for item in items if id(item) not in untouched])
-        return items
+        items = enumerate(as_items(result.all_items))
+        return [_settled(index, item, originals.get(id(item))) for index, item in items]
     except (TypeError, ConfigError) as error:
-        raise HandoffFilterError(f"Input filter {name!r} on {where}: {error}.") from error
+        raise _returned(who, data, error) from error
+
+
+def _copied(data: HandoffInputData) -> tuple[HandoffInputData, dict[int, RunItem]]:
+    """Return the same data with messages of its own, and which item each of its items stands for."""
+    parts = (data.input_history, data.pre_handoff_items, data.new_items, data.input_items or ())
+    items = [item for part in parts for item in part]
+    copies = {id(item): replace(item, message=detached(item.message)) for item in items}
+    history, before, new, instead = (tuple(copies[id(item)] for item in part) for part in parts)
+    given = replace(
+        data,
+        input_history=history,
+        pre_handoff_items=before,
+        new_items=new,
+        input_items=None if data.input_items is None else instead,
+    )
+    return given, {id(copies[id(item)]): item for item in items}
+
+
+def _settled(index: int, item: RunItem, original: RunItem | None) -> RunItem:
+    """Return an item that nobody can edit any more: the transcript's, if its message was not changed."""
+    if original is not None and (item is original or item.message == original.message):
+        return original
+    message = item_of(checked_message(index, item.message), item.id, item.kind).message
+    return replace(item, message=message)
+
+
+def _edge(data: HandoffInputData) -> str:
+    return f"handoff {data.source!r} -> {data.target!r}"
+
+
+def _raised(who: str, data: HandoffInputData, error: Exception) -> HandoffFilterError:
+    why = f"{type(error).__name__}: {error}".rstrip(": .")
+    return HandoffFilterError(
+        f"{who} raised on {_edge(data)}: {why}. "
+        "The run stopped rather than show the target the unfiltered history."
+    )
+
+
+def _returned(who: str, data: HandoffInputData, error: Exception) -> HandoffFilterError:
+    return HandoffFilterError(f"{who} on {_edge(data)}: {str(error).rstrip('.')}.")

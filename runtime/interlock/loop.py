@@ -10,24 +10,34 @@ a transfer was made -> the view, the agent or the handler changes
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from interlock.answers import answer_calls
 from interlock.attempts import attempts
-from interlock.callables import resolve
+from interlock.callables import resolve, users_code
 from interlock.errors import HandlerError, InterlockError, LimitExceeded, ModelBehaviorError
-from interlock.events import AgentUpdated, AttemptFailed, HandlerEvent, MessageDone, Repaired, TextDelta
+from interlock.events import (
+    AgentUpdated,
+    AttemptFailed,
+    HandlerEvent,
+    MessageDone,
+    ReasoningDelta,
+    Repaired,
+    TextDelta,
+    ToolCallDelta,
+)
 from interlock.executor import Call
 from interlock.guardrails import check_input, check_output
 from interlock.messages import Message, calls_of, text_of
-from interlock.port import OutputSchema, Request, family_of
+from interlock.port import OutputSchema, Request, ToolChoice, family_of
 from interlock.prompts import system_message
-from interlock.results import RunDone, RunEvent, attach
+from interlock.replies import wrong_with
+from interlock.results import RunDone, RunEvent, Shown
 from interlock.routing import Offer, offer
-from interlock.run_state import RunState, users_code, wrong_with
+from interlock.run_state import RunState
 from interlock.tell import tell
 
 __all__ = ["run_loop"]
@@ -47,7 +57,7 @@ async def run_loop(run: RunState) -> AsyncGenerator[RunEvent]:
             turn = await _begin_turn(run)
             for repair in turn.repairs:
                 yield Repaired(agent=run.agent.name, repair=repair)
-            async with aclosing(_model_step(run, turn.request)) as events:
+            async with aclosing(_model_step(run, turn)) as events:
                 async for event in events:
                     _note(run, event)
                     if not isinstance(event, MessageDone):
@@ -69,17 +79,23 @@ class _Turn:
     """What a turn begins with."""
 
     request: Request
+    shown: Shown
     offered: Offer
     repairs: list[str]
 
 
 async def _begin_turn(run: RunState) -> _Turn:
+    run.begin_turn()
     if not run.started:
         await _start_agent(run)
-    run.begin_turn()
     offered = await _offer(run)
-    request, repairs = await _request(run, offered)
-    return _Turn(request, offered, repairs)
+    system = await system_message(run, offered)
+    messages, repairs = run.view.messages(family_of(run.handler))
+    run.repairs += repairs
+    shown = Shown(system, messages, len(messages))
+    request = _request(run, offered, shown)
+    await tell(run, "on_llm_start", run.agent, request)
+    return _Turn(request, shown, offered, repairs)
 
 
 async def _after(run: RunState, offered: Offer, reply: MessageDone) -> AsyncGenerator[RunEvent]:
@@ -115,25 +131,20 @@ async def _offer(run: RunState) -> Offer:
     known = run.offers.get(run.agent)
     if known is not None:
         return known
-    with users_code(f"An is_enabled function of agent {run.agent.name!r}"):
-        offered = await offer(run.agent, run.now())
+    offered = await offer(run.agent, run.now(), run.graph)
     if offered.fixed:
         run.offers[run.agent] = offered
     return offered
 
 
-async def _request(run: RunState, offered: Offer) -> tuple[Request, list[str]]:
-    """Put together what the handler is given, and say what had to be repaired in it."""
-    system = await system_message(run, offered)
-    messages, repairs = run.view.messages(family_of(run.handler))
-    run.repairs += repairs
+def _request(run: RunState, offered: Offer, shown: Shown) -> Request:
+    """Put together what the handler is given."""
     settings: dict[str, Any] = {**run.config.model_settings, **run.agent.model_settings}
-    forced = settings.pop("tool_choice", None)
     output = run.agent.output
-    request = Request(
-        messages=[system, *messages] if system else [*messages],
+    return Request(
+        messages=shown.messages(),
         tools=offered.specs,
-        tool_choice=forced if run.agent_turns == 1 else None,
+        tool_choice=_tool_choice(run, offered, settings.pop("tool_choice", None)),
         settings={key: value for key, value in settings.items() if value is not None},
         output_schema=None if output is None else OutputSchema("final_output", output.schema, output.strict),
         stream=run.stream,
@@ -141,13 +152,21 @@ async def _request(run: RunState, offered: Offer) -> tuple[Request, list[str]]:
         turn=run.turn,
         context=run.now(),
     )
-    await tell(run, "on_llm_start", run.agent, request)
-    return request, repairs
 
 
-def _model_step(run: RunState, request: Request) -> AsyncGenerator[HandlerEvent]:
+def _tool_choice(run: RunState, offered: Offer, choice: ToolChoice | None) -> ToolChoice | None:
+    """Return the agent's tool choice where it applies: one that forces holds once, and for what is there."""
+    if choice in (None, "auto", "none"):
+        return choice
+    if run.agent_turns > 1 or not offered.routes:
+        return None
+    return choice if choice == "required" or choice in offered.routes else None
+
+
+def _model_step(run: RunState, turn: _Turn) -> AsyncGenerator[HandlerEvent]:
     """Make the model call through the executor."""
-    run.begin_call(request)
+    request = turn.request
+    run.begin_call(request, turn.shown)
     args: dict[str, Any] = {
         "agent": request.agent,
         "handler": run.handler.name,
@@ -171,6 +190,11 @@ def _note(run: RunState, event: HandlerEvent) -> None:
     elif isinstance(event, AttemptFailed):
         run.problem("provider", f"attempt {event.attempt} failed: {event.error}", error=event.error)
         run.void_attempt(event.error)
+    elif not isinstance(cast(object, event), ReasoningDelta | ToolCallDelta):
+        raise HandlerError(
+            f"Handler {run.handler.name!r} yielded a {type(event).__name__} in turn {run.turn}, not one of "
+            "interlock's events. interlock.function_handler makes them of text, chunks and messages."
+        )
     elif not run.partial:
         run.partial.append("")  # nothing to keep, but something was shown
 
@@ -191,11 +215,14 @@ def _accept(run: RunState) -> MessageDone:
 
 async def _conclude(run: RunState, reply: MessageDone) -> None:
     """Turn a reply without calls into the final output, or tell the model what is wrong with it."""
-    text = text_of(reply.message) or str(reply.message.get("refusal") or "")
+    refusal = str(reply.message.get("refusal") or "")
+    text = text_of(reply.message) or refusal
     if not text:
         run.warnings.append(f"turn {run.turn}: the reply is empty")
     output: Any = text
     if run.agent.output is not None:
+        if refusal and text == refusal:
+            raise ModelBehaviorError(f"The model of agent {run.agent.name!r} refused: {refusal}")
         try:
             output = run.agent.output.parse(text)
         except ModelBehaviorError as error:
@@ -227,34 +254,37 @@ def _ask_again(run: RunState, wrong: str) -> None:
 
 
 async def _end_badly(run: RunState, error: Exception) -> None:
-    """Hang the partial result on the error and raise it, unless the run wants its limits as results."""
-    run.keep_partial()
-    if isinstance(error, LimitExceeded) and run.config.on_limit != "raise":
-        run.stop_reason = "limit"
-        if callable(run.config.on_limit):
-            run.final_output = await _on_limit(run, run.config.on_limit, error)
-        return
+    """End the run with an error that carries the partial result, or with a result if a limit is to be one."""
+    run.keep_partial(error)
     run.stop_reason = "error"
+    fresh = isinstance(error, LimitExceeded) and error.result is None  # not that of a run within this one
+    if fresh and run.config.on_limit != "raise":
+        await _end_at_limit(run, cast(LimitExceeded, error))
+        return
     if isinstance(error, InterlockError):
-        raise _with_result(run, error)
-    wrapped = HandlerError(
+        error.result = run.result()
+        raise error
+    if isinstance(error, AssertionError):  # a test's own complaint is not the handler's fault
+        raise error
+    raised = HandlerError(
         f"Handler {run.handler.name!r} of agent {run.agent.name!r} raised {type(error).__name__} "
         f"in turn {run.turn}: {error}"
     )
-    raise _with_result(run, wrapped) from error
+    raised.result = run.result()
+    raise raised from error
 
 
-async def _on_limit(run: RunState, function: Callable[[LimitExceeded], Any], error: LimitExceeded) -> Any:
-    """Ask the app for the final output of a run that a limit ended."""
+async def _end_at_limit(run: RunState, error: LimitExceeded) -> None:
+    """Take the limit as the end of the run; the app may say what its final output is."""
+    run.stop_reason = "limit"
+    run.problem("limit", str(error), error=error)
+    if not callable(run.config.on_limit):
+        return
+    error.result = run.result()
     try:
         with users_code("The on_limit function of the run"):
-            return await resolve(function(_with_result(run, error)))
+            run.final_output = await resolve(run.config.on_limit(error))
     except InterlockError as failed:
         run.stop_reason = "error"
-        attach(failed, run.result())
+        failed.result = run.result()
         raise
-
-
-def _with_result(run: RunState, error: InterlockError) -> Any:
-    attach(error, run.result())
-    return error

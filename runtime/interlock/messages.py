@@ -23,6 +23,7 @@ __all__ = [
     "ToolCall",
     "call_ids",
     "calls_of",
+    "checked_message",
     "detached",
     "item_of",
     "portable",
@@ -109,10 +110,15 @@ def to_messages(value: RunInput) -> list[Message]:
         return [{"role": "user", "content": value}]
     if not isinstance(cast(object, value), Iterable) or isinstance(value, Mapping | bytes):
         raise ConfigError(f"Input must be text or a list of messages, not {type(value).__name__}.")
-    return [_checked(index, message) for index, message in enumerate(value)]
+    return [checked_message(index, message) for index, message in enumerate(value)]
 
 
-def _checked(index: int, message: object) -> Message:
+def checked_message(index: int, message: object) -> Message:
+    """Return a copy of one message of an input, with the private keys that interlock knows.
+
+    Raises:
+        ConfigError: no provider could read it; the error names ``index`` and the key.
+    """
     if not isinstance(message, Mapping):
         raise ConfigError(f"Input message {index} must be a dict with a role, not {type(message).__name__}.")
     known = cast("Mapping[str, Any]", message)

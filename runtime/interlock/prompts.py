@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from interlock.agents import Handoff
+from interlock.callables import users_code
 from interlock.messages import Message
 from interlock.routing import Offer
-from interlock.run_state import RunState, users_code
+from interlock.run_state import RunState
 
-__all__ = ["RECOMMENDED_PROMPT_PREFIX", "prompt_with_handoff_instructions", "system_message"]
+__all__ = ["RECOMMENDED_PROMPT_PREFIX", "instructions", "prompt_with_handoff_instructions", "system_message"]
 
 RECOMMENDED_PROMPT_PREFIX = (
     "# System context\n"
@@ -23,10 +24,25 @@ def prompt_with_handoff_instructions(prompt: str) -> str:
     return f"{RECOMMENDED_PROMPT_PREFIX}\n\n{prompt}"
 
 
+async def instructions(run: RunState) -> str:
+    """Return the active agent's own instructions at this moment.
+
+    Raises:
+        CallbackError: they are a function that raised or gave something else than text.
+    """
+    if run.agent.instructions is None or isinstance(run.agent.instructions, str):
+        return run.agent.instructions or ""
+    what = f"The instructions of agent {run.agent.name!r}"
+    with users_code(what):
+        prompt: object = await run.agent.get_system_prompt(run.now())
+        if not isinstance(prompt, str | None):
+            raise TypeError(f"they must be text, not {type(prompt).__name__}")
+    return prompt or ""
+
+
 async def system_message(run: RunState, offered: Offer) -> Message | None:
     """Return the active agent's system prompt, with what the last handoff and the run add to it."""
-    with users_code(f"The instructions of agent {run.agent.name!r}"):
-        prompt = await run.agent.get_system_prompt(run.now()) or ""
+    prompt = await instructions(run)
     if run.config.handoff_prompt and any(isinstance(route, Handoff) for route in offered.routes.values()):
         prompt = prompt_with_handoff_instructions(prompt)
     if run.source_prompt:

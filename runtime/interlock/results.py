@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from interlock.agents import Agent
 from interlock.context import RunContext
-from interlock.errors import InterlockError
 from interlock.events import (
     AgentUpdated,
     HandlerEvent,
@@ -21,11 +20,11 @@ from interlock.events import (
     ToolOutput,
 )
 from interlock.messages import KIND, ORIGIN, Message, RunItem, detached, portable
-from interlock.port import Request
+from interlock.port import ToolChoice, ToolSpec
 from interlock.repair import repair
 from interlock.usage import Usage
 
-__all__ = ["HandoffRecord", "ModelCall", "Problem", "RunDone", "RunEvent", "RunResult", "StopReason"]
+__all__ = ["HandoffRecord", "ModelCall", "Problem", "RunDone", "RunEvent", "RunResult", "Shown", "StopReason"]
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -59,12 +58,31 @@ class HandoffRecord:
 class Problem:
     """Something that went wrong and did not end the run: it was answered, retried or worked around."""
 
-    kind: Literal["unknown_tool", "bad_arguments", "tool", "handoff", "hook", "provider", "output", "loop"]
+    kind: Literal[
+        "unknown_tool", "bad_arguments", "tool", "handoff", "hook", "provider", "output", "loop", "limit"
+    ]
     agent: str
     turn: int
     message: str
     call_id: str | None = None
     error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a model call was shown: a system prompt, and the first ``count`` of a list that only grows.
+
+    A copy for each call would make the memory of a long run grow with the square of its length.
+    """
+
+    system: Message | None
+    growing: list[Message]
+    count: int
+
+    def messages(self) -> list[Message]:
+        """Return the messages, the system prompt first."""
+        rest = self.growing[: self.count]
+        return rest if self.system is None else [self.system, *rest]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,17 +92,20 @@ class ModelCall:
     agent: str
     handler: str
     turn: int
-    request: Request
+    shown: Shown = field(repr=False)
+    tools: Sequence[ToolSpec]
+    tool_choice: ToolChoice | None
+    settings: Mapping[str, Any]
     reply: MessageDone | None = None
     """None when the call failed or was cut off."""
 
     @property
-    def messages(self) -> Sequence[Message]:
+    def messages(self) -> list[Message]:
         """The messages that were shown, the system prompt first."""
-        return self.request.messages
+        return self.shown.messages()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class RunResult(Generic[T]):
     """All that a run did. A partial one hangs on the error of a run that failed, as ``error.result``."""
 
@@ -106,6 +127,13 @@ class RunResult(Generic[T]):
     """The model calls in order: what each was shown and what it replied."""
     context: RunContext[Any]
     stop_reason: StopReason = "done"
+
+    def __repr__(self) -> str:
+        # asyncio formats what a finished task returned: the whole history would take seconds
+        return (
+            f"RunResult({self.stop_reason}, last_agent={self.last_agent.name!r}, turns={len(self.calls)}, "
+            f"final_output={str(self.final_output)[:200]!r})"
+        )
 
     @property
     def new_items(self) -> Sequence[RunItem]:
@@ -166,11 +194,3 @@ RunEvent = (
     | Repaired
     | RunDone
 )
-
-
-def attach(error: InterlockError, result: RunResult[Any]) -> None:
-    """Hang the partial result on the error that ends a run.
-
-    It replaces another run's: an error object may be raised twice, or come out of a run inside this one.
-    """
-    error.result = result

@@ -7,12 +7,12 @@ searched for markers, and a name that was not offered is answered, never guessed
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from interlock.agents import Agent, Handoff
-from interlock.callables import resolve
+from interlock.callables import resolve, users_code
 from interlock.context import RunContext
 from interlock.messages import ToolCall
 from interlock.port import ToolSpec
@@ -50,8 +50,13 @@ class Plan:
     unknown: list[ToolCall]
 
 
-async def offer(agent: Agent[Any], context: RunContext[Any]) -> Offer:
-    """Return the enabled tools and then the enabled handoffs of an agent, in their declared order."""
+async def offer(
+    agent: Agent[Any], context: RunContext[Any], graph: Mapping[str, Agent[Any]] | None = None
+) -> Offer:
+    """Return the enabled tools and then the enabled handoffs of an agent, in their declared order.
+
+    ``graph`` is where handoffs that name their target find out what it is for.
+    """
     routes: dict[str, Route] = {}
     specs: list[ToolSpec] = []
     fixed = True
@@ -59,13 +64,17 @@ async def offer(agent: Agent[Any], context: RunContext[Any]) -> Offer:
         fixed = fixed and isinstance(route.is_enabled, bool)
         if await _enabled(route, agent, context):
             routes[name] = route
-            specs.append(route.spec)
+            specs.append(route.spec if isinstance(route, Tool) else route.described(graph or {}).spec)
     return Offer(tuple(specs), routes, fixed)
 
 
 async def _enabled(route: Route, agent: Agent[Any], context: RunContext[Any]) -> bool:
     asked = route.is_enabled
-    return asked if isinstance(asked, bool) else bool(await resolve(asked(context, agent)))
+    if isinstance(asked, bool):
+        return asked
+    what = f"tool {route.name!r}" if isinstance(route, Tool) else f"the handoff to {route.agent_name!r}"
+    with users_code(f"The is_enabled function of {what} of agent {agent.name!r}"):
+        return bool(await resolve(asked(context, agent)))
 
 
 def plan(calls: Sequence[ToolCall], offered: Offer, multiple: Literal["first", "reject"]) -> Plan:

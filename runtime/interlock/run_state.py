@@ -6,27 +6,27 @@ why the next run starts at the default handler again, however this one ended.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from interlock.agents import Agent
 from interlock.config import RunConfig
 from interlock.context import RunContext
-from interlock.errors import CallbackError, ConfigError, InterlockError, MaxTurnsExceeded, ProviderTimeout
+from interlock.errors import MaxTurnsExceeded, ProviderError, ProviderTimeout
 from interlock.events import MessageDone
 from interlock.executor import Executor
 from interlock.history import View
 from interlock.hooks import RunHooks
-from interlock.messages import ItemKind, Message, RunItem, ToolCall, calls_of, item_of
+from interlock.messages import ItemKind, Message, RunItem, item_of
 from interlock.port import Handler, Request, family_of
 from interlock.progress import Progress
-from interlock.results import HandoffRecord, ModelCall, Problem, RunResult, StopReason
+from interlock.replies import with_own_ids, wrong_with
+from interlock.results import HandoffRecord, ModelCall, Problem, RunResult, Shown, StopReason
 from interlock.routing import Offer
 from interlock.usage import Usage
 
-__all__ = ["RunState", "find_agent", "input_items", "users_code", "with_own_ids", "wrong_with"]
+__all__ = ["RunState", "input_items"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,6 +51,8 @@ class RunState:
     """The agent that was announced last."""
     started: bool = False
     """Whether the active agent's own beginning, its hooks and input guardrails, is behind it."""
+    moment: RunContext[Any] | None = None
+    """The context of the present moment, once it was asked for."""
     turn: int = 0
     first_of_turn: int = 0
     """Id of the first item of the present turn."""
@@ -75,8 +77,8 @@ class RunState:
     progress: Progress = field(default_factory=Progress)
     over_limit: int = 0
     """Transfers that were refused because there had been enough; progress does not earn another."""
-    call_open: bool = False
-    """Whether a model call was begun that has no complete reply yet."""
+    open_call: tuple[Request, Shown] | None = None
+    """The model call that was begun and has no complete reply yet."""
     arrived: MessageDone | None = None
     """The complete reply of a model call that has not come to its end."""
     partial: list[str] = field(default_factory=list[str])
@@ -86,14 +88,22 @@ class RunState:
 
     def now(self) -> RunContext[Any]:
         """Return the context of this moment, for the code of the app."""
-        return RunContext(
-            context=self.context,
-            run_id=self.run_id,
-            agent=self.agent.name,
-            turn=self.turn,
-            usage=self.usage,
-            shared_memory=self.shared_memory,
-        )
+        if self.moment is None:
+            self.moment = RunContext(
+                context=self.context,
+                run_id=self.run_id,
+                agent=self.agent.name,
+                turn=self.turn,
+                usage=self.usage,
+                shared_memory=self.shared_memory,
+            )
+        return self.moment
+
+    def switch(self, agent: Agent[Any], handler: Handler) -> None:
+        """Let another agent, or another handler of the same agent, go on."""
+        if agent is not self.agent:
+            self.agent_turns = 0
+        self.agent, self.handler, self.moment = agent, handler, None
 
     def speaker_changed(self) -> bool:
         """Whether another agent than before speaks from now on; True once per change."""
@@ -115,6 +125,7 @@ class RunState:
                 "call. Raise max_turns, or take what there is from error.result."
             )
         self.turn += 1
+        self.moment = None
         self.agent_turns += 1
         self.first_of_turn = len(self.items)
 
@@ -125,29 +136,35 @@ class RunState:
         self.view.add(item)
         return item
 
-    def begin_call(self, request: Request) -> None:
+    def begin_call(self, request: Request, shown: Shown) -> None:
         """Note a model call before it is made, so that a failed one is on the result as well."""
-        call = ModelCall(agent=self.agent.name, handler=self.handler.name, turn=self.turn, request=request)
-        self.calls.append(call)
-        self.call_open = True
+        self.open_call = (request, shown)
 
     def accept(self, reply: MessageDone) -> MessageDone:
         """Take a complete reply into the transcript and return it as it stands there."""
-        message = with_own_ids(reply.message, self.turn, self.call_ids)
-        done = reply if message is reply.message else _replace_message(reply, message)
-        started = self.calls[-1]
-        self.calls[-1] = ModelCall(
-            agent=started.agent,
-            handler=started.handler,
-            turn=started.turn,
-            request=started.request,
-            reply=done,
-        )
+        done = with_own_ids(reply, self.turn, self.call_ids)
+        self._end_call(done)
         self.count(reply.usage or Usage(requests=1, estimated=True))
-        self.call_open = False
         self.forget()
-        self.add("model", message, origin=family_of(self.handler))
+        self.add("model", done.message, origin=family_of(self.handler))
         return done
+
+    def _end_call(self, reply: MessageDone | None) -> None:
+        assert self.open_call is not None
+        request, shown = self.open_call
+        self.open_call = None
+        self.calls.append(
+            ModelCall(
+                agent=self.agent.name,
+                handler=self.handler.name,
+                turn=self.turn,
+                shown=shown,
+                tools=request.tools,
+                tool_choice=request.tool_choice,
+                settings=request.settings,
+                reply=reply,
+            )
+        )
 
     def forget(self) -> None:
         """Drop what arrived: it is in the transcript now, or it is void."""
@@ -155,28 +172,40 @@ class RunState:
         self.partial.clear()
 
     def void_attempt(self, error: Exception) -> None:
-        """Count an attempt that failed and is made again. One that was refused cost nothing."""
-        refused = self.arrived is None and not self.partial and not isinstance(error, ProviderTimeout)
-        self.count(Usage(requests=1, cost=0.0) if refused else Usage(requests=1, estimated=True))
+        """Count an attempt that failed and is made again."""
+        self._count_failed(error)
         self.forget()
+
+    def _count_failed(self, error: BaseException | None) -> None:
+        """Count a call that has no complete reply. One that the provider refused cost nothing."""
+        if self.arrived is not None and self.arrived.usage is not None:
+            self.count(self.arrived.usage)
+            return
+        refused = isinstance(error, ProviderError) and not isinstance(error, ProviderTimeout)
+        nothing_came = self.arrived is None and not self.partial
+        free = refused and nothing_came
+        self.count(Usage(requests=1, cost=0.0) if free else Usage(requests=1, estimated=True))
 
     def count(self, usage: Usage) -> None:
         """Add what a call consumed to the run and to the active agent."""
         self.usage += usage
+        self.moment = None
         name = self.agent.name
         self.usage_by_agent[name] = self.usage_by_agent.get(name, Usage()) + usage
 
-    def keep_partial(self) -> None:
+    def keep_partial(self, error: BaseException | None = None) -> None:
         """Keep what arrived of a reply whose call did not come to its end, and count the call."""
-        if not self.call_open:
+        if self.open_call is None:
             return
         reply, text = self.arrived, "".join(self.partial)
         if reply is not None and not wrong_with(reply.message):
             self.accept(reply)
             return
-        self.call_open = False
+        self._end_call(None)
+        self._count_failed(error)
+        if not text and self.partial:
+            self.warnings.append(f"turn {self.turn}: the reply was cut off before it said anything")
         self.forget()
-        self.count((reply and reply.usage) or Usage(requests=1, estimated=True))
         if text:
             self.add("model", {"role": "assistant", "content": text})
             self.warnings.append(f"turn {self.turn}: the reply was cut off after {len(text)} characters")
@@ -223,72 +252,3 @@ class RunState:
 def input_items(messages: Iterable[Message]) -> list[RunItem]:
     """Make the first items of a transcript; one from an earlier run still knows its family, or a nudge."""
     return [item_of(message, place, "input") for place, message in enumerate(messages)]
-
-
-def wrong_with(message: Message) -> str | None:
-    """Say why a message cannot be taken as a model's reply, or return None if it can."""
-    if message.get("role") != "assistant":
-        return f"role {message.get('role')!r} instead of 'assistant'"
-    for call in calls_of(message):
-        function = cast("dict[str, Any]", call).get("function")
-        if not isinstance(function, dict):
-            return f"a tool call without a function: {call!r:.200}"
-        if not isinstance(cast("dict[str, Any]", function).get("arguments") or "", str):
-            return f"arguments that are not JSON text: {call!r:.200}"
-    return None
-
-
-def with_own_ids(message: Message, turn: int, used: set[str]) -> Message:
-    """Return a reply whose call ids are there and differ from all earlier ones of the run.
-
-    Some providers send none or repeat them (feature row 1-47). The new ones follow from the turn, so a
-    replayed run makes the same.
-    """
-    calls = calls_of(message)
-    changed: list[ToolCall] = []
-    for index, call in enumerate(calls):
-        call_id = call.get("id") or ""
-        while not call_id or call_id in used:
-            call_id = (
-                f"call_{turn}_{index}"
-                if f"call_{turn}_{index}" not in used
-                else f"{call_id or 'call'}_{index}"
-            )
-        used.add(call_id)
-        changed.append(call if call_id == call.get("id") else cast(ToolCall, {**call, "id": call_id}))
-    if all(new is old for new, old in zip(changed, calls, strict=True)):
-        return message
-    return cast(Message, {**message, "tool_calls": changed})
-
-
-def _replace_message(reply: MessageDone, message: Message) -> MessageDone:
-    return MessageDone(
-        message=message,
-        usage=reply.usage,
-        finish_reason=reply.finish_reason,
-        model=reply.model,
-        response_id=reply.response_id,
-    )
-
-
-@contextmanager
-def users_code(what: str) -> Generator[None]:
-    """Turn an exception of the app's own function into a `CallbackError` that says which it was."""
-    try:
-        yield
-    except InterlockError:
-        raise
-    except Exception as error:
-        raise CallbackError(f"{what} raised {type(error).__name__}: {error}") from error
-
-
-def find_agent(graph: Mapping[str, Agent[Any]], name: str, wanted_by: str) -> Agent[Any]:
-    """Return the agent of that name in the run's graph, or say which names there are."""
-    try:
-        return graph[name]
-    except KeyError:
-        known = ", ".join(sorted(graph))
-        raise ConfigError(
-            f"Agent {wanted_by!r} hands off to {name!r}, which is no agent of this run. Known: {known}. "
-            "Put the agent itself into handoffs, or add it to RunConfig(agents=[...])."
-        ) from None

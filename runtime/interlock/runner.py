@@ -9,7 +9,7 @@ from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import Any, cast
 
-from interlock.agents import Agent
+from interlock.agents import Agent, find_agent
 from interlock.config import RunConfig
 from interlock.errors import ConfigError
 from interlock.executor import InProcess
@@ -19,7 +19,7 @@ from interlock.loop import run_loop
 from interlock.messages import RunInput, call_ids, to_messages
 from interlock.models import check_model, handler_for
 from interlock.results import RunEvent, RunResult
-from interlock.run_state import RunState, find_agent, input_items
+from interlock.run_state import RunState, input_items
 
 __all__ = ["DEFAULT_MAX_TURNS", "RunStream", "Runner", "start"]
 
@@ -161,7 +161,15 @@ class RunStream:
 
     async def aclose(self) -> None:
         """End the run now, if it still goes on. Safe to call twice."""
-        await self._events.aclose()
+        try:
+            await self._events.aclose()
+        except RuntimeError as error:
+            if "already running" not in str(error):
+                raise
+            raise ConfigError(
+                "This stream is being read by another task at this moment. Cancel that task instead: its "
+                "`async with` block closes the stream."
+            ) from error
 
 
 def start(
@@ -181,8 +189,12 @@ def start(
     """
     if not isinstance(cast(object, agent), Agent):
         raise ConfigError(f"Runner needs an interlock.Agent to start with, not {type(agent).__name__}.")
-    if max_turns is not None and max_turns < 1:
-        raise ConfigError(f"max_turns must be at least 1, or None for no limit, not {max_turns}.")
+    if not isinstance(cast(object, config), RunConfig | None):
+        raise ConfigError(f"run_config must be a RunConfig, not {type(config).__name__}.")
+    if isinstance(hooks, type):
+        raise ConfigError(f"hooks must be an object: pass {hooks.__name__}(), not the class.")
+    if max_turns is not None and (not isinstance(cast(object, max_turns), int) or max_turns < 1):
+        raise ConfigError(f"max_turns must be at least 1, or None for no limit, not {max_turns!r}.")
     config = config or RunConfig()
     items = input_items(to_messages(input))
     if not items:

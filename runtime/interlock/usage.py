@@ -31,9 +31,9 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        if self == _NOTHING:
+        if not self.requests and self == _NOTHING:
             return other
-        if other == _NOTHING:
+        if not other.requests and other == _NOTHING:
             return self
         known = self.cost is not None and other.cost is not None
         return Usage(

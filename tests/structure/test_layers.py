@@ -17,7 +17,7 @@ LAYERS = """
     assembly calls executor history port
     attempts handlers hooks tools
     agents
-    config results routing progress
+    config results routing progress replies
     models run_state
     prompts tell
     handoffs

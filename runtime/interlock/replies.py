@@ -1,0 +1,69 @@
+"""Taking a model's reply: what is wrong with it, and call ids that are the run's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any, cast
+
+from interlock.events import MessageDone
+from interlock.messages import Message, ToolCall, calls_of
+
+__all__ = ["with_own_ids", "wrong_with"]
+
+
+def wrong_with(message: object) -> str | None:
+    """Say why a message cannot be taken as a model's reply, or return None if it can."""
+    if not isinstance(message, dict):
+        return f"{message!r:.80} instead of a message"
+    reply = cast("dict[str, Any]", message)
+    if reply.get("role") != "assistant":
+        return f"role {reply.get('role')!r} instead of 'assistant'"
+    if not isinstance(reply.get("content"), str | list | None):
+        return f"content that is neither text nor parts: {reply.get('content')!r:.80}"
+    calls = reply.get("tool_calls") or []
+    if not isinstance(calls, list):
+        return f"tool calls that are not a list: {calls!r:.80}"
+    return next((wrong for call in cast("list[object]", calls) if (wrong := _wrong_call(call))), None)
+
+
+def _wrong_call(call: object) -> str | None:
+    function = cast("dict[str, Any]", call).get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return f"a tool call without a function: {call!r:.200}"
+    parts = cast("dict[str, Any]", function)
+    if not all(isinstance(parts.get(key) or "", str) for key in ("name", "arguments")):
+        return f"a name or arguments that are not text: {call!r:.200}"
+    return None
+
+
+def with_own_ids(reply: MessageDone, turn: int, used: set[str]) -> MessageDone:
+    """Return a reply whose calls are whole, with ids that differ from all earlier ones of the run.
+
+    Some providers send no ids or repeat them (feature row 1-47). The new ones follow from the turn, so a
+    replayed run makes the same.
+    """
+    calls = calls_of(reply.message)
+    if not calls:
+        return reply
+    whole = [_whole(call, index, turn, used) for index, call in enumerate(calls)]
+    if all(new is old for new, old in zip(whole, calls, strict=True)):
+        return reply
+    return dataclasses.replace(reply, message=cast(Message, {**reply.message, "tool_calls": whole}))
+
+
+def _whole(call: ToolCall, index: int, turn: int, used: set[str]) -> ToolCall:
+    old = call.get("id")
+    call_id = old if isinstance(cast(object, old), str) else ""
+    if not call_id or call_id in used:
+        first = f"call_{turn}_{index}"
+        others = (f"{first}_{n}" for n in itertools.count(2))
+        call_id = next(made for made in itertools.chain((first,), others) if made not in used)
+    used.add(call_id)
+    function = cast("dict[str, Any]", call["function"])
+    if any(function.get(key) is None for key in ("name", "arguments")):
+        name, arguments = function.get("name") or "", function.get("arguments") or ""
+        function = {**function, "name": name, "arguments": arguments}
+    elif call_id == old and call.get("type") == "function":
+        return call
+    return cast(ToolCall, {**call, "id": call_id, "type": "function", "function": function})

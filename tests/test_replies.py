@@ -1,0 +1,94 @@
+"""What can be taken as a model's reply, and the ids of its calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.events import MessageDone
+from interlock.messages import ToolCall, calls_of
+from interlock.replies import with_own_ids, wrong_with
+from interlock.testing import call
+
+
+def done(*calls: ToolCall) -> MessageDone:
+    return MessageDone(message={"role": "assistant", "tool_calls": list(calls)})
+
+
+@pytest.mark.parametrize(
+    ("ids", "used", "expected"),
+    [
+        (["a", "b"], [], ["a", "b"]),
+        (["", ""], [], ["call_3_0", "call_3_1"]),
+        (["a", "a"], [], ["a", "call_3_1"]),
+        (["a"], ["a"], ["call_3_0"]),
+        (["a", "a", "a"], ["a"], ["call_3_0", "call_3_1", "call_3_2"]),
+        ([""], ["call_3_0"], ["call_3_0_2"]),
+        (["call_3_1", ""], [], ["call_3_1", "call_3_1_2"]),
+    ],
+)
+def test_call_ids_differ_from_all_before(ids: list[str], used: list[str], expected: list[str]) -> None:
+    """Row 1-47: by turn and place, so that a replayed run makes the same."""
+    reply = done(*(call("f", id=each) for each in ids))
+    taken = set(used)
+    renamed = with_own_ids(reply, 3, taken)
+    assert [made["id"] for made in calls_of(renamed.message)] == expected
+    assert taken == {*used, *expected}
+    assert (renamed is reply) == (ids == expected)
+
+
+ids = st.sampled_from(["", "a", "call_1_0", "call_1_1", "call_0", "call_2_0", "a_1"])
+
+
+@given(st.lists(st.lists(ids, max_size=4), max_size=4))
+def test_no_two_calls_of_a_run_share_an_id(turns: list[list[str]]) -> None:
+    used: set[str] = set()
+    seen: list[str] = []
+    for turn, each in enumerate(turns, 1):
+        reply = done(*(call("f", id=one) for one in each))
+        seen += [made["id"] for made in calls_of(with_own_ids(reply, turn, used).message)]
+    assert len(set(seen)) == len(seen) == sum(map(len, turns))
+    assert "" not in seen
+
+
+def calling(made: Any) -> Any:
+    return {"role": "assistant", "content": None, "tool_calls": [made]}
+
+
+def test_a_reply_without_calls_is_not_copied() -> None:
+    reply = MessageDone(message={"role": "assistant", "content": "Hi"})
+    assert with_own_ids(reply, 1, set()) is reply
+
+
+def test_what_a_call_lacks_is_filled_in() -> None:
+    """What is echoed to the provider in the next request must be something that it takes."""
+    bare: Any = {"id": 5, "function": {"name": None, "arguments": None, "extra": 1}}
+    (made,) = calls_of(with_own_ids(done(bare), 1, set()).message)
+    function = {"name": "", "arguments": "", "extra": 1}
+    assert made == {"id": "call_1_0", "type": "function", "function": function}
+
+
+@pytest.mark.parametrize(
+    ("message", "wrong"),
+    [
+        ({"role": "assistant", "content": "Hi"}, None),
+        (calling(call("f")), None),
+        (calling({"id": "a", "function": {"name": "f", "arguments": None}}), None),
+        ({"role": "user", "content": "Hi"}, "role 'user' instead of 'assistant'"),
+        ({"content": "Hi"}, "role None instead of 'assistant'"),
+        (calling({"id": "a"}), "a tool call without a function"),
+        (calling({"function": {"arguments": {}}}), None),
+        (calling({"function": {"arguments": [1]}}), "a name or arguments that are not text"),
+        (calling(5), "a tool call without a function"),
+        ({"role": "assistant", "content": 5}, "content that is neither text nor parts"),
+        ({"role": "assistant", "tool_calls": {"a": 1}}, "tool calls that are not a list"),
+        ("Hi", "'Hi' instead of a message"),
+        (None, "None instead of a message"),
+    ],
+)
+def test_what_is_wrong_with_a_reply(message: Any, wrong: str | None) -> None:
+    found = wrong_with(message)
+    assert found is None if wrong is None else str(found).startswith(wrong)
