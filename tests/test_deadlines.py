@@ -60,6 +60,13 @@ async def test_the_whole_call_ends_though_no_gap_was_too_long() -> None:
         await trickle()
 
 
+async def test_what_the_reader_does_in_between_does_not_count() -> None:
+    limit = deadline(0.2)
+    for _ in range(3):
+        assert await limit.next(at_once) == "x"
+        await anyio.sleep(0.1)
+
+
 async def test_a_timeout_of_the_work_itself_is_not_ours() -> None:
     async def fails() -> None:
         raise TimeoutError("the vendor's")

@@ -493,6 +493,15 @@ async def test_a_connection_that_breaks_within_a_stream_is_not_a_short_answer(mo
             await reply_of(handler_at(server.url, model), request(stream=True))
 
 
+@pytest.mark.parametrize("model", [OPENAI, MISTRAL, ANTHROPIC])
+async def test_a_connection_that_breaks_within_a_whole_reply_is_not_asked_again(model: str) -> None:
+    """litellm would send the same request once more by itself, and pay for it twice."""
+    async with served(Reply((b'{"id": "r1", ',), ending="cut")) as server:
+        with pytest.raises(IncompleteResponse):
+            await reply_of(handler_at(server.url, model), request())
+    assert len(server.requests) == 1
+
+
 async def test_claudes_stream_without_its_end_is_not_a_short_answer() -> None:
     async with served(streamed(*anthropic_events(*text_block("Hel"), end=False), done=False)) as server:
         with pytest.raises(IncompleteResponse):

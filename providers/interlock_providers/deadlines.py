@@ -28,6 +28,8 @@ def check_seconds(**limits: float | None) -> None:
 class Deadline:
     """The time that one call has: all of it together, and each piece of its reply.
 
+    Only waiting for the vendor counts, not what the reader of a stream does in between.
+
     Args:
         total: seconds for the whole call; None for no limit.
         gap: seconds between one piece of a streamed reply and the next; None for no limit. It does not
@@ -39,7 +41,7 @@ class Deadline:
     def __init__(self, total: float | None, gap: float | None, *, provider: str, model: str) -> None:
         self._total, self._gap = total, gap
         self._provider, self._model = provider, model
-        self._start = anyio.current_time()
+        self._waited = 0.0
 
     async def first(self, call: Callable[[], Awaitable[T]]) -> T:
         """Await what begins the reply, or is all of it.
@@ -61,11 +63,15 @@ class Deadline:
         return await self._within(self._gap, call, f"for {self._gap:g} s in the middle of its reply")
 
     def _left(self) -> float | None:
-        return None if self._total is None else self._start + self._total - anyio.current_time()
+        return None if self._total is None else self._total - self._waited
 
     async def _within(self, seconds: float | None, call: Callable[[], Awaitable[T]], how_long: str) -> T:
+        began = anyio.current_time()
         with anyio.move_on_after(seconds):
-            return await call()
+            try:
+                return await call()
+            finally:
+                self._waited += anyio.current_time() - began
         raise ProviderTimeout(
             f"{self._provider or 'The provider'} did not answer {how_long} (model {self._model!r}). "
             "Raise timeout= or chunk_timeout= if it may take longer.",

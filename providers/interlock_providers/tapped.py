@@ -72,7 +72,8 @@ class Line:
     async def hang_up(self) -> None:
         """Close the connection if it is still open. litellm 1.105 leaves some open."""
         if self.response is not None:
-            await self.response.aclose()
+            with suppress(Exception):  # it is given up, however it takes that
+                await self.response.aclose()
 
 
 @contextmanager
@@ -162,14 +163,18 @@ class _TappedTransport(httpx.AsyncBaseTransport):
             return await self._inner.send(request, stream=True)
         if line.failure is not None:
             raise line.failure  # litellm tries a broken connection again by itself; retrying is not its job
-        if line.parts:
-            request = _with_parts(request, line.parts)
         try:
-            line.response = response = await self._inner.send(request, stream=True)
+            return await self._answer(request, line)
         except httpx.TransportError as error:
             line.failure = error
             raise
-        line.tap.begin(request.url.path, await request.aread(), response.status_code, response.headers)
+
+    async def _answer(self, request: httpx.Request, line: Line) -> httpx.Response:
+        if line.parts:
+            request = _with_parts(request, line.parts)
+        line.response = response = await self._inner.send(request, stream=True)
+        asked = await request.aread()
+        line.tap.begin(request.url.path, asked, response.status_code, response.headers)
         kept = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_BODY]
         if line.tap.reads_whole:
             body = line.tap.whole(await _read(response))
