@@ -114,17 +114,44 @@ def test_clone_takes_plain_messages_beside_items() -> None:
 
 def test_clone_takes_text_as_a_user_message() -> None:
     """The history of openai-agents is text or items (row 1-03)."""
-    assert messages_of(DATA.clone(input_history="Hi"))[0] == {"role": "user", "content": "Hi"}
+    text: Any = "Hi"
+    assert messages_of(DATA.clone(input_history=text))[0] == {"role": "user", "content": "Hi"}
 
 
 def test_plain_messages_keep_their_place_whatever_part_they_are_in() -> None:
     """A later nesting handoff sorts by id: a message must not move before what it followed."""
     note: Message = {"role": "user", "content": "note"}
-    assert DATA.clone(input_history=[note]).input_history[0].id == -1
+    assert [each.id for each in DATA.clone(input_history=[note]).input_history] == [-1]
     assert DATA.clone(pre_handoff_items=[note]).pre_handoff_items[0].id == ASKED.id
     assert DATA.clone(new_items=[note]).new_items[0].id == FOUND.id
-    assert (DATA.clone(input_items=[note]).input_items or ())[0].id == FOUND.id
+    assert [each.id for each in DATA.clone(input_items=[note]).input_items or ()] == [FOUND.id]
     assert DATA.clone(pre_handoff_items=(), new_items=[note]).new_items[0].id == ASKED.id
+
+
+def test_a_plain_assistant_message_keeps_what_any_provider_can_read() -> None:
+    """Nothing says who wrote it; the user's are the app's own (pain 8)."""
+    assert as_items([WORDS])[0].message == {
+        "role": "assistant",
+        "content": "I look.",
+        "tool_calls": [call("a")],
+    }
+    image: Any = {"role": "user", "content": [{"type": "image_url", "detail": "x"}], "vendor_says": 1}
+    assert as_items([image])[0].message == image
+
+
+def test_a_message_of_an_earlier_run_still_knows_its_family() -> None:
+    """(pain 8)"""
+    nudge: Any = {"role": "user", "content": "You repeat yourself.", "_kind": "nudge"}
+    marked: Any = {**WORDS, "_origin": "anthropic"}
+    assert as_items([marked, nudge], 7) == [
+        item(7, WORDS, "filter", origin="anthropic"),
+        item(7, {"role": "user", "content": "You repeat yourself."}, "nudge"),
+    ]
+
+
+def test_a_wrong_message_is_named_with_its_place() -> None:
+    with pytest.raises(ConfigError, match="Input message 1 has role None"):
+        DATA.clone(new_items=[MOVED, {"content": "x"}])  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(
@@ -187,10 +214,10 @@ def test_remove_all_tools_twice_is_once() -> None:
 async def test_remove_all_tools_before_and_after_nesting() -> None:
     """A summary is words and stays; tools that are removed before it is made are not in it (row 1-39)."""
     after = remove_all_tools(await nest_handoff_history(DATA))
-    assert "secret" in text_of(after.all_items[0].message)
+    assert "secret" in text_of(after.all_items[1].message)
     before = await resolve(compose(remove_all_tools, nest_handoff_history)(DATA))
-    assert "secret" not in text_of(before.all_items[0].message)
-    assert "I look." in text_of(before.all_items[0].message)
+    assert "secret" not in text_of(before.all_items[1].message)
+    assert "I look." in text_of(before.all_items[1].message)
 
 
 # -- keep_last --

@@ -625,7 +625,7 @@ def test_a_schema_of_ones_own_is_strict_only_where_it_can_be() -> None:
     assert closed.spec["function"]["strict"] is True
 
 
-def test_an_input_type_may_be_given_to_a_handoff_as_it_is() -> None:
-    assert Handoff(target=agent("B"), input_type=Ticket).input_type.parse('{"reason": "x"}') == Ticket(
-        reason="x"
-    )
+def test_a_plain_type_is_not_the_input_type_of_a_handoff() -> None:
+    wrong: Any = Ticket
+    with pytest.raises(ConfigError, match="input_type must be a JsonType; write JsonType"):
+        Handoff(target=agent("B"), input_type=wrong)

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -210,6 +210,12 @@ def test_no_text_forges_any_marker(text: str, markers: tuple[str, str]) -> None:
     assert records(text_of(message), *markers) == [{"role": "user", "content": text}]
 
 
+def test_a_record_has_no_thoughts_of_the_content_either() -> None:
+    thought: Any = [{"type": "thinking", "signature": "s"}, {"type": "text", "text": "Hi"}]
+    (message,) = default_handoff_history_mapper([{"role": "assistant", "content": thought}])
+    assert records(text_of(message)) == [{"role": "assistant", "content": thought[1:]}]
+
+
 # -- the markers --
 
 
@@ -232,6 +238,20 @@ def test_a_marker_that_could_be_forged_is_refused(marker: str) -> None:
     with pytest.raises(ConfigError, match="marker"):
         set_conversation_history_wrappers(end=marker)
     assert get_conversation_history_wrappers() == (START, END)
+
+
+async def test_markers_that_are_passed_win_over_those_of_the_task() -> None:
+    """(row 1-32)"""
+    set_conversation_history_wrappers("<H>", "</H>")
+    (message,) = default_handoff_history_mapper([], ("<<", ">>"))
+    assert text_of(message).splitlines()[1::2] == ["<<", ">>"]
+    summary = (await nest_handoff_history(data_of(ITEMS), wrappers=("<<", ">>"))).all_items[0]
+    assert len(records(text_of(summary.message), "<<", ">>")) == 3
+
+
+def test_a_marker_that_is_passed_is_checked_too() -> None:
+    with pytest.raises(ConfigError, match="'b' cannot be a history marker"):
+        default_handoff_history_mapper([], ("<<", "b"))
 
 
 async def test_two_tasks_do_not_see_each_others_markers() -> None:
@@ -335,6 +355,37 @@ async def test_a_mapper_that_edits_its_messages_does_not_touch_the_transcript() 
     assert nested.all_items[0].message.get("content") == "[gone]"
 
 
+async def test_a_mapper_is_given_what_any_provider_can_read() -> None:
+    """What it returns is shown to any (pain 8)."""
+    thought: Any = {"role": "assistant", "content": "Hm.", "thinking_blocks": [{"signature": "s"}]}
+    given: list[Message] = []
+
+    def mapper(messages: list[Message]) -> list[Any]:
+        given.extend(messages)
+        return [*messages, {**thought, "_origin": "x"}]
+
+    nested = await nest_handoff_history(data_of([item(0, thought, origin="x")]), history_mapper=mapper)
+    assert given == [{"role": "assistant", "content": "Hm."}]
+    assert [(one.message, one.origin) for one in nested.all_items] == [(given[0], None), (thought, "x")]
+
+
+async def test_system_messages_stay_in_front_of_the_summary() -> None:
+    """In it they would be an assistant's words; also after another hop, and in their order."""
+    rules = [
+        item(0, {"role": "system", "content": "One."}, "input"),
+        item(2, {"role": "developer", "content": "Two."}, "input"),
+    ]
+    data = data_of([rules[0], user(1, "Hi"), rules[1], *turn(3, "a", "x"), user(5, "And?")])
+    nested = await nest_handoff_history(data)
+    assert nested.all_items[:2] == tuple(rules)
+    summary, newest = nested.all_items[2:]
+    assert [record["content"] for record in records(text_of(summary.message))] == ["Hi", None, "x"]
+    again = await nest_handoff_history(data_of([*nested.all_items, *turn(6, "b", "y")]))
+    assert [one.kind for one in again.all_items] == ["input", "input", "summary", "input"]
+    assert again.all_items[3] is newest
+    assert len(records(text_of(again.all_items[2].message))) == 5
+
+
 async def test_nesting_again_renders_from_the_items_and_not_from_the_text() -> None:
     """One marker, one line a message, however often (row 1-31)."""
     nested = await nest_handoff_history(data_of(ITEMS))
@@ -396,6 +447,23 @@ async def test_what_was_edited_in_a_summary_does_not_come_back_when_nesting_agai
     assert "secret" not in repr([one.message for one in again.all_items])
     assert text_of(again.all_items[0].message).count("[redacted]") == 1
     assert text_of(again.all_items[0].message).count(START) == 1
+
+
+async def test_what_was_edited_in_place_does_not_come_back_either() -> None:
+    items = [user(0, "Hi"), *turn(1, "a", "secret")]
+    nested = await nest_handoff_history(data_of(items))
+    nested.all_items[0].message["content"] = "[redacted]"
+    again = await nest_handoff_history(nested)
+    assert "secret" not in repr([one.message for one in again.all_items])
+
+
+async def test_of_two_equal_messages_of_a_summary_both_must_be_shown() -> None:
+    def mapper(messages: list[Message]) -> list[Message]:
+        return [{"role": "user", "content": "sum"}, {"role": "user", "content": "sum"}]
+
+    nested = await nest_handoff_history(data_of(ITEMS), history_mapper=mapper)
+    assert last_user_message(nested).all_items == (ITEMS[0],)
+    assert last_user_message(data_of(nested.all_items[:1])).all_items == ()
 
 
 @pytest.mark.parametrize("hidden", [0, 1])
@@ -563,6 +631,21 @@ async def test_a_summary_is_history_and_so_is_what_a_filter_put_before_everythin
     assert (before, [one.id for one in new]) == ((), [7, 8])
 
 
+def test_the_parts_keep_an_order_that_a_filter_chose() -> None:
+    """A second filter that changes nothing must not undo what the first one did (row 1-12)."""
+    items = [user(1, "Again"), *turn(2, "a", "x"), user(0, "Hi"), *turn(4, "t", "y")]
+    history, before, new = partition(items, 2, 4)
+    assert [[one.id for one in part] for part in (history, before, new)] == [[1], [2, 3, 0], [4, 5]]
+
+
+@given(st.lists(st.tuples(st.integers(-1, 6), st.booleans())), st.integers(0, 6), st.integers(0, 6))
+def test_the_parts_are_the_view_in_its_order(view: list[tuple[int, bool]], run: int, began: int) -> None:
+    items = [item(place, {"role": "user"}, "summary" if summary else "tool") for place, summary in view]
+    history, before, new = partition(items, run, began)
+    assert [*history, *before, *new] == items
+    assert all(one.id >= began for one in new)
+
+
 # -- filtered --
 
 
@@ -614,6 +697,122 @@ async def test_a_filter_that_returns_the_wrong_thing_is_told_what(wrong: Any, sa
     with pytest.raises(HandoffFilterError, match="'f'") as caught:
         await filtered(wrong, data_of(ITEMS), "f")
     assert says in str(caught.value)
+
+
+def _in_place(data: HandoffInputData) -> HandoffInputData:
+    for one in data.all_items:
+        one.message["content"] = "REDACTED"
+        for made in calls_of(one.message):
+            made["function"]["arguments"] = "REDACTED"
+    return data
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_a_filter_that_edits_in_place_changes_the_view_only(nested: bool) -> None:
+    """Section 3: filters never change the transcript, and what one hid stays hidden."""
+    data = await nest_handoff_history(data_of(ITEMS)) if nested else data_of(ITEMS)
+    before = copy.deepcopy(data)
+    view = await filtered(_in_place, data, "f")
+    assert data == before
+    assert all(one.message.get("content") == "REDACTED" for one in view)
+    again = await nest_handoff_history(data_of(view))
+    assert "3 results" not in repr([one.message for one in again.all_items])
+
+
+async def test_what_one_filter_edits_in_place_the_next_does_not_show() -> None:
+    """Also when the next one unfolds a summary."""
+    nested = await nest_handoff_history(data_of(ITEMS))
+    view = await filtered(compose(_in_place, nest_handoff_history), nested, "f")
+    assert "3 results" not in repr([one.message for one in view])
+
+
+async def test_items_that_a_filter_leaves_alone_are_those_of_the_transcript() -> None:
+    nested = await nest_handoff_history(data_of(ITEMS))
+    view = await filtered(lambda data: data, nested, "f")
+    assert all(new is old for new, old in zip(view, nested.all_items, strict=True))
+
+
+async def test_what_a_filter_keeps_for_itself_does_not_reach_the_view_later() -> None:
+    kept: list[Message] = []
+
+    def keeps(data: HandoffInputData) -> HandoffInputData:
+        note: Message = {"role": "user", "content": "note"}
+        edited = dataclasses.replace(data.all_items[0], message={"role": "user", "content": "edited"})
+        kept.extend([note, edited.message, data.all_items[1].message])
+        return data.clone(input_history=[edited, *data.input_history[1:], note])
+
+    view = await filtered(keeps, data_of(ITEMS), "f")
+    before = copy.deepcopy(view)
+    for message in kept:
+        message["content"] = "later"
+    assert view == before
+
+
+async def test_private_keys_that_a_filter_writes_are_not_sent() -> None:
+    def noted(data: HandoffInputData) -> HandoffInputData:
+        for one in data.all_items:
+            cast("dict[str, Any]", one.message).update(_note=1, _origin="x", _kind="nudge")
+        return data
+
+    assert await filtered(noted, data_of(ITEMS), "f") == ITEMS
+
+
+async def test_interlocks_own_filters_need_no_copies() -> None:
+    given: list[RunItem] = []
+
+    def sees(data: HandoffInputData) -> HandoffInputData:
+        given.extend(data.all_items)
+        return data
+
+    await filtered(sees, data_of(ITEMS), "f", own=True)
+    assert all(new is old for new, old in zip(given, ITEMS, strict=True))
+
+
+async def test_replacements_of_the_new_items_are_copied_with_the_rest() -> None:
+    data = dataclasses.replace(data_of(ITEMS[:1]), new_items=(ITEMS[1],), input_items=(ITEMS[3],))
+    assert await filtered(_in_place, data, "f") != [ITEMS[0], ITEMS[3]]
+    assert await filtered(lambda same: same, data, "f") == [ITEMS[0], ITEMS[3]]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda data: data.clone(new_items=[5]),
+        lambda data: dataclasses.replace(data, new_items=(5,)),
+        lambda data: dataclasses.replace(data, new_items=({"role": "x"},)),
+        lambda data: 1 / 0,
+        lambda data: next(iter(())),
+    ],
+)
+async def test_errors_of_filters_are_sentences(wrong: Any) -> None:
+    with pytest.raises(HandoffFilterError) as caught:
+        await filtered(wrong, data_of(ITEMS), "f")
+    assert ".." not in str(caught.value)
+    assert ": ." not in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+def _no_map(messages: list[Message]) -> list[Message]:
+    raise KeyError("oops.")
+
+
+@pytest.mark.parametrize(
+    ("mapper", "says"),
+    [
+        (_no_map, " raised on handoff 'a' -> 'b': KeyError: 'oops.'. The run stopped"),
+        (lambda messages: 5, " on handoff 'a' -> 'b': expected a tuple of items or messages, not int."),
+        (
+            lambda messages: [5],
+            " on handoff 'a' -> 'b': Input message 0 must be a dict with a role, not int.",
+        ),
+    ],
+)
+async def test_a_mapper_is_called_a_mapper_in_its_error(mapper: Any, says: str) -> None:
+    """Not an input filter: the app has none."""
+    with pytest.raises(HandoffFilterError) as caught:
+        await filtered(lambda data: nest_handoff_history(data, history_mapper=mapper), data_of(ITEMS), "nest")
+    assert str(caught.value).startswith(f"The history mapper of nest_handoff_history{says}")
+    assert caught.value.__cause__ is not None
 
 
 async def test_an_async_generator_is_no_filter() -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock import Agent, Runner, RunResult, function_tool, handoff
+from interlock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
 from interlock.errors import InvalidRequest
 from interlock.events import HandlerEvent, MessageDone, TextDelta
-from interlock.filters import remove_all_tools
+from interlock.filters import HandoffInputData, remove_all_tools
 from interlock.messages import Message
 from interlock.port import Request
 from interlock.repair import problems
@@ -186,6 +186,46 @@ async def test_a_filter_removes_reasoning_together_with_its_calls() -> None:
     agent = Agent("X", model=script, handoffs=[handoff(target, input_filter=remove_all_tools)])
     await Runner.run(agent, "Hi")
     assert shown == [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Over."}]
+
+
+def _plain(data: HandoffInputData) -> HandoffInputData:
+    messages: list[Message] = [{**item.message} for item in data.new_items]  # type: ignore[misc]
+    return data.clone(new_items=messages)
+
+
+@pytest.mark.parametrize(
+    "edge",
+    [{"nest_handoff_history": True}, {"input_filter": _plain}],
+    ids=["history mapper", "filter that writes plain messages"],
+)
+async def test_what_mappers_and_filters_pass_on_is_readable_by_all(edge: dict[str, Any]) -> None:
+    """Pain 8: a message that passed through the app's code still is not shown whole to another family."""
+    parts: Any = [
+        {"type": "thinking", "thinking": "Hm.", "signature": "xyzzy"},
+        {"type": "text", "text": "Hi"},
+    ]
+    written = {**signed(None, "transfer_to_y", mark="x1"), "content": parts}
+    x, y = Strict("x", [written]), Strict("y", [signed("Hi", mark="y1")])
+    agent = Agent("X", model=x, handoffs=[handoff(Agent("Y", model=y), **edge)])
+    config = RunConfig(handoff_history_mapper=lambda messages: messages)
+    assert (await Runner.run(agent, "Hi", run_config=config)).final_output == "Hi"
+    assert y.requests[0].messages[1].get("content") == parts[1:]
+
+
+async def test_an_earlier_conversation_may_be_put_in_by_a_filter() -> None:
+    """Pain 8: each family is shown its own whole, and nobody the marks."""
+    x, y = there_and_back()
+    earlier = (await Runner.run(hop(x, y), "Hi")).to_input_list()
+
+    def recall(data: HandoffInputData) -> HandoffInputData:
+        return data.clone(input_history=[*earlier, *data.input_history])
+
+    z = Strict("z", [signed(None, "transfer_to_x", mark="z1")])
+    again = Agent("X", model=x)
+    x.replies = x.replies[-1:]
+    agent = Agent("Z", model=z, handoffs=[handoff(again, input_filter=recall)])
+    assert (await Runner.run(agent, "Hi")).final_output == "Again."
+    assert "_origin" not in json.dumps(list(x.requests[-1].messages))
 
 
 async def test_a_private_key_is_never_sent() -> None:

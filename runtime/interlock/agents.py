@@ -76,8 +76,10 @@ class Handoff:
     """True appends the source's instructions, labelled, to the target's."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.input_type, type):  # as users of `handoff` write it
-            _set(self, "input_type", JsonType(self.input_type))
+        if not isinstance(cast(object, self.input_type), JsonType | None):
+            raise ConfigError(
+                f"Handoff: input_type must be a JsonType; write JsonType({self.input_type!r:.80})."
+            )
         decided_later = self.target is None and self.on_invoke_handoff is not None and self.agent_name
         found = "" if decided_later else _target_name(self.target)
         _set(self, "agent_name", self.agent_name or found)

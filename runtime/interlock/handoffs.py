@@ -170,11 +170,12 @@ async def _find_target(run: RunState, call: ToolCall, edge: Handoff) -> Agent[An
         raise _Refused("an agent cannot hand off to itself")
     if target is run.handler:
         raise _Refused("it is in charge already; answer the user yourself")
-    if isinstance(target, Agent) and run.graph.get(target.name, target) is not target:
-        raise _Refused(f"another agent of this run is named {target.name!r}, too")
-    if isinstance(target, Agent) or callable(getattr(target, "stream", None)):
-        return cast("Agent[Any] | Handler", target)
-    raise _Refused(f"on_invoke_handoff must return an Agent or a Handler, not {type(target).__name__}")
+    if not isinstance(target, Agent) and not callable(getattr(target, "stream", None)):
+        raise _Refused(f"on_invoke_handoff must return an Agent or a Handler, not {type(target).__name__}")
+    found = cast("Agent[Any] | Handler", target)
+    if isinstance(found, Agent) and run.graph.get(found.name, found) is not found:
+        raise _Refused(f"another agent of this run is named {found.name!r}, too")
+    return found
 
 
 def record(run: RunState, transfer: Transfer, status: Any = None) -> None:

@@ -156,10 +156,10 @@ async def nest_handoff_history(
         )
     system = [item for item in items if is_system(item) and item.kind != "summary"]
     newest = newest_of_user(items) if keep_last_user else None
-    beside = [*system, newest] if newest else system
-    folded = [item for item in items if all(item is not other for other in beside)]
+    beside = {id(item) for item in (*system, newest)}
+    folded = [item for item in items if id(item) not in beside]
     shown = as_items(default_handoff_history_mapper([item.message for item in folded], wrappers))
-    history = (*system, *_summary(shown, folded), *beside[len(system) :])
+    history = (*system, *_summary(shown, folded), *([newest] if newest else []))
     return data.clone(input_history=history, pre_handoff_items=(), new_items=(), input_items=None)
 
 

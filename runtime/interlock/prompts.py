@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from interlock.agents import Handoff
 from interlock.callables import users_code
 from interlock.messages import Message
@@ -34,8 +36,8 @@ async def instructions(run: RunState) -> str:
         return run.agent.instructions or ""
     what = f"The instructions of agent {run.agent.name!r}"
     with users_code(what):
-        prompt: object = await run.agent.get_system_prompt(run.now())
-        if not isinstance(prompt, str | None):
+        prompt = await run.agent.get_system_prompt(run.now())
+        if not isinstance(cast(object, prompt), str | None):
             raise TypeError(f"they must be text, not {type(prompt).__name__}")
     return prompt or ""
 

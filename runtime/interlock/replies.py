@@ -21,7 +21,7 @@ def wrong_with(message: object) -> str | None:
         return f"role {reply.get('role')!r} instead of 'assistant'"
     if not isinstance(reply.get("content"), str | list | None):
         return f"content that is neither text nor parts: {reply.get('content')!r:.80}"
-    calls = reply.get("tool_calls") or []
+    calls: object = reply.get("tool_calls") or []
     if not isinstance(calls, list):
         return f"tool calls that are not a list: {calls!r:.80}"
     return next((wrong for call in cast("list[object]", calls) if (wrong := _wrong_call(call))), None)
