@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from scenes import SCENES, Recorder, Scene, Stage, facts
 
 from interlock import Agent, Retry, RunConfig, Runner, RunStream, function_handler, function_tool, handoff
-from interlock.agents import find_agent
 from interlock.callables import users_code
 from interlock.context import ToolContext
 from interlock.errors import (
@@ -27,6 +26,7 @@ from interlock.errors import (
     ToolError,
 )
 from interlock.events import MessageDone
+from interlock.graph import find_agent
 from interlock.messages import Message
 from interlock.port import Request
 from interlock.run_state import input_items

@@ -28,7 +28,7 @@ from interlock.schema import JsonType
 from interlock.strict import strict_schema
 from interlock.tools import Tool
 
-__all__ = ["Agent", "Handoff", "Instructions", "find_agent", "handoff"]
+__all__ = ["Agent", "Handoff", "Instructions", "handoff"]
 
 T = TypeVar("T", default=Any)
 
@@ -387,15 +387,3 @@ def _colliding_names(agent: Agent[Any], where: str) -> list[str]:
             both = " and ".join(owner for tool_name, owner in owners if tool_name == name)
             wrong.append(f"{where}: {both} are all offered as {name!r}; rename one or use tool_name_override")
     return wrong
-
-
-def find_agent(graph: Mapping[str, Agent[Any]], name: str, wanted_by: str) -> Agent[Any]:
-    """Return the agent of that name in the run's graph, or say which names there are."""
-    try:
-        return graph[name]
-    except KeyError:
-        known = ", ".join(sorted(graph))
-        raise ConfigError(
-            f"Agent {wanted_by!r} hands off to {name!r}, which is no agent of this run. Known: {known}. "
-            "Put the agent itself into handoffs, or add it to RunConfig(agents=[...])."
-        ) from None

@@ -153,7 +153,7 @@ class MaxHandoffsExceeded(LimitExceeded):
 
 
 class LoopDetected(LimitExceeded):
-    """Transfers, tool calls or empty replies repeated without progress, after a warning."""
+    """Transfers or tool calls repeated without progress, after a warning."""
 
 
 class HandlerError(InterlockError):

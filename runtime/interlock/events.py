@@ -77,7 +77,10 @@ class MessageDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFailed:
-    """A model call failed before its first token and is made again after ``delay`` seconds."""
+    """A model call failed and is made again after ``delay`` seconds.
+
+    Nothing of it was shown, unless ``Retry(mid_stream=True)`` allows that: then what was shown is void.
+    """
 
     type: ClassVar[Literal["attempt_failed"]] = "attempt_failed"
     error: Exception

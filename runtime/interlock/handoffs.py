@@ -8,11 +8,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from interlock.agents import Agent, Handoff, find_agent
+from interlock.agents import Agent, Handoff
 from interlock.callables import resolve
 from interlock.calls import reason_of
 from interlock.errors import HandoffFilterError, ModelBehaviorError
 from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_message
+from interlock.graph import find_agent
 from interlock.history import filtered, nest_handoff_history, partition
 from interlock.messages import Message, RunItem, ToolCall, calls_of
 from interlock.models import handler_for

@@ -9,15 +9,16 @@ from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import Any, cast
 
-from interlock.agents import Agent, find_agent
+from interlock.agents import Agent
 from interlock.config import RunConfig
 from interlock.errors import ConfigError
 from interlock.executor import InProcess
+from interlock.graph import run_graph
 from interlock.history import View
 from interlock.hooks import RunHooks
 from interlock.loop import run_loop
 from interlock.messages import RunInput, call_ids, to_messages
-from interlock.models import check_model, handler_for
+from interlock.models import handler_for
 from interlock.results import RunEvent, RunResult
 from interlock.run_state import RunState, input_items
 
@@ -202,7 +203,7 @@ def start(
     return RunState(
         agent=agent,
         handler=handler_for(agent, config),
-        graph=_graph(agent, config),
+        graph=run_graph(agent, config),
         config=config,
         executor=config.executor or InProcess(),
         hooks=hooks,
@@ -215,21 +216,6 @@ def start(
         input_count=len(items),
         call_ids=call_ids(item.message for item in items),
     )
-
-
-def _graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
-    """Return every agent of the run by name, after checking that each can answer and be found."""
-    graph = dict(agent.graph)
-    for one in config.agents:
-        for name, other in one.graph.items():
-            if graph.setdefault(name, other) is not other:
-                raise ConfigError(f"Two different agents are named {name!r}; give each its own name.")
-    for member in graph.values():
-        check_model(member, config)
-        for edge in member.edges:
-            if isinstance(edge.target, str):
-                find_agent(graph, edge.target, member.name)
-    return graph
 
 
 def _loop_is_running() -> bool:

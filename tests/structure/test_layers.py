@@ -18,7 +18,8 @@ LAYERS = """
     attempts handlers hooks tools
     agents
     config results routing progress replies
-    models run_state
+    models
+    graph run_state
     prompts tell
     handoffs
     answers

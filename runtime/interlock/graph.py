@@ -1,0 +1,44 @@
+"""The agents of a run, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from interlock.agents import Agent
+from interlock.config import RunConfig
+from interlock.errors import ConfigError
+from interlock.models import check_model
+
+__all__ = ["find_agent", "run_graph"]
+
+
+def run_graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
+    """Return every agent of the run by name, after checking that each can answer and be found.
+
+    Raises:
+        ConfigError: two agents have one name, one has no model, or a handoff names nobody.
+    """
+    graph = dict(agent.graph)
+    for one in config.agents:
+        for name, other in one.graph.items():
+            if graph.setdefault(name, other) is not other:
+                raise ConfigError(f"Two different agents are named {name!r}; give each its own name.")
+    for member in graph.values():
+        check_model(member, config)
+        for edge in member.edges:
+            if isinstance(edge.target, str):
+                find_agent(graph, edge.target, member.name)
+    return graph
+
+
+def find_agent(graph: Mapping[str, Agent[Any]], name: str, wanted_by: str) -> Agent[Any]:
+    """Return the agent of that name in the run's graph, or say which names there are."""
+    try:
+        return graph[name]
+    except KeyError:
+        known = ", ".join(sorted(graph))
+        raise ConfigError(
+            f"Agent {wanted_by!r} hands off to {name!r}, which is no agent of this run. Known: {known}. "
+            "Put the agent itself into handoffs, or add it to RunConfig(agents=[...])."
+        ) from None
