@@ -10,7 +10,7 @@ import pytest
 from scenes import SCENES, Stage
 
 from interlock import Agent, RunConfig, Runner, RunStream, function_handler, function_tool
-from interlock.errors import InvalidRequest
+from interlock.errors import ConfigError, InvalidRequest
 from interlock.events import (
     AgentUpdated,
     HandoffFailed,
@@ -106,6 +106,30 @@ async def test_a_finished_stream_can_be_closed() -> None:
     await running.drain()
     await running.aclose()
     assert running.result.stop_reason == "done"
+
+
+async def test_closing_what_another_task_is_reading_says_what_to_do() -> None:
+    """A generator that runs cannot be closed; cancelling its reader closes it."""
+    opened: list[str] = []
+
+    async def wait(request: Request) -> AsyncGenerator[str]:
+        opened.append("open")
+        try:
+            await anyio.sleep_forever()
+            yield "never"
+        finally:
+            opened.remove("open")
+
+    running = Runner.run_streamed(Agent("A", model=function_handler(wait)), "Hi")
+    async with anyio.create_task_group() as group:
+        group.start_soon(running.drain)
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(ConfigError, match="being read by another task"):
+            await running.aclose()
+        assert opened == ["open"]
+        group.cancel_scope.cancel()
+    await running.aclose()
+    assert opened == []
 
 
 async def test_the_block_lets_the_readers_own_error_through() -> None:
