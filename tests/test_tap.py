@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from interlock_providers.tap import Tap
@@ -176,6 +176,7 @@ def test_however_a_stream_is_cut_it_passes_unchanged_in_meaning(
     assert not tap.was_cut
 
 
+@example(b"\xc2\x85", "groq")
 @given(st.binary(), st.sampled_from(["groq", "openai", "gemini"]))
 def test_junk_passes(junk: bytes, provider: str) -> None:
     tap = streaming(provider)

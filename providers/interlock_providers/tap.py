@@ -147,7 +147,7 @@ class Tap:
 
     def _line(self, line: bytes) -> bytes:
         """Note one line, and return it mended."""
-        if len(line) < 3:
+        if line in (b"", b"\r"):
             return line
         for raw, escaped in _UNSAFE:
             if raw in line:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -258,31 +258,38 @@ async def _reshape(run: RunState, transfer: Transfer) -> None:
         reason=transfer.reason,
         tool_call_id=transfer.call["id"],
     )
-    name, apply = chosen
-    items = await filtered(apply, data, name)
+    name, apply, own = chosen
+    items = await filtered(apply, data, name, own=own)
     if transfer.reason and all(item.message["role"] in ("system", "developer") for item in items):
         reason: Message = {"role": "user", "content": transfer.reason}
         items.append(RunItem(id=len(run.items) - 1, kind="filter", message=reason))
     run.view.replace(items)
 
 
-def _shaping(run: RunState, edge: Handoff) -> tuple[str, HandoffInputFilter] | None:
-    """Choose what shapes the target's view: the edge's own wish, then the run's filter, then nesting."""
+def _shaping(run: RunState, edge: Handoff) -> tuple[str, HandoffInputFilter, bool] | None:
+    """Choose what shapes the target's view: the edge's own wish, then the run's filter, then nesting.
+
+    Return its name, itself, and whether it is interlock's own and so known not to edit in place.
+    """
     if edge.input_filter is not None:
-        return "input_filter of the handoff", edge.input_filter
+        return "input_filter of the handoff", edge.input_filter, False
     if not edge.preserve_context:
-        return "preserve_context=False", last_user_message
+        return "preserve_context=False", last_user_message, True
     if run.config.handoff_input_filter is not None:
-        return "handoff_input_filter of the run", run.config.handoff_input_filter
+        return "handoff_input_filter of the run", run.config.handoff_input_filter, False
     nest = run.config.nest_handoff_history if edge.nest_handoff_history is None else edge.nest_handoff_history
     if not nest:
         return None
-    return "nest_handoff_history", lambda data: nest_handoff_history(
-        data,
-        history_mapper=run.config.handoff_history_mapper,
-        keep_last_user=run.config.nest_keep_last_user,
-        wrappers=run.config.history_wrappers,
-    )
+
+    def fold(data: HandoffInputData) -> Awaitable[HandoffInputData]:
+        return nest_handoff_history(
+            data,
+            history_mapper=run.config.handoff_history_mapper,
+            keep_last_user=run.config.nest_keep_last_user,
+            wrappers=run.config.history_wrappers,
+        )
+
+    return "nest_handoff_history", fold, True
 
 
 def _without_calls(items: list[RunItem], call_ids: Collection[str]) -> list[RunItem]:
