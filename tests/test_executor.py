@@ -130,7 +130,17 @@ async def test_a_model_step_says_all_that_the_model_is_asked() -> None:
         "tools": [],
         "tool_choice": None,
         "settings": {"seed": 7},
+        "output_schema": None,
     }
+
+
+async def test_a_model_step_carries_the_schema_of_the_output() -> None:
+    """An engine that cannot carry a closure has all that a handler is given."""
+    recording = Recording()
+    await play(SCENES["structured"], recording, Stage())
+    schema = json.loads(json.dumps(recording.calls[0].args["output_schema"]))
+    assert (schema["name"], schema["strict"]) == ("final_output", True)
+    assert schema["schema"]["required"] == ["city", "degrees"]
 
 
 @tool(timeout=30)

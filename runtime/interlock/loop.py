@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from interlock.answers import answer_calls
@@ -167,6 +167,7 @@ def _model_step(run: RunState, turn: _Turn) -> AsyncGenerator[HandlerEvent]:
     """Make the model call through the executor."""
     request = turn.request
     run.begin_call(request, turn.shown)
+    output = request.output_schema
     args: dict[str, Any] = {
         "agent": request.agent,
         "handler": run.handler.name,
@@ -174,6 +175,7 @@ def _model_step(run: RunState, turn: _Turn) -> AsyncGenerator[HandlerEvent]:
         "tools": request.tools,
         "tool_choice": request.tool_choice,
         "settings": request.settings,
+        "output_schema": None if output is None else asdict(output),
     }
     call = Call(run.run_id, f"t{run.turn}.model.{run.agent.name}", "model", args)
     return run.executor.stream(call, lambda _: attempts(run.handler, request, run.config.retry))
