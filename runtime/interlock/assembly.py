@@ -70,7 +70,7 @@ class _Call:
             self.arguments.append(arguments)
 
     def done(self) -> ToolCall:
-        function = {"name": self.name, "arguments": "".join(self.arguments) or "{}"}
+        function = {"name": self.name, "arguments": _said_once("".join(self.arguments)) or "{}"}
         call = {"id": self.id, "type": "function", "function": function | joined(self.function_extra)}
         call |= joined(self.extra)
         if self.signature:
@@ -330,6 +330,25 @@ def _starts_again(written: list[str], more: str) -> bool:
     if not written or not more.lstrip().startswith("{") or not written[-1].rstrip().endswith("}"):
         return False
     return _is_json("".join(written))
+
+
+def _said_once(arguments: str) -> str:
+    """Return arguments that are one object said over and over, whole and then in pieces, as that object.
+
+    litellm 1.105 does so where it makes up a stream (xAI's Responses), google/adk-python 665 as well.
+    No JSON text is another one repeated, so nothing else is touched.
+    """
+    if "}{" not in arguments:
+        return arguments
+    try:
+        _, end = _decoder.raw_decode(arguments)
+    except ValueError:
+        return arguments
+    times, rest = divmod(len(arguments), end)
+    return arguments[:end] if not rest and arguments == arguments[:end] * times else arguments
+
+
+_decoder = json.JSONDecoder()
 
 
 def _is_json(text: str) -> bool:
