@@ -75,9 +75,12 @@ async def _compare(recording: Recording, recorded: Sequence[Interaction], score:
     else:
         outcomes = [await run_single(call) for call in recording.calls]
     answers = final_answers(recording, recorded)
+    earlier_ids: set[str] = set()
     for number, call in enumerate(recording.calls):
         outcome = outcomes[number] if number < len(outcomes) else Outcome()
-        score.add(number, misses(call.expected, outcome, answers.get(number)))
+        score.add(number, misses(call.expected, outcome, answers.get(number), earlier_ids))
+        if recording.chain:
+            earlier_ids |= {made["id"] for made in call.expected.calls if made.get("id")}
 
 
 def final_answers(recording: Recording, recorded: Sequence[Interaction]) -> dict[int, Interaction]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from interlock import errors
@@ -31,13 +31,19 @@ _CLASS_OF_STATUS: dict[int, tuple[type[ProviderError], ...]] = {
 _OPAQUE = frozenset(("signature", "thoughtSignature", "encrypted_content"))
 
 
-def misses(expected: Expected, outcome: Outcome, answer: Interaction | None = None) -> list[str]:
+def misses(
+    expected: Expected,
+    outcome: Outcome,
+    answer: Interaction | None = None,
+    earlier_ids: Collection[str] = (),
+) -> list[str]:
     """Return what is wrong, in words; nothing for a call that came out as recorded.
 
     Args:
         expected: what was recorded.
         outcome: what came out.
         answer: the recorded answer itself, where it is known.
+        earlier_ids: of the calls that the same run answered before.
     """
     if outcome.error is not None:
         return list(_of_error(expected, outcome))
@@ -45,11 +51,15 @@ def misses(expected: Expected, outcome: Outcome, answer: Interaction | None = No
         return [f"an error was recorded (status {expected.status}), a reply came out"]
     if outcome.reply is None:
         return ["the run did not make this call"]
-    return list(_of_reply(expected, outcome, outcome.reply, answer))
+    return list(_of_reply(expected, outcome, outcome.reply, answer, earlier_ids))
 
 
 def _of_reply(
-    expected: Expected, outcome: Outcome, reply: MessageDone, answer: Interaction | None
+    expected: Expected,
+    outcome: Outcome,
+    reply: MessageDone,
+    answer: Interaction | None,
+    earlier_ids: Collection[str],
 ) -> Iterator[str]:
     text = text_of(reply.message)
     # litellm moves a thought that is written into the text of a whole reply to where it belongs
@@ -63,7 +73,9 @@ def _of_reply(
     if ours != theirs:
         yield f"tool calls: recorded {theirs!r:.300}, got {ours!r:.300}"
     else:
-        yield from _of_ids([call.get("id") for call in expected.calls], [call["id"] for call in calls])
+        recorded = [call.get("id") for call in expected.calls]
+        fresh = [None if call_id in earlier_ids else call_id for call_id in recorded]
+        yield from _of_ids(fresh, [call["id"] for call in calls])
     yield from _of_usage(expected, reply, answer)
 
 
