@@ -349,3 +349,13 @@ def test_all_that_is_sent_is_acceptable(messages: list[Message], shape: Shape) -
     assert not (shape.ends_with_user and roles[-1] == "assistant")
     if not shape.user_after_tool:
         assert ("tool", "user") not in list(pairwise(roles))
+
+
+def test_strict_is_said_only_to_vendors_that_know_it() -> None:
+    """Row 1-16: the arguments are checked on this side all the same."""
+    spec = {"type": "function", "function": {"name": "f", "parameters": {}, "strict": True}}
+    search = {"type": "web_search"}
+    assert tools_for([], [spec, search], shape_of("openai")) == [spec, search]
+    told = {"type": "function", "function": {"name": "f", "parameters": {}}}
+    assert list(tools_for([], [spec, search], shape_of("anthropic"))) == [told, search]
+    assert "strict" in spec["function"]

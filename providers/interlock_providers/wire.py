@@ -58,6 +58,8 @@ class Shape:
     refuses an assistant turn that says nothing: OpenHands 8685)."""
     needs_tools: bool = False
     """A history with calls needs a list of tools (Anthropic: litellm 24712; Bedrock: pentagi pull 196)."""
+    strict_tools: bool = False
+    """Whether a tool's spec may say ``strict`` (OpenAI's Structured Outputs); others refuse or ignore it."""
     user_after_tool: bool = True
     """A user turn may follow a tool result directly (not so on Mistral: hermes-agent pull 84944)."""
     message_keys: frozenset[str] | None = None
@@ -76,6 +78,7 @@ _OPENAI: Final = Shape(
     ends_with_user=False,
     starts_with_user=False,
     refuses_blank=False,
+    strict_tools=True,
 )
 _CLAUDE: Final = Shape(needs_tools=True)
 _GATEWAY: Final = Shape(id_pattern=re.compile(r"[a-zA-Z0-9_-]{1,40}"))  # any vendor may be behind it
@@ -153,13 +156,15 @@ def prepare(messages: Sequence[Message], shape: Shape) -> Sequence[Message]:
 
 
 def tools_for(messages: Sequence[Message], tools: Sequence[ToolSpec], shape: Shape) -> Sequence[ToolSpec]:
-    """Return ``tools``, or stand-ins for the tools that the history names where the vendor wants some.
+    """Return ``tools`` as the vendor takes them, or stand-ins for those in the history where it wants some.
 
     Args:
         messages: the messages as `prepare` returned them.
         tools: the tools that the request offers.
         shape: what the vendor demands.
     """
+    if tools and not shape.strict_tools and any("strict" in tool.get("function", ()) for tool in tools):
+        return [_not_strict(tool) for tool in tools]
     if tools or not shape.needs_tools:
         return tools
     names = dict.fromkeys(call["function"]["name"] for message in messages for call in calls_of(message))
@@ -174,6 +179,11 @@ def tools_for(messages: Sequence[Message], tools: Sequence[ToolSpec], shape: Sha
         }
         for name in names
     ]
+
+
+def _not_strict(tool: ToolSpec) -> ToolSpec:
+    function = {key: value for key, value in tool.get("function", {}).items() if key != "strict"}
+    return {**tool, "function": function} if function else tool
 
 
 def _ends_on_assistant(messages: Sequence[Message]) -> bool:

@@ -7,10 +7,11 @@
 Importing interlock loads neither litellm nor openai; they are loaded when a model is first called.
 """
 
-from interlock.agents import Agent, Handoff, handoff
+from interlock.agents import Agent, Handoff
 from interlock.attempts import Retry
 from interlock.config import RunConfig
 from interlock.context import RunContext, ToolContext
+from interlock.edges import handoff
 from interlock.errors import (
     ConfigError,
     HandoffError,

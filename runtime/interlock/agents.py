@@ -28,7 +28,7 @@ from interlock.schema import JsonType
 from interlock.strict import strict_schema
 from interlock.tools import Tool
 
-__all__ = ["Agent", "Handoff", "Instructions", "handoff"]
+__all__ = ["Agent", "Handoff", "Instructions"]
 
 T = TypeVar("T", default=Any)
 
@@ -40,7 +40,7 @@ _ASK_REASON = "The reason for handing off to this agent"
 
 @dataclass(frozen=True, kw_only=True)
 class Handoff:
-    """An edge to an agent or a handler. Make one with `handoff`; make it directly for full control.
+    """An edge to an agent or a handler. Make one with `interlock.handoff`; make it directly for full control.
 
     `Handoff.to` is short for the common case. Subclass to change `get_transfer_message`.
     """
@@ -133,59 +133,6 @@ class Handoff:
     def get_transfer_message(self, agent: Agent[Any] | Handler) -> str:
         """Return the text that answers the transfer call: ``{"assistant": "<name>"}``."""
         return json.dumps({"assistant": agent.name}, ensure_ascii=False)
-
-
-def handoff(
-    agent: Agent[Any] | Handler | str,
-    *,
-    tool_name_override: str | None = None,
-    tool_description_override: str | None = None,
-    on_handoff: Callable[..., MaybeAwaitable[None]] | None = None,
-    input_type: type[Any] | None = None,
-    input_filter: HandoffInputFilter | None = None,
-    nest_handoff_history: bool | None = None,
-    is_enabled: bool | Callable[[RunContext[Any], Agent[Any]], MaybeAwaitable[bool]] = True,
-    reason: str | None = None,
-    ask_reason: bool = False,
-    preserve_context: bool = True,
-    transfer_system_message: bool = False,
-) -> Handoff:
-    """Return a handoff to an agent, a handler, or the name of an agent of the same graph.
-
-    Args:
-        agent: the target.
-        tool_name_override: replaces ``transfer_to_<target>``.
-        tool_description_override: replaces the description that is made from the target's.
-        on_handoff: called with the context when the transfer is made, and with the parsed input as
-            well when there is an ``input_type`` (or with the reason, if it takes two arguments and
-            ``ask_reason`` is set). Sync or async.
-        input_type: what the model must pass with the transfer: a pydantic model, dataclass,
-            TypedDict, or any type that pydantic can check. Nothing is coerced.
-        input_filter: changes what the target sees; wins over the run's filter and over nesting.
-        nest_handoff_history: whether the target sees a summary; None follows the run.
-        is_enabled: a bool, or a function of the context and the agent, asked in every turn.
-        reason: why one would hand over; part of the tool's description.
-        ask_reason: makes the model say why.
-        preserve_context: False shows the target only the newest user message.
-        transfer_system_message: also shows the target the source's instructions.
-
-    Raises:
-        ConfigError: the options contradict one another, or a callback cannot be called as described.
-    """
-    return Handoff(
-        target=agent,
-        tool_name=tool_name_override or "",
-        tool_description=tool_description_override or "",
-        on_handoff=on_handoff,
-        input_type=None if input_type is None else JsonType(input_type),
-        input_filter=input_filter,
-        nest_handoff_history=nest_handoff_history,
-        is_enabled=is_enabled,
-        reason=reason,
-        ask_reason=ask_reason,
-        preserve_context=preserve_context,
-        transfer_system_message=transfer_system_message,
-    )
 
 
 def _set(declaration: object, name: str, value: object) -> None:
@@ -319,7 +266,7 @@ class Agent(Generic[T]):
     @cached_property
     def edges(self) -> tuple[Handoff, ...]:
         """The handoffs, each as a `Handoff`."""
-        return tuple(edge if isinstance(edge, Handoff) else handoff(edge) for edge in self.handoffs)
+        return tuple(edge if isinstance(edge, Handoff) else Handoff(target=edge) for edge in self.handoffs)
 
     @cached_property
     def output(self) -> JsonType[Any] | None:

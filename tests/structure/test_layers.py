@@ -17,6 +17,7 @@ LAYERS = """
     assembly calls executor history port
     attempts handlers hooks tools
     agents
+    edges
     config results routing progress replies
     models
     graph run_state

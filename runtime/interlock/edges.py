@@ -1,0 +1,106 @@
+"""Declaring a handoff, with types that tie its callback to what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from interlock.agents import Agent, Handoff
+from interlock.callables import MaybeAwaitable
+from interlock.context import RunContext
+from interlock.filters import HandoffInputFilter
+from interlock.port import Handler
+from interlock.schema import JsonType
+
+__all__ = ["handoff"]
+
+Given = TypeVar("Given")
+
+
+@overload
+def handoff(
+    agent: Agent[Any] | Handler | str,
+    *,
+    tool_name_override: str | None = None,
+    tool_description_override: str | None = None,
+    on_handoff: Callable[[RunContext[Any], Given], object] | None = None,
+    input_type: type[Given],
+    input_filter: HandoffInputFilter | None = None,
+    nest_handoff_history: bool | None = None,
+    is_enabled: bool | Callable[[RunContext[Any], Agent[Any]], MaybeAwaitable[bool]] = True,
+    reason: str | None = None,
+    ask_reason: bool = False,
+    preserve_context: bool = True,
+    transfer_system_message: bool = False,
+) -> Handoff: ...
+
+
+@overload
+def handoff(
+    agent: Agent[Any] | Handler | str,
+    *,
+    tool_name_override: str | None = None,
+    tool_description_override: str | None = None,
+    on_handoff: Callable[[RunContext[Any]], object] | Callable[[RunContext[Any], Any], object] | None = None,
+    input_type: None = None,
+    input_filter: HandoffInputFilter | None = None,
+    nest_handoff_history: bool | None = None,
+    is_enabled: bool | Callable[[RunContext[Any], Agent[Any]], MaybeAwaitable[bool]] = True,
+    reason: str | None = None,
+    ask_reason: bool = False,
+    preserve_context: bool = True,
+    transfer_system_message: bool = False,
+) -> Handoff: ...
+
+
+def handoff(
+    agent: Agent[Any] | Handler | str,
+    *,
+    tool_name_override: str | None = None,
+    tool_description_override: str | None = None,
+    on_handoff: Callable[..., Any] | None = None,
+    input_type: type[Any] | None = None,
+    input_filter: HandoffInputFilter | None = None,
+    nest_handoff_history: bool | None = None,
+    is_enabled: bool | Callable[[RunContext[Any], Agent[Any]], MaybeAwaitable[bool]] = True,
+    reason: str | None = None,
+    ask_reason: bool = False,
+    preserve_context: bool = True,
+    transfer_system_message: bool = False,
+) -> Handoff:
+    """Return a handoff to an agent, a handler, or the name of an agent of the same graph.
+
+    Args:
+        agent: the target.
+        tool_name_override: replaces ``transfer_to_<target>``.
+        tool_description_override: replaces the description that is made from the target's.
+        on_handoff: called with the context when the transfer is made, and with the parsed input as
+            well when there is an ``input_type`` (or with the reason, if it takes two arguments and
+            ``ask_reason`` is set). Sync or async.
+        input_type: what the model must pass with the transfer: a pydantic model, dataclass,
+            TypedDict, or any type that pydantic can check. Nothing is coerced.
+        input_filter: changes what the target sees; wins over the run's filter and over nesting.
+        nest_handoff_history: whether the target sees a summary; None follows the run.
+        is_enabled: a bool, or a function of the context and the agent, asked in every turn.
+        reason: why one would hand over; part of the tool's description.
+        ask_reason: makes the model say why.
+        preserve_context: False shows the target only the newest user message.
+        transfer_system_message: also shows the target the source's instructions.
+
+    Raises:
+        ConfigError: the options contradict one another, or a callback cannot be called as described.
+    """
+    return Handoff(
+        target=agent,
+        tool_name=tool_name_override or "",
+        tool_description=tool_description_override or "",
+        on_handoff=on_handoff,
+        input_type=None if input_type is None else JsonType(input_type),
+        input_filter=input_filter,
+        nest_handoff_history=nest_handoff_history,
+        is_enabled=is_enabled,
+        reason=reason,
+        ask_reason=ask_reason,
+        preserve_context=preserve_context,
+        transfer_system_message=transfer_system_message,
+    )
