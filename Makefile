@@ -19,7 +19,7 @@ demo: $(VENV)/.ready-run
 
 # With the gate on branch coverage; pytest's own summary stays the last thing shown. A part of the tests:
 #  make test PYTEST_ARGS="--no-cov tests/test_loop.py"
-test: $(VENV)/.ready-test
+test: $(VENV)/.ready-test $(VENV)/clients/.ready
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 record: $(VENV)/.ready-run
@@ -60,6 +60,10 @@ $(VENV)/.ready-run: $(SOURCES)
 $(VENV)/.ready-test: $(SOURCES)
 	scripts/venv $(VENV) test
 	@touch $@ $(VENV)/.ready-run
+
+# the script makes the file, once nothing is missing
+$(VENV)/clients/.ready: scripts/clients | $(VENV)/.ready-test
+	scripts/clients $(@D) $(BIN)/python
 
 $(VENV)/.ready-lint: $(SOURCES)
 	scripts/venv $(VENV) lint
