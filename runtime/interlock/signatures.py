@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from interlock.errors import ConfigError, ModelBehaviorError
 from interlock.schema import clip, describe_error, plain_schema
 from interlock.strict import strict_schema
 
-__all__ = ["Signature", "signature_of", "unbound"]
+__all__ = ["Signature", "hint_of", "is_method", "signature_of", "types_in", "unbound"]
 
 _EMPTY: Any = inspect.Parameter.empty
 _ANNOTATED: Any = Annotated
@@ -102,8 +103,8 @@ def signature_of(function: Callable[..., Any], *, strict: bool = True) -> Signat
     """
     name = name_of(function)
     declared = _parameters(function, name)
-    is_method = _is_method(function, declared)
-    declared = declared[is_method:]
+    of_class = is_method(function, declared)
+    declared = declared[of_class:]
     context = _context(function, declared, name)
     fields = [_field(function, each, name) for each in declared if each.name != context]
     adapter, plain = _adapter(name, fields)
@@ -117,7 +118,7 @@ def signature_of(function: Callable[..., Any], *, strict: bool = True) -> Signat
         schema=plain if strict_form is None else strict_form,
         strict=strict_form is not None,
         context=context,
-        is_method=is_method,
+        is_method=of_class,
         positional=tuple((each.name, each.default) for each in declared if _is_positional(each, rest)),
         rest=rest,
         optional=frozenset(key for key, each in keys.items() if each.is_optional),
@@ -145,7 +146,7 @@ def _parameters(function: Callable[..., Any], name: str) -> Sequence[inspect.Par
     return [each for each in found if each.name not in bound]
 
 
-def _is_method(function: Callable[..., Any], declared: Sequence[inspect.Parameter]) -> bool:
+def is_method(function: Callable[..., Any], declared: Sequence[inspect.Parameter]) -> bool:
     """Whether this is a function in the body of a class."""
     if not inspect.isfunction(function) or not declared:
         return False
@@ -167,27 +168,43 @@ def _context(function: Callable[..., Any], declared: Sequence[inspect.Parameter]
 
 
 def _is_context(function: Callable[..., Any], parameter: inspect.Parameter) -> bool:
+    return any(
+        each in ("RunContext", "ToolContext") if isinstance(each, str) else issubclass(each, RunContext)
+        for each in types_in(function, parameter.annotation)
+    )
+
+
+def types_in(function: Callable[..., Any], annotation: Any) -> list[type | str]:
+    """Return the classes that an annotation of ``function`` names, alone or in a union.
+
+    What was imported for type checkers only has to be known by its name, so the name is returned.
+    """
     try:
-        hint = _hint(function, parameter)
+        hint = hint_of(function, annotation)
     except Exception:
-        # what was imported for type checkers only has to be known by its name
-        text = str(parameter.annotation).partition("[")[0]
-        return text.rpartition(".")[2] in ("RunContext", "ToolContext")
+        return _names_in(str(annotation))
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     origins = [get_origin(each) or each for each in choices]
-    return any(isinstance(each, type) and issubclass(each, RunContext) for each in origins)
+    return [each for each in origins if isinstance(each, type)]
 
 
-def _hint(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """Return the annotation, with the names in it looked up where the function was written."""
-    if parameter.annotation is _EMPTY:
+def _names_in(annotation: str) -> list[type | str]:
+    bare = re.sub(r"^(\w+\.)*Optional\[(.*)\]$", r"\2", annotation.strip("'\" "))
+    while (inner := re.sub(r"\[[^\[\]]*\]", "", bare)) != bare:
+        bare = inner
+    return [each.strip("'\" ").rpartition(".")[2] for each in bare.split("|")]
+
+
+def hint_of(function: Callable[..., Any], annotation: Any) -> Any:
+    """Return an annotation with the names in it looked up where the function was written."""
+    if annotation is _EMPTY:
         return Any
 
     def one() -> None: ...
 
-    one.__annotations__ = {"it": parameter.annotation}
+    one.__annotations__ = {"it": annotation}
     return get_type_hints(one, globalns=_globals(function), include_extras=True)["it"]
 
 
@@ -221,7 +238,7 @@ def _field(function: Callable[..., Any], parameter: inspect.Parameter, owner: st
     from pydantic.fields import FieldInfo  # noqa: PLC0415
 
     try:
-        hint = _hint(function, parameter)
+        hint = hint_of(function, parameter.annotation)
     except Exception as error:
         raise ConfigError(
             f"{owner}: the type of parameter {parameter.name!r}, {parameter.annotation!r}, is not known when "

@@ -1,0 +1,200 @@
+"""What a handler's function gives becomes events and one complete message, whatever it is made of."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast, get_args
+
+from interlock.assembly import Assembler, completion_done, why_incomplete
+from interlock.errors import HandlerError, IncompleteResponse
+from interlock.events import (
+    AttemptFailed,
+    HandlerEvent,
+    MessageDone,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+)
+from interlock.messages import Message, calls_of
+
+__all__ = ["Collector"]
+
+_EVENTS = get_args(HandlerEvent)
+_LOOSE: Mapping[str, Any] = {
+    "content": (str, list),
+    "finish_reason": str,
+    "tool_calls": list,
+    "usage": Mapping,
+}
+"""What a dict that is neither a message nor a chunk has at least one of (feature row 4-23)."""
+_OF_CHUNK = ("usage", "model", "id", "object", "created")
+"""What stands beside the choices of a chunk."""
+_CHUNK = "chat.completion.chunk"
+
+
+@dataclass(slots=True)
+class Collector:
+    """Collects one reply of a function; all its pieces go into one message, which comes last."""
+
+    handler: str
+    _pieces: Assembler = field(default_factory=Assembler)
+    _begun: bool = False
+    _complete: MessageDone | None = None
+    """The complete message, if the function gives it itself."""
+
+    def take(self, piece: Any) -> list[HandlerEvent]:
+        """Return the events of one piece.
+
+        Raises:
+            HandlerError: it is nothing that a reply is made of, or comes after the complete message.
+        """
+        if isinstance(piece, AttemptFailed):
+            self._pieces, self._begun, self._complete = Assembler(), False, None
+            return [piece]
+        piece = _dumped(piece)
+        if self._complete is not None and not _is_usage(piece):
+            raise HandlerError(
+                f"Handler {self.handler!r} gave {piece!r:.80} after its complete message; give deltas first "
+                "and one complete message, or only the one or the other."
+            )
+        if isinstance(piece, str):
+            self._feed({"content": piece})
+            return [TextDelta(piece)]
+        if isinstance(piece, _EVENTS):
+            return self._take_event(cast(HandlerEvent, piece))
+        if isinstance(piece, Mapping):
+            try:
+                return self._take_dict(cast("Mapping[str, Any]", piece))
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
+                raise self._refusal(cast(object, piece)) from error
+        raise self._refusal(piece)
+
+    def done(self) -> MessageDone:
+        """Return the complete message.
+
+        Raises:
+            HandlerError: there were no pieces.
+            IncompleteResponse: the last piece ends inside the arguments of a tool call.
+        """
+        if self._complete is not None:
+            usage = self._complete.usage or self._pieces.done().usage
+            return dataclasses.replace(self._complete, usage=usage)
+        if not self._begun:
+            raise HandlerError(f"Handler {self.handler!r} ended without a reply.")
+        done = self._pieces.done()
+        # text needs no proof here: a function that returns has said what it had to say
+        if calls_of(done.message) and (why := why_incomplete(done, ended=True)):
+            raise IncompleteResponse(f"Handler {self.handler!r} ended with {why}. Nothing of it was run.")
+        return done
+
+    def _feed(self, delta: Mapping[str, Any]) -> None:
+        self._begun = True
+        self._pieces.feed({"choices": [{"delta": delta}]})
+
+    def _take_event(self, event: HandlerEvent) -> list[HandlerEvent]:
+        match event:
+            case TextDelta(text=text):
+                self._feed({"content": text})
+            case ReasoningDelta(text=text):
+                self._feed({"reasoning_content": text})
+            case ToolCallDelta(index=index, id=call_id, name=name, arguments=arguments):
+                function = {"name": name, "arguments": arguments}
+                self._feed({"tool_calls": [{"index": index, "id": call_id, "function": function}]})
+            case MessageDone():
+                return self._finish(event)
+            case _:  # an AttemptFailed, which `take` has dealt with
+                pass
+        return [event]
+
+    def _take_dict(self, piece: Mapping[str, Any]) -> list[HandlerEvent]:
+        choices = piece.get("choices")
+        if piece.get("error"):
+            raise self._refusal(piece)
+        if choices is None and "role" in piece:
+            return self._finish(_message_done(piece))
+        if choices and _is_whole(piece):
+            return self._finish(completion_done(piece))
+        if choices is None:
+            piece = self._as_chunk(piece)
+        self._begun = self._begun or bool(piece["choices"])
+        return self._pieces.feed(piece)
+
+    def _finish(self, done: MessageDone) -> list[HandlerEvent]:
+        self._complete = done
+        return []  # it is the last event, and what comes until then may still say what it cost
+
+    def _as_chunk(self, loose: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Write ``{content, finish_reason, tool_calls, usage}`` as a chunk."""
+        given = {key: loose[key] for key in _LOOSE.keys() & loose.keys() if loose[key] is not None}
+        if not _LOOSE.keys() & loose.keys() or not all(isinstance(given[key], _LOOSE[key]) for key in given):
+            raise self._refusal(loose)
+        delta = {key: value for key, value in loose.items() if key not in (*_OF_CHUNK, "finish_reason")}
+        if "tool_calls" in given:
+            delta["tool_calls"] = _numbered(given["tool_calls"])
+        choice = {"delta": delta, "finish_reason": given.get("finish_reason")}
+        beside = {key: loose[key] for key in _OF_CHUNK if key in loose}
+        return {**beside, "choices": [choice] if delta or choice["finish_reason"] else []}
+
+    def _refusal(self, piece: object) -> HandlerError:
+        hint = ""
+        if piece is None:
+            hint = " Is a `return` missing?"
+        elif isinstance(piece, Iterator):
+            hint = " An iterator has to be an async one: take the vendor's async client."
+        return HandlerError(
+            f"Handler {self.handler!r} gave {piece!r:.80}; give text, a message with a role, a "
+            f"chat-completions reply or chunk, or interlock's events.{hint}"
+        )
+
+
+def _dumped(piece: Any) -> Any:
+    """Return a piece with the objects of the openai and litellm packages as dicts."""
+    if hasattr(piece, "model_dump"):
+        # litellm puts other types into its fields than it declares, and pydantic would warn each time
+        return piece.model_dump(exclude_none=True, warnings=False)
+    if isinstance(piece, Mapping):
+        values = cast("Mapping[str, Any]", piece)
+        dumped = {key: _dumped_value(value) for key, value in values.items()}
+        return dumped if any(dumped[key] is not values[key] for key in dumped) else values
+    return piece
+
+
+def _dumped_value(value: object) -> object:
+    if not isinstance(value, list):
+        return _dumped(value) if hasattr(value, "model_dump") else value
+    values = cast("list[object]", value)
+    return (
+        [_dumped(each) for each in values] if any(hasattr(each, "model_dump") for each in values) else values
+    )
+
+
+def _is_usage(piece: Any) -> bool:
+    """Whether it says what a reply cost, and nothing else."""
+    if not isinstance(piece, Mapping):
+        return False
+    said = {key for key, value in cast("Mapping[str, Any]", piece).items() if value}
+    return "usage" in said and not said & {"role", "choices", "content", "tool_calls"}
+
+
+def _is_whole(piece: Mapping[str, Any]) -> bool:
+    """Whether it is a complete reply and not a chunk; Perplexity's chunks have a message as well."""
+    first = piece["choices"][0]
+    return bool(first.get("message")) and not first.get("delta") and piece.get("object") != _CHUNK
+
+
+def _numbered(calls: list[Any]) -> list[Any]:
+    """Return whole calls with their places, so that two calls of one tool stay two."""
+    if len(calls) < 2 or any("index" in call for call in calls):
+        return calls
+    return [{**call, "index": place} for place, call in enumerate(calls)]
+
+
+def _message_done(message: Mapping[str, Any]) -> MessageDone:
+    """Take a message as it is, unless its arguments are objects, as Ollama's own client gives them."""
+    given = cast(Message, message if isinstance(message, dict) else dict(message))
+    functions = [cast("Mapping[str, Any]", call.get("function") or {}) for call in calls_of(given)]
+    if all(isinstance(function.get("arguments") or "", str) for function in functions):
+        return MessageDone(message=given)
+    return completion_done({"choices": [{"message": given}]})
