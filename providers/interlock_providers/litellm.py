@@ -10,6 +10,7 @@ from typing import Any
 from interlock.assembly import Assembler
 from interlock.errors import ConfigError
 from interlock.events import HandlerEvent
+from interlock.names import litellm_name
 from interlock.port import Request
 from interlock_providers.deadlines import Deadline, check_seconds
 from interlock_providers.failures import to_provider_error
@@ -58,7 +59,7 @@ class LiteLLM:
             raise ConfigError("LiteLLM needs a model string such as 'openai/gpt-4o-mini', not an empty one.")
         check_seconds(timeout=timeout, chunk_timeout=chunk_timeout)
         self.model = model
-        self.name = name or f"litellm_{model.replace('/', '_')}"
+        self.name = name or litellm_name(model)
         self.priority = priority
         self.family = family_for(model, api_base)
         """Messages keep what belongs to their vendor for models of the same family only."""

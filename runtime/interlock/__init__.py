@@ -25,12 +25,14 @@ from interlock.errors import (
 from interlock.filters import HandoffInputData, HandoffInputFilter
 from interlock.guardrails import GuardrailResult
 from interlock.handlers import function_handler
+from interlock.handoff_request import HandoffRequest
 from interlock.history import nest_handoff_history
 from interlock.hooks import AgentHooks, RunHooks
 from interlock.messages import Message, RunItem
 from interlock.port import Handler, ModelSettings, Request
 from interlock.results import HandoffRecord, RunEvent, RunResult
 from interlock.runner import Runner, RunStream
+from interlock.skills import Skill, hook, prompt
 from interlock.tools import Tool, function_tool, tool
 from interlock.usage import Usage
 
@@ -45,6 +47,7 @@ __all__ = [
     "HandoffInputData",
     "HandoffInputFilter",
     "HandoffRecord",
+    "HandoffRequest",
     "InterlockError",
     "LimitExceeded",
     "MaxTurnsExceeded",
@@ -62,6 +65,7 @@ __all__ = [
     "RunResult",
     "RunStream",
     "Runner",
+    "Skill",
     "Tool",
     "ToolContext",
     "ToolError",
@@ -69,6 +73,8 @@ __all__ = [
     "function_handler",
     "function_tool",
     "handoff",
+    "hook",
     "nest_handoff_history",
+    "prompt",
     "tool",
 ]

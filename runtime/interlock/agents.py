@@ -24,7 +24,10 @@ from interlock.guardrails import Guardrail
 from interlock.hooks import AgentHooks
 from interlock.names import transfer_tool_name
 from interlock.port import Handler, ModelSettings
+from interlock.registry import Equipment, Section, rank
 from interlock.schema import JsonType
+from interlock.scopes import Scope, checked_scope
+from interlock.skills import Skill, equip
 from interlock.strict import strict_schema
 from interlock.tools import Tool
 
@@ -74,6 +77,8 @@ class Handoff:
     """False shows the target only the newest user message."""
     transfer_system_message: bool = False
     """True appends the source's instructions, labelled, to the target's."""
+    scope: Scope | None = None
+    """Who may hand over, see `interlock.scopes`; when left out, that of a handler target, or all."""
 
     def __post_init__(self) -> None:
         if not isinstance(cast(object, self.input_type), JsonType | None):
@@ -85,6 +90,8 @@ class Handoff:
         _set(self, "agent_name", self.agent_name or found)
         _set(self, "tool_name", self.tool_name or transfer_tool_name(self.agent_name))
         _set(self, "tool_description", self.tool_description or _description(self))
+        scope: object = getattr(self.target, "scope", "all") if self.scope is None else self.scope
+        _set(self, "scope", checked_scope(scope, f"Handoff to {self.agent_name!r}"))
         if self.input_json_schema is None:
             schema, strict = _handoff_schema(self)
             _set(self, "input_json_schema", schema)
@@ -104,6 +111,11 @@ class Handoff:
     def label(self) -> str:
         """A short name for logs: ``Handoff: <reason>`` or ``Handoff to <name>``."""
         return f"Handoff: {self.reason}" if self.reason else f"Handoff to {self.agent_name}"
+
+    @property
+    def to_handler(self) -> Handler | None:
+        """The target, if it is a handler."""
+        return None if isinstance(self.target, Agent | str) else self.target
 
     @cached_property
     def on_handoff_takes_input(self) -> bool:
@@ -152,7 +164,10 @@ def _target_name(target: object) -> str:
 
 
 def _description(edge: Handoff) -> str:
-    about = edge.target.handoff_description if isinstance(edge.target, Agent) else None
+    if isinstance(edge.target, Agent):
+        about = edge.target.handoff_description
+    else:
+        about = cast("str | None", getattr(edge.target, "prompt", None))
     parts = [f"Handoff to the {edge.agent_name} agent to handle the request.", about, edge.reason]
     return " ".join(part for part in parts if part)
 
@@ -231,6 +246,12 @@ class Agent(Generic[T]):
     """The system prompt: text, or a sync or async function of (context) or (context, agent)."""
     model: str | Handler | None = field(default=None, kw_only=True)
     """A LiteLLM model string such as ``"openai/gpt-4o"``, or any handler."""
+    handlers: Sequence[Handler | Callable[..., Any]] = field(default=(), kw_only=True)
+    """More that can answer, beside ``model``: handlers, or async functions that become ones. The lowest
+    priority is the default (``model`` has 10 if it does not say, the others 50), and each run starts with
+    it; code may switch to the others by name, see `interlock.HandoffRequest`."""
+    skills: Sequence[Skill] = field(default=(), kw_only=True)
+    """Bundles of tools, handlers, prompts and hooks."""
     tools: Sequence[Tool] = field(default=(), kw_only=True)
     handoffs: Sequence[Agent[Any] | Handoff | Handler | str] = field(default=(), kw_only=True)
     """Whom this agent may hand over to. A name stands for an agent of the same graph: that is how
@@ -243,12 +264,17 @@ class Agent(Generic[T]):
     input_guardrails: Sequence[Guardrail] = field(default=(), kw_only=True)
     output_guardrails: Sequence[Guardrail] = field(default=(), kw_only=True)
     hooks: AgentHooks | None = field(default=None, kw_only=True)
+    equipment: Equipment = field(init=False, repr=False)
+    """What ``model``, ``handlers`` and ``skills`` come to; made once, with the agent."""
 
     def __post_init__(self) -> None:
         for name in _LISTS:  # what is appended to a list afterwards would be ignored without a word
             if _is_list(given := getattr(self, name)):
                 _set(self, name, tuple(given))
-        wrong = list(_problems(self))
+        wrong = _problems(self)
+        if not wrong:
+            _set(self, "equipment", equip(self.name, self.model, self.handlers, self.skills))
+            wrong = _colliding_names(self)
         if wrong:
             raise ConfigError("; ".join(wrong) + ".")
 
@@ -265,8 +291,29 @@ class Agent(Generic[T]):
 
     @cached_property
     def edges(self) -> tuple[Handoff, ...]:
-        """The handoffs, each as a `Handoff`."""
-        return tuple(edge if isinstance(edge, Handoff) else Handoff(target=edge) for edge in self.handoffs)
+        """The handoffs, each as a `Handoff`, and one to each handler that is exposed."""
+        declared = [edge if isinstance(edge, Handoff) else Handoff(target=edge) for edge in self.handoffs]
+        exposed = [
+            Handoff(target=each.handler, scope=each.scope)
+            for each in self.equipment.handlers
+            if each.expose and not any(edge.target is each.handler for edge in declared)
+        ]
+        return (*declared, *exposed)
+
+    @cached_property
+    def all_tools(self) -> tuple[Tool, ...]:
+        """Its own tools, and then those of its skills."""
+        return (*self.tools, *self.equipment.tools)
+
+    @cached_property
+    def sections(self) -> tuple[Section, ...]:
+        """What joins the instructions: prompts of skills, and of all handlers that may take over."""
+        known = {section.name for section in self.equipment.sections if section.of_handler}
+        targets = {edge.to_handler.name: edge.to_handler for edge in self.edges if edge.to_handler}
+        more = [rank(target).section for name, target in targets.items() if name not in known]
+        return tuple(
+            sorted([*self.equipment.sections, *filter(None, more)], key=lambda section: section.priority)
+        )
 
     @cached_property
     def output(self) -> JsonType[Any] | None:
@@ -294,7 +341,7 @@ class Agent(Generic[T]):
         return found
 
 
-_LISTS = ("tools", "handoffs", "input_guardrails", "output_guardrails")
+_LISTS = ("tools", "handlers", "skills", "handoffs", "input_guardrails", "output_guardrails")
 
 
 def _problems(agent: Agent[Any]) -> list[str]:
@@ -318,16 +365,17 @@ def _problems(agent: Agent[Any]) -> list[str]:
         _ = agent.output
     except ConfigError as error:
         wrong.append(f"{where}: output_type {error}")
-    return wrong or _colliding_names(agent, where)
+    return wrong
 
 
 def _is_list(value: object) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str)
 
 
-def _colliding_names(agent: Agent[Any], where: str) -> list[str]:
+def _colliding_names(agent: Agent[Any]) -> list[str]:
+    where = f"Agent {agent.name!r}"
     wrong = [f"{where} hands off to itself" for edge in agent.edges if edge.agent_name == agent.name]
-    owners = [(tool.name, f"tool {tool.name!r}") for tool in agent.tools]
+    owners = [(tool.name, f"tool {tool.name!r}") for tool in agent.all_tools]
     owners += [(edge.tool_name, f"handoff to {edge.agent_name!r}") for edge in agent.edges]
     for name, count in Counter(name for name, _ in owners).items():
         if count > 1:

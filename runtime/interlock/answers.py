@@ -7,7 +7,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Literal
 
-from interlock.agents import Handoff
 from interlock.context import ToolContext
 from interlock.errors import (
     ConfigError,
@@ -21,17 +20,22 @@ from interlock.errors import (
 )
 from interlock.events import HandoffFailed, HandoffOccurred, HandoffRequested, ToolCalled, ToolOutput
 from interlock.executor import Call, Outcome
-from interlock.handoffs import Transfer, record, take_over, try_transfer
+from interlock.handoff_request import HandoffRequest
+from interlock.handoffs import Transfer, edge_for, record, take_over, try_transfer
 from interlock.messages import Message, ToolCall
+from interlock.outcomes import ToolErrorKind, ToolOutcome
 from interlock.results import RunEvent
-from interlock.routing import Offer, Plan, plan, unknown_tool
+from interlock.routing import Offer, Plan, Wanted, plan, unknown_tool
 from interlock.run_state import RunState
+from interlock.schema import clip
 from interlock.tell import tell
-from interlock.tools import Tool, ToolErrorKind, ToolOutcome
+from interlock.tools import Tool
 
 __all__ = ["answer_calls"]
 
 _DOOMED = "The run ends with this turn, so nothing was handed over."
+_WAITS = "The caller's tools come first, so nothing was handed over. Ask again if it is still needed."
+_UNDECIDED = "It asked for a transfer to {target!r}, and the run ended before that was made."
 _REPEATS = (
     "You have made the same call {count} times in a row and got the same result each time. "
     "Use what you have, try something else, or answer the user."
@@ -48,6 +52,8 @@ class _Answer:
     problem: Literal["unknown_tool", "bad_arguments", "tool", "handoff"] | None = None
     """What to note on the result, if anything."""
     exception: BaseException | None = None
+    request: HandoffRequest | None = None
+    """A handoff that the tool asks for, as long as its fate is open."""
     stop: InterlockError | None = None
     """Ends the run, once everything is recorded."""
 
@@ -107,29 +113,51 @@ async def answer_calls(run: RunState, offered: Offer, calls: Sequence[ToolCall])
             )
         await _run_tools(run, planned, answers)
         _answer_unknown(run, planned, answers, offered)
+        _take_requests(run, planned, calls, answers)
+        _spare_transfer(planned, answers)
         for event in _outputs(run, calls, answers):
             yield event
-        _spare_transfer(planned, answers)
-        for call, edge, why in planned.not_taken:
-            yield _failed(run, call, edge.agent_name, why)
+        for wanted, why in planned.not_taken:
+            yield _failed(run, wanted.call, wanted.edge.agent_name, why)
         if planned.transfer is not None:
-            call, edge = planned.transfer
-            yield _requested(run, call, edge)
-            transfer = await _transfer(run, call, edge, answers)
+            yield _requested(run, planned.transfer)
+            transfer = await _transfer(run, planned.transfer, answers)
     finally:
         _answer_not_taken(run, planned, answers)
         answers.record()
+    for event in _outputs(run, [wanted.call for wanted in planned.transfers if wanted.request], answers):
+        yield event
     async with aclosing(_switch(run, transfer)) as switching:
         async for event in switching:
             yield event
     _judge(run, planned, answers, transfer)
 
 
+def _take_requests(run: RunState, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> None:
+    """Let the handoffs that tools asked for stand in line with the model's own, in call order."""
+    asked = {call_id: answer.request for call_id, answer in answers.by_id.items() if answer.request}
+    if not asked:
+        return
+    by_call = {wanted.call["id"]: wanted for wanted in planned.transfers}
+    for call in calls:
+        request = asked.get(call["id"])
+        edge = None if request is None else edge_for(run, request)
+        if edge is not None:
+            by_call[call["id"]] = Wanted(call, edge, request)
+        elif request is not None:
+            names = sorted({*(each.name for each in run.agent.equipment.handlers), *run.graph})
+            text = f"Handoff target {request.target_name!r} was not found. There are: {', '.join(names)}."
+            answers.give(call, _Answer(clip(text, 800), error="handoff", problem="handoff"))
+    planned.transfers = [by_call[call["id"]] for call in calls if call["id"] in by_call]
+    planned.choose(run.config.multiple_handoffs)
+
+
 def _spare_transfer(planned: Plan, answers: _Answers) -> None:
     """Do not make a transfer in a turn that ends the run: nobody would go on after it."""
-    if planned.transfer is not None and any(answer.stop for answer in answers.by_id.values()):
-        planned.not_taken.insert(0, (*planned.transfer, _DOOMED))
-        planned.transfer = None
+    if any(answer.stop for answer in answers.by_id.values()):
+        planned.set_aside(_DOOMED)
+    elif planned.external:
+        planned.set_aside(_WAITS)
 
 
 async def _run_tools(run: RunState, planned: Plan, answers: _Answers) -> None:
@@ -196,6 +224,9 @@ def _take_outcome(
     run: RunState, call: ToolCall, outcome: ToolOutcome, answers: _Answers, *, stop: bool
 ) -> None:
     answer = _Answer(outcome.output, error=outcome.error, exception=outcome.exception)
+    if outcome.handoff is not None:
+        answer.text = _UNDECIDED.format(target=outcome.handoff.target_name)
+        answer.request = outcome.handoff
     answers.give(call, answer)
     if outcome.usage is not None:
         run.count(outcome.usage)
@@ -234,37 +265,40 @@ def _outputs(run: RunState, calls: Sequence[ToolCall], answers: _Answers) -> lis
             error=answer.error,
         )
         for call in calls
-        if (answer := answers.by_id.get(call["id"])) is not None
+        if (answer := answers.by_id.get(call["id"])) is not None and answer.request is None
     ]
 
 
-def _requested(run: RunState, call: ToolCall, edge: Handoff) -> HandoffRequested:
+def _requested(run: RunState, wanted: Wanted) -> HandoffRequested:
     return HandoffRequested(
-        source=run.agent.name,
-        target=edge.agent_name,
-        call_id=call["id"],
-        arguments=call["function"].get("arguments") or "",
+        source=run.in_charge,
+        target=wanted.edge.agent_name,
+        call_id=wanted.call["id"],
+        arguments=wanted.call["function"].get("arguments") or "",
     )
 
 
 def _failed(run: RunState, call: ToolCall, target: str, why: str) -> HandoffFailed:
-    return HandoffFailed(source=run.agent.name, target=target, call_id=call["id"], reason=why)
+    return HandoffFailed(source=run.in_charge, target=target, call_id=call["id"], reason=why)
 
 
-async def _transfer(run: RunState, call: ToolCall, edge: Handoff, answers: _Answers) -> Transfer:
-    transfer = await try_transfer(run, call, edge)
-    answer = _Answer(transfer.answer, "handoff", transfer.error, exception=transfer.exception)
-    answers.give(call, answer)
+async def _transfer(run: RunState, wanted: Wanted, answers: _Answers) -> Transfer:
+    transfer = await try_transfer(run, wanted)
+    kind: Literal["tool", "handoff"] = "tool" if transfer.by_tool else "handoff"
+    answer = _Answer(transfer.answer, kind, transfer.error, exception=transfer.exception)
+    answers.give(wanted.call, answer)
     if transfer.error is not None:
-        answer.mistake, answer.problem = True, "handoff"
+        answer.mistake, answer.problem = not transfer.by_tool, "handoff"
     record(run, transfer)
     return transfer
 
 
 def _answer_not_taken(run: RunState, planned: Plan, answers: _Answers) -> None:
-    for call, edge, why in planned.not_taken:
-        answers.give(call, _Answer(why, "handoff", why, mistake=planned.transfer is None))
-        record(run, Transfer(call=call, edge=edge, answer=why, error=why), "not_taken")
+    for (call, edge, request), why in planned.not_taken:
+        by_tool = request is not None
+        mistake = planned.transfer is None and not by_tool
+        answers.give(call, _Answer(why, "tool" if by_tool else "handoff", why, mistake=mistake))
+        record(run, Transfer(call=call, edge=edge, answer=why, error=why, by_tool=by_tool), "not_taken")
     if planned.not_taken:
         run.warnings.append(
             f"turn {run.turn}: {len(planned.not_taken)} of the reply's transfers were not taken"
@@ -278,7 +312,7 @@ async def _switch(run: RunState, transfer: Transfer | None) -> AsyncGenerator[Ru
     if transfer.target is None:
         yield _failed(run, transfer.call, transfer.target_name, transfer.error or "")
         return
-    source = run.agent.name
+    source = run.in_charge
     await take_over(run, transfer)
     yield HandoffOccurred(
         source=source, target=transfer.target_name, call_id=transfer.call["id"], reason=transfer.reason
@@ -289,6 +323,10 @@ def _judge(run: RunState, planned: Plan, answers: _Answers, transfer: Transfer |
     """End the run if the turn calls for it. Everything that happened is in the transcript by now."""
     if answers.raised is not None:
         raise answers.raised
+    if planned.external:
+        run.pending = tuple(planned.external)
+        run.stop_reason = "requires_action"
+        return
     if transfer is not None and transfer.error is not None:
         _judge_failed_transfer(run, transfer)
     run.mistakes = run.mistakes + 1 if answers.only_mistakes() else 0

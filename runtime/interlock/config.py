@@ -14,7 +14,9 @@ from interlock.executor import Executor
 from interlock.filters import HandoffInputFilter
 from interlock.guardrails import Guardrail
 from interlock.history import HandoffHistoryMapper, checked_wrappers
-from interlock.port import Handler
+from interlock.port import Handler, ToolSpec, tool_name
+from interlock.scopes import checked_scope
+from interlock.tools import Tool
 
 __all__ = ["Mistake", "OnLimit", "RunConfig"]
 
@@ -27,7 +29,13 @@ class RunConfig:
     """Settings of one run. Everything has a default that is safe to ship."""
 
     model: str | Handler | None = None
-    """Overrides the model of every agent of the run."""
+    """Answers for every agent of the run in place of its own model or default handler."""
+    handler: str | None = None
+    """Starts the run at this handler of the first agent instead of at its default."""
+    fallback: bool = False
+    """Whether, when a handler fails before it showed anything, the agent's next one by priority answers."""
+    scopes: Collection[str] = ()
+    """Who is asking, such as ``("owner",)``; nothing for somebody unknown. See `interlock.scopes`."""
     model_settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Added to each agent's own settings, which win key by key."""
     agents: Sequence[Agent[Any]] = ()
@@ -58,6 +66,11 @@ class RunConfig:
     on_limit: OnLimit = "raise"
     """What happens when a limit ends the run: raise the error (which carries the partial result),
     return the partial result, or a function of the error that gives the final output."""
+    external_tools: Sequence[Tool | ToolSpec] = ()
+    """Tools that the caller runs. Every agent is offered them, before a tool of its own with the same
+    name. A call of one ends the run, see ``RunResult.pending``."""
+    shared_memory: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What ``RunContext.shared_memory`` starts with. The run works on a copy."""
     input_guardrails: Sequence[Guardrail] = ()
     output_guardrails: Sequence[Guardrail] = ()
     retry: Retry = field(default_factory=Retry)
@@ -87,8 +100,14 @@ class RunConfig:
                 self.max_handoffs is None or self.max_handoffs >= 0,
                 f"max_handoffs must be at least 0, or None for no limit, not {self.max_handoffs}",
             ),
+            (
+                all(tool_name(tool) for tool in self.external_tools),
+                "external_tools are Tools, or dicts such as {'type': 'function', 'function': {'name': ...}}",
+            ),
             (self.max_mistakes >= 1, f"max_mistakes must be at least 1, not {self.max_mistakes}"),
         )
+        if self.scopes:
+            object.__setattr__(self, "scopes", frozenset(checked_scope(self.scopes, "RunConfig")))
         if self.history_wrappers is not None:
             checked_wrappers(self.history_wrappers)
         wrong = [message for holds, message in rules if not holds]

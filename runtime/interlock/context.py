@@ -34,6 +34,8 @@ class RunContext(Generic[T]):
     """What the run has consumed until now."""
     shared_memory: dict[str, Any] = field(default_factory=dict[str, Any])
     """Data that the parts of one run share; gone when the run ends."""
+    scopes: frozenset[str] = frozenset()
+    """Who is asking, as ``RunConfig.scopes`` says; see `interlock.scopes`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
     InterlockError
       ConfigError                 your wiring: found before the first model call where that is possible
         NoHandlerError            nothing can answer for this agent
+        SkillInitError            a skill could not be initialised
         MissingExtra              an optional package is not installed
       CallbackError               a function of yours raised: instructions, is_enabled, a guardrail
       ModelBehaviorError          the model kept producing something unusable
@@ -71,6 +72,7 @@ __all__ = [
     "QuotaExhausted",
     "RateLimited",
     "ServerFailed",
+    "SkillInitError",
     "ToolError",
     "ToolTimeout",
     "UnreadableResponse",
@@ -89,6 +91,10 @@ class ConfigError(InterlockError, ValueError):
 
 class NoHandlerError(ConfigError):
     """An agent has no model and no handler, so nothing can answer."""
+
+
+class SkillInitError(ConfigError):
+    """A skill could not be initialised for an agent; the message names both, the cause is chained."""
 
 
 class MissingExtra(ConfigError, ImportError):

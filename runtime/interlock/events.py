@@ -18,6 +18,7 @@ __all__ = [
     "AgentUpdated",
     "AttemptFailed",
     "HandlerEvent",
+    "HandlerFallback",
     "HandoffFailed",
     "HandoffOccurred",
     "HandoffRequested",
@@ -97,6 +98,21 @@ class AgentUpdated:
 
     type: ClassVar[Literal["agent_updated"]] = "agent_updated"
     agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerFallback:
+    """A handler failed before it showed anything, and the agent's next one by priority takes its place.
+
+    It answers for the agent until the run ends, see ``RunConfig.fallback``.
+    """
+
+    type: ClassVar[Literal["handler_fallback"]] = "handler_fallback"
+    agent: str
+    handler: str
+    """The one that failed."""
+    next_handler: str
+    error: Exception
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

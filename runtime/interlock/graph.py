@@ -9,6 +9,7 @@ from interlock.agents import Agent
 from interlock.config import RunConfig
 from interlock.errors import ConfigError
 from interlock.models import check_model
+from interlock.port import tool_name
 
 __all__ = ["find_agent", "run_graph"]
 
@@ -17,18 +18,25 @@ def run_graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
     """Return every agent of the run by name, after checking that each can answer and be found.
 
     Raises:
-        ConfigError: two agents have one name, one has no model, or a handoff names nobody.
+        ConfigError: two agents have one name, one has no model, a handoff names nobody, or a tool of
+            the caller's is named like a handoff.
     """
     graph = dict(agent.graph)
     for one in config.agents:
         for name, other in one.graph.items():
             if graph.setdefault(name, other) is not other:
                 raise ConfigError(f"Two different agents are named {name!r}; give each its own name.")
+    taken = {tool_name(tool) for tool in config.external_tools}
     for member in graph.values():
         check_model(member, config)
         for edge in member.edges:
             if isinstance(edge.target, str):
                 find_agent(graph, edge.target, member.name)
+            if edge.tool_name in taken:
+                raise ConfigError(
+                    f"The caller's tool {edge.tool_name!r} is named like a handoff of agent {member.name!r}; "
+                    "give it another name."
+                )
     return graph
 
 

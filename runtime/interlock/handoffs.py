@@ -8,23 +8,28 @@ from collections.abc import Awaitable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
+from pydantic_core import to_json
+
 from interlock.agents import Agent, Handoff
 from interlock.callables import resolve
 from interlock.calls import reason_of
 from interlock.errors import HandoffFilterError, ModelBehaviorError
 from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_message
 from interlock.graph import find_agent
+from interlock.handoff_request import HandoffRequest
 from interlock.history import filtered, nest_handoff_history, partition
 from interlock.messages import Message, RunItem, ToolCall, calls_of
-from interlock.models import handler_for
+from interlock.models import handler_for, load
 from interlock.port import Handler
 from interlock.prompts import instructions
 from interlock.results import HandoffRecord
+from interlock.routing import Wanted
 from interlock.run_state import RunState
 from interlock.schema import clip, describe_error
+from interlock.scopes import Scope, permits
 from interlock.tell import tell
 
-__all__ = ["Transfer", "take_over", "try_transfer"]
+__all__ = ["Transfer", "edge_for", "take_over", "try_transfer"]
 
 _log = logging.getLogger("interlock.handoff")
 _LONGEST_REASON = 700  # characters of an error: it stays in the history and is paid for again
@@ -46,6 +51,8 @@ class Transfer:
     refusal: Literal["limit", "loop"] | None = None
     """The run's own limit that refused it: asking again ends the run."""
     exception: BaseException | None = None
+    by_tool: bool = False
+    """Whether a tool asked for it, and not the model."""
 
     @property
     def target_name(self) -> str:
@@ -61,27 +68,52 @@ class _Refused(Exception):
         self.refusal: Literal["limit", "loop"] | None = refusal
 
 
-async def try_transfer(run: RunState, call: ToolCall, edge: Handoff) -> Transfer:
+def edge_for(run: RunState, request: HandoffRequest) -> Handoff | None:
+    """Return the way to what a tool asks to hand over to; None when there is nothing of that name.
+
+    A handoff that the agent declares counts with its filter and callback, offered or not.
+    """
+    name, target = request.target_name, request.target
+    declared = [edge for edge in run.agent.edges if name == edge.agent_name or edge.target is target]
+    if declared:
+        return declared[0]
+    if not isinstance(target, str):
+        return Handoff(target=target)
+    if known := run.agent.equipment.get(name):
+        return Handoff(target=load(known), scope=known.scope)
+    return Handoff(target=run.graph[name]) if name in run.graph else None
+
+
+async def try_transfer(run: RunState, wanted: Wanted) -> Transfer:
     """Do all that can fail about a transfer, before anything changes.
 
     Whatever goes wrong becomes the answer to the model's call: the source stays in charge and knows
     why (feature rows 1-26 and 1-27).
     """
+    call, edge, request = wanted
     try:
-        value, reason = _parse(edge, call["function"].get("arguments") or "")
+        value, reason = _parse(edge, call) if request is None else _given(edge, request)
         _within_limit(run)
         target = await _find_target(run, call, edge)
         handler = handler_for(target, run.config) if isinstance(target, Agent) else target
         _leads_on(run, target.name)
-        answer = _text(edge.get_transfer_message(target))
+        message = None if request is None else request.message
+        answer = _text(edge.get_transfer_message(target) if message is None else message)
         await _call_back(run, edge, value if edge.input_type is not None else reason)
     except _Refused as no:
-        return _not_made(call, edge, str(no), refusal=no.refusal)
+        return _not_made(wanted, str(no), refusal=no.refusal)
     except Exception as error:
         why = clip(reason_of(error), _LONGEST_REASON)
-        return _not_made(call, edge, why, exception=error)
+        return _not_made(wanted, why, exception=error)
     return Transfer(
-        call=call, edge=edge, answer=answer, target=target, handler=handler, input=value, reason=reason
+        call=call,
+        edge=edge,
+        answer=answer,
+        target=target,
+        handler=handler,
+        input=value,
+        reason=reason,
+        by_tool=request is not None,
     )
 
 
@@ -92,25 +124,37 @@ def _text(message: object) -> str:
 
 
 def _not_made(
-    call: ToolCall,
-    edge: Handoff,
+    wanted: Wanted,
     why: str,
     *,
     refusal: Literal["limit", "loop"] | None = None,
     exception: BaseException | None = None,
 ) -> Transfer:
     return Transfer(
-        call=call,
-        edge=edge,
-        answer=f"The transfer to {edge.agent_name!r} was not made: {why}",
+        call=wanted.call,
+        edge=wanted.edge,
+        by_tool=wanted.request is not None,
+        answer=f"The transfer to {wanted.edge.agent_name!r} was not made: {why}",
         error=why,
         refusal=refusal,
         exception=exception,
     )
 
 
-def _parse(edge: Handoff, arguments: str) -> tuple[Any, str | None]:
+def _given(edge: Handoff, request: HandoffRequest) -> tuple[Any, str | None]:
+    """Return the input and the reason that a tool gave; what the handoff declares to take is checked."""
+    value = request.input
+    if edge.input_type is not None:
+        try:
+            value = edge.input_type.parse(to_json(value, fallback=str).decode(), strict=True)
+        except ModelBehaviorError as error:
+            raise _Refused(str(error)) from error
+    return value, request.reason or edge.reason
+
+
+def _parse(edge: Handoff, call: ToolCall) -> tuple[Any, str | None]:
     """Return the parsed input and the reason that the model gave, if any."""
+    arguments = call["function"].get("arguments") or ""
     if edge.input_type is not None:
         try:
             value = edge.input_type.parse(arguments, strict=True)
@@ -143,7 +187,7 @@ def _within_limit(run: RunState) -> None:
 
 
 def _leads_on(run: RunState, target: str) -> None:
-    if run.config.detect_loops and run.progress.goes_round(run.agent.name, target):
+    if run.config.detect_loops and run.progress.goes_round(run.in_charge, target):
         raise _Refused(
             "this transfer was already made and nothing new has come up since; "
             "answer the user yourself, or say what is missing",
@@ -169,27 +213,40 @@ async def _find_target(run: RunState, call: ToolCall, edge: Handoff) -> Agent[An
         target = find_agent(run.graph, target, run.agent.name)
     if target is run.agent:
         raise _Refused("an agent cannot hand off to itself")
-    if target is run.handler:
-        raise _Refused("it is in charge already; answer the user yourself")
     if not isinstance(target, Agent) and not callable(getattr(target, "stream", None)):
         raise _Refused(f"on_invoke_handoff must return an Agent or a Handler, not {type(target).__name__}")
     found = cast("Agent[Any] | Handler", target)
+    if not isinstance(found, Agent) and found.name == run.handler.name:
+        raise _Refused("it is in charge already; answer the user yourself")
+    if not _permitted(run, edge, found):
+        raise _Refused("whoever is asking may not reach it; answer the user yourself")
     if isinstance(found, Agent) and run.graph.get(found.name, found) is not found:
         raise _Refused(f"another agent of this run is named {found.name!r}, too")
     return found
 
 
+def _permitted(run: RunState, edge: Handoff, target: Agent[Any] | Handler) -> bool:
+    """Whether the scopes of the run open both the way and what it leads to."""
+    scopes: list[Scope] = [edge.scope or "all"]
+    if not isinstance(target, Agent):
+        known = run.agent.equipment.get(target.name)
+        scopes.append(getattr(target, "scope", "all") if known is None else known.scope)
+    return all(permits(scope, run.scopes) for scope in scopes)
+
+
 def record(run: RunState, transfer: Transfer, status: Any = None) -> None:
     """Put a transfer on the result, taken or not."""
+    by_tool = transfer.by_tool
     run.handoffs.append(
         HandoffRecord(
             id=f"h-{run.run_id}-{len(run.handoffs) + 1}",
-            source=run.agent.name,
+            source=run.in_charge,
             target=transfer.target_name,
-            tool_name=transfer.edge.tool_name,
+            tool_name=transfer.call["function"]["name"] if by_tool else transfer.edge.tool_name,
             call_id=transfer.call["id"],
             turn=run.turn,
             status=status or ("failed" if transfer.target is None else "taken"),
+            requested_by="tool" if by_tool else "model",
             reason=transfer.reason,
             input=transfer.input,
             error=transfer.error,
@@ -210,10 +267,15 @@ async def take_over(run: RunState, transfer: Transfer) -> None:
     Raises:
         HandoffFilterError: the input filter or the history mapper failed. The transcript is complete.
     """
-    source, target, handler = run.agent, transfer.target, transfer.handler
+    source, target, handler, speaker = run.agent, transfer.target, transfer.handler, run.in_charge
     assert target is not None
     assert handler is not None
-    if not_taken := {record.call_id for record in run.handoffs if record.status == "not_taken"}:
+    not_taken = {
+        record.call_id
+        for record in run.handoffs
+        if record.status == "not_taken" and record.requested_by == "model"
+    }
+    if not_taken:
         run.view.replace(_without_calls(run.view.items, not_taken))
     try:
         await _reshape(run, transfer)
@@ -225,15 +287,15 @@ async def take_over(run: RunState, transfer: Transfer) -> None:
         raise
     if isinstance(target, Agent):
         run.source_prompt = await _passed_on(run) if transfer.edge.transfer_system_message else None
-    run.progress.transferred(source.name, target.name)
-    _log.info("%s -> %s in turn %d of run %s", source.name, target.name, run.turn, run.run_id)
+    run.progress.transferred(speaker, target.name)
+    _log.info("%s -> %s in turn %d of run %s", speaker, target.name, run.turn, run.run_id)
     await tell(run, "on_handoff", source, target)
     if isinstance(target, Agent):
         run.graph = {**target.graph, **run.graph}
-        run.switch(target, handler)
+        run.switch(target, handler, given=transfer.input)
         await tell(run, None, source, agent_hook="on_handoff")
     else:
-        run.switch(source, handler)
+        run.switch(source, handler, given=transfer.input)
 
 
 async def _passed_on(run: RunState) -> str | None:
@@ -252,7 +314,7 @@ async def _reshape(run: RunState, transfer: Transfer) -> None:
         pre_handoff_items=before,
         new_items=new,
         run_context=run.now(),
-        source=run.agent.name,
+        source=run.in_charge,
         target=transfer.target_name,
         arguments=transfer.input,
         reason=transfer.reason,

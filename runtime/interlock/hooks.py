@@ -54,6 +54,12 @@ class AgentHooks:
     async def on_handoff(self, context: RunContext[Any], agent: Any, source: Any) -> None:
         """Called when the agent ``source`` handed over to this one."""
 
+    async def on_llm_start(self, context: RunContext[Any], agent: Any, request: Request) -> None:
+        """Called before each model call of this agent with exactly what the handler is given."""
+
+    async def on_llm_end(self, context: RunContext[Any], agent: Any, reply: MessageDone) -> None:
+        """Called with each complete reply of this agent."""
+
     async def on_tool_start(self, context: ToolContext[Any], agent: Any, tool: Any) -> None:
         """Called before one of this agent's tools runs."""
 

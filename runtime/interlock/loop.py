@@ -11,9 +11,11 @@ a transfer was made -> the view, the agent or the handler changes
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, cast
+
+from pydantic_core import to_jsonable_python
 
 from interlock.answers import answer_calls
 from interlock.attempts import attempts
@@ -23,6 +25,7 @@ from interlock.events import (
     AgentUpdated,
     AttemptFailed,
     HandlerEvent,
+    HandlerFallback,
     MessageDone,
     ReasoningDelta,
     Repaired,
@@ -32,9 +35,10 @@ from interlock.events import (
 from interlock.executor import Call
 from interlock.guardrails import check_input, check_output
 from interlock.messages import Message, calls_of, text_of
+from interlock.models import next_handler
 from interlock.port import OutputSchema, Request, ToolChoice, family_of
 from interlock.prompts import system_message
-from interlock.replies import wrong_with
+from interlock.replies import deltas_of, wrong_with
 from interlock.results import RunDone, RunEvent, Shown
 from interlock.routing import Offer, offer
 from interlock.run_state import RunState
@@ -49,7 +53,7 @@ async def run_loop(run: RunState) -> AsyncGenerator[RunEvent]:
     Raises:
         InterlockError: with the partial result in ``error.result``.
     """
-    try:
+    async with _ending(run):
         await _check_run_input(run)
         while run.stop_reason == "unfinished":
             if run.speaker_changed():
@@ -57,21 +61,31 @@ async def run_loop(run: RunState) -> AsyncGenerator[RunEvent]:
             turn = await _begin_turn(run)
             for repair in turn.repairs:
                 yield Repaired(agent=run.agent.name, repair=repair)
-            async with aclosing(_model_step(run, turn)) as events:
-                async for event in events:
-                    _note(run, event)
-                    if not isinstance(event, MessageDone):
-                        yield event
-            reply = _accept(run)
-            yield reply
-            async with aclosing(_after(run, turn.offered, reply)) as rest:
+            try:
+                async with aclosing(_model_step(run, turn)) as events:
+                    async for event in events:
+                        _note(run, event)
+                        if not isinstance(event, MessageDone):
+                            yield event
+                unseen, reply = _accept(run)
+            except Exception as error:
+                yield _fall_back(run, error)
+                continue
+            async with aclosing(_after(run, turn.offered, unseen, reply)) as rest:
                 async for happened in rest:
                     yield happened
+    yield RunDone(run.result())
+
+
+@asynccontextmanager
+async def _ending(run: RunState) -> AsyncGenerator[None]:
+    """Keep what there is, however the run ends, and let an error carry it."""
+    try:
+        yield
     except Exception as error:
         await _end_badly(run, error)
     finally:
         run.keep_partial()
-    yield RunDone(run.result())
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +109,19 @@ async def _begin_turn(run: RunState) -> _Turn:
     shown = Shown(system, messages, len(messages))
     request = _request(run, offered, shown)
     await tell(run, "on_llm_start", run.agent, request)
+    await tell(run, None, request, agent_hook="on_llm_start")
     return _Turn(request, shown, offered, repairs)
 
 
-async def _after(run: RunState, offered: Offer, reply: MessageDone) -> AsyncGenerator[RunEvent]:
-    """Do what a reply asks for: answer its calls, or take it as the final output."""
+async def _after(
+    run: RunState, offered: Offer, unseen: list[HandlerEvent], reply: MessageDone
+) -> AsyncGenerator[RunEvent]:
+    """Show a reply and do what it asks for: answer its calls, or take it as the final output."""
+    for delta in unseen:
+        yield delta
+    yield reply
     await tell(run, "on_llm_end", run.agent, reply)
+    await tell(run, None, reply, agent_hook="on_llm_end")
     if calls := calls_of(reply.message):
         async with aclosing(answer_calls(run, offered, calls)) as answers:
             async for answer in answers:
@@ -128,12 +149,15 @@ async def _start_agent(run: RunState) -> None:
 
 
 async def _offer(run: RunState) -> Offer:
-    known = run.offers.get(run.agent)
+    key = (run.agent, run.handler.name)
+    known = run.offers.get(key)
     if known is not None:
         return known
-    offered = await offer(run.agent, run.now(), run.graph)
+    offered = await offer(
+        run.agent, run.now(), run.graph, handler=run.handler.name, external=run.config.external_tools
+    )
     if offered.fixed:
-        run.offers[run.agent] = offered
+        run.offers[key] = offered
     return offered
 
 
@@ -151,6 +175,7 @@ def _request(run: RunState, offered: Offer, shown: Shown) -> Request:
         agent=run.agent.name,
         turn=run.turn,
         context=run.now(),
+        handoff_input=run.handoff_input,
     )
 
 
@@ -177,8 +202,33 @@ def _model_step(run: RunState, turn: _Turn) -> AsyncGenerator[HandlerEvent]:
         "settings": request.settings,
         "output_schema": None if output is None else asdict(output),
     }
-    call = Call(run.run_id, f"t{run.turn}.model.{run.agent.name}", "model", args)
+    if request.handoff_input is not None:
+        args["handoff_input"] = to_jsonable_python(request.handoff_input, fallback=str)
+    key = f"t{run.turn}.model.{run.agent.name}"
+    if run.failed:
+        key += f".{run.handler.name}"
+    call = Call(run.run_id, key, "model", args)
     return run.executor.stream(call, lambda _: attempts(run.handler, request, run.config.retry))
+
+
+def _fall_back(run: RunState, error: Exception) -> HandlerFallback:
+    """Put the agent's next handler in the place of one that failed before it showed anything.
+
+    Raises:
+        Exception: the error itself, when the run does not allow it or nobody is left.
+    """
+    excused = isinstance(error, HandlerError) or not isinstance(error, InterlockError | AssertionError)
+    began = run.open_call is None or run.partial or run.arrived is not None
+    if not excused or began or not run.config.fallback:
+        raise error
+    handler = next_handler(run.agent, run.handler.name, run.failed, run.config)
+    if handler is None:
+        raise error
+    failed = run.handler.name
+    why = f"handler {failed!r} failed, {handler.name!r} answers instead: {type(error).__name__}: {error}"
+    run.problem("fallback", why, error=error)
+    run.replace_handler(handler, error)
+    return HandlerFallback(agent=run.agent.name, handler=failed, next_handler=handler.name, error=error)
 
 
 def _note(run: RunState, event: HandlerEvent) -> None:
@@ -201,7 +251,8 @@ def _note(run: RunState, event: HandlerEvent) -> None:
         run.partial.append("")  # nothing to keep, but something was shown
 
 
-def _accept(run: RunState) -> MessageDone:
+def _accept(run: RunState) -> tuple[list[HandlerEvent], MessageDone]:
+    """Take the complete reply; return what of it nobody has seen yet, and itself."""
     reply = run.arrived
     if reply is None:
         raise HandlerError(
@@ -212,7 +263,9 @@ def _accept(run: RunState) -> MessageDone:
         raise HandlerError(f"Handler {run.handler.name!r} gave a reply in turn {run.turn} with {wrong}.")
     if reply.finish_reason in ("length", "content_filter"):
         run.warnings.append(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
-    return run.accept(reply)
+    unseen = run.stream and not run.partial
+    reply = run.accept(reply)
+    return deltas_of(reply.message) if unseen else [], reply
 
 
 async def _conclude(run: RunState, reply: MessageDone) -> None:

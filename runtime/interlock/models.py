@@ -1,49 +1,101 @@
-"""From what an agent or a run names as its model to the handler that answers."""
+"""From what an agent or a run names as its model and handlers to the one that answers."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from interlock.agents import Agent
 from interlock.config import RunConfig
 from interlock.errors import ConfigError, NoHandlerError
-from interlock.port import Handler
+from interlock.port import Handler, Priority
+from interlock.registry import Ranked, rank
+from interlock.scopes import permits
 
-__all__ = ["check_model", "handler_for"]
+__all__ = ["check_model", "handler_for", "lineup", "load", "named", "next_handler"]
 
 
 def handler_for(agent: Agent[Any], config: RunConfig) -> Handler:
-    """Return the handler that answers for an agent: the run's model if it names one, else its own.
+    """Return the handler that answers for an agent: the run's model if it names one, else its default.
 
     Raises:
         ConfigError: as `check_model` says.
+        NoHandlerError: none of its handlers is open to whoever is asking.
     """
-    model = check_model(agent, config)
-    return _bundled(model) if isinstance(model, str) else model
+    check_model(agent, config)
+    ranking = lineup(agent, config)
+    if not ranking:
+        raise NoHandlerError(
+            f"Agent {agent.name!r} has no handler that the scopes of this run may reach. "
+            "See RunConfig(scopes=...)."
+        )
+    return load(ranking[0])
 
 
-def check_model(agent: Agent[Any], config: RunConfig) -> str | Handler:
-    """Return the model string or handler that answers for an agent.
+def lineup(agent: Agent[Any], config: RunConfig) -> list[Ranked]:
+    """Return the handlers that a run may reach, the default first, the others as fallback goes on.
+
+    The run's own model takes the place of the first.
+    """
+    ranking = [each for each in agent.equipment.handlers if permits(each.scope, config.scopes)]
+    if config.model is not None:
+        ranking[:1] = [rank(config.model, priority=Priority.LOCAL, source="run")]
+    return ranking
+
+
+def named(agent: Agent[Any], name: str, config: RunConfig) -> Handler:
+    """Return the handler of that name, for a run that is to start with it.
 
     Raises:
-        NoHandlerError: neither the agent nor the run names a model.
+        ConfigError: the agent has none of that name, or not for whoever is asking.
+    """
+    ranking = lineup(agent, config)
+    for each in ranking:
+        if each.name == name:
+            return load(each)
+    known = ", ".join(repr(each.name) for each in ranking) or "none"
+    raise ConfigError(
+        f"RunConfig(handler={name!r}): agent {agent.name!r} has no such handler that the run's scopes "
+        f"may reach. There are: {known}."
+    )
+
+
+def next_handler(agent: Agent[Any], failed: str, tried: Collection[str], config: RunConfig) -> Handler | None:
+    """Return who answers after a handler that failed: the next by priority that was not tried yet.
+
+    After a handler that is none of the agent's own, its default is next.
+    """
+    ranking = lineup(agent, config)
+    place = next((place for place, each in enumerate(ranking, 1) if each.name == failed), 0)
+    return next((load(each) for each in ranking[place:] if each.name not in tried), None)
+
+
+def load(ranked: Ranked) -> Handler:
+    """Return the handler itself; a model string becomes the bundled LiteLLM handler."""
+    return _bundled(ranked.handler) if isinstance(ranked.handler, str) else ranked.handler
+
+
+def check_model(agent: Agent[Any], config: RunConfig) -> None:
+    """Make sure that something can answer for an agent.
+
+    Raises:
+        NoHandlerError: neither the agent nor the run names a model or a handler.
         ConfigError: what is named is neither a model string nor a handler.
     """
     model = agent.model if config.model is None else config.model
-    if model is None:
+    if model is None and not agent.equipment.handlers:
         raise NoHandlerError(
             f"Agent {agent.name!r} has no model. Give it one, such as Agent(..., model='openai/gpt-4o'), "
-            "or set RunConfig(model=...) for the whole run."
+            "or handlers=[...], or set RunConfig(model=...) for the whole run."
         )
-    if isinstance(model, str):
-        return model
+    if model is None or isinstance(model, str):
+        return
     # a Protocol is not checked at run time, and whoever passes a function deserves to hear what to do
-    if callable(getattr(model, "stream", None)) and isinstance(getattr(model, "name", None), str):
-        return model
-    raise ConfigError(
-        f"The model of agent {agent.name!r} must be a model string or a handler, not {model!r:.80}. "
-        "Wrap a function with interlock.function_handler(...)."
-    )
+    if not (callable(getattr(model, "stream", None)) and isinstance(getattr(model, "name", None), str)):
+        raise ConfigError(
+            f"The model of agent {agent.name!r} must be a model string or a handler, not {model!r:.80}. "
+            "Wrap a function with interlock.function_handler(...)."
+        )
 
 
 def _bundled(model: str) -> Handler:

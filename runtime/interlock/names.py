@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-__all__ = ["TRANSFER_PREFIX", "slug", "transfer_tool_name"]
+__all__ = ["TRANSFER_PREFIX", "litellm_name", "slug", "transfer_tool_name"]
 
 TRANSFER_PREFIX = "transfer_to_"
 _LONGEST_TOOL_NAME = 64  # OpenAI, Anthropic and Gemini refuse longer ones
@@ -30,3 +30,8 @@ def slug(name: str, *, longest: int = _LONGEST_TOOL_NAME) -> str:
 def transfer_tool_name(target: str) -> str:
     """Return the name of the tool that transfers to ``target``: ``transfer_to_<slug>``."""
     return TRANSFER_PREFIX + slug(target, longest=_LONGEST_TOOL_NAME - len(TRANSFER_PREFIX))
+
+
+def litellm_name(model: str) -> str:
+    """Return the name of the bundled handler for a model string (feature row 4-20)."""
+    return f"litellm_{model.replace('/', '_')}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypedDict
+from enum import IntEnum
+from typing import Any, Literal, Protocol, TypedDict, cast
 
 from interlock.context import RunContext
 from interlock.events import HandlerEvent
@@ -14,11 +15,25 @@ __all__ = [
     "Handler",
     "ModelSettings",
     "OutputSchema",
+    "Priority",
     "Request",
     "ToolChoice",
     "ToolSpec",
     "family_of",
+    "tool_name",
 ]
+
+
+class Priority(IntEnum):
+    """Where handlers stand by custom: the lowest number answers (feature row 4-02)."""
+
+    CRITICAL = 1
+    LOCAL = 10
+    """Models; also what an agent's ``model`` has when it does not say."""
+    REMOTE = 20
+    CUSTOM = 50
+    """Functions, and every handler that does not say."""
+
 
 ToolSpec = Mapping[str, Any]
 """A tool as chat completions spells it: ``{"type": "function", "function": {...}}``."""
@@ -71,6 +86,8 @@ class Request:
     agent: str = ""
     turn: int = 1
     context: RunContext[Any] | None = None
+    handoff_input: Any = None
+    """What the transfer to this handler passed along, as long as the handler is in charge."""
 
 
 class Handler(Protocol):
@@ -78,7 +95,12 @@ class Handler(Protocol):
 
     ``stream`` yields deltas if it has any, then exactly one `MessageDone`. It raises a
     `HandlerError` (best a `ProviderError`) when it cannot. A handler holds nothing of a run: two
-    runs may use it at the same time. It may also carry ``family: str``, see `family_of`.
+    runs may use it at the same time. It may also carry ``family: str``, see `family_of`, and:
+
+    * ``priority: int``: among the handlers of one agent the lowest number answers; default 50.
+    * ``scope``: who may reach it, see `interlock.scopes`; default ``"all"``.
+    * ``prompt: str``: when to use it. Describes it to the model wherever it can be switched to.
+    * ``expose: bool``: whether the model is offered ``transfer_to_<name>`` without further ado.
     """
 
     @property
@@ -95,3 +117,10 @@ def family_of(handler: Handler) -> str:
     """
     family: object = getattr(handler, "family", None)
     return family if isinstance(family, str) else handler.name
+
+
+def tool_name(tool: Any) -> str:
+    """Return the name of a tool, or of a tool's spec; empty when it has none."""
+    if isinstance(tool, Mapping):
+        return str(cast("Mapping[str, Any]", tool.get("function") or {}).get("name") or "")
+    return str(getattr(tool, "name", ""))

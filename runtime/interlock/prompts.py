@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import cast
 
 from interlock.agents import Handoff
-from interlock.callables import users_code
+from interlock.callables import resolve, users_code, wants
 from interlock.messages import Message
+from interlock.registry import Section
 from interlock.routing import Offer
 from interlock.run_state import RunState
+from interlock.scopes import permits
 
 __all__ = ["RECOMMENDED_PROMPT_PREFIX", "instructions", "prompt_with_handoff_instructions", "system_message"]
 
@@ -45,8 +47,36 @@ async def instructions(run: RunState) -> str:
 async def system_message(run: RunState, offered: Offer) -> Message | None:
     """Return the active agent's system prompt, with what the last handoff and the run add to it."""
     prompt = await instructions(run)
+    if run.agent.sections:
+        prompt = "\n\n".join([part for part in (prompt, *await _sections(run, offered)) if part])
     if run.config.handoff_prompt and any(isinstance(route, Handoff) for route in offered.routes.values()):
         prompt = prompt_with_handoff_instructions(prompt)
     if run.source_prompt:
         prompt = f"{prompt}\n\n{run.source_prompt}".strip()
     return {"role": "system", "content": prompt} if prompt else None
+
+
+async def _sections(run: RunState, offered: Offer) -> list[str]:
+    """Return the prompts of the agent's skills, and of the handlers that may take over from its default.
+
+    Who is in charge makes no difference to them: a prompt that stays the same keeps caches warm.
+    """
+    edges = [route for route in offered.routes.values() if isinstance(route, Handoff)]
+    reachable = {edge.to_handler.name for edge in edges if edge.to_handler}
+    reachable |= {each.name for each in run.agent.equipment.handlers} | {run.handler.name}
+    reachable.discard(run.default_handler)
+    return [
+        await _written(run, section)
+        for section in run.agent.sections
+        if permits(section.scope, run.scopes) and (not section.of_handler or section.name in reachable)
+    ]
+
+
+async def _written(run: RunState, section: Section) -> str:
+    if isinstance(section.text, str):
+        return section.text
+    with users_code(f"A prompt of {section.name!r}, a skill of agent {run.agent.name!r},"):
+        text = await resolve(section.text(*(run.now(), run.agent)[: wants(section.text, 2)]))
+        if not isinstance(cast(object, text), str | None):
+            raise TypeError(f"it must be text, not {type(text).__name__}")
+    return text or ""

@@ -6,10 +6,10 @@ import dataclasses
 import itertools
 from typing import Any, cast
 
-from interlock.events import MessageDone
-from interlock.messages import Message, ToolCall, calls_of
+from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from interlock.messages import Message, ToolCall, calls_of, text_of
 
-__all__ = ["with_own_ids", "wrong_with"]
+__all__ = ["deltas_of", "with_own_ids", "wrong_with"]
 
 
 def wrong_with(message: object) -> str | None:
@@ -67,3 +67,16 @@ def _whole(call: ToolCall, index: int, turn: int, used: set[str]) -> ToolCall:
     elif call_id == old and call.get("type") == "function":
         return call
     return cast(ToolCall, {**call, "id": call_id, "type": "function", "function": function})
+
+
+def deltas_of(message: Message) -> list[HandlerEvent]:
+    """Return a whole reply as the deltas that a streaming handler would have shown, one for each part."""
+    deltas: list[HandlerEvent] = []
+    if isinstance(thoughts := message.get("reasoning_content"), str) and thoughts:
+        deltas.append(ReasoningDelta(thoughts))
+    if text := text_of(message):
+        deltas.append(TextDelta(text))
+    for index, call in enumerate(calls_of(message)):
+        function = call["function"]
+        deltas.append(ToolCallDelta(index, call["id"], function["name"], function["arguments"]))
+    return deltas

@@ -11,6 +11,7 @@ from interlock.context import RunContext
 from interlock.events import (
     AgentUpdated,
     HandlerEvent,
+    HandlerFallback,
     HandoffFailed,
     HandoffOccurred,
     HandoffRequested,
@@ -19,7 +20,7 @@ from interlock.events import (
     ToolCalled,
     ToolOutput,
 )
-from interlock.messages import KIND, ORIGIN, Message, RunItem, detached, portable
+from interlock.messages import KIND, ORIGIN, Message, RunItem, ToolCall, detached, portable
 from interlock.port import ToolChoice, ToolSpec
 from interlock.repair import repair
 from interlock.usage import Usage
@@ -29,9 +30,10 @@ __all__ = ["HandoffRecord", "ModelCall", "Problem", "RunDone", "RunEvent", "RunR
 T = TypeVar("T")
 U = TypeVar("U")
 
-StopReason = Literal["done", "limit", "error", "unfinished"]
-"""``done``: a final output. ``limit``: a budget ended the run. ``error``: an error did. ``unfinished``:
-the run was cancelled, its stream was left early, or it still goes on."""
+StopReason = Literal["done", "requires_action", "limit", "error", "unfinished"]
+"""``done``: a final output. ``requires_action``: the caller has to answer ``pending``. ``limit``: a budget
+ended the run. ``error``: an error did. ``unfinished``: the run was cancelled, its stream was left early,
+or it still goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,8 @@ class HandoffRecord:
     call_id: str
     turn: int
     status: Literal["taken", "not_taken", "failed"]
+    requested_by: Literal["model", "tool"] = "model"
+    """Whether the model called a transfer tool, or a tool returned a `HandoffRequest`."""
     reason: str | None = None
     """Why the model, or else the declaration, wanted it."""
     input: Any = None
@@ -59,7 +63,16 @@ class Problem:
     """Something that went wrong and did not end the run: it was answered, retried or worked around."""
 
     kind: Literal[
-        "unknown_tool", "bad_arguments", "tool", "handoff", "hook", "provider", "output", "loop", "limit"
+        "unknown_tool",
+        "bad_arguments",
+        "tool",
+        "handoff",
+        "hook",
+        "provider",
+        "fallback",
+        "output",
+        "loop",
+        "limit",
     ]
     agent: str
     turn: int
@@ -127,6 +140,10 @@ class RunResult(Generic[T]):
     """The model calls in order: what each was shown and what it replied."""
     context: RunContext[Any]
     stop_reason: StopReason = "done"
+    last_handler: str = ""
+    """Name of the handler that answered last."""
+    pending: Sequence[ToolCall] = ()
+    """Calls of the caller's own tools (``RunConfig.external_tools``), which nobody has answered yet."""
 
     def __repr__(self) -> str:
         # asyncio formats what a finished task returned: the whole history would take seconds
@@ -141,6 +158,15 @@ class RunResult(Generic[T]):
         return self.items[self.input_count :]
 
     @property
+    def usage_by_handler(self) -> dict[str, Usage]:
+        """What the complete replies of each handler consumed."""
+        used: dict[str, Usage] = {}
+        for call in self.calls:
+            if call.reply is not None and call.reply.usage is not None:
+                used[call.handler] = used.get(call.handler, Usage()) + call.reply.usage
+        return used
+
+    @property
     def messages(self) -> list[Message]:
         """The messages of the whole transcript, as they happened."""
         return [item.message for item in self.items]
@@ -153,11 +179,17 @@ class RunResult(Generic[T]):
     def to_input_list(self) -> list[Message]:
         """Return the conversation as valid input for another run; add the next user message to it.
 
-        Calls that were never answered, because the run ended early, are given an answer that says so.
+        Calls that were never answered, because the run ended early, are given an answer that says so;
+        those that are ``pending`` stay open: add a ``tool`` message for each.
+
         Messages keep what belongs to the provider that wrote them, marked with a private key, and the
         next run shows it to that provider only. All are copies: to edit one does not change the result.
         """
-        return repair([_marked(item) for item in self.items])[0]
+        messages = repair([_marked(item) for item in self.items])[0]
+        if not self.pending:
+            return messages
+        still_open = {call["id"] for call in self.pending}
+        return [message for message in messages if message.get("tool_call_id") not in still_open]
 
     def final_output_as(self, cls: type[U], *, raise_if_incorrect_type: bool = False) -> U:
         """Return the final output, typed as ``cls``; with the flag, raise TypeError when it is not."""
@@ -186,6 +218,7 @@ class RunDone:
 RunEvent = (
     HandlerEvent
     | AgentUpdated
+    | HandlerFallback
     | ToolCalled
     | ToolOutput
     | HandoffRequested

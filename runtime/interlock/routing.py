@@ -8,25 +8,36 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 from interlock.agents import Agent, Handoff
 from interlock.callables import resolve, users_code
 from interlock.context import RunContext
+from interlock.handoff_request import HandoffRequest
 from interlock.messages import ToolCall
-from interlock.port import ToolSpec
+from interlock.port import ToolSpec, tool_name
 from interlock.schema import clip
+from interlock.scopes import permits
 from interlock.tools import Tool
 
-__all__ = ["NOT_TAKEN", "Offer", "Plan", "Route", "offer", "plan", "unknown_tool"]
+__all__ = ["NOT_TAKEN", "External", "Offer", "Plan", "Route", "Wanted", "offer", "plan", "unknown_tool"]
 
 NOT_TAKEN = "Multiple handoffs detected, ignoring this one."
 _REFUSED = "Several transfers were asked for at once, so none was made. Ask for exactly one."
 _LONGEST_LIST = 400
 _SHOWN_NAME = 64
 
-Route = Tool | Handoff
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """A tool that the caller of the run carries out."""
+
+    name: str
+    spec: ToolSpec
+
+
+Route = Tool | Handoff | External
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,36 +50,85 @@ class Offer:
     """Whether nothing in it depends on the moment, so that the next turn may use it again."""
 
 
+class Wanted(NamedTuple):
+    """A transfer that somebody wants: the model with its call, or the tool that the call ran."""
+
+    call: ToolCall
+    edge: Handoff
+    request: HandoffRequest | None = None
+    """What the tool returned."""
+
+
 @dataclass(slots=True)
 class Plan:
     """What a reply's calls lead to, each in the order in which the model made them."""
 
-    tools: list[tuple[ToolCall, Tool]]
-    transfer: tuple[ToolCall, Handoff] | None
-    not_taken: list[tuple[ToolCall, Handoff, str]]
+    tools: list[tuple[ToolCall, Tool]] = field(default_factory=list[tuple[ToolCall, Tool]])
+    transfers: list[Wanted] = field(default_factory=list[Wanted])
+    unknown: list[ToolCall] = field(default_factory=list[ToolCall])
+    external: list[ToolCall] = field(default_factory=list[ToolCall])
+    """Those that the caller of the run answers, after the run has ended with them."""
+    transfer: Wanted | None = None
+    """The one to make."""
+    not_taken: list[tuple[Wanted, str]] = field(default_factory=list[tuple[Wanted, str]])
     """Transfers that are answered and not tried, with the answer."""
-    unknown: list[ToolCall]
+
+    def choose(self, multiple: Literal["first", "reject"]) -> None:
+        """Choose among the transfers, see ``RunConfig.multiple_handoffs``."""
+        wanted = self.transfers
+        if len(wanted) > 1 and multiple == "reject":
+            self.transfer, self.not_taken = None, [(one, _REFUSED) for one in wanted]
+        elif wanted:
+            self.transfer, self.not_taken = wanted[0], [(one, NOT_TAKEN) for one in wanted[1:]]
+
+    def set_aside(self, why: str) -> None:
+        """Do not make the transfer after all."""
+        if self.transfer is not None:
+            self.not_taken.insert(0, (self.transfer, why))
+            self.transfer = None
 
 
 async def offer(
-    agent: Agent[Any], context: RunContext[Any], graph: Mapping[str, Agent[Any]] | None = None
+    agent: Agent[Any],
+    context: RunContext[Any],
+    graph: Mapping[str, Agent[Any]] | None = None,
+    *,
+    handler: str = "",
+    external: Sequence[Tool | ToolSpec] = (),
 ) -> Offer:
-    """Return the enabled tools and then the enabled handoffs of an agent, in their declared order.
+    """Return what is enabled and in scope: an agent's tools, then its handoffs, then the caller's tools.
 
-    ``graph`` is where handoffs that name their target find out what it is for.
+    Each kind stands in its declared order.
+
+    Args:
+        agent: whose turn it is.
+        context: the present moment.
+        graph: where handoffs that name their target find out what it is for.
+        handler: the handler in charge, to which there is no handoff.
+        external: the caller's tools; they win over a tool of the agent with the same name.
     """
+    callers = {tool_name(tool): External(tool_name(tool), _spec(tool)) for tool in external}
     routes: dict[str, Route] = {}
     specs: list[ToolSpec] = []
     fixed = True
-    for name, route in [(t.name, t) for t in agent.tools] + [(e.tool_name, e) for e in agent.edges]:
+    for name, route in [(t.name, t) for t in agent.all_tools] + [(e.tool_name, e) for e in agent.edges]:
+        if name in callers or not permits(route.scope or "all", context.scopes):
+            continue
+        if isinstance(route, Handoff) and route.to_handler and route.to_handler.name == handler:
+            continue
         fixed = fixed and isinstance(route.is_enabled, bool)
         if await _enabled(route, agent, context):
             routes[name] = route
             specs.append(route.spec if isinstance(route, Tool) else route.described(graph or {}).spec)
-    return Offer(tuple(specs), routes, fixed)
+    specs += [each.spec for each in callers.values()]
+    return Offer(tuple(specs), {**routes, **callers}, fixed)
 
 
-async def _enabled(route: Route, agent: Agent[Any], context: RunContext[Any]) -> bool:
+def _spec(tool: Tool | ToolSpec) -> ToolSpec:
+    return tool.spec if isinstance(tool, Tool) else tool
+
+
+async def _enabled(route: Tool | Handoff, agent: Agent[Any], context: RunContext[Any]) -> bool:
     asked = route.is_enabled
     if isinstance(asked, bool):
         return asked
@@ -79,21 +139,18 @@ async def _enabled(route: Route, agent: Agent[Any], context: RunContext[Any]) ->
 
 def plan(calls: Sequence[ToolCall], offered: Offer, multiple: Literal["first", "reject"]) -> Plan:
     """Sort the calls of a reply by what they lead to; see ``RunConfig.multiple_handoffs``."""
-    planned = Plan([], None, [], [])
-    transfers: list[tuple[ToolCall, Handoff]] = []
+    planned = Plan()
     for call in calls:
-        route = offered.routes.get(call["function"].get("name") or "")
-        if isinstance(route, Handoff):
-            transfers.append((call, route))
-        elif route is None:
-            planned.unknown.append(call)
-        else:
-            planned.tools.append((call, route))
-    if len(transfers) > 1 and multiple == "reject":
-        planned.not_taken = [(call, edge, _REFUSED) for call, edge in transfers]
-    elif transfers:
-        planned.transfer = transfers[0]
-        planned.not_taken = [(call, edge, NOT_TAKEN) for call, edge in transfers[1:]]
+        match offered.routes.get(call["function"].get("name") or ""):
+            case Handoff() as edge:
+                planned.transfers.append(Wanted(call, edge))
+            case Tool() as tool:
+                planned.tools.append((call, tool))
+            case External():
+                planned.external.append(call)
+            case None:
+                planned.unknown.append(call)
+    planned.choose(multiple)
     return planned
 
 

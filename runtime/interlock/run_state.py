@@ -6,7 +6,7 @@ why the next run starts at the default handler again, however this one ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from interlock.events import MessageDone
 from interlock.executor import Executor
 from interlock.history import View
 from interlock.hooks import RunHooks
-from interlock.messages import ItemKind, Message, RunItem, item_of
+from interlock.messages import ItemKind, Message, RunItem, ToolCall, item_of
 from interlock.port import Handler, Request, family_of
 from interlock.progress import Progress
 from interlock.replies import with_own_ids, wrong_with
@@ -46,6 +46,8 @@ class RunState:
     items: list[RunItem]
     view: View
     input_count: int
+    scopes: frozenset[str] = frozenset()
+    """Who is asking."""
 
     speaker: Agent[Any] | None = None
     """The agent that was announced last."""
@@ -57,7 +59,13 @@ class RunState:
     first_of_turn: int = 0
     """Id of the first item of the present turn."""
     agent_turns: int = 0
-    """Model calls since the active agent or handler took over; a forced tool choice holds for the first."""
+    """Model calls since the active agent took over; a forced tool choice holds for the first."""
+    default_handler: str = ""
+    """Name of the handler with which the active agent began."""
+    stands_in: bool = False
+    """Whether a transfer put another handler of the active agent in charge."""
+    handoff_input: Any = None
+    """What the last transfer passed along."""
     source_prompt: str | None = None
     """The section of the prompt with the source's instructions, when the last handoff passes them on."""
     shared_memory: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -70,19 +78,25 @@ class RunState:
     calls: list[ModelCall] = field(default_factory=list[ModelCall])
     call_ids: set[str] = field(default_factory=set[str])
     """The ids of all tool calls so far; a reply that repeats one gets new ones."""
-    offers: dict[Agent[Any], Offer] = field(default_factory=dict[Agent[Any], Offer])
-    """What agents whose offer never changes may call; the key keeps the agent alive."""
+    offers: dict[tuple[Agent[Any], str], Offer] = field(default_factory=dict[tuple[Agent[Any], str], Offer])
+    """What agents whose offer never changes may call, by handler; the key keeps the agent alive."""
     mistakes: int = 0
     """Turns in a row with nothing but mistakes."""
     progress: Progress = field(default_factory=Progress)
     over_limit: int = 0
     """Transfers that were refused because there had been enough; progress does not earn another."""
+    failed: set[str] = field(default_factory=set[str])
+    """Names of the handlers that failed and were replaced."""
+    again: bool = False
+    """Whether the next model call is that of the present turn once more."""
     open_call: tuple[Request, Shown] | None = None
     """The model call that was begun and has no complete reply yet."""
     arrived: MessageDone | None = None
     """The complete reply of a model call that has not come to its end."""
     partial: list[str] = field(default_factory=list[str])
     """The text of a reply that is still arriving; not empty as soon as anything was shown."""
+    pending: Sequence[ToolCall] = ()
+    """Calls that the caller has to answer."""
     final_output: Any = None
     stop_reason: StopReason = "unfinished"
 
@@ -96,14 +110,30 @@ class RunState:
                 turn=self.turn,
                 usage=self.usage,
                 shared_memory=self.shared_memory,
+                scopes=self.scopes,
             )
         return self.moment
 
-    def switch(self, agent: Agent[Any], handler: Handler) -> None:
-        """Let another agent, or another handler of the same agent, go on."""
-        if agent is not self.agent:
+    @property
+    def in_charge(self) -> str:
+        """Name of who speaks: the agent, or the handler that it was handed over to."""
+        return self.handler.name if self.stands_in else self.agent.name
+
+    def switch(self, agent: Agent[Any], handler: Handler, *, given: Any = None) -> None:
+        """Let another agent, or another handler of the same agent, go on with what it is given."""
+        self.stands_in = agent is self.agent
+        if not self.stands_in:
             self.agent_turns = 0
-        self.agent, self.handler, self.moment = agent, handler, None
+            self.default_handler = handler.name
+        self.agent, self.handler, self.moment, self.handoff_input = agent, handler, None, given
+
+    def replace_handler(self, handler: Handler, error: Exception) -> None:
+        """Let another handler make the model call that failed."""
+        self._end_call(None)
+        self._count_failed(error)
+        self.forget()
+        self.failed.add(self.handler.name)
+        self.handler, self.moment, self.again = handler, None, True
 
     def speaker_changed(self) -> bool:
         """Whether another agent than before speaks from now on; True once per change."""
@@ -114,11 +144,14 @@ class RunState:
         return True
 
     def begin_turn(self) -> None:
-        """Count one more model call.
+        """Count one more model call, unless it is one that failed and is made again by another handler.
 
         Raises:
             MaxTurnsExceeded: that would be one too many.
         """
+        if self.again:
+            self.again = False
+            return
         if self.max_turns is not None and self.turn >= self.max_turns:
             raise MaxTurnsExceeded(
                 f"Max turns ({self.max_turns}) exceeded: agent {self.agent.name!r} wanted another model "
@@ -246,6 +279,8 @@ class RunState:
             calls=tuple(self.calls),
             context=self.now(),
             stop_reason=self.stop_reason,
+            last_handler=self.handler.name,
+            pending=self.pending,
         )
 
 

@@ -18,7 +18,7 @@ from interlock.history import View
 from interlock.hooks import RunHooks
 from interlock.loop import run_loop
 from interlock.messages import RunInput, call_ids, to_messages
-from interlock.models import handler_for
+from interlock.models import handler_for, named
 from interlock.results import RunEvent, RunResult
 from interlock.run_state import RunState, input_items
 
@@ -200,9 +200,11 @@ def start(
     items = input_items(to_messages(input))
     if not items:
         raise ConfigError("Input is empty: pass the user's text, or a list with at least one message.")
+    default = handler_for(agent, config)
     return RunState(
         agent=agent,
-        handler=handler_for(agent, config),
+        handler=default if config.handler is None else named(agent, config.handler, config),
+        default_handler=default.name,
         graph=run_graph(agent, config),
         config=config,
         executor=config.executor or InProcess(),
@@ -215,6 +217,8 @@ def start(
         view=View(items),
         input_count=len(items),
         call_ids=call_ids(item.message for item in items),
+        shared_memory=dict(config.shared_memory),
+        scopes=frozenset(config.scopes),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast, overload
 
 import anyio
@@ -28,6 +28,9 @@ from interlock.calls import (
 )
 from interlock.context import RunContext, ToolContext
 from interlock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
+from interlock.handoff_request import HandoffRequest
+from interlock.outcomes import ToolErrorKind, ToolOutcome
+from interlock.scopes import Scope, checked_scope
 from interlock.signatures import signature_of
 from interlock.strict import strict_schema
 from interlock.usage import Usage
@@ -37,16 +40,10 @@ __all__ = [
     "IsEnabled",
     "OnError",
     "Tool",
-    "ToolErrorKind",
-    "ToolOutcome",
     "ToolResult",
     "function_tool",
     "tool",
 ]
-
-ToolErrorKind = Literal["arguments", "raised", "timeout", "output"]
-"""Why a call has no proper result: the model's arguments did not fit and nothing ran; the tool
-raised; it took too long; or it ran and what it returned cannot be shown as text."""
 
 OnError = Literal["report", "raise"] | Callable[[ToolContext[Any], Exception], MaybeAwaitable[str]]
 """What a failing tool does: answer the model and go on, stop the run, or answer with this text."""
@@ -60,37 +57,9 @@ class ToolResult:
     """What a tool returns when it has more to say than its content."""
 
     content: Any
-    """Shown to the model: text as it is, anything else as JSON."""
+    """Shown to the model: text as it is, anything else as JSON. Or a `HandoffRequest`."""
     usage: Usage | None = None
     """What the tool itself consumed, by calling a model for instance; added to the run's usage."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolOutcome:
-    """How one call ended. There is always an ``output``: the text that answers the call."""
-
-    output: str
-    error: ToolErrorKind | None = None
-    """None when the tool did what it was asked."""
-    usage: Usage | None = None
-    exception: BaseException | None = field(default=None, compare=False)
-    """What was raised; only in the process where it happened."""
-    value: Any = field(default=None, compare=False)
-    """What the function returned; only in the process where it happened."""
-
-    def envelope(self) -> dict[str, Any]:
-        """Return the outcome as JSON data: ``{"ok": {...}}`` or ``{"err": {...}}``."""
-        if self.error is not None:
-            return {"err": {"type": self.error, "message": self.output, "retryable": False}}
-        return {"ok": {"output": self.output, "usage": asdict(self.usage) if self.usage else None}}
-
-    @classmethod
-    def from_envelope(cls, envelope: Mapping[str, Any]) -> ToolOutcome:
-        """Return the outcome that `envelope` was made from, without the Python objects."""
-        if "err" in envelope:
-            return cls(envelope["err"]["message"], error=envelope["err"]["type"])
-        usage: Mapping[str, Any] | None = envelope["ok"]["usage"]
-        return cls(envelope["ok"]["output"], usage=Usage(**usage) if usage else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -118,6 +87,8 @@ class Tool:
     timeout: float | None = None
     """Seconds; None is for ever. A thread cannot be stopped: see docs/tools.md."""
     is_enabled: IsEnabled = True
+    scope: Scope = "all"
+    """Who may use the tool, see `interlock.scopes`. Others are not offered it and cannot call it."""
     on_error: OnError = "report"
     """For the tool's own failures. Arguments that do not fit are always reported to the model."""
     spec: Mapping[str, Any] = field(init=False, repr=False)
@@ -127,6 +98,7 @@ class Tool:
 
     def __post_init__(self) -> None:
         _check(self)
+        _set(self, "scope", checked_scope(self.scope, f"Tool {self.name!r}"))
         strict = strict_schema(self.params_json_schema) if self.strict else None
         _set(self, "strict", strict is not None)
         _set(self, "params_json_schema", self.params_json_schema if strict is None else strict)
@@ -266,9 +238,10 @@ def _odd(name: str) -> str:
 
 
 def _outcome(value: Any) -> ToolOutcome:
-    if isinstance(value, ToolResult):
-        return ToolOutcome(to_text(value.content), usage=value.usage, value=value)
-    return ToolOutcome(to_text(value), value=value)
+    content, usage = (value.content, value.usage) if isinstance(value, ToolResult) else (value, None)
+    if isinstance(content, HandoffRequest):
+        return ToolOutcome(content.answer, usage=usage, value=value, handoff=content)
+    return ToolOutcome(to_text(content), usage=usage, value=value)
 
 
 def _kind(error: Exception) -> ToolErrorKind:
@@ -290,6 +263,7 @@ def tool(
     strict: bool = True,
     timeout: float | None = None,
     is_enabled: IsEnabled = True,
+    scope: Scope = "all",
     on_error: OnError = "report",
 ) -> Tool: ...
 @overload
@@ -300,6 +274,7 @@ def tool(
     strict: bool = True,
     timeout: float | None = None,
     is_enabled: IsEnabled = True,
+    scope: Scope = "all",
     on_error: OnError = "report",
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
@@ -311,6 +286,7 @@ def tool(
     strict: bool = True,
     timeout: float | None = None,
     is_enabled: IsEnabled = True,
+    scope: Scope = "all",
     on_error: OnError = "report",
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool from a function: ``@tool``, ``@tool(timeout=5)`` or ``tool(function)``.
@@ -326,6 +302,7 @@ def tool(
         strict: whether to use the strict form of the schema where it has one.
         timeout: seconds that a call may take; None is for ever.
         is_enabled: a bool, or a function of the context and the agent, asked in every turn.
+        scope: who may use it, see `interlock.scopes`.
         on_error: ``"report"`` tells the model and goes on, ``"raise"`` stops the run, and a function
             of the context and the error makes the text for the model (raise from it to stop the run).
 
@@ -344,6 +321,7 @@ def tool(
             strict=signature.strict,
             timeout=timeout,
             is_enabled=is_enabled,
+            scope=scope,
             on_error=on_error,
         )
 
@@ -360,6 +338,7 @@ def function_tool(
     strict_mode: bool = True,
     timeout: float | None = None,
     is_enabled: IsEnabled = True,
+    scope: Scope = "all",
     failure_error_function: OnError | None = "report",
 ) -> Tool: ...
 @overload
@@ -370,6 +349,7 @@ def function_tool(
     strict_mode: bool = True,
     timeout: float | None = None,
     is_enabled: IsEnabled = True,
+    scope: Scope = "all",
     failure_error_function: OnError | None = "report",
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def function_tool(
@@ -381,6 +361,7 @@ def function_tool(
     strict_mode: bool = True,
     timeout: float | None = None,
     is_enabled: IsEnabled = True,
+    scope: Scope = "all",
     failure_error_function: OnError | None = "report",
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool from a function: `tool`, with the names that users of openai-agents know.
@@ -393,6 +374,7 @@ def function_tool(
         strict=strict_mode,
         timeout=timeout,
         is_enabled=is_enabled,
+        scope=scope,
         on_error="raise" if failure_error_function is None else failure_error_function,
     )
     return make if function is None else make(function)

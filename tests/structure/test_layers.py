@@ -12,10 +12,15 @@ import pytest
 
 LAYERS = """
     errors names pieces strict usage
-    callables context messages schema
+    callables context handoff_request messages schema scopes
+    outcomes
     events filters guardrails repair signatures
     assembly calls executor history port
-    attempts handlers hooks tools
+    handler_functions handler_replies
+    attempts handler_functions handler_replies hooks tools
+    handlers
+    registry
+    skills
     agents
     edges
     config results routing progress replies

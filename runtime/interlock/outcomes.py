@@ -1,0 +1,54 @@
+"""How one tool call ended: as an object here, and as JSON for an executor that records it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from interlock.handoff_request import HandoffRequest
+from interlock.usage import Usage
+
+__all__ = ["ToolErrorKind", "ToolOutcome"]
+
+ToolErrorKind = Literal["arguments", "raised", "timeout", "output"]
+"""Why a call has no proper result: the model's arguments did not fit and nothing ran; the tool
+raised; it took too long; or it ran and what it returned cannot be shown as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """How one call ended. There is always an ``output``: the text that answers the call."""
+
+    output: str
+    error: ToolErrorKind | None = None
+    """None when the tool did what it was asked."""
+    usage: Usage | None = None
+    handoff: HandoffRequest | None = None
+    """What the function returned, if that asks for a handoff; ``output`` is the answer once it is made."""
+    exception: BaseException | None = field(default=None, compare=False)
+    """What was raised; only in the process where it happened."""
+    value: Any = field(default=None, compare=False)
+    """What the function returned; only in the process where it happened."""
+
+    def envelope(self) -> dict[str, Any]:
+        """Return the outcome as JSON data: ``{"ok": {...}}`` or ``{"err": {...}}``."""
+        if self.error is not None:
+            return {"err": {"type": self.error, "message": self.output, "retryable": False}}
+        made: dict[str, Any] = {"output": self.output, "usage": asdict(self.usage) if self.usage else None}
+        if self.handoff is not None:
+            made["handoff"] = self.handoff.envelope()
+        return {"ok": made}
+
+    @classmethod
+    def from_envelope(cls, envelope: Mapping[str, Any]) -> ToolOutcome:
+        """Return the outcome that `envelope` was made from, without the Python objects."""
+        if "err" in envelope:
+            return cls(envelope["err"]["message"], error=envelope["err"]["type"])
+        made: Mapping[str, Any] = envelope["ok"]
+        asked: Mapping[str, Any] | None = made.get("handoff")
+        return cls(
+            made["output"],
+            usage=Usage(**made["usage"]) if made["usage"] else None,
+            handoff=HandoffRequest.from_envelope(asked) if asked else None,
+        )

@@ -1,0 +1,268 @@
+"""Skills: tools, handlers, prompts and hooks that are registered on an agent together.
+
+class Weather(Skill):
+@tool
+def forecast(self, city: str) -> str: ...
+
+@prompt
+def style(self) -> str: ...
+
+Agent("helper", model=..., skills=[Weather()])
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast, overload
+
+from interlock.callables import MaybeAwaitable, name_of
+from interlock.errors import ConfigError, SkillInitError
+from interlock.hooks import AgentHooks
+from interlock.port import Handler, Priority
+from interlock.registry import Equipment, Registry, rank
+from interlock.scopes import Scope, checked_scope
+from interlock.tools import Tool
+
+__all__ = ["Hook", "Prompt", "Skill", "equip", "hook", "prompt"]
+
+
+class Skill:
+    """A bundle of tools, handlers, prompts and hooks.
+
+    Methods decorated with `interlock.tool`, `interlock.handler`, `prompt` and `hook` are registered on
+    each agent that has the skill. What is made anew for each agent belongs into `initialize`. A skill
+    holds nothing of a run: it may serve many at once.
+
+    Args:
+        config: settings of the skill's own, as it documents them.
+        name: what it is called; the class's name when left out. Each skill of an agent has its own.
+        scope: who may use what it brings, unless a part has a scope of its own.
+        dependencies: names of skills that are initialised before this one.
+    """
+
+    name: str = ""
+    scope: Scope = "all"
+    dependencies: Sequence[str] = ()
+    config: Mapping[str, Any] = {}
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        *,
+        name: str = "",
+        scope: Scope | None = None,
+        dependencies: Sequence[str] | None = None,
+    ) -> None:
+        self.config = dict(config or {})
+        self.name = name or self.name or type(self).__name__
+        self.scope = self.scope if scope is None else scope
+        self.dependencies = tuple(self.dependencies if dependencies is None else dependencies)
+
+    def initialize(self, registry: Registry) -> None:
+        """Prepare the skill for one agent, and register what no decorator can.
+
+        Called while the agent is made, after the skills that this one depends on (``registry.skills``),
+        and never during a run. What has to be opened and closed, such as a connection, is opened before.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A function that writes a section of the system prompt; made by `prompt`."""
+
+    function: Callable[..., MaybeAwaitable[str]]
+    priority: int
+    scope: Scope
+
+    def __call__(self, *args: Any) -> MaybeAwaitable[str]:
+        """Write the section, as the plain function would."""
+        return self.function(*args)
+
+    def __get__(self, instance: object | None, owner: type[Any] | None = None) -> Prompt:
+        return _bound(self, instance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hook:
+    """A function that is called at an event; made by `hook`."""
+
+    event: str
+    function: Callable[..., Any]
+    priority: int
+
+    def __call__(self, *args: Any) -> Any:
+        """Do what the plain function does."""
+        return self.function(*args)
+
+    def __get__(self, instance: object | None, owner: type[Any] | None = None) -> Hook:
+        return _bound(self, instance)
+
+
+Part = TypeVar("Part", Prompt, Hook)
+
+
+def _bound(part: Part, instance: object | None) -> Part:
+    """Return a part that was made in the body of a class, bound to the instance it is taken from."""
+    return part if instance is None else replace(part, function=cast(Any, part.function).__get__(instance))
+
+
+@overload
+def prompt(function: Callable[..., MaybeAwaitable[str]], /) -> Prompt: ...
+@overload
+def prompt(
+    *, priority: int = Priority.CUSTOM, scope: Scope = "all"
+) -> Callable[[Callable[..., MaybeAwaitable[str]]], Prompt]: ...
+def prompt(
+    function: Callable[..., MaybeAwaitable[str]] | None = None,
+    /,
+    *,
+    priority: int = Priority.CUSTOM,
+    scope: Scope = "all",
+) -> Prompt | Callable[[Callable[..., MaybeAwaitable[str]]], Prompt]:
+    """Make a method of a skill a section of the system prompt: ``@prompt`` or ``@prompt(priority=10)``.
+
+    It returns text, sync or async, and may take the run's context, and the agent after it. It is asked
+    before each model call: text that stays the same keeps a provider's prompt cache warm.
+
+    Args:
+        function: the method.
+        priority: sections stand in this order, lower first.
+        scope: who is to see it, see `interlock.scopes`.
+    """
+
+    def make(function: Callable[..., MaybeAwaitable[str]]) -> Prompt:
+        where = f"Prompt {name_of(function)!r}"
+        return Prompt(function=function, priority=priority, scope=checked_scope(scope, where))
+
+    return make if function is None else make(function)
+
+
+def hook(event: str, /, *, priority: int = Priority.CUSTOM) -> Callable[[Callable[..., Any]], Hook]:
+    """Call a method of a skill at an event of the agent: ``@hook("on_tool_end")``.
+
+    Args:
+        event: a method of `interlock.AgentHooks`; the method is given what that one is given.
+        priority: hooks of one event are called in this order, lower first.
+
+    Raises:
+        ConfigError: there is no such event.
+    """
+    known = [name for name in vars(AgentHooks) if name.startswith("on_")]
+    if event not in known:
+        raise ConfigError(f"There is no hook {event!r}. There are: {', '.join(known)}.")
+
+    def make(function: Callable[..., Any]) -> Hook:
+        return Hook(event=event, function=function, priority=priority)
+
+    return make
+
+
+def equip(
+    agent: str,
+    model: str | Handler | None,
+    handlers: Sequence[Handler | Callable[..., Any]],
+    skills: Sequence[Skill],
+) -> Equipment:
+    """Register an agent's model, its handlers and its skills, and return what comes of it.
+
+    Raises:
+        ConfigError: names that clash, a handler that cannot answer, a dependency that is missing or
+            goes round in a circle.
+        SkillInitError: a skill could not be initialised; the message names it.
+    """
+    by_name = _by_name(agent, skills)
+    registry = Registry(agent, by_name)
+    if isinstance(model, str) or callable(getattr(model, "stream", None)):
+        registry.add_ranked(rank(cast("Handler | str", model), priority=Priority.LOCAL))
+    for handler in handlers:
+        if handler is not model:
+            registry.add_handler(handler)
+    for name in _in_order(agent, by_name):
+        _register(registry, name, by_name[name])
+    return registry.close()
+
+
+def _name(skill: Skill) -> str:
+    return skill.name or type(skill).__name__
+
+
+def _by_name(agent: str, skills: Sequence[Skill]) -> dict[str, Skill]:
+    found: dict[str, Skill] = {}
+    for skill in skills:
+        if not isinstance(cast(object, skill), Skill):
+            made = f"; pass {skill.__name__}()" if isinstance(skill, type) else ""
+            raise ConfigError(f"Agent {agent!r}: {skill!r:.80} is not a Skill{made}.")
+        if found.setdefault(_name(skill), skill) is not skill:
+            raise ConfigError(
+                f"Agent {agent!r} has two skills named {_name(skill)!r}; give one another name."
+            )
+    return found
+
+
+def _in_order(agent: str, skills: Mapping[str, Skill]) -> list[str]:
+    """Return the names in their declared order, but each after those that it depends on."""
+    order: list[str] = []
+
+    def visit(name: str, path: tuple[str, ...]) -> None:
+        if name in path:
+            circle = " -> ".join([*path[path.index(name) :], name])
+            raise ConfigError(f"Agent {agent!r}: skills depend on each other in a circle: {circle}.")
+        if name in order:
+            return
+        for needed in skills[name].dependencies:
+            if needed not in skills:
+                raise ConfigError(
+                    f"Agent {agent!r}: skill {name!r} depends on {needed!r}, which the agent does not have. "
+                    f"It has: {', '.join(skills)}."
+                )
+            visit(needed, (*path, name))
+        order.append(name)
+
+    for name in skills:
+        visit(name, ())
+    return order
+
+
+def _register(registry: Registry, name: str, skill: Skill) -> None:
+    """Register the decorated methods of a skill, and let it do the rest."""
+    scope = checked_scope(skill.scope, f"Skill {name!r}")
+    for part in _parts(skill):
+        if isinstance(part, Tool):
+            registry.add_tool(part, scope=scope)
+        elif isinstance(part, Prompt):
+            own = scope if part.scope == "all" else part.scope
+            registry.add_prompt(part.function, priority=part.priority, scope=own, name=name)
+        elif isinstance(part, Hook):
+            registry.add_hook(part.event, part.function, priority=part.priority)
+        else:
+            registry.add_handler(part, source=name, scope=scope)
+    initialize: Callable[[Registry], object] = skill.initialize
+    try:
+        given = initialize(registry)
+    except Exception as error:
+        raise SkillInitError(
+            f"Agent {registry.agent!r}: skill {name!r} could not be initialised: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if inspect.isawaitable(given):
+        if inspect.iscoroutine(given):
+            given.close()
+        raise SkillInitError(
+            f"Agent {registry.agent!r}: initialize of skill {name!r} is async, but an agent is made without "
+            "an event loop. Open what has to be awaited before, and pass it to the skill."
+        )
+
+
+def _parts(skill: Skill) -> Iterator[Any]:
+    """Yield what the decorators made of a skill's methods, bound to it, in the order of the class body."""
+    names = dict.fromkeys(name for owner in reversed(type(skill).__mro__) for name in vars(owner))
+    for name in names:
+        declared: object = inspect.getattr_static(skill, name)
+        if isinstance(declared, Tool | Prompt | Hook) or _is_handler(declared):
+            yield getattr(skill, name)
+
+
+def _is_handler(declared: object) -> bool:
+    return not isinstance(declared, type) and callable(getattr(declared, "stream", None))
