@@ -8,7 +8,7 @@ import pytest
 
 from interlock import Agent, RunConfig, function_handler
 from interlock.errors import ConfigError, NoHandlerError
-from interlock.models import check_model, handler_for
+from interlock.models import check_model, handler_for, lineup
 from interlock.testing import ScriptedHandler
 
 
@@ -35,7 +35,8 @@ def test_a_model_string_is_answered_for_by_the_bundled_provider() -> None:
 
 @pytest.mark.parametrize("config", [RunConfig(), RunConfig(model="openai/gpt-4o")])
 def test_checking_a_model_string_loads_nothing(config: RunConfig) -> None:
-    assert check_model(Agent("A", model="openai/gpt-4o"), config) == "openai/gpt-4o"
+    check_model(Agent("A", model="openai/gpt-4o"), config)
+    assert [each.handler for each in lineup(Agent("A", model="openai/gpt-4o"), config)] == ["openai/gpt-4o"]
 
 
 def test_without_a_model_the_error_says_where_to_name_one() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from interlock import Agent, Handoff, RunConfig, RunContext, Runner, Tool, handoff
 from interlock.errors import CallbackError
 from interlock.messages import ToolCall, text_of
-from interlock.routing import NOT_TAKEN, Offer, offer, plan, unknown_tool
+from interlock.routing import NOT_TAKEN, Offer, Wanted, offer, plan, unknown_tool
 from interlock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
@@ -129,7 +129,7 @@ async def test_calls_are_sorted_by_what_they_lead_to() -> None:
     """(row 2-10)"""
     planned = await _planned(["two", "nope", "transfer_to_c", "one"])
     assert [(one["id"], route.name) for one, route in planned.tools] == [("call_0", "two"), ("call_3", "one")]
-    assert planned.transfer == (made("x", "x", "transfer_to_c")[2], A.edges[1])
+    assert planned.transfer == Wanted(made("x", "x", "transfer_to_c")[2], A.edges[1])
     assert [one["id"] for one in planned.unknown] == ["call_1"]
     assert planned.not_taken == []
 
@@ -137,8 +137,8 @@ async def test_calls_are_sorted_by_what_they_lead_to() -> None:
 async def test_the_first_transfer_is_taken_and_the_others_are_not() -> None:
     """(row 1-36)"""
     planned = await _planned(["transfer_to_c", "transfer_to_b", "transfer_to_c"])
-    assert planned.transfer[1].agent_name == "C"
-    assert [(one["id"], edge.agent_name, why) for one, edge, why in planned.not_taken] == [
+    assert planned.transfer.edge.agent_name == "C"
+    assert [(one.call["id"], one.edge.agent_name, why) for one, why in planned.not_taken] == [
         ("call_1", "B", NOT_TAKEN),
         ("call_2", "C", NOT_TAKEN),
     ]
@@ -148,8 +148,8 @@ async def test_several_transfers_can_all_be_refused() -> None:
     """(row 1-36)"""
     planned = await _planned(["transfer_to_c", "one", "transfer_to_b"], "reject")
     assert planned.transfer is None
-    assert [one["id"] for one, _, _ in planned.not_taken] == ["call_0", "call_2"]
-    assert "Ask for exactly one" in planned.not_taken[0][2]
+    assert [one.call["id"] for one, _ in planned.not_taken] == ["call_0", "call_2"]
+    assert "Ask for exactly one" in planned.not_taken[0][1]
     assert len(planned.tools) == 1
 
 
@@ -202,8 +202,8 @@ async def test_each_call_has_exactly_one_place_in_the_plan(names: list[str], mul
     planned = await _planned(names, multiple)
     placed = [one["id"] for one, _ in planned.tools]
     placed += [one["id"] for one in planned.unknown]
-    placed += [one["id"] for one, _, _ in planned.not_taken]
-    placed += [planned.transfer[0]["id"]] if planned.transfer else []
+    placed += [one.call["id"] for one, _ in planned.not_taken]
+    placed += [planned.transfer.call["id"]] if planned.transfer else []
     assert sorted(placed) == sorted(one["id"] for one in made(*names))
 
 

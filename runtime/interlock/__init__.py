@@ -24,7 +24,7 @@ from interlock.errors import (
 )
 from interlock.filters import HandoffInputData, HandoffInputFilter
 from interlock.guardrails import GuardrailResult
-from interlock.handlers import function_handler
+from interlock.handlers import function_handler, handler
 from interlock.handoff_request import HandoffRequest
 from interlock.history import nest_handoff_history
 from interlock.hooks import AgentHooks, RunHooks
@@ -72,6 +72,7 @@ __all__ = [
     "Usage",
     "function_handler",
     "function_tool",
+    "handler",
     "handoff",
     "hook",
     "nest_handoff_history",

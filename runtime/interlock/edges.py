@@ -11,6 +11,7 @@ from interlock.context import RunContext
 from interlock.filters import HandoffInputFilter
 from interlock.port import Handler
 from interlock.schema import JsonType
+from interlock.scopes import Scope
 
 __all__ = ["handoff"]
 
@@ -32,6 +33,7 @@ def handoff(
     ask_reason: bool = False,
     preserve_context: bool = True,
     transfer_system_message: bool = False,
+    scope: Scope | None = None,
 ) -> Handoff: ...
 
 
@@ -50,6 +52,7 @@ def handoff(
     ask_reason: bool = False,
     preserve_context: bool = True,
     transfer_system_message: bool = False,
+    scope: Scope | None = None,
 ) -> Handoff: ...
 
 
@@ -67,6 +70,7 @@ def handoff(
     ask_reason: bool = False,
     preserve_context: bool = True,
     transfer_system_message: bool = False,
+    scope: Scope | None = None,
 ) -> Handoff:
     """Return a handoff to an agent, a handler, or the name of an agent of the same graph.
 
@@ -86,6 +90,7 @@ def handoff(
         ask_reason: makes the model say why.
         preserve_context: False shows the target only the newest user message.
         transfer_system_message: also shows the target the source's instructions.
+        scope: who may hand over, see `interlock.scopes`; default: that of a handler, or all.
 
     Raises:
         ConfigError: the options contradict one another, or a callback cannot be called as described.
@@ -103,4 +108,5 @@ def handoff(
         ask_reason=ask_reason,
         preserve_context=preserve_context,
         transfer_system_message=transfer_system_message,
+        scope=scope,
     )

@@ -8,7 +8,7 @@ from typing import Any
 from interlock.agents import Agent
 from interlock.config import RunConfig
 from interlock.errors import ConfigError, NoHandlerError
-from interlock.port import Handler, Priority
+from interlock.port import Handler, Priority, is_handler
 from interlock.registry import Ranked, rank
 from interlock.scopes import permits
 
@@ -88,10 +88,7 @@ def check_model(agent: Agent[Any], config: RunConfig) -> None:
             f"Agent {agent.name!r} has no model. Give it one, such as Agent(..., model='openai/gpt-4o'), "
             "or handlers=[...], or set RunConfig(model=...) for the whole run."
         )
-    if model is None or isinstance(model, str):
-        return
-    # a Protocol is not checked at run time, and whoever passes a function deserves to hear what to do
-    if not (callable(getattr(model, "stream", None)) and isinstance(getattr(model, "name", None), str)):
+    if not (model is None or isinstance(model, str) or is_handler(model)):
         raise ConfigError(
             f"The model of agent {agent.name!r} must be a model string or a handler, not {model!r:.80}. "
             "Wrap a function with interlock.function_handler(...)."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Literal, Protocol, TypedDict, cast
+from typing import Any, Literal, Protocol, TypedDict, TypeGuard, cast
 
 from interlock.context import RunContext
 from interlock.events import HandlerEvent
@@ -20,6 +20,7 @@ __all__ = [
     "ToolChoice",
     "ToolSpec",
     "family_of",
+    "is_handler",
     "tool_name",
 ]
 
@@ -117,6 +118,12 @@ def family_of(handler: Handler) -> str:
     """
     family: object = getattr(handler, "family", None)
     return family if isinstance(family, str) else handler.name
+
+
+def is_handler(candidate: object) -> TypeGuard[Handler]:
+    """Whether something has what makes a handler. A Protocol is not checked at run time."""
+    named = isinstance(getattr(candidate, "name", None), str)
+    return named and callable(getattr(candidate, "stream", None)) and not isinstance(candidate, type)
 
 
 def tool_name(tool: Any) -> str:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast, overload
 from interlock.callables import MaybeAwaitable, name_of
 from interlock.errors import ConfigError, SkillInitError
 from interlock.hooks import AgentHooks
-from interlock.port import Handler, Priority
+from interlock.port import Handler, Priority, is_handler
 from interlock.registry import Equipment, Registry, rank
 from interlock.scopes import Scope, checked_scope
 from interlock.tools import Tool
@@ -174,7 +174,7 @@ def equip(
     """
     by_name = _by_name(agent, skills)
     registry = Registry(agent, by_name)
-    if isinstance(model, str) or callable(getattr(model, "stream", None)):
+    if isinstance(model, str) or is_handler(model):
         registry.add_ranked(rank(cast("Handler | str", model), priority=Priority.LOCAL))
     for handler in handlers:
         if handler is not model:
@@ -260,9 +260,5 @@ def _parts(skill: Skill) -> Iterator[Any]:
     names = dict.fromkeys(name for owner in reversed(type(skill).__mro__) for name in vars(owner))
     for name in names:
         declared: object = inspect.getattr_static(skill, name)
-        if isinstance(declared, Tool | Prompt | Hook) or _is_handler(declared):
+        if isinstance(declared, Tool | Prompt | Hook) or is_handler(declared):
             yield getattr(skill, name)
-
-
-def _is_handler(declared: object) -> bool:
-    return not isinstance(declared, type) and callable(getattr(declared, "stream", None))
