@@ -36,6 +36,13 @@ LAYERS = """
     testing.matching
     testing.cassette
     testing testing.pytest_plugin
+    serving.chunks serving.config serving.pending serving.refusals
+    serving.catalog serving.guards serving.requests serving.wire
+    serving.jobs
+    serving.app
+    serving
+    cli
+    __main__
     interlock_providers.*
     interlock_skills.*
 """

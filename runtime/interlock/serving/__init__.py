@@ -1,0 +1,14 @@
+"""Serving agents over HTTP, to any client of OpenAI's chat completions.
+
+    uvicorn.run(create_app(agent, ServeConfig(api_keys=[key])), port=8000)
+
+The command ``interlock serve module:agent`` does the same. Needs the extra ``interlock[serve]``, when an
+app is made; importing this package does not.
+"""
+
+from __future__ import annotations
+
+from interlock.serving.app import create_app
+from interlock.serving.config import ServeConfig, ServedRequest
+
+__all__ = ["ServeConfig", "ServedRequest", "create_app"]

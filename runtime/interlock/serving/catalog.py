@@ -1,0 +1,101 @@
+"""The agents that an app serves, each under its name as a model id."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from interlock.agents import Agent
+from interlock.config import RunConfig
+from interlock.errors import ConfigError
+from interlock.graph import run_graph
+from interlock.names import transfer_tool_name
+from interlock.port import ToolSpec
+from interlock.serving.refusals import Refusal
+
+__all__ = ["Catalog", "ServedAgent"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedAgent:
+    """An agent, and what serving it needs to know of its graph."""
+
+    agent: Agent[Any]
+    graph: Mapping[str, Agent[Any]]
+    has_output_type: bool
+    """Whether any agent of the graph gives something else than text."""
+    transfers: frozenset[str]
+    """The names under which the graph's transfers are offered."""
+
+    def check_tools(self, tools: Sequence[ToolSpec]) -> None:
+        """Refuse a client's tool that a transfer could be taken for.
+
+        Raises:
+            Refusal: 400.
+        """
+        for place, tool in enumerate(tools):
+            if (name := tool["function"]["name"]) in self.transfers:
+                raise Refusal(
+                    400,
+                    f"Tool {name!r} is named like a transfer of this agent; give it another name.",
+                    "invalid_request",
+                    f"tools[{place}].function.name",
+                )
+
+
+class Catalog:
+    """All agents of an app, the first being the default.
+
+    Args:
+        agents: one or more; they may hand over to each other.
+        config: the settings of their runs.
+
+    Raises:
+        ConfigError: there is none, two have one name, or one cannot run.
+    """
+
+    def __init__(self, agents: Agent[Any] | Sequence[Agent[Any]], config: RunConfig) -> None:
+        listed = (agents,) if isinstance(agents, Agent) else tuple(agents)
+        wrong = [each for each in listed if not isinstance(cast(object, each), Agent)]
+        if wrong or not listed:
+            given = f"not {wrong[0]!r:.80}" if wrong else "and there is none"
+            raise ConfigError(f"An app serves an interlock.Agent or a list of them, {given}.")
+        self._served = {agent.name: _served(agent, config) for agent in listed}
+        if len(self._served) < len(listed):
+            raise ConfigError("Two served agents have one name, and so one model id; rename one.")
+        self._default = self._served[listed[0].name]
+
+    @property
+    def names(self) -> list[str]:
+        """The model ids, the default first."""
+        return list(self._served)
+
+    def find(self, model: str) -> ServedAgent:
+        """Return the agent of that name; of none or "default", the first.
+
+        Raises:
+            Refusal: 404.
+        """
+        if model in self._served:
+            return self._served[model]
+        if model in ("", "default"):
+            return self._default
+        known = ", ".join(repr(name) for name in self._served)
+        raise Refusal(
+            404, f"There is no model {model[:100]!r} here. There is: {known}.", "model_not_found", "model"
+        )
+
+
+def _served(agent: Agent[Any], config: RunConfig) -> ServedAgent:
+    graph = run_graph(agent, config)
+    edges = {edge.tool_name for member in graph.values() for edge in member.edges}
+    handlers = {
+        transfer_tool_name(each.name) for member in graph.values() for each in member.equipment.handlers
+    }
+    return ServedAgent(
+        agent=agent,
+        graph=graph,
+        has_output_type=any(member.output is not None for member in graph.values()),
+        transfers=frozenset(edges | handlers),
+    )

@@ -1,0 +1,100 @@
+"""The settings of a served app, and what an app of the user's learns about a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from interlock.callables import MaybeAwaitable
+from interlock.config import RunConfig
+from interlock.errors import ConfigError
+from interlock.hooks import RunHooks
+from interlock.runner import DEFAULT_MAX_TURNS
+
+__all__ = ["ServeConfig", "ServedRequest"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedRequest:
+    """What is known about a request before its run begins; given to ``ServeConfig.context``."""
+
+    request_id: str
+    """As in the response's ``x-request-id`` and in the log."""
+    model: str
+    """The name of the agent that is asked for."""
+    principal: str
+    """Who is asking: a digest of the bearer token, never the token itself; ``"anonymous"`` without keys."""
+    scopes: frozenset[str]
+    user: str | None
+    """The body's ``user``: the client's word, not checked by anyone."""
+    headers: Mapping[str, str]
+    """Names in lower case; ``authorization`` and ``cookie`` are left out."""
+    handoff_context: Mapping[str, Any]
+    """What the caller passed along, see `create_app`. Untrusted, but bounded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeConfig:
+    """Settings of `create_app`. The defaults are safe on a machine of one's own.
+
+    Raises:
+        ConfigError: a value that cannot work, such as an empty key.
+    """
+
+    api_keys: Mapping[str, Collection[str]] | Collection[str] | None = None
+    """The bearer tokens that may ask, if given as a mapping with the scopes that each one's runs have
+    (see ``RunConfig.scopes``). None: everybody may, but only under a loopback ``Host``."""
+    allowed_hosts: Collection[str] | None = None
+    """Names that the ``Host`` header may have; ``("*",)`` for any. None: any with ``api_keys``, and only
+    those of loopback without, so that no web page can reach the app by rebinding its own name."""
+    run_config: RunConfig = field(default_factory=RunConfig)
+    """The settings of every run. ``run_id`` is not used: each run has its own."""
+    context: Callable[[ServedRequest], MaybeAwaitable[Any]] | None = None
+    """Makes the object that is passed as ``context=`` to the run; None passes the `ServedRequest`."""
+    hooks: RunHooks | None = None
+    max_turns: int | None = DEFAULT_MAX_TURNS
+    """Most model calls of one request; None for no limit."""
+    max_body: int = 10 * 2**20
+    """Bytes of a request's body."""
+    max_concurrent: int = 64
+    """Requests that run at the same time; one more is refused at once (429)."""
+    timeout: float = 300.0
+    """Seconds that one request may take, until its last byte."""
+    max_hops: int = 8
+    """How many servers a request may have passed before this one (``handoff_context.hops``)."""
+    ping: float = 15.0
+    """Seconds of silence after which a stream gets a comment, so that no proxy closes it."""
+    max_pending: int = 1000
+    """Runs that are kept while their client answers its own tools' calls; the oldest goes first."""
+    pending_bytes: int = 64 * 2**20
+    """Most memory for those, counted as JSON."""
+    pending_ttl: float = 900.0
+    """Seconds that such a run is kept."""
+
+    def __post_init__(self) -> None:
+        rules = (
+            (
+                not isinstance(self.api_keys, str | bytes),
+                "api_keys must be a list of tokens, not one text; write [token]",
+            ),
+            (
+                self.api_keys is None or (len(self.api_keys) > 0 and all(self.api_keys)),
+                "api_keys is empty or has an empty token; pass None to serve without keys",
+            ),
+            (not isinstance(self.allowed_hosts, str), "allowed_hosts must be a list of names, not one text"),
+            (self.max_hops >= 0, "max_hops must not be negative"),
+        )
+        wrong = [message for holds, message in rules if not holds]
+        limits = (
+            "max_body",
+            "max_concurrent",
+            "timeout",
+            "ping",
+            "max_pending",
+            "pending_bytes",
+            "pending_ttl",
+        )
+        wrong += [f"{name} must be more than 0" for name in limits if not getattr(self, name) > 0]
+        if wrong:
+            raise ConfigError(f"ServeConfig: {'; '.join(wrong)}.")

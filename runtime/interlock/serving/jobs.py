@@ -1,0 +1,153 @@
+"""One request as a run: with which agent it starts, from which messages, and under which settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from interlock.agents import Agent
+from interlock.callables import resolve, users_code
+from interlock.config import RunConfig
+from interlock.events import AgentUpdated
+from interlock.messages import Message, ToolCall
+from interlock.models import lineup
+from interlock.results import RunResult
+from interlock.runner import Runner
+from interlock.serving.catalog import ServedAgent
+from interlock.serving.chunks import Completion, DeltaWriter
+from interlock.serving.config import ServeConfig, ServedRequest
+from interlock.serving.pending import PendingRuns
+from interlock.serving.requests import ChatRequest
+from interlock.serving.wire import EventStream
+
+__all__ = ["Job", "job_of"]
+
+_OPENING: dict[str, Any] = {"role": "assistant", "content": ""}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A run that is ready to start."""
+
+    served: ServedAgent
+    asked: ChatRequest
+    about: ServedRequest
+    completion: Completion
+    config: ServeConfig
+    pending: PendingRuns
+    agent: Agent[Any]
+    messages: list[Message]
+    run_config: RunConfig
+
+    async def whole(self) -> dict[str, Any]:
+        """Run, and return the whole reply."""
+        result = await Runner.run(
+            self.agent,
+            self.messages,
+            context=await self._context(),
+            max_turns=self.config.max_turns,
+            hooks=self.config.hooks,
+            run_config=self.run_config,
+        )
+        writer, speaker = self._writer(), ""
+        deltas: list[dict[str, Any]] = []
+        for call in result.calls:
+            if call.agent != speaker:
+                speaker = call.agent
+                deltas += writer.take(AgentUpdated(speaker))
+            if call.reply is not None:
+                deltas += writer.take(call.reply)
+        last, finish = writer.finish(result, self._calls(result))
+        return self.completion.whole([*deltas, *last], finish, result.usage)
+
+    async def stream(self, to: EventStream) -> None:
+        """Run, and write the reply as it comes, down to ``[DONE]``.
+
+        Nothing is written before there is something to say, so until then an error has a status.
+        """
+        writer, early = self._writer(), [_OPENING]
+        stream = Runner.run_streamed(
+            self.agent,
+            self.messages,
+            context=await self._context(),
+            max_turns=self.config.max_turns,
+            hooks=self.config.hooks,
+            run_config=self.run_config,
+        )
+        async with stream:
+            async for event in stream:
+                early += writer.take(event)
+                if early and (to.started or any(_says_something(delta) for delta in early)):
+                    await to.data(*map(self.completion.chunk, early))
+                    early.clear()
+        result = stream.result
+        last, finish = writer.finish(result, self._calls(result))
+        chunks = [self.completion.chunk(delta) for delta in (*early, *last)]
+        chunks.append(self.completion.chunk({}, finish))
+        if self.asked.include_usage:
+            chunks.append(self.completion.usage_chunk(result.usage))
+        await to.data(*chunks, "[DONE]")
+
+    async def _context(self) -> Any:
+        if self.config.context is None:
+            return None
+        with users_code("ServeConfig.context"):
+            return await resolve(self.config.context(self.about))
+
+    def _writer(self) -> DeltaWriter:
+        return DeltaWriter(agents=self.served.graph.keys(), hold=self.served.has_output_type)
+
+    def _calls(self, result: RunResult[Any]) -> Sequence[ToolCall]:
+        if not result.pending:
+            return ()
+        return self.pending.keep(self.about.principal, self.about.model, result)
+
+
+def _says_something(delta: Mapping[str, Any]) -> bool:
+    return delta is not _OPENING and "x_agent" not in delta
+
+
+def job_of(
+    served: ServedAgent,
+    asked: ChatRequest,
+    about: ServedRequest,
+    completion: Completion,
+    config: ServeConfig,
+    pending: PendingRuns,
+) -> Job:
+    """Return the run that answers a request: a new one, or one that was waiting for these answers."""
+    settings = _settings(asked, about, config.run_config)
+    agent, messages = served.agent, asked.messages
+    found = pending.find(about.principal, about.model, messages)
+    if found is not None:
+        agent, messages = found.agent, found.messages
+        settings = replace(settings, agents=(*settings.agents, served.agent))
+        if any(each.name == found.handler for each in lineup(agent, settings)):
+            settings = replace(settings, handler=found.handler)
+    return Job(
+        served=served,
+        asked=asked,
+        about=about,
+        completion=completion,
+        config=config,
+        pending=pending,
+        agent=agent,
+        messages=messages,
+        run_config=settings,
+    )
+
+
+def _settings(asked: ChatRequest, about: ServedRequest, base: RunConfig) -> RunConfig:
+    """Return the app's settings with what this request adds."""
+    choice = {"tool_choice": asked.tool_choice} if asked.tool_choice else {}
+    memory = {"handoff_context": dict(about.handoff_context)} if about.handoff_context else {}
+    return replace(
+        base,
+        run_id=None,
+        scopes=about.scopes,
+        external_tools=(*asked.tools, *base.external_tools),
+        model_settings={**base.model_settings, **choice},
+        shared_memory={**base.shared_memory, **memory},
+        retry=replace(base.retry, mid_stream=False),  # what a client was shown cannot be taken back
+    )

@@ -1,0 +1,158 @@
+"""Reading a request: pydantic at the edge, then plain frozen data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import pydantic
+
+from interlock.errors import ConfigError
+from interlock.messages import Message, to_messages
+from interlock.port import ToolSpec
+from interlock.serving.refusals import Refusal
+
+__all__ = ["ChatRequest", "parse"]
+
+_LONGEST_CONTEXT = 64 * 2**10
+"""Characters of a handoff context as JSON."""
+_MOST_TOOLS = 1024
+
+
+class _StreamOptions(pydantic.BaseModel):
+    include_usage: bool | None = None
+
+
+class _Function(pydantic.BaseModel):
+    # what else a function says, such as `strict`, goes to the model as it is
+    model_config = pydantic.ConfigDict(extra="allow")
+    name: Annotated[str, pydantic.Field(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class _Tool(pydantic.BaseModel):
+    type: Literal["function"]
+    function: _Function
+
+
+class _NamedFunction(pydantic.BaseModel):
+    name: str
+
+
+class _NamedTool(pydantic.BaseModel):
+    type: Literal["function"] = "function"
+    function: _NamedFunction
+
+
+class _HandoffContext(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="allow")
+    hops: Annotated[int, pydantic.Field(ge=0)] = 0
+
+
+class _Body(pydantic.BaseModel):
+    """The part of a chat-completions request that counts here; every other key is ignored."""
+
+    # the first mistake is enough: a list of all of them could be longer than the body
+    messages: Annotated[list[dict[str, Any]], pydantic.Field(min_length=1), pydantic.FailFast()]
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    n: int | None = None
+    tools: Annotated[list[_Tool], pydantic.Field(max_length=_MOST_TOOLS)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | _NamedTool | None = None
+    user: str | None = None
+    handoff_context: _HandoffContext | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """What a client asks for."""
+
+    messages: list[Message]
+    model: str
+    """Empty: it did not say."""
+    stream: bool
+    include_usage: bool
+    tools: Sequence[ToolSpec]
+    """Those that the client runs itself; none when its ``tool_choice`` is ``"none"``."""
+    tool_choice: str | None
+    """``"required"``, or the name of one of ``tools``."""
+    user: str | None
+    handoff_context: Mapping[str, Any]
+    hops: int
+
+
+def parse(body: bytes) -> ChatRequest:
+    """Read the body of a request.
+
+    Raises:
+        Refusal: 400, with what is wrong and where.
+    """
+    try:
+        read = _Body.model_validate_json(body)
+    except pydantic.ValidationError as error:
+        raise _invalid(error) from error
+    if read.n is not None and read.n != 1:
+        raise _refused("n must be 1: an agent gives one answer.", "n")
+    context = read.handoff_context.model_dump(exclude_unset=True) if read.handoff_context else {}
+    if len(json.dumps(context)) > _LONGEST_CONTEXT:
+        raise _refused(f"handoff_context is longer than {_LONGEST_CONTEXT} characters.", "handoff_context")
+    tools = _tools(read)
+    return ChatRequest(
+        messages=_messages(read.messages),
+        model=read.model or "",
+        stream=bool(read.stream),
+        include_usage=bool(read.stream_options and read.stream_options.include_usage),
+        tools=tools,
+        tool_choice=_choice(read, tools),
+        user=read.user,
+        handoff_context=context,
+        hops=context.get("hops", 0),
+    )
+
+
+def _refused(message: str, param: str | None) -> Refusal:
+    return Refusal(400, message, "invalid_request", param)
+
+
+def _invalid(error: pydantic.ValidationError) -> Refusal:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    if first["type"] == "json_invalid":
+        return Refusal(400, f"The body is not JSON: {first['msg']}.", "invalid_json")
+    steps = [step for step in first["loc"] if not str(step).startswith(("_", "literal["))]
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
+    if not path:
+        return Refusal(400, "The body must be a JSON object with messages.", "invalid_json")
+    return _refused(f"{path}: {first['msg']}.", path)
+
+
+def _messages(given: list[dict[str, Any]]) -> list[Message]:
+    # keys with an underscore are interlock's own: no client may say which vendor wrote a message
+    ours = [{key: value for key, value in each.items() if not key.startswith("_")} for each in given]
+    try:
+        return to_messages(ours)
+    except ConfigError as error:
+        raise _refused(str(error).replace("Input message", "messages:"), "messages") from error
+
+
+def _tools(read: _Body) -> Sequence[ToolSpec]:
+    if read.tool_choice == "none" or not read.tools:
+        return ()
+    names: set[str] = set()
+    for place, name in enumerate(tool.function.name for tool in read.tools):
+        if name in names:
+            raise _refused(f"Two tools are named {name!r}; give each its own name.", f"tools[{place}]")
+        names.add(name)
+    return tuple(tool.model_dump(exclude_none=True) for tool in read.tools)
+
+
+def _choice(read: _Body, tools: Sequence[ToolSpec]) -> str | None:
+    if isinstance(read.tool_choice, _NamedTool):
+        name = read.tool_choice.function.name
+        if name not in [tool["function"]["name"] for tool in tools]:
+            raise _refused(f"tool_choice names {name!r}, which is not among tools.", "tool_choice")
+        return name
+    return "required" if read.tool_choice == "required" and tools else None

@@ -1,0 +1,80 @@
+"""An app on a true socket, served by uvicorn in a thread of its own, for tests of any kind of client."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import uvicorn
+
+from interlock import Agent
+from interlock.serving import ServeConfig, create_app
+
+PATIENCE = 10.0
+"""Seconds after which a test that waits for the server gives up."""
+
+
+@contextmanager
+def served(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig | None = None) -> Iterator[str]:
+    """Serve agents while the block lasts; yields the base URL, which ends in ``/v1``."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(
+        uvicorn.Config(
+            create_app(agents, config),
+            log_config=None,
+            ws="none",
+            lifespan="on",
+            timeout_graceful_shutdown=1,
+        )
+    )
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    try:
+        until = time.monotonic() + PATIENCE
+        while not server.started and time.monotonic() < until:
+            time.sleep(0.005)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+    finally:
+        server.should_exit = True
+        thread.join(PATIENCE)
+        listener.close()
+
+
+def ask(content: str = "Hi", **more: Any) -> dict[str, Any]:
+    """The body of a request with one user message."""
+    return {"messages": [{"role": "user", "content": content}], **more}
+
+
+def post(url: str, body: Any, **headers: str) -> httpx.Response:
+    """Send a request; underscores in header names become dashes."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return httpx.post(f"{url}/chat/completions", json=body, headers=named, timeout=PATIENCE)
+
+
+def events_of(response: httpx.Response) -> list[Any]:
+    """The data of all events of a stream, parsed; ``"[DONE]"`` as it stands."""
+    assert response.headers["content-type"].startswith("text/event-stream"), response.text
+    found: list[Any] = []
+    for block in response.text.split("\n\n"):
+        if block.startswith("data: "):
+            data = block.removeprefix("data: ")
+            found.append(data if data == "[DONE]" else json.loads(data))
+        else:
+            assert not block or block.startswith(":"), f"a client may choke on {block!r}"
+    return found
+
+
+def deltas_of(events: Sequence[Any]) -> list[Mapping[str, Any]]:
+    """The deltas of a stream's chunks."""
+    return [choice["delta"] for event in events if event != "[DONE]" for choice in event.get("choices", ())]
+
+
+def text_in(deltas: Sequence[Mapping[str, Any]], key: str = "content") -> str:
+    """What the deltas say together."""
+    return "".join(delta.get(key) or "" for delta in deltas)
