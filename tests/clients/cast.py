@@ -1,0 +1,172 @@
+"""The agents that the clients ask: each looks at the messages to answer, so many runs may share it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from interlock import Agent, ProviderError, function_tool, handoff
+from interlock.events import HandlerEvent, MessageDone, TextDelta
+from interlock.messages import text_of
+from interlock.port import Request
+from interlock.testing import ScriptedHandler, call, reply
+from interlock.testing.scripted import Reply
+
+GREETING = "Hello from the greeter, my friend."
+ASIDES = ("Let me look that up.", "The specialist knows more.")
+ORDER = "Order 7 left on Monday."
+DESK = "\n\n".join((*ASIDES, ORDER))
+"""What the desk and its specialist say in one run: three texts, a blank line between them."""
+FORECAST = "It is 21 degrees in Paris."
+POLYGLOT = (
+    "caf\u00e9 \U0001f600 a\u2028b\u2029c \u6f22\u5b57 \x85 e\u0301 "
+    '\U0001f469\u200d\U0001f469\u200d\U0001f467 "\\\n\t</script>'
+)
+"""Letters that some line splitter, some escaper or some cutter of bytes has got wrong before."""
+BEATS = 12
+
+
+@dataclass
+class Log:
+    """What happened on the server; the tests read it from another thread."""
+
+    cancelled: list[str] = field(default_factory=list[str])
+    """The user's words in each run that was cancelled half-way."""
+    looked_up: list[int] = field(default_factory=list[int])
+    stamped: list[str] = field(default_factory=list[str])
+
+
+class Plays:
+    """A handler that answers every request with what a function makes of it."""
+
+    def __init__(
+        self, name: str, part: Callable[[Request], Reply | AsyncIterator[HandlerEvent]], **options: Any
+    ) -> None:
+        self.name = name
+        self._part = part
+        self._options = options
+
+    async def stream(self, request: Request, /) -> AsyncGenerator[HandlerEvent]:
+        once = ScriptedHandler([self._part], name=self.name, **self._options)  # type: ignore[list-item]
+        async with aclosing(once.stream(request)) as events:
+            async for event in events:
+                yield event
+
+
+def asked(request: Request) -> str:
+    """The last words of the user."""
+    return next(text_of(each) for each in reversed(request.messages) if each["role"] == "user")
+
+
+def answered(request: Request) -> bool:
+    """Whether a tool has answered since."""
+    return request.messages[-1]["role"] == "tool"
+
+
+def greeter() -> Agent[Any]:
+    return Agent("greeter", "Greet.", model=Plays("greeter", lambda _: GREETING))
+
+
+def desk(log: Log) -> Agent[Any]:
+    """It uses a tool of its own and hands over, and says something before each."""
+
+    @function_tool
+    def look_up(order: int) -> str:
+        log.looked_up.append(order)
+        return "left on Monday"
+
+    def part(request: Request) -> Reply:
+        if answered(request):
+            return reply(ASIDES[1], calls=[call("transfer_to_specialist")])
+        return reply(ASIDES[0], calls=[call("look_up", {"order": 7})])
+
+    specialist = Agent("specialist", "Answer.", model=Plays("specialist", lambda _: ORDER))
+    return Agent("desk", "Serve.", model=Plays("desk", part), tools=[look_up], handoffs=[handoff(specialist)])
+
+
+def forecaster(log: Log) -> Agent[Any]:
+    """It calls the caller's tool and, in the same breath, its own."""
+
+    @function_tool
+    def stamp(what: str) -> str:
+        log.stamped.append(what)
+        return "stamped"
+
+    def part(request: Request) -> Reply:
+        if answered(request):
+            return FORECAST
+        calls = [call("stamp", {"what": asked(request)}), call("get_weather", {"city": "Paris"})]
+        return reply("One moment.", calls=calls)
+
+    return Agent("forecaster", "Forecast.", model=Plays("forecaster", part), tools=[stamp])
+
+
+def broken() -> Agent[Any]:
+    """Its model fails in the middle of a sentence."""
+
+    async def part(request: Request) -> AsyncIterator[HandlerEvent]:
+        yield TextDelta("Half an ")
+        raise ProviderError("the model went away")
+
+    return Agent("broken", "Break.", model=Plays("broken", part))
+
+
+def endless(log: Log) -> Agent[Any]:
+    """It says one word and then nothing, until somebody cancels it."""
+
+    async def part(request: Request) -> AsyncIterator[HandlerEvent]:
+        try:
+            yield TextDelta("Tick ")
+            await anyio.sleep_forever()
+        finally:
+            log.cancelled.append(asked(request))
+
+    return Agent("endless", "Go on.", model=Plays("endless", part))
+
+
+def slow() -> Agent[Any]:
+    """Its tool takes so long that the server has to show signs of life."""
+
+    @function_tool
+    async def think() -> str:
+        await anyio.sleep(0.3)
+        return "done"
+
+    def part(request: Request) -> Reply:
+        return "That took a while." if answered(request) else call("think")
+
+    return Agent("slow", "Think.", model=Plays("slow", part), tools=[think])
+
+
+def polyglot() -> Agent[Any]:
+    return Agent("polyglot", "Speak.", model=Plays("polyglot", lambda _: POLYGLOT, pieces=list))
+
+
+def duet() -> Agent[Any]:
+    """Two runs that take turns: none says its next word before the other has said one."""
+    said: dict[tuple[str, int], anyio.Event] = defaultdict(anyio.Event)
+
+    async def part(request: Request) -> AsyncIterator[HandlerEvent]:
+        mine = asked(request)
+        other = "right" if mine == "left" else "left"
+        for beat in range(BEATS):
+            if beat:
+                await said[other, beat - 1].wait()
+            yield TextDelta(f"{mine}{beat} ")
+            said[mine, beat].set()
+        words = "".join(f"{mine}{beat} " for beat in range(BEATS))
+        yield MessageDone(message={"role": "assistant", "content": words})
+
+    return Agent("duet", "Sing.", model=Plays("duet", part))
+
+
+def everyone(log: Log) -> list[Agent[Any]]:
+    """All agents that the scenes ask."""
+    return [
+        greeter(), desk(log), forecaster(log), broken(), endless(log), slow(), polyglot(), duet()
+    ]  # fmt: skip

@@ -1,0 +1,65 @@
+"""What the tests with clients share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clients.cast import Log, everyone
+from clients.served import KEY, node_client, play, python_client, served
+
+from interlock.serving import ServeConfig, create_app
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a client saw, by scene, and what happened on the server meanwhile."""
+
+    client: str
+    facts: dict[str, Any]
+    log: Log
+
+    def __getitem__(self, scene: str) -> Any:
+        facts = self.facts[scene]
+        assert "failed" not in facts, facts["failed"]
+        return facts
+
+
+def _commands() -> dict[str, Any]:
+    return {
+        "openai 2": lambda: python_client("openai2", "openai_client.py"),
+        "openai 3": lambda: python_client("openai3", "openai_client.py"),
+        "openai js": lambda: node_client("openai_client.mjs"),
+        "ai sdk": lambda: node_client("ai_sdk.mjs"),
+    }
+
+
+def _played(client: str, home: Path) -> Played:
+    command, log = _commands()[client](), Log()
+    app = create_app(everyone(log), ServeConfig(api_keys=[KEY], ping=0.05, max_body=1_000_000))
+    small = create_app(everyone(log), ServeConfig(api_keys=[KEY], max_concurrent=1))
+    with served(app) as url, served(small) as busy_url:
+        return Played(client, play(command, url, busy_url, KEY, home=home), log)
+
+
+@pytest.fixture(scope="module", params=["openai 2", "openai 3", "openai js"])
+def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """All scenes, played once by each of the openai clients."""
+    return _played(request.param, tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(scope="module")
+def ai_sdk(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """All scenes, played once by Vercel's AI SDK."""
+    return _played("ai sdk", tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(scope="module")
+def desk_server() -> Iterator[tuple[str, Log]]:
+    """The agents behind a URL, for a caller in this process, and what happens there."""
+    log = Log()
+    with served(create_app(everyone(log), ServeConfig(api_keys=[KEY], ping=0.05))) as url:
+        yield url, log
