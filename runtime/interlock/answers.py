@@ -201,6 +201,7 @@ async def _invoke(run: RunState, call: ToolCall, tool: Tool, answers: _Answers) 
         turn=run.turn,
         usage=run.usage,
         shared_memory=run.shared_memory,
+        scopes=run.scopes,
         tool_name=tool.name,
         tool_call_id=call["id"],
         tool_arguments=call["function"].get("arguments") or "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -135,7 +136,8 @@ def _messages(given: list[dict[str, Any]]) -> list[Message]:
     try:
         return to_messages(ours)
     except ConfigError as error:
-        raise _refused(str(error).replace("Input message", "messages:"), "messages") from error
+        message = re.sub(r"^Input message (\d+)", r"messages[\1]", str(error))
+        raise _refused(message, "messages") from error
 
 
 def _tools(read: _Body) -> Sequence[ToolSpec]:

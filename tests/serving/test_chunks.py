@@ -1,0 +1,250 @@
+"""From events to deltas and whole messages, which must say the same."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock import Agent, RunConfig, Runner, Usage, function_tool, handoff
+from interlock.errors import LimitExceeded
+from interlock.events import AttemptFailed, MessageDone, TextDelta
+from interlock.results import RunDone
+from interlock.serving.chunks import Completion, DeltaWriter, usage_body
+from interlock.testing import ScriptedHandler, call, reply
+
+pytestmark = pytest.mark.anyio
+
+COMPLETION = Completion(id="c1", model="A", created=7)
+NO_USAGE = Usage()
+
+
+class Order(pydantic.BaseModel):
+    number: int
+
+
+@function_tool
+def look_up(order: int) -> str:
+    """Look an order up."""
+    return f"order {order}"
+
+
+@dataclass
+class Said:
+    deltas: list[dict[str, Any]]
+    finish: str
+
+    @property
+    def message(self) -> dict[str, Any]:
+        body = COMPLETION.whole(self.deltas, self.finish, NO_USAGE)
+        message: dict[str, Any] = body["choices"][0]["message"]
+        return message
+
+
+async def said(agent: Agent[Any], config: RunConfig | None = None, *, hold: bool = False) -> Said:
+    """What a streamed run makes."""
+    writer, deltas = DeltaWriter(agents=agent.graph.keys(), hold=hold), []
+    async with Runner.run_streamed(agent, "Hi", run_config=config) as stream:
+        async for event in stream:
+            deltas += writer.take(event)
+            if isinstance(event, RunDone):
+                last, finish = writer.finish(event.result, event.result.pending)
+                return Said([*deltas, *last], finish)
+    raise AssertionError("the run ended without RunDone")
+
+
+async def said_whole(agent: Agent[Any], config: RunConfig | None = None, *, hold: bool = False) -> Said:
+    """What a plain run makes."""
+    result = await Runner.run(agent, "Hi", run_config=config)
+    writer, deltas = DeltaWriter(agents=agent.graph.keys(), hold=hold), []
+    for made in result.raw_replies:
+        deltas += writer.take(made)
+    last, finish = writer.finish(result, result.pending)
+    return Said([*deltas, *last], finish)
+
+
+def agent(*replies: Any, name: str = "A", **options: Any) -> Agent[Any]:
+    return Agent(name, model=ScriptedHandler(replies, name=name), **options)
+
+
+async def test_texts_of_several_replies_are_a_blank_line_apart() -> None:
+    looks = reply("One moment.", calls=[call("look_up", {"order": 1})])
+    made = await said(agent(looks, looks, "It is here.", tools=[look_up]))
+    assert made.message["content"] == "One moment.\n\nOne moment.\n\nIt is here."
+    assert made.finish == "stop"
+
+
+async def test_blank_texts_are_left_out() -> None:
+    looks = reply(" \n", calls=[call("look_up", {"order": 1})])
+    made = await said(agent(looks, "\n\nHere.", tools=[look_up]))
+    assert made.message["content"] == "\n\nHere."
+
+
+async def test_server_tools_and_transfers_make_no_calls() -> None:
+    b = agent("Done.", name="B")
+    a = agent([call("look_up", {"order": 1})], [call("transfer_to_b")], tools=[look_up], handoffs=[b])
+    made = await said(a)
+    assert "tool_calls" not in made.message
+    assert not [delta for delta in made.deltas if "tool_calls" in delta]
+
+
+async def test_who_speaks_is_told_when_it_changes() -> None:
+    b = agent("Done.", name="B")
+    made = await said(agent(call("transfer_to_b"), handoffs=[b]))
+    speakers = [delta["x_agent"] for delta in made.deltas if "x_agent" in delta]
+    assert speakers == [{"agent": "A"}, {"agent": "B"}]
+    assert made.message["x_agent"] == {"agent": "B"}
+
+
+async def test_a_handler_that_takes_over_is_told_as_well() -> None:
+    b = ScriptedHandler(["Done."], name="B")
+    made = await said(agent(call("transfer_to_b"), handoffs=[handoff(b)]))
+    speakers = [delta["x_agent"] for delta in made.deltas if "x_agent" in delta]
+    assert speakers == [{"agent": "A"}, {"agent": "A", "handler": "B"}]
+
+
+async def test_a_fallback_is_told_as_well() -> None:
+    handlers = [ScriptedHandler([ValueError("no")], name="x"), ScriptedHandler(["Yes."], name="y")]
+    made = await said(Agent("A", handlers=handlers), RunConfig(fallback=True))
+    speakers = [delta["x_agent"] for delta in made.deltas if "x_agent" in delta]
+    assert speakers == [{"agent": "A"}, {"agent": "A", "handler": "y"}]
+    assert made.message["content"] == "Yes."
+
+
+async def test_reasoning_is_shown_under_its_own_key() -> None:
+    looks = reply(None, reasoning="Hm.", calls=[call("look_up", {"order": 1})])
+    made = await said(agent(looks, reply("Here.", reasoning="Ah."), tools=[look_up]))
+    assert made.message["reasoning_content"] == "Hm.\n\nAh."
+    assert made.message["content"] == "Here."
+
+
+async def test_a_refusal_has_its_own_key_and_no_content() -> None:
+    made = await said(agent({"role": "assistant", "content": None, "refusal": "I will not."}))
+    assert made.message["refusal"] == "I will not."
+    assert made.message["content"] is None
+    assert made.finish == "stop"
+
+
+async def test_an_empty_answer_is_an_empty_text() -> None:
+    made = await said(agent(reply("")))
+    assert made.message["content"] == ""
+    assert made.finish == "stop"
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter"])
+async def test_an_answer_that_was_cut_says_so(reason: str) -> None:
+    assert (await said(agent(reply("Half", finish_reason=reason)))).finish == reason
+
+
+async def test_odd_finish_reasons_are_stop() -> None:
+    assert (await said(agent(reply("Whole", finish_reason="eos")))).finish == "stop"
+
+
+async def test_a_limit_that_ends_a_run_is_length_and_may_have_a_text() -> None:
+    def sorry(error: LimitExceeded) -> str:
+        return "That took too long."
+
+    looks = [reply("Wait.", calls=[call("look_up", {"order": n})]) for n in range(20)]
+    made = await said(agent(*looks, tools=[look_up]), RunConfig(on_limit=sorry))
+    assert made.finish == "length"
+    assert made.message["content"].endswith("Wait.\n\nThat took too long.")
+
+
+async def test_calls_of_the_client_have_id_and_name_once() -> None:
+    tool = {"type": "function", "function": {"name": "open_door"}}
+    both = [call("open_door", {"n": 1}, id="c1"), call("open_door", "", id="c2")]
+    made = await said(agent(reply("Sure.", calls=both)), RunConfig(external_tools=[tool]))
+    assert made.finish == "tool_calls"
+    pieces = [piece for delta in made.deltas for piece in delta.get("tool_calls", ())]
+    assert [(piece["index"], piece.get("id"), piece["function"].get("name")) for piece in pieces] == [
+        (0, "c1", "open_door"),
+        (0, None, None),
+        (1, "c2", "open_door"),
+        (1, None, None),
+    ]
+    assert [made_call["function"]["arguments"] for made_call in made.message["tool_calls"]] == [
+        '{"n": 1}',
+        "{}",
+    ]
+    assert made.message["content"] == "Sure."
+
+
+async def test_calls_without_a_text_have_no_content() -> None:
+    tool = {"type": "function", "function": {"name": "open_door"}}
+    made = await said(agent(call("open_door")), RunConfig(external_tools=[tool]))
+    assert made.message["content"] is None
+
+
+async def test_an_output_is_the_only_content() -> None:
+    """A client that asked for an order parses the content: nothing may stand before it."""
+    looks = reply("Let me see.", calls=[call("look_up", {"order": 1})])
+    bad_then_good = ["{}", '{"number": 1}']
+    made = await said(agent(looks, *bad_then_good, tools=[look_up], output_type=Order), hold=True)
+    assert json.loads(made.message["content"]) == {"number": 1}
+    assert [delta for delta in made.deltas if delta.get("content")] == [{"content": '{"number": 1}'}]
+
+
+async def test_held_text_is_shown_when_an_agent_without_output_answers() -> None:
+    asks = agent('{"number": 1}', name="B", output_type=Order)
+    looks = reply("Let me see.", calls=[call("look_up", {"order": 1})])
+    made = await said(agent(looks, "Here.", tools=[look_up], handoffs=[asks]), hold=True)
+    assert made.message["content"] == "Let me see.\n\nHere."
+
+
+async def test_what_a_failed_attempt_thought_is_void() -> None:
+    writer = DeltaWriter()
+    writer.take(TextDelta("\n"))
+    writer.take(AttemptFailed(error=ValueError(), attempt=1, delay=0))
+    assert writer.take(MessageDone(message={"role": "assistant", "content": "Hi"})) == [{"content": "Hi"}]
+
+
+texts = st.one_of(st.none(), st.text(alphabet=" \naé\u2028😀", max_size=12))
+steps = st.lists(st.tuples(texts, texts), max_size=4)
+
+
+@pytest.mark.asyncio_only
+@given(steps, texts, st.booleans())
+async def test_streamed_and_whole_say_the_same(
+    looks: list[tuple[str | None, str | None]], last: str | None, hold: bool
+) -> None:
+    def replies() -> list[Any]:
+        made = [
+            reply(text, reasoning=thought or "", calls=[call("look_up", {"order": n})])
+            for n, (text, thought) in enumerate(looks)
+        ]
+        return [*made, reply(last)]
+
+    config = RunConfig(detect_loops=False)
+    streamed = await said(agent(*replies(), tools=[look_up]), config, hold=hold)
+    whole = await said_whole(agent(*replies(), tools=[look_up]), config, hold=hold)
+    speaker = {"x_agent": None}
+    assert streamed.message | speaker == whole.message | speaker
+    assert streamed.finish == whole.finish
+
+
+def test_every_chunk_says_whose_it_is() -> None:
+    chunk = COMPLETION.chunk({"content": "x"})
+    assert chunk == {
+        "id": "c1",
+        "object": "chat.completion.chunk",
+        "created": 7,
+        "model": "A",
+        "choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": None}],
+    }
+
+
+def test_usage_comes_with_its_details_and_no_choices() -> None:
+    usage = Usage(requests=2, input_tokens=10, output_tokens=5, cached_tokens=4, reasoning_tokens=3)
+    assert COMPLETION.usage_chunk(usage)["choices"] == []
+    assert usage_body(usage) == {
+        "prompt_tokens": 10,
+        "completion_tokens": 5,
+        "total_tokens": 15,
+        "prompt_tokens_details": {"cached_tokens": 4},
+        "completion_tokens_details": {"reasoning_tokens": 3},
+    }
