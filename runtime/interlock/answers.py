@@ -23,6 +23,7 @@ from interlock.executor import Call, Outcome
 from interlock.handoff_request import HandoffRequest
 from interlock.handoffs import Transfer, edge_for, record, take_over, try_transfer
 from interlock.messages import Message, ToolCall
+from interlock.models import lineup
 from interlock.outcomes import ToolErrorKind, ToolOutcome
 from interlock.results import RunEvent
 from interlock.routing import Offer, Plan, Wanted, plan, unknown_tool
@@ -145,7 +146,7 @@ def _take_requests(run: RunState, planned: Plan, calls: Sequence[ToolCall], answ
         if edge is not None:
             by_call[call["id"]] = Wanted(call, edge, request)
         elif request is not None:
-            names = sorted({*(each.name for each in run.agent.equipment.handlers), *run.graph})
+            names = sorted({*(each.name for each in lineup(run.agent, run.config)), *run.graph})
             text = f"Handoff target {request.target_name!r} was not found. There are: {', '.join(names)}."
             answers.give(call, _Answer(clip(text, 800), error="handoff", problem="handoff"))
     planned.transfers = [by_call[call["id"]] for call in calls if call["id"] in by_call]

@@ -107,7 +107,9 @@ class RunConfig:
             (self.max_mistakes >= 1, f"max_mistakes must be at least 1, not {self.max_mistakes}"),
         )
         if self.scopes:
-            object.__setattr__(self, "scopes", frozenset(checked_scope(self.scopes, "RunConfig")))
+            scopes = checked_scope(self.scopes, "RunConfig")
+            names = (scopes,) if isinstance(scopes, str) else scopes  # a str is a collection of letters, too
+            object.__setattr__(self, "scopes", frozenset(names))
         if self.history_wrappers is not None:
             checked_wrappers(self.history_wrappers)
         wrong = [message for holds, message in rules if not holds]

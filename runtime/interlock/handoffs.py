@@ -26,7 +26,7 @@ from interlock.results import HandoffRecord
 from interlock.routing import Wanted
 from interlock.run_state import RunState
 from interlock.schema import clip, describe_error
-from interlock.scopes import Scope, permits
+from interlock.scopes import permits
 from interlock.tell import tell
 
 __all__ = ["Transfer", "edge_for", "take_over", "try_transfer"]
@@ -227,11 +227,9 @@ async def _find_target(run: RunState, call: ToolCall, edge: Handoff) -> Agent[An
 
 def _permitted(run: RunState, edge: Handoff, target: Agent[Any] | Handler) -> bool:
     """Whether the scopes of the run open both the way and what it leads to."""
-    scopes: list[Scope] = [edge.scope or "all"]
-    if not isinstance(target, Agent):
-        known = run.agent.equipment.get(target.name)
-        scopes.append(getattr(target, "scope", "all") if known is None else known.scope)
-    return all(permits(scope, run.scopes) for scope in scopes)
+    if not permits(edge.scope or "all", run.scopes):
+        return False
+    return isinstance(target, Agent) or run.agent.equipment.opens(target, run.scopes)
 
 
 def record(run: RunState, transfer: Transfer, status: Any = None) -> None:

@@ -5,7 +5,7 @@ A `Registry` is open while an agent is made and closed before it is used: agents
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from interlock.errors import ConfigError
 from interlock.handlers import function_handler
 from interlock.names import litellm_name
 from interlock.port import Handler, Priority
-from interlock.scopes import Scope, checked_scope
+from interlock.scopes import Scope, checked_scope, permits
 from interlock.tools import Tool
 
 __all__ = ["Equipment", "Ranked", "Registry", "Section", "rank"]
@@ -76,6 +76,12 @@ class Equipment:
     def get(self, name: str) -> Ranked | None:
         """Return the handler of that name."""
         return next((each for each in self.handlers if each.name == name), None)
+
+    def opens(self, handler: Handler, granted: Collection[str]) -> bool:
+        """Whether a run with these scopes may reach a handler, be it one of these or any other."""
+        known = self.get(handler.name)
+        scopes: list[Scope] = [getattr(handler, "scope", "all"), "all" if known is None else known.scope]
+        return all(permits(scope, granted) for scope in scopes)
 
 
 class Registry:

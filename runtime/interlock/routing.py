@@ -114,7 +114,8 @@ async def offer(
     for name, route in [(t.name, t) for t in agent.all_tools] + [(e.tool_name, e) for e in agent.edges]:
         if name in callers or not permits(route.scope or "all", context.scopes):
             continue
-        if isinstance(route, Handoff) and route.to_handler and route.to_handler.name == handler:
+        target = route.to_handler if isinstance(route, Handoff) else None
+        if target and (target.name == handler or not agent.equipment.opens(target, context.scopes)):
             continue
         fixed = fixed and isinstance(route.is_enabled, bool)
         if await _enabled(route, agent, context):

@@ -1,0 +1,338 @@
+"""Scopes: all < owner < admin, own names by name, a list is any-of, what is unknown is denied (row 4-19)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from bothways import Voice, both
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock import (
+    Agent,
+    Handoff,
+    HandoffRequest,
+    RunConfig,
+    RunContext,
+    Runner,
+    Tool,
+    function_tool,
+    handoff,
+)
+from interlock.errors import ConfigError, NoHandlerError
+from interlock.routing import offer
+from interlock.scopes import checked_scope, permits
+from interlock.testing import ScriptedHandler, call
+
+pytestmark = pytest.mark.anyio
+
+RANKS = ("all", "owner", "admin")
+NAMES = st.sampled_from([*RANKS, "billing", "support", "ADMIN", ""])
+
+
+@pytest.mark.parametrize(("needed", "granted"), list(itertools.product(RANKS, RANKS)))
+def test_a_rank_includes_those_below_it(needed: str, granted: str) -> None:
+    assert permits(needed, [granted]) == (RANKS.index(needed) <= RANKS.index(granted))
+
+
+@pytest.mark.parametrize(
+    ("scope", "granted", "permitted"),
+    [
+        ("all", (), True),
+        ("owner", (), False),
+        ("admin", (), False),
+        ("billing", (), False),
+        ("billing", ("billing",), True),
+        ("billing", ("admin",), False),
+        ("billing", ("owner", "admin", "support"), False),
+        ("billing", ("Billing",), False),
+        ("ADMIN", ("admin",), False),
+        (["billing", "support"], ("support",), True),
+        (["billing", "owner"], ("admin",), True),
+        (["billing", "support"], ("sales",), False),
+        (["nobody", "all"], (), True),
+        ([], ("admin",), False),
+        (frozenset({"billing"}), frozenset({"billing"}), True),
+        ("", ("admin",), False),
+    ],
+)
+def test_who_may(scope: Any, granted: Any, permitted: bool) -> None:
+    assert permits(scope, granted) is permitted
+
+
+@given(scope=st.lists(NAMES), granted=st.sets(NAMES), more=st.sets(NAMES))
+def test_another_grant_never_takes_away(scope: list[str], granted: set[str], more: set[str]) -> None:
+    assert permits(scope, granted | more) or not permits(scope, granted)
+
+
+@given(scope=st.lists(NAMES, min_size=1), granted=st.sets(NAMES))
+def test_a_list_is_any_of_its_names(scope: list[str], granted: set[str]) -> None:
+    assert permits(scope, granted) == any(permits(name, granted) for name in scope)
+
+
+@given(scope=st.text(), granted=st.sets(st.text()))
+def test_a_name_of_ones_own_is_granted_by_name_or_not_at_all(scope: str, granted: set[str]) -> None:
+    if scope not in RANKS:
+        assert permits(scope, granted) == (scope in granted)
+
+
+@pytest.mark.parametrize("scope", ["all", "admin", "my own"])
+def test_a_name_is_a_scope(scope: str) -> None:
+    assert checked_scope(scope, "x") == scope
+
+
+@pytest.mark.parametrize("scope", [["a", "b"], ("a", "b")])
+def test_a_list_becomes_a_tuple(scope: Any) -> None:
+    assert checked_scope(scope, "x") == ("a", "b")
+
+
+def test_a_set_will_do() -> None:
+    assert set(checked_scope({"a", "b"}, "x")) == {"a", "b"}
+
+
+@pytest.mark.parametrize("scope", ["", [], (), [""], [1], 1, None, b"admin", [["a"]], True])
+def test_anything_else_is_no_scope(scope: Any) -> None:
+    with pytest.raises(ConfigError, match="Tool 'x': scope must be a name or a list of names"):
+        checked_scope(scope, "Tool 'x'")
+
+
+# -- the scopes of a run --
+
+
+def test_the_scopes_of_a_run_may_be_one_name() -> None:
+    """A string is a collection of letters; nobody means those."""
+    assert RunConfig(scopes="admin").scopes == {"admin"}
+
+
+@pytest.mark.parametrize("scopes", [["owner", ""], [1], 5])
+def test_scopes_of_a_run_that_are_none_are_refused(scopes: Any) -> None:
+    with pytest.raises(ConfigError, match="RunConfig: scope must be"):
+        RunConfig(scopes=scopes)
+
+
+async def test_nobody_is_asking_by_default() -> None:
+    result = await Runner.run(Agent("A", model=ScriptedHandler(["Hi"])), "Hi")
+    assert result.context.scopes == frozenset()
+
+
+async def test_the_context_of_a_run_says_who_is_asking() -> None:
+    config = RunConfig(scopes=["owner", "billing"])
+    result = await Runner.run(Agent("A", model=ScriptedHandler(["Hi"])), "Hi", run_config=config)
+    assert result.context.scopes == {"owner", "billing"}
+
+
+async def test_a_tool_is_told_who_is_asking() -> None:
+    """A tool that decides by itself must see what instructions, filters and hooks see."""
+    seen: list[frozenset[str]] = []
+
+    @function_tool
+    def look(context: RunContext[Any]) -> str:
+        """Look."""
+        seen.append(context.scopes)
+        return "seen"
+
+    agent = Agent("A", model=ScriptedHandler([call("look"), "Hi"]), tools=[look])
+    await Runner.run(agent, "Hi", run_config=RunConfig(scopes=["owner"]))
+    assert seen == [{"owner"}]
+
+
+# -- what they gate --
+
+
+def tool(name: str, **options: Any) -> Tool:
+    return Tool(name=name, on_invoke_tool=lambda context, arguments: f"{name} was run", **options)
+
+
+def desk(*replies: Any, **options: Any) -> Agent[Any]:
+    return Agent("A", "Be brief.", model=ScriptedHandler(replies, name="model"), **options)
+
+
+def as_(*scopes: str) -> RunContext[Any]:
+    return RunContext(context=None, scopes=frozenset(scopes))
+
+
+async def offered(agent: Agent[Any], *scopes: str) -> list[str]:
+    return list((await offer(agent, as_(*scopes), agent.graph)).routes)
+
+
+async def test_a_tool_is_offered_to_those_in_its_scope() -> None:
+    agent = desk(tools=[tool("open"), tool("mine", scope="owner"), tool("own", scope=["billing", "admin"])])
+    assert await offered(agent) == ["open"]
+    assert await offered(agent, "owner") == ["open", "mine"]
+    assert await offered(agent, "billing") == ["open", "own"]
+    assert await offered(agent, "admin") == ["open", "mine", "own"]
+
+
+async def test_a_handoff_is_offered_to_those_in_its_scope() -> None:
+    agent = desk(handoffs=[handoff(Agent("B", model="m"), scope="owner")])
+    assert await offered(agent) == []
+    assert await offered(agent, "owner") == ["transfer_to_b"]
+
+
+async def test_an_exposed_handler_is_offered_to_those_in_its_scope() -> None:
+    agent = desk(handlers=[Voice("root", expose=True, scope="admin")])
+    assert await offered(agent) == []
+    assert await offered(agent, "admin") == ["transfer_to_root"]
+
+
+async def test_a_declared_handoff_opens_no_handler_that_is_closed() -> None:
+    """The handler's own scope holds beside the edge's: it would be offered and then refused for ever."""
+    agent = desk(handoffs=[handoff(Voice("root", scope="admin", prompt="Secret."), scope="all")])
+    assert await offered(agent) == []
+    assert await offered(agent, "admin") == ["transfer_to_root"]
+
+
+async def test_a_tool_out_of_scope_is_unknown_to_a_model_that_makes_it_up() -> None:
+    played = await both(lambda: desk(call("wipe"), "Sorry.", tools=[tool("wipe", scope="admin")]))
+    assert played.answers == ["There is no tool named 'wipe'. No tools are available; answer in words."]
+
+
+async def test_a_transfer_out_of_scope_is_unknown_to_a_model_that_makes_it_up() -> None:
+    """Section 8, defect 4: an anonymous caller reached an admin handler."""
+    played = await both(
+        lambda: desk(call("transfer_to_root"), "Sorry.", handlers=[Voice("root", expose=True, scope="admin")])
+    )
+    assert played.result.last_handler == "model"
+    assert played.result.handoffs == ()
+    assert played.answers[0].startswith("There is no tool named 'transfer_to_root'.")
+
+
+def asks_for(target: Any, scope: str = "all") -> Tool:
+    return Tool(name="ask", on_invoke_tool=lambda context, arguments: HandoffRequest(target), scope=scope)
+
+
+async def test_a_handoff_request_does_not_reach_a_handler_out_of_scope() -> None:
+    def make() -> Agent[Any]:
+        return desk(call("ask"), "Sorry.", tools=[asks_for("root")], handlers=[Voice("root", scope="admin")])
+
+    played = await both(make)
+    assert played.statuses == [("A", "root", "failed")]
+    assert "whoever is asking may not reach it" in played.answers[0]
+    assert played.result.last_handler == "model"
+
+
+async def test_a_handoff_request_reaches_it_with_the_scope() -> None:
+    def make() -> Agent[Any]:
+        root = Voice("root", "Root here.", scope="admin")
+        return desk(call("ask"), tools=[asks_for("root")], handlers=[root])
+
+    played = await both(make, scopes=["admin"])
+    assert played.result.final_output == "Root here."
+
+
+async def test_a_handoff_request_given_the_object_does_not_get_around_a_scope() -> None:
+    def make() -> Agent[Any]:
+        root = Voice("root", scope="admin")
+        return desk(call("ask"), "Sorry.", tools=[asks_for(root)])
+
+    assert (await both(make)).statuses == [("A", "root", "failed")]
+
+
+async def test_a_handoff_request_does_not_get_around_the_scope_of_a_declared_handoff() -> None:
+    def make() -> Agent[Any]:
+        b = Agent("B", model=ScriptedHandler([]))
+        return desk(call("ask"), "Sorry.", tools=[asks_for("B")], handoffs=[handoff(b, scope="owner")])
+
+    assert (await both(make)).statuses == [("A", "B", "failed")]
+
+
+async def test_a_handoff_request_with_the_agent_does_not_get_around_the_scope_of_its_handoff() -> None:
+    def make() -> Agent[Any]:
+        b = Agent("B", model=ScriptedHandler([]))
+        return desk(call("ask"), "Sorry.", tools=[asks_for(b)], handoffs=[handoff(b, scope="owner")])
+
+    assert (await both(make)).statuses == [("A", "B", "failed")]
+
+
+async def test_a_handoff_that_decides_late_does_not_get_around_a_scope() -> None:
+    def make() -> Agent[Any]:
+        root = Voice("root", scope="admin")
+        edge = Handoff(agent_name="somebody", on_invoke_handoff=lambda context, arguments: root)
+        return desk(call("transfer_to_somebody"), "Sorry.", handoffs=[edge])
+
+    played = await both(make)
+    assert played.statuses == [("A", "somebody", "failed")]
+
+
+async def test_a_name_that_is_open_does_not_open_another_handler_of_that_name() -> None:
+    """What counts is the handler that would answer, not one that is called the same."""
+
+    def make() -> Agent[Any]:
+        closed = Voice("root", "never", scope="admin")
+        return desk(call("ask"), "Sorry.", tools=[asks_for(closed)], handlers=[Voice("root")])
+
+    assert (await both(make)).statuses == [("A", "root", "failed")]
+
+
+async def test_an_answer_does_not_name_what_is_out_of_scope() -> None:
+    def make() -> Agent[Any]:
+        handlers = [Voice("open"), Voice("secret", scope="admin")]
+        return desk(call("ask"), "Sorry.", tools=[asks_for("nobody")], handlers=handlers)
+
+    played = await both(make)
+    assert "open" in played.answers[0]
+    assert "secret" not in played.answers[0]
+
+
+async def test_the_default_is_the_first_in_scope() -> None:
+    def make() -> Agent[Any]:
+        root = Voice("root", "Root.", priority=1, scope="admin")
+        return Agent("A", handlers=[root, Voice("plain", "Plain.")])
+
+    assert (await both(make)).result.last_handler == "plain"
+    assert (await both(make, scopes=["admin"])).result.last_handler == "root"
+
+
+async def test_no_handler_in_scope_is_said_before_anything_happens() -> None:
+    agent = Agent("A", handlers=[Voice("root", scope="admin")])
+    with pytest.raises(NoHandlerError, match="no handler that the scopes of this run may reach"):
+        Runner.run_streamed(agent, "Hi")
+
+
+async def test_an_agent_whose_handlers_are_out_of_scope_cannot_be_handed_over_to() -> None:
+    def make() -> Agent[Any]:
+        closed = Agent("B", handlers=[Voice("root", scope="admin")])
+        return desk(call("transfer_to_b"), "Sorry.", handoffs=[closed])
+
+    played = await both(make)
+    assert played.statuses == [("A", "B", "failed")]
+    assert "no handler that the scopes" in played.answers[0]
+
+
+async def test_a_run_cannot_be_started_at_a_handler_out_of_scope() -> None:
+    agent = desk(handlers=[Voice("root", scope="admin")])
+    with pytest.raises(ConfigError, match="no such handler that the run's scopes may reach"):
+        await Runner.run(agent, "Hi", run_config=RunConfig(handler="root"))
+
+
+async def test_fallback_passes_over_what_is_out_of_scope() -> None:
+    def make() -> Agent[Any]:
+        handlers = [
+            Voice("down", OSError("down"), priority=1),
+            Voice("root", "Root.", priority=2, scope="admin"),
+            Voice("plain", "Plain.", priority=3),
+        ]
+        return Agent("A", handlers=handlers)
+
+    assert (await both(make, fallback=True)).result.final_output == "Plain."
+    assert (await both(make, fallback=True, scopes=["admin"])).result.final_output == "Root."
+
+
+async def test_the_prompt_of_a_handler_is_for_those_in_its_scope() -> None:
+    def make() -> Agent[Any]:
+        return desk("Hi", handlers=[Voice("root", scope="admin", prompt="Deletes accounts.")])
+
+    assert (await both(make)).asked("model")[0].messages[0].get("content") == "Be brief."
+    granted = await both(make, scopes=["admin"])
+    assert granted.asked("model")[0].messages[0].get("content") == "Be brief.\n\nDeletes accounts."
+
+
+async def test_a_handoff_that_decides_late_reaches_no_closed_handler_by_an_open_name() -> None:
+    def make() -> Agent[Any]:
+        closed = Voice("root", scope="admin")
+        edge = Handoff(agent_name="somebody", on_invoke_handoff=lambda context, arguments: closed)
+        return desk(call("transfer_to_somebody"), "Sorry.", handoffs=[edge], handlers=[Voice("root")])
+
+    assert (await both(make)).statuses == [("A", "somebody", "failed")]
