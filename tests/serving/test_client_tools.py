@@ -1,0 +1,252 @@
+"""Tools that the client runs: how a turn ends with them, and how the next request goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from served import ask, deltas_of, events_of, post, served
+
+from interlock import Agent, HandoffInputData, function_tool, handoff
+from interlock.serving import ServeConfig
+from interlock.testing import ScriptedHandler, assert_valid, call, reply
+
+DOOR = {
+    "type": "function",
+    "function": {
+        "name": "open_door",
+        "description": "Open a door.",
+        "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}},
+    },
+}
+HI = {"role": "user", "content": "Hi"}
+
+
+class Shop:
+    """Counts how often the server's own tool runs."""
+
+    def __init__(self) -> None:
+        self.charged = 0
+
+        @function_tool
+        def charge(amount: int) -> str:
+            """Charge the customer."""
+            self.charged += 1
+            return f"charged {amount}"
+
+        self.tool = charge
+
+
+def agent(*replies: Any, name: str = "A", **options: Any) -> Agent[Any]:
+    return Agent(name, model=ScriptedHandler(replies, name=name), **options)
+
+
+def requests(of: Agent[Any]) -> Any:
+    assert isinstance(of.model, ScriptedHandler)
+    return of.model.requests
+
+
+def message_of(response: Any) -> dict[str, Any]:
+    assert response.status_code == 200, response.text
+    message: dict[str, Any] = response.json()["choices"][0]["message"]
+    return message
+
+
+def answers(message: dict[str, Any], text: str = "open") -> list[dict[str, Any]]:
+    """The message with the calls, and an answer to each."""
+    return [message] + [
+        {"role": "tool", "tool_call_id": made["id"], "content": text} for made in message["tool_calls"]
+    ]
+
+
+def test_a_call_of_the_clients_tool_ends_the_turn() -> None:
+    mine = agent(reply("Sure.", calls=[call("open_door", {"n": 1})]))
+    with served(mine) as url:
+        response = post(url, ask(tools=[DOOR]))
+    choice = response.json()["choices"][0]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["content"] == "Sure."
+    [made] = choice["message"]["tool_calls"]
+    assert made["type"] == "function"
+    assert made["function"] == {"name": "open_door", "arguments": '{"n": 1}'}
+    assert [tool["function"]["name"] for tool in requests(mine)[0].tools] == ["open_door"]
+
+
+def test_a_streamed_call_is_the_same() -> None:
+    mine = agent(reply("Sure.", calls=[call("open_door", {"n": 1}), call("open_door", {"n": 2})]))
+    with served(mine) as url:
+        events = events_of(post(url, ask(tools=[DOOR], stream=True)))
+    assert events[-1] == "[DONE]"
+    assert events[-2]["choices"][0]["finish_reason"] == "tool_calls"
+    pieces = [piece for delta in deltas_of(events) for piece in delta.get("tool_calls", ())]
+    assert [piece["index"] for piece in pieces] == [0, 0, 1, 1]
+    assert ["id" in piece for piece in pieces] == [True, False, True, False]
+    assert [piece["function"]["arguments"] for piece in pieces] == ["", '{"n": 1}', "", '{"n": 2}']
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_answers_go_on_where_the_run_was(stream: bool) -> None:
+    """The server's own tool ran in the same reply: it does not run twice, and its result is not lost."""
+    shop = Shop()
+    both = reply("Both.", calls=[call("charge", {"amount": 5}), call("open_door", {"n": 1})])
+    mine = agent(both, "All done.", tools=[shop.tool])
+    with served(mine) as url:
+        first = message_of(post(url, ask(tools=[DOOR])))
+        messages = [HI, *answers(first)]
+        second = post(url, {"messages": messages, "tools": [DOOR], "stream": stream})
+    assert "done." in second.text
+    assert shop.charged == 1
+    shown = list(requests(mine)[1].messages)
+    assert_valid(shown)
+    assert [message["content"] for message in shown if message["role"] == "tool"] == ["charged 5", "open"]
+    assert [made["function"]["name"] for made in shown[1]["tool_calls"]] == ["charge", "open_door"]
+
+
+def test_the_answers_go_to_the_agent_in_charge() -> None:
+    b = agent(call("open_door", {"n": 1}), "The door is open.", name="B")
+    first = agent(call("transfer_to_b"), handoffs=[b])
+    with served(first) as url:
+        message = message_of(post(url, ask(tools=[DOOR])))
+        second = message_of(post(url, {"messages": [HI, *answers(message)], "tools": [DOOR]}))
+    assert second["content"] == "The door is open."
+    assert second["x_agent"] == {"agent": "B"}
+    assert_valid(list(requests(b)[1].messages))
+
+
+def test_the_answers_go_to_the_handler_in_charge() -> None:
+    quick = ScriptedHandler([call("transfer_to_deep")], name="quick")
+    deep = ScriptedHandler([call("open_door", {"n": 1}), "Deep thought."], name="deep")
+    object.__setattr__(deep, "expose", True)
+    object.__setattr__(quick, "priority", 1)
+    with served(Agent("A", handlers=[quick, deep])) as url:
+        message = message_of(post(url, ask(tools=[DOOR])))
+        second = message_of(post(url, {"messages": [HI, *answers(message)], "tools": [DOOR]}))
+    assert second["content"] == "Deep thought."
+
+
+def test_what_a_filter_hid_stays_hidden_when_the_run_goes_on() -> None:
+    def hide(data: HandoffInputData) -> HandoffInputData:
+        return data.clone(input_history=(), pre_handoff_items=())
+
+    b = agent(call("open_door", {"n": 1}), "Open.", name="B")
+    first = agent(call("transfer_to_b"), handoffs=[handoff(b, input_filter=hide)])
+    with served(first) as url:
+        message = message_of(post(url, ask("my password is 1234", tools=[DOOR])))
+        messages = [{"role": "user", "content": "my password is 1234"}, *answers(message)]
+        assert message_of(post(url, {"messages": messages, "tools": [DOOR]}))["content"] == "Open."
+    assert "1234" not in str(requests(b)[0].messages), "else the test shows nothing"
+    assert "1234" not in str(requests(b)[1].messages)
+    assert_valid(list(requests(b)[1].messages))
+
+
+def test_several_rounds_keep_all_of_the_run() -> None:
+    shop = Shop()
+    rounds = [[call("charge", {"amount": n}), call("open_door", {"n": n})] for n in (1, 2)]
+    mine = agent(*rounds, "Done.", tools=[shop.tool])
+    with served(mine) as url:
+        messages: list[dict[str, Any]] = [HI]
+        for _ in range(2):
+            messages += answers(message_of(post(url, {"messages": messages, "tools": [DOOR]})))
+        assert message_of(post(url, {"messages": messages, "tools": [DOOR]}))["content"] == "Done."
+    assert shop.charged == 2
+    results = [message["content"] for message in requests(mine)[2].messages if message["role"] == "tool"]
+    assert results == ["charged 1", "open", "charged 2", "open"]
+
+
+def test_what_the_client_adds_after_the_answers_is_heard() -> None:
+    mine = agent(call("open_door", {"n": 1}), "Done.")
+    with served(mine) as url:
+        message = message_of(post(url, ask(tools=[DOOR])))
+        more = {"role": "user", "content": "And hurry."}
+        post(url, {"messages": [HI, *answers(message), more], "tools": [DOOR]})
+    assert requests(mine)[1].messages[-1] == more
+
+
+def test_a_request_that_is_repeated_is_answered_again() -> None:
+    """A client that lost the reply sends the same once more."""
+    shop = Shop()
+    both = [call("charge", {"amount": 5}), call("open_door", {"n": 1})]
+    mine = agent(both, "Done.", "Done.", tools=[shop.tool])
+    with served(mine) as url:
+        message = message_of(post(url, ask(tools=[DOOR])))
+        for _ in range(2):
+            again = post(url, {"messages": [HI, *answers(message)], "tools": [DOOR]})
+            assert message_of(again)["content"] == "Done."
+    assert shop.charged == 1
+
+
+def test_without_what_was_kept_the_run_goes_on_from_what_the_client_sent() -> None:
+    """As after a restart: the first agent answers, and the request is still a valid one."""
+    b = agent(call("open_door", {"n": 1}), name="B")
+    first = agent(call("transfer_to_b"), "I go on.", handoffs=[b])
+    with served(first) as url:
+        message = message_of(post(url, ask(tools=[DOOR])))
+    with served(first) as url:
+        second = message_of(post(url, {"messages": [HI, *answers(message)], "tools": [DOOR]}))
+    assert second["content"] == "I go on."
+    assert_valid(list(requests(first)[1].messages))
+
+
+def test_nobody_goes_on_with_the_run_of_another_key() -> None:
+    shop = Shop()
+    both = [call("charge", {"amount": 5}), call("open_door", {"n": 1})]
+    mine = agent(both, "Whose?", tools=[shop.tool])
+    with served(mine, ServeConfig(api_keys=["k1", "k2"])) as url:
+        message = message_of(post(url, ask(tools=[DOOR]), authorization="Bearer k1"))
+        stolen = {"messages": [HI, *answers(message)], "tools": [DOOR]}
+        post(url, stolen, authorization="Bearer k2")
+    assert "charged 5" not in str(requests(mine)[1].messages)
+
+
+def test_ids_are_the_servers_and_do_not_repeat() -> None:
+    """Models call every first call "call_0": one conversation would find the run of another."""
+    mine = agent(*[call("open_door", {"n": 1}, id="call_0")] * 2)
+    with served(mine) as url:
+        ids = {message_of(post(url, ask(tools=[DOOR])))["tool_calls"][0]["id"] for _ in range(2)}
+    assert len(ids) == 2
+    assert "call_0" not in ids
+    assert all(len(each) <= 40 for each in ids), "OpenAI takes no longer ones"
+
+
+def test_the_clients_tool_replaces_one_of_the_servers() -> None:
+    shop = Shop()
+    mine_of = {"type": "function", "function": {"name": "charge", "parameters": {"type": "object"}}}
+    mine = agent(call("charge", {"amount": 1}), tools=[shop.tool])
+    with served(mine) as url:
+        message = message_of(post(url, ask(tools=[mine_of])))
+    assert message["tool_calls"][0]["function"]["name"] == "charge"
+    assert shop.charged == 0
+
+
+@pytest.mark.parametrize("name", ["transfer_to_b", "transfer_to_c"])
+def test_a_tool_named_like_a_transfer_is_refused(name: str) -> None:
+    c = agent(name="C")
+    b = agent(name="B", handoffs=[c])
+    with served(agent("Hi.", handoffs=[b])) as url:
+        tool = {"type": "function", "function": {"name": name}}
+        response = post(url, ask(tools=[tool]))
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "tools[0].function.name")
+
+
+def test_tool_choice_none_offers_none_of_the_clients() -> None:
+    shop = Shop()
+    mine = agent("Hi.", tools=[shop.tool])
+    with served(mine) as url:
+        post(url, ask(tools=[DOOR], tool_choice="none"))
+    assert [tool["function"]["name"] for tool in requests(mine)[0].tools] == ["charge"]
+
+
+def test_a_forced_tool_is_forced() -> None:
+    mine = agent(call("open_door", {"n": 1}))
+    with served(mine) as url:
+        post(url, ask(tools=[DOOR], tool_choice={"type": "function", "function": {"name": "open_door"}}))
+    assert requests(mine)[0].tool_choice == "open_door"
+
+
+def test_half_of_the_answers_are_not_taken_for_all() -> None:
+    mine = agent([call("open_door", {"n": 1}), call("open_door", {"n": 2})], "Hm.")
+    with served(mine) as url:
+        message = message_of(post(url, ask(tools=[DOOR])))
+        half = {"messages": [HI, *answers(message)[:-1]], "tools": [DOOR]}
+        assert message_of(post(url, half))["content"] == "Hm."
+    assert_valid(list(requests(mine)[1].messages))

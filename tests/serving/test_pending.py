@@ -1,0 +1,114 @@
+"""What is kept of runs that wait for their client, for whom, and for how long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from interlock import Agent, RunConfig, Runner, RunResult
+from interlock.messages import Message
+from interlock.serving.pending import PendingRuns
+from interlock.testing import ScriptedHandler, call
+
+pytestmark = pytest.mark.anyio
+
+TOOL = {"type": "function", "function": {"name": "open_door"}}
+
+
+async def waiting(text: str = "Hi", calls: int = 1) -> RunResult[Any]:
+    """A run that waits for the answers to its calls."""
+    model = ScriptedHandler([[call("open_door", {"n": n}, id=f"call_{n}") for n in range(calls)]])
+    return await Runner.run(Agent("A", model=model), text, run_config=RunConfig(external_tools=[TOOL]))
+
+
+def sent(calls: Any, *, answered: int | None = None) -> list[Message]:
+    """What a client sends that answers the first so many of its calls."""
+    head: list[Message] = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": None, "tool_calls": list(calls)},
+    ]
+    tail: list[Message] = [
+        {"role": "tool", "tool_call_id": each["id"], "content": "open"} for each in calls[:answered]
+    ]
+    return [*head, *tail]
+
+
+def store(most: int = 10, size: int = 10**6, ttl: float = 60.0, clock: Any = lambda: 0.0) -> PendingRuns:
+    return PendingRuns(most=most, size=size, ttl=ttl, clock=clock)
+
+
+async def test_the_answers_find_their_run_with_its_own_ids() -> None:
+    runs, result = store(), await waiting(calls=2)
+    calls = runs.keep("me", "A", result)
+    found = runs.find("me", "A", sent(calls))
+    assert found is not None
+    assert found.agent is result.last_agent
+    assert found.handler == result.last_handler
+    assert found.messages[: len(result.to_input_list())] == result.to_input_list()
+    assert [message["tool_call_id"] for message in found.messages[-2:]] == ["call_0", "call_1"]
+
+
+async def test_answers_in_another_order_are_answers() -> None:
+    runs = store()
+    messages = sent(runs.keep("me", "A", await waiting(calls=2)))
+    assert runs.find("me", "A", [*messages[:2], messages[3], messages[2]]) is not None
+
+
+@pytest.mark.parametrize(("principal", "model"), [("you", "A"), ("me", "B"), ("", "A")])
+async def test_others_find_nothing(principal: str, model: str) -> None:
+    runs = store()
+    calls = runs.keep("me", "A", await waiting())
+    assert runs.find(principal, model, sent(calls)) is None
+
+
+async def test_what_does_not_answer_all_of_the_last_calls_finds_nothing() -> None:
+    runs = store()
+    calls = runs.keep("me", "A", await waiting(calls=2))
+    assert runs.find("me", "A", sent(calls, answered=1)) is None
+    assert runs.find("me", "A", sent(calls[:1])) is None
+    assert runs.find("me", "A", sent(calls)[:1]) is None
+    assert runs.find("me", "A", []) is None
+
+
+async def test_a_conversation_that_has_gone_on_is_not_turned_back() -> None:
+    runs = store()
+    calls = runs.keep("me", "A", await waiting())
+    later: Message = {"role": "assistant", "content": "It is open."}
+    assert runs.find("me", "A", [*sent(calls), later, {"role": "user", "content": "Thanks"}]) is None
+
+
+async def test_too_old_is_gone() -> None:
+    now = [0.0]
+    runs = store(ttl=60, clock=lambda: now[0])
+    calls = runs.keep("me", "A", await waiting())
+    now[0] = 59.9
+    assert runs.find("me", "A", sent(calls)) is not None
+    now[0] = 60.0
+    assert runs.find("me", "A", sent(calls)) is None
+    assert len(runs) == 0
+
+
+async def test_one_too_many_drops_what_was_not_used_for_longest() -> None:
+    runs, result = store(most=2), await waiting()
+    first, second = runs.keep("me", "A", result), runs.keep("me", "A", result)
+    runs.find("me", "A", sent(first))
+    third = runs.keep("me", "A", result)
+    found = [runs.find("me", "A", sent(calls)) is not None for calls in (first, second, third)]
+    assert found == [True, False, True]
+
+
+async def test_long_conversations_count_for_more() -> None:
+    runs = store(size=100_000)
+    small = runs.keep("me", "A", await waiting())
+    for _ in range(3):
+        runs.keep("me", "A", await waiting("x" * 40_000))
+    assert len(runs) == 2
+    assert runs.find("me", "A", sent(small)) is None
+
+
+async def test_a_run_that_is_too_long_by_itself_is_not_kept() -> None:
+    runs = store(size=1000)
+    calls = runs.keep("me", "A", await waiting("x" * 2000))
+    assert len(runs) == 0
+    assert runs.find("me", "A", sent(calls)) is None

@@ -1,0 +1,234 @@
+"""The command line: what it serves, and what it refuses in one line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from interlock import Agent, ConfigError
+from interlock.cli import load_agents, main
+
+PATIENCE = 30.0
+
+APP = """
+from interlock import Agent
+from interlock.testing import ScriptedHandler
+
+agent = Agent("A", model=ScriptedHandler(["Hi.", "Hi."]))
+team = [agent, Agent("B", model=ScriptedHandler([]))]
+number = 7
+nobody = []
+
+def make():
+    return agent
+
+def make_team():
+    return team
+
+def fail():
+    raise ValueError("no shop today")
+
+class holder:
+    agent = agent
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A folder to be in, with an app; its module has a name of its own for each test."""
+    name = f"app_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(APP)
+    (tmp_path / f"{name}_broken.py").write_text("import nothing_of_that_name")
+    (tmp_path / f"{name}_wrong.py").write_text("x = (")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield name
+    for module in [each for each in sys.modules if each.startswith(name)]:
+        del sys.modules[module]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "names"),
+    [("agent", "A"), ("team", "AB"), ("make", "A"), ("make_team", "AB"), ("holder.agent", "A")],
+)
+def test_a_spec_stands_for_agents(folder: str, attribute: str, names: str) -> None:
+    agents = load_agents(f"{folder}:{attribute}")
+    assert "".join(agent.name for agent in agents) == names
+    assert all(isinstance(agent, Agent) for agent in agents)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("{}", "module:attribute"),
+        (":agent", "module:attribute"),
+        ("{}:", "module:attribute"),
+        ("{}:nobody_there", "has no 'nobody_there'. Its agents: agent."),
+        ("{}:number", "must be an Agent"),
+        ("{}:nobody", "must be an Agent"),
+        ("{}:holder.nothing", "has no 'holder.nothing'"),
+        ("{}:fail", "raised ValueError: no shop today ("),
+        ("{}_missing:agent", "There is no module"),
+        ("{}.inner:agent", "There is no module"),
+        ("{}_broken:agent", "raised ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+        ("{}_wrong:agent", "raised SyntaxError"),
+    ],
+)
+def test_a_wrong_spec_is_told_in_one_line(
+    folder: str, spec: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", spec.format(folder)]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("interlock: ")
+    assert said in shown
+    assert shown.count("\n") == 1
+
+
+def test_the_error_is_one_of_interlocks() -> None:
+    with pytest.raises(ConfigError):
+        load_agents("nowhere")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "agents.example"])
+def test_other_machines_are_not_served_without_a_key(
+    folder: str, host: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", f"{folder}:agent", "--host", host]) == 2
+    assert "--api-key-env" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_a_key_that_is_not_set_is_no_key(
+    folder: str, value: str | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if value is not None:
+        monkeypatch.setenv("SHOP_KEY", value)
+    assert main(["serve", f"{folder}:agent", "--api-key-env", "SHOP_KEY"]) == 2
+    assert "SHOP_KEY" in capsys.readouterr().err
+
+
+def test_a_number_that_cannot_be_is_told(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", f"{folder}:agent", "--max-concurrent", "0"]) == 2
+    assert "max_concurrent" in capsys.readouterr().err
+
+
+def test_an_unknown_command_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["dance"])
+    assert caught.value.code == 2
+    assert "serve" in capsys.readouterr().err
+
+
+_WITHOUT = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == {missing!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+from interlock.cli import main
+sys.exit(main(["serve", "app:agent"]))
+"""
+
+
+@pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
+def test_without_the_extra_its_name_is_told(missing: str, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    done = _python("-c", _WITHOUT.format(missing=missing), cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.strip().endswith("pip install 'interlock[serve]'.")
+    assert "Traceback" not in done.stderr
+
+
+def _environment() -> dict[str, str]:
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(str(Path(path).resolve()) for path in sys.path if path),
+    }
+
+
+def _python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
+@contextmanager
+def running(cwd: Path, *arguments: str, **environment: str) -> Iterator[tuple[Any, str]]:
+    """The command as a process of its own, and its address; what it says is in ``process.said``."""
+    process: Any = subprocess.Popen(
+        [sys.executable, "-m", "interlock", "serve", *arguments, "--port", "0"],
+        cwd=cwd,
+        env={**_environment(), **environment},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.said = ""
+    found = threading.Event()
+    address: list[str] = []
+
+    def read() -> None:
+        for line in process.stderr:
+            process.said += line
+            if "running on " in line:
+                address.append(line.split("running on ")[1].split()[0])
+                found.set()
+        found.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        assert found.wait(PATIENCE)
+        assert address, process.said
+        yield process, address[0]
+    finally:
+        process.kill()
+        process.wait(PATIENCE)
+        reader.join(PATIENCE)
+        process.stderr.close()
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, {0}), (signal.SIGTERM, {0, -signal.SIGTERM})])
+def test_it_serves_and_ends_cleanly(tmp_path: Path, sent: signal.Signals, code: set[int]) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    with running(tmp_path, "app:agent") as (process, url):
+        body = {"messages": [{"role": "user", "content": "Hi"}]}
+        response = httpx.post(f"{url}/v1/chat/completions", json=body)
+        process.send_signal(sent)
+        assert process.wait(PATIENCE) in code
+    assert response.json()["choices"][0]["message"]["content"] == "Hi."
+    assert "Traceback" not in process.said
+
+
+def test_the_key_of_the_environment_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    with running(tmp_path, "app:team", "--api-key-env", "SHOP_KEY", SHOP_KEY="k-1") as (_, url):
+        closed = httpx.get(f"{url}/v1/models")
+        opened = httpx.get(f"{url}/v1/models", headers={"authorization": "Bearer k-1"})
+    assert closed.status_code == 401
+    assert [model["id"] for model in opened.json()["data"]] == ["A", "B"]
+
+
+def test_an_allowed_host_is_answered_for(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    with running(tmp_path, "app:agent", "--allow-host", "agents.example") as (_, url):
+        statuses = {
+            host: httpx.get(f"{url}/v1/models", headers={"host": host}).status_code
+            for host in ("agents.example", "localhost", "evil.example")
+        }
+    assert statuses == {"agents.example": 200, "localhost": 200, "evil.example": 403}
