@@ -247,7 +247,7 @@ def says_maybe_for_type_checkers(request: Request) -> typing.Optional[abc.AsyncI
     return words()
 
 
-def says_either_for_type_checkers(request: Request) -> dict[str, State] | abc.Awaitable[list[State]]:
+def says_either_for_type_checkers(request: Request) -> dict[str, State] | abc.Awaitable[State]:
     return coroutine(request)
 
 

@@ -1,36 +1,30 @@
-"""`function_handler`: whatever an async function gives becomes events and one complete message."""
+"""`handler` and `function_handler`: an async function becomes a handler, once."""
 
 from __future__ import annotations
 
-import functools
+import dataclasses
+import inspect
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import anyio.lowlevel
 import pytest
-from pydantic import BaseModel
 
 from interlock import Agent, Runner, function_handler, function_tool
-from interlock.errors import ConfigError, ConnectionFailed, HandlerError
-from interlock.events import (
-    AttemptFailed,
-    HandlerEvent,
-    MessageDone,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
-)
-from interlock.messages import Message, calls_of
-from interlock.port import Handler, Request, family_of
-from interlock.testing import call
+from interlock.errors import ConfigError
+from interlock.events import HandlerEvent, MessageDone, TextDelta
+from interlock.handlers import FunctionHandler, handler
+from interlock.messages import Message
+from interlock.port import Handler, Priority, Request, family_of
+from interlock.testing import ScriptedHandler, call
 from interlock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 
 REQUEST = Request(messages=[{"role": "user", "content": "Hi"}])
-USAGE = {"prompt_tokens": 3, "completion_tokens": 4}
+HELLO: Message = {"role": "assistant", "content": "Hello"}
 
 
 async def events_of(handler: Handler) -> list[HandlerEvent]:
@@ -38,23 +32,7 @@ async def events_of(handler: Handler) -> list[HandlerEvent]:
         return [event async for event in events]
 
 
-async def done_by(handler: Handler) -> MessageDone:
-    *_, done = await events_of(handler)
-    assert isinstance(done, MessageDone)
-    return done
-
-
-def giving(*pieces: Any) -> Handler:
-    """A handler around an async generator of these pieces."""
-
-    async def pieces_of(request: Request) -> AsyncGenerator[Any]:
-        for piece in pieces:
-            yield piece
-
-    return function_handler(pieces_of)
-
-
-def returning(piece: Any) -> Handler:
+def returning(piece: Any) -> FunctionHandler:
     """A handler around a coroutine function that returns this."""
 
     async def piece_of(request: Request) -> Any:
@@ -64,218 +42,168 @@ def returning(piece: Any) -> Handler:
     return function_handler(piece_of)
 
 
-def chunk(**delta: Any) -> dict[str, Any]:
-    return {"id": "1", "model": "m", "choices": [{"index": 0, "delta": delta}]}
+# -- what it is --
 
 
-def completion(message: Message) -> dict[str, Any]:
-    return {
-        "id": "1",
-        "model": "m",
-        "choices": [{"message": message, "finish_reason": "stop"}],
-        "usage": USAGE,
-    }
+async def answer(request: Request) -> str:
+    """Answer with a greeting."""
+    return "Hello"
 
 
-HELLO: Message = {"role": "assistant", "content": "Hello"}
+async def letters(request: Request) -> AsyncGenerator[str]:
+    yield "Hel"
+    yield "lo"
 
 
-# -- what may be given --
+def test_what_is_left_out_is_the_functions_name_and_the_custom() -> None:
+    """Rows 4-02 and 4-15: the docstring must not leak into the system prompt."""
+    made = handler(answer)
+    assert (made.name, made.family, family_of(made)) == ("answer", "answer", "answer")
+    assert (made.priority, made.scope, made.prompt, made.expose) == (50, "all", None, False)
+    assert made == handler()(answer) == function_handler(answer)
 
 
-async def test_text_is_the_reply() -> None:
-    assert await events_of(returning("Hello")) == [TextDelta("Hello"), MessageDone(message=HELLO)]
-
-
-async def test_pieces_of_text_are_joined() -> None:
-    *deltas, done = await events_of(giving("Hel", "", "lo"))
-    assert deltas == [TextDelta("Hel"), TextDelta(""), TextDelta("lo")]
-    assert isinstance(done, MessageDone)
-    assert done.message == HELLO
-
-
-async def test_empty_text_is_an_empty_reply() -> None:
-    assert (await done_by(giving(""))).message == {"role": "assistant", "content": ""}
-
-
-@pytest.mark.parametrize("make", [giving, returning])
-async def test_a_message_dict_is_passed_on_as_it_is(make: Any) -> None:
-    """Section 3: unknown keys survive, and no copy is made."""
-    message = {**HELLO, "thinking_blocks": [{"type": "thinking", "signature": "s"}], "odd": None}
-    assert (await done_by(make(message))).message is message
-
-
-async def test_a_completion_dict_gives_message_usage_and_reason() -> None:
-    done = await done_by(returning(completion(HELLO)))
-    assert done.message == HELLO
-    assert done.usage == Usage(requests=1, input_tokens=3, output_tokens=4)
-    assert (done.finish_reason, done.model, done.response_id) == ("stop", "m", "1")
-
-
-async def test_chunk_dicts_are_assembled() -> None:
-    function = {"name": "look", "arguments": "{"}
-    handler = giving(
-        chunk(role="assistant", content=""),
-        chunk(content="Hel"),
-        chunk(content="lo", tool_calls=[{"index": 0, "id": "c", "function": function}]),
-        chunk(tool_calls=[{"index": 0, "function": {"arguments": "}"}}]),
-        {"choices": [], "usage": USAGE},
+def test_what_is_given_is_kept() -> None:
+    """Row 4-15."""
+    made = handler(
+        name="desk",
+        family="anthropic",
+        priority=Priority.LOCAL,
+        scope=["owner", "desk"],
+        prompt="Greets.",
+        expose=True,
+    )(answer)
+    assert (made.name, made.family, family_of(made)) == ("desk", "anthropic", "anthropic")
+    assert (made.priority, tuple(made.scope), made.prompt, made.expose) == (
+        10,
+        ("owner", "desk"),
+        "Greets.",
+        True,
     )
-    *deltas, done = await events_of(handler)
-    assert [delta.type for delta in deltas] == [
-        "text_delta",
-        "text_delta",
-        "tool_call_delta",
-        "tool_call_delta",
-    ]
-    assert isinstance(done, MessageDone)
-    assert calls_of(done.message) == [call("look", "{}", id="c")]
-    assert done.usage == Usage(requests=1, input_tokens=3, output_tokens=4)
 
 
-class Reply(BaseModel):
-    """Stands for the reply objects of openai and litellm, which are pydantic models."""
-
-    id: str = "1"
-    model: str = "m"
-    choices: list[dict[str, Any]] = [{"message": HELLO, "finish_reason": "stop"}]
-    usage: dict[str, int] | None = None
+def test_the_family_is_the_name_unless_it_is_said() -> None:
+    assert family_of(function_handler(answer, name="desk")) == "desk"
 
 
-async def test_reply_objects_are_taken_as_dicts() -> None:
-    assert (await done_by(returning(Reply()))).message == HELLO
+async def test_it_is_still_the_function() -> None:
+    """Row 4-15: documentation, signature and a unit test find what they know."""
+    made = handler(name="desk")(answer)
+    assert made.__doc__ == "Answer with a greeting."
+    assert (made.__name__, made.__qualname__, made.__module__) == ("answer", "answer", __name__)  # type: ignore[attr-defined]
+    assert inspect.unwrap(made) is answer
+    assert inspect.signature(made) == inspect.signature(answer)
+    assert await made(REQUEST) == "Hello"
+    assert [piece async for piece in handler(letters)(request=REQUEST)] == ["Hel", "lo"]
 
 
-async def test_events_are_passed_on() -> None:
-    given = [ReasoningDelta("Hm"), TextDelta("Hello"), MessageDone(message=HELLO)]
-    assert await events_of(giving(*given)) == given
+def test_it_cannot_be_changed() -> None:
+    made = handler(answer)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.priority = 5  # type: ignore[misc]
 
 
-async def test_events_without_the_complete_message_are_put_together() -> None:
-    handler = giving(
-        ReasoningDelta("Hm, "),
-        ReasoningDelta("hm."),
-        TextDelta("Hello"),
-        ToolCallDelta(0, "a", "look", '{"at": '),
-        ToolCallDelta(0, "a", "look", "1}"),
-        ToolCallDelta(1, "b", "look", "{}"),
-    )
-    assert (await done_by(handler)).message == {
-        **HELLO,
-        "reasoning_content": "Hm, hm.",
-        "tool_calls": [call("look", {"at": 1}, id="a"), call("look", "{}", id="b")],
-    }
+async def test_another_can_be_made_of_it() -> None:
+    other = dataclasses.replace(handler(answer), name="other", priority=1)
+    assert (other.name, other.priority) == ("other", 1)
+    assert await events_of(other) == [TextDelta("Hello"), MessageDone(message=HELLO)]
 
 
-async def test_text_and_chunks_may_be_mixed() -> None:
-    """Nothing that was shown is missing from the message."""
-    handler = giving("He", chunk(content="ll"), TextDelta("o"))
-    assert (await done_by(handler)).message == HELLO
-
-
-async def test_a_complete_message_wins_over_the_pieces_before_it() -> None:
-    *_, done = await events_of(giving("Hel", "lo", HELLO))
-    assert isinstance(done, MessageDone)
-    assert done.message is HELLO
-
-
-async def test_a_failed_attempt_voids_the_pieces_before_it() -> None:
-    failed = AttemptFailed(error=ConnectionFailed("x"), attempt=1, delay=0)
-    assert (await done_by(giving("Hallo", failed, "Hello"))).message == HELLO
-
-
-async def test_arguments_that_are_objects_become_json_text() -> None:
-    """Ollama's own client gives objects, and no ids; every provider takes text."""
-    made = {"function": {"name": "look", "arguments": {"at": 1}}}
-    done = await done_by(returning({"role": "assistant", "content": "", "tool_calls": [made]}))
-    assert calls_of(done.message) == [call("look", {"at": 1})]
-
-
-async def test_a_call_without_a_function_is_left_for_the_run_to_refuse() -> None:
-    message = {"role": "assistant", "content": "", "tool_calls": [{"id": "c"}]}
-    assert (await done_by(returning(message))).message is message
-
-
-async def test_a_stream_that_is_returned_is_read() -> None:
-    """``return await client.chat.completions.create(stream=True)`` is all a handler needs."""
-
-    async def chunks() -> AsyncGenerator[Any]:
-        yield chunk(content="Hello")
-
-    assert (await done_by(returning(chunks()))).message == HELLO
-
-
-# -- what may not --
-
-
-@pytest.mark.parametrize("odd", [None, 5, b"Hello", ["Hello"], {"answer": 5}, SimpleNamespace(choices=[])])
-@pytest.mark.parametrize("make", [giving, returning])
-async def test_anything_else_is_refused_with_what_there_is(make: Any, odd: Any) -> None:
-    with pytest.raises(HandlerError, match=r"Handler 'piece.*' gave .*; give text, a message"):
-        await events_of(make(odd))
-
-
-async def test_a_generator_that_gives_nothing_is_named() -> None:
-    with pytest.raises(HandlerError, match="'pieces_of' ended without a reply"):
-        await events_of(giving())
-
-
-@pytest.mark.parametrize("function", [lambda request: "Hello", len, 5, "gpt", Reply])
-def test_what_is_not_async_is_refused_when_it_is_declared(function: Any) -> None:
-    with pytest.raises(ConfigError, match="must be an async function or async generator"):
-        function_handler(function)
-
-
-# -- which kinds of functions --
-
-
-class Callable:
-    """An object with an async ``__call__``."""
-
-    async def __call__(self, request: Request) -> str:
-        return "Hello"
-
-    async def method(self, request: Request) -> str:
-        return "Hello"
-
-    async def stream(self, request: Request) -> AsyncGenerator[str]:
-        yield "Hello"
-
-
-async def with_prefix(prefix: str, request: Request) -> str:
-    return prefix + "lo"
-
-
-def logged(function: Any) -> Any:
-    @functools.wraps(function)
-    def wrapper(request: Request) -> Any:
-        return function(request)
-
-    return wrapper
+def test_it_can_be_told_apart_and_looked_up() -> None:
+    made = [handler(answer), handler(name="desk")(answer), handler(letters), handler(scope=["desk"])(answer)]
+    assert len({*made, *(dataclasses.replace(each) for each in made)}) == 4
 
 
 @pytest.mark.parametrize(
-    ("function", "name"),
+    ("options", "message"),
     [
-        (Callable(), "Callable"),
-        (Callable().method, "method"),
-        (Callable().stream, "stream"),
-        (functools.partial(with_prefix, "Hel"), "with_prefix"),
-        (logged(Callable().method), "method"),
+        ({"name": ""}, r"A handler's name must be text that is not empty, not ''"),
+        ({"name": "  "}, r"must be text that is not empty, not '  '"),
+        ({"name": 5}, "must be text that is not empty, not 5"),
+        ({"family": 5}, "'answer': family must be text, not 5"),
+        ({"priority": "high"}, "'answer': priority must be a whole number, lower first, not 'high'"),
+        ({"priority": 1.5}, "not 1.5"),
+        ({"priority": True}, "not True"),
+        ({"priority": None}, "not None"),
+        ({"scope": 5}, "Handler 'answer': scope must be .* not 5"),
+        ({"scope": ""}, "scope must be"),
+        ({"scope": None}, "scope must be"),
+        ({"scope": ["admin", 5]}, "scope must be"),
+        ({"scope": b"admin"}, "scope must be"),
+        ({"prompt": 5}, "'answer': prompt must be text, not 5"),
+        ({"prompt": len}, "prompt must be text, not <built-in"),
+        ({"expose": "yes"}, "'answer': expose must be a bool, not 'yes'"),
+        ({"priority": "high", "prompt": 5}, "priority must be .*; prompt must be"),
     ],
 )
-async def test_methods_partials_objects_and_wrappers_will_do(function: Any, name: str) -> None:
-    handler = function_handler(function)
-    assert handler.name == name
-    assert (await done_by(handler)).message == HELLO
+def test_options_that_cannot_work_are_refused(options: Any, message: str) -> None:
+    for make in (handler(**options), lambda function: function_handler(function, **options)):
+        with pytest.raises(ConfigError, match=message):
+            make(answer)
 
 
-def test_name_and_family_can_be_given() -> None:
-    plain = function_handler(Callable())
-    named = function_handler(Callable(), name="desk", family="anthropic")
-    assert (plain.name, family_of(plain)) == ("Callable", "Callable")
-    assert (named.name, family_of(named)) == ("desk", "anthropic")
-    assert family_of(function_handler(Callable(), name="desk")) == "desk"
+def test_a_handler_is_not_made_of_a_handler() -> None:
+    with pytest.raises(ConfigError, match=r"'answer' is a handler already; dataclasses\.replace"):
+        handler(name="desk")(handler(answer))
+    with pytest.raises(ConfigError, match="cannot be called"):
+        function_handler(ScriptedHandler([]))  # type: ignore[arg-type]
+
+
+# -- methods --
+
+
+class Desk:
+    """Handlers in the body of a class, with all kinds of options."""
+
+    def __init__(self, greeting: str) -> None:
+        self.greeting = greeting
+
+    @handler
+    async def greet(self, request: Request) -> str:
+        """Greet."""
+        return self.greeting
+
+    @handler(name="spell", priority=5, prompt="Spells.")
+    async def in_letters(self, request: Request) -> AsyncGenerator[str]:
+        for letter in self.greeting:
+            yield letter
+
+    @handler
+    @staticmethod
+    async def static(request: Request) -> str:
+        return "Hello"
+
+
+class Shop(Desk):
+    """Inherits them."""
+
+
+@pytest.mark.parametrize("owner", [Desk, Shop])
+async def test_a_method_is_bound_to_its_instance(owner: type[Desk]) -> None:
+    """Row 4-15."""
+    desk, other = owner("Hello"), owner("Bye")
+    assert await events_of(desk.greet) == [TextDelta("Hello"), MessageDone(message=HELLO)]
+    assert (await events_of(desk.in_letters))[-1] == MessageDone(message=HELLO)
+    assert (await events_of(other.greet))[0] == TextDelta("Bye")
+    assert await events_of(desk.static) == await events_of(owner.static)
+    assert await desk.greet(REQUEST) == "Hello"
+    assert await owner.greet(desk, REQUEST) == "Hello"
+
+
+def test_a_bound_handler_is_the_same_each_time_it_is_taken() -> None:
+    desk = Desk("Hello")
+    assert desk.greet == desk.greet
+    assert hash(desk.greet) == hash(desk.greet)
+    assert desk.greet != Desk("Hello").greet
+    assert desk.in_letters == dataclasses.replace(desk.in_letters)
+    assert (desk.in_letters.name, desk.in_letters.priority, desk.in_letters.prompt) == ("spell", 5, "Spells.")
+    assert desk.greet.__doc__ == "Greet."
+    assert list(inspect.signature(desk.greet).parameters) == ["request"]
+
+
+async def test_a_method_without_its_instance_says_what_is_missing() -> None:
+    with pytest.raises(ConfigError, match="'greet' is a method: take the handler from an instance"):
+        await events_of(Desk.greet)
 
 
 # -- closing --
@@ -292,7 +220,7 @@ class Stream:
         return self
 
     async def __anext__(self) -> Any:
-        return chunk(content="Hel")
+        return {"content": "Hel"}
 
     def close(self) -> Any:
         self.closed = True
@@ -344,6 +272,86 @@ async def test_a_generator_is_closed_when_the_reader_leaves() -> None:
     assert ended == ["closed"]
 
 
+class Connected:
+    """As openai's: the iterator is a generator of its own, and only the stream has the connection."""
+
+    def __init__(self, pieces: int = 99) -> None:
+        self.pieces = pieces
+        self.closed = False
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        for _ in range(self.pieces):
+            await anyio.lowlevel.checkpoint()
+            yield "Hel"
+
+    async def close(self) -> None:
+        await anyio.sleep(0.001)  # as a connection waits for the other side
+        self.closed = True
+
+
+async def test_a_stream_with_an_iterator_of_its_own_is_closed() -> None:
+    stream, ended = Connected(), Connected(pieces=1)
+    events = returning(stream).stream(REQUEST)
+    await anext(events)
+    await events.aclose()
+    await events_of(returning(ended))
+    assert (stream.closed, ended.closed) == (True, True)
+
+
+async def test_a_connection_is_closed_when_the_run_is_cancelled() -> None:
+    """Pain 11: a cancelled task may wait for nothing, and a connection has to."""
+    stream = Connected()
+    with anyio.CancelScope() as scope:
+        async for _ in returning(stream).stream(REQUEST):
+            scope.cancel()
+    assert stream.closed
+
+
+@pytest.mark.parametrize("leave", ["cancelled while it waits", "cancelled while it is read", "broken off"])
+async def test_the_generator_is_closed_however_a_run_ends(leave: str) -> None:
+    """Row 4-44: its finally runs before the run is over."""
+    ended: list[str] = []
+
+    async def forever(request: Request) -> AsyncGenerator[str]:
+        try:
+            yield "Hel"
+            if leave == "cancelled while it waits":
+                scope.cancel()
+                await anyio.sleep_forever()
+            while True:
+                await anyio.lowlevel.checkpoint()
+                yield "lo"
+        finally:
+            ended.append("closed")
+
+    with anyio.CancelScope() as scope:
+        async with Runner.run_streamed(Agent("A", model=handler(forever)), "Hi") as stream:
+            async for event in stream:
+                if event == TextDelta("lo") and leave == "cancelled while it is read":
+                    scope.cancel()
+                elif event == TextDelta("lo"):
+                    break
+    assert ended == ["closed"]
+
+
+@pytest.mark.parametrize("before", [(), ("Hel",)])
+async def test_an_error_of_the_functions_own_passes_untouched(before: tuple[str, ...]) -> None:
+    error = LookupError("no such customer")
+
+    async def broken(request: Request) -> AsyncGenerator[str]:
+        for piece in before:
+            yield piece
+        raise error
+
+    async def broken_at_once(request: Request) -> str:
+        raise error
+
+    for function in (broken, broken_at_once):
+        with pytest.raises(LookupError) as caught:
+            await events_of(handler(function))
+        assert caught.value is error
+
+
 async def test_nothing_is_called_before_the_stream_is_read() -> None:
     called: list[Request] = []
 
@@ -358,6 +366,11 @@ async def test_nothing_is_called_before_the_stream_is_read() -> None:
 
 
 # -- in a run --
+
+
+async def test_a_method_can_play_an_agent() -> None:
+    for made, expected in ((Desk("Hello").greet, "Hello"), (Desk("Bye").in_letters, "Bye")):
+        assert (await Runner.run(Agent("A", model=made), "Hi")).final_output == expected
 
 
 async def test_a_function_can_play_an_agent() -> None:

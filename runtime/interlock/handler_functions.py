@@ -128,7 +128,7 @@ def parameters_of(function: Callable[..., Any], name: str) -> Parameters:
         ConfigError: a parameter has no default and nothing to be filled with.
     """
     if isinstance(function, staticmethod):
-        function = cast("Callable[..., Any]", function.__func__)
+        function = function.__func__
     declared = _declared(function, name)
     of_class = is_method(function, declared)
     declared = declared[of_class:]
