@@ -88,7 +88,7 @@ async def test_text_is_the_reply() -> None:
 
 async def test_pieces_of_text_are_joined() -> None:
     *deltas, done = await events_of(giving("Hel", "", "lo"))
-    assert deltas == [TextDelta("Hel"), TextDelta(""), TextDelta("lo")]
+    assert deltas == [TextDelta("Hel"), TextDelta("lo")]
     assert isinstance(done, MessageDone)
     assert done.message == HELLO
 
@@ -328,6 +328,26 @@ async def test_a_failed_attempt_voids_a_complete_message_too() -> None:
         failed,
         MessageDone(message=HELLO),
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "rest"),
+    [
+        ((ReasoningDelta("Hm."),), [TextDelta("Hello")]),
+        (("Hel",), [TextDelta("lo")]),
+        (("Hello",), []),
+        (("Hallo",), []),
+        (("Hello there",), []),
+        ((chunk(role="assistant", content=""),), []),
+    ],
+)
+async def test_what_is_left_of_the_text_is_shown_before_the_complete_message(
+    before: Any, rest: list[HandlerEvent]
+) -> None:
+    """A reply of which nothing was shown is shown by the run, if someone is watching."""
+    events = await events_of(giving(*before, HELLO))
+    shown = [event for event in events if event not in rest]
+    assert events == [*shown[:-1], *rest, MessageDone(message=HELLO)]
 
 
 async def test_an_iterator_or_a_dict_may_be_returned_by_the_same_function() -> None:

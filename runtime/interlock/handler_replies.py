@@ -17,7 +17,7 @@ from interlock.events import (
     TextDelta,
     ToolCallDelta,
 )
-from interlock.messages import Message, calls_of
+from interlock.messages import Message, calls_of, text_of
 
 __all__ = ["Collector"]
 
@@ -43,6 +43,8 @@ class Collector:
     _begun: bool = False
     _complete: MessageDone | None = None
     """The complete message, if the function gives it itself."""
+    _shown: list[str] | None = None
+    """The text in the events so far; None if there were no events."""
 
     def take(self, piece: Any) -> list[HandlerEvent]:
         """Return the events of one piece.
@@ -51,8 +53,15 @@ class Collector:
             HandlerError: it is nothing that a reply is made of, or comes after the complete message.
         """
         if isinstance(piece, AttemptFailed):
-            self._pieces, self._begun, self._complete = Assembler(), False, None
+            self._pieces, self._begun, self._complete, self._shown = Assembler(), False, None, None
             return [piece]
+        events = self._take(piece)
+        if events:
+            self._shown = self._shown or []
+            self._shown += [event.text for event in events if isinstance(event, TextDelta)]
+        return events
+
+    def _take(self, piece: Any) -> list[HandlerEvent]:
         piece = _dumped(piece)
         if self._complete is not None and not _is_usage(piece):
             raise HandlerError(
@@ -61,7 +70,7 @@ class Collector:
             )
         if isinstance(piece, str):
             self._feed({"content": piece})
-            return [TextDelta(piece)]
+            return [TextDelta(piece)] if piece else []
         if isinstance(piece, _EVENTS):
             return self._take_event(cast(HandlerEvent, piece))
         if isinstance(piece, Mapping):
@@ -71,16 +80,22 @@ class Collector:
                 raise self._refusal(cast(object, piece)) from error
         raise self._refusal(piece)
 
-    def done(self) -> MessageDone:
-        """Return the complete message.
+    def done(self) -> list[HandlerEvent]:
+        """Return the complete message, after what of its text nobody was shown.
 
         Raises:
             HandlerError: there were no pieces.
             IncompleteResponse: the last piece ends inside the arguments of a tool call.
         """
-        if self._complete is not None:
-            usage = self._complete.usage or self._pieces.done().usage
-            return dataclasses.replace(self._complete, usage=usage)
+        if self._complete is None:
+            return [self._joined()]
+        done = dataclasses.replace(self._complete, usage=self._complete.usage or self._pieces.done().usage)
+        text, shown = text_of(done.message), "".join(self._shown or ())
+        # where nothing was shown the run does it, and only if someone is watching
+        rest = text[len(shown) :] if self._shown is not None and text.startswith(shown) else ""
+        return [TextDelta(rest), done] if rest else [done]
+
+    def _joined(self) -> MessageDone:
         if not self._begun:
             raise HandlerError(f"Handler {self.handler!r} ended without a reply.")
         done = self._pieces.done()

@@ -93,7 +93,8 @@ class FunctionHandler:
             async for piece in pieces:
                 for event in reply.take(piece):
                     yield event
-        yield reply.done()
+        for event in reply.done():
+            yield event
 
 
 def _check(made: FunctionHandler) -> None:
