@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from pydantic_core import to_jsonable_python
+from pydantic_core import from_json, to_json
 
 from interlock.errors import ConfigError
 
-__all__ = ["HandoffRequest"]
+__all__ = ["HandoffRequest", "recordable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class HandoffRequest:
         """Return the request as JSON data, with the target by its name."""
         return {
             "target": self.target_name,
-            "input": to_jsonable_python(self.input, fallback=str),
+            "input": recordable(self.input),
             "reason": self.reason,
             "message": self.message,
         }
@@ -65,3 +65,11 @@ class HandoffRequest:
     def from_envelope(cls, envelope: Mapping[str, Any]) -> HandoffRequest:
         """Return the request that `envelope` was made from."""
         return cls(**cast("dict[str, Any]", envelope))
+
+
+def recordable(value: object) -> Any:
+    """Return a value as JSON data, for a journal. What has no JSON form becomes text, never an error."""
+    try:
+        return from_json(to_json(value, fallback=str, inf_nan_mode="strings"))
+    except ValueError:  # it refers to itself, or is no proper text
+        return repr(value)

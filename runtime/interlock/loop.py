@@ -15,8 +15,6 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-from pydantic_core import to_jsonable_python
-
 from interlock.answers import answer_calls
 from interlock.attempts import attempts
 from interlock.callables import resolve, users_code
@@ -34,6 +32,7 @@ from interlock.events import (
 )
 from interlock.executor import Call
 from interlock.guardrails import check_input, check_output
+from interlock.handoff_request import recordable
 from interlock.messages import Message, calls_of, text_of
 from interlock.models import next_handler
 from interlock.port import OutputSchema, Request, ToolChoice, family_of
@@ -203,7 +202,7 @@ def _model_step(run: RunState, turn: _Turn) -> AsyncGenerator[HandlerEvent]:
         "output_schema": None if output is None else asdict(output),
     }
     if request.handoff_input is not None:
-        args["handoff_input"] = to_jsonable_python(request.handoff_input, fallback=str)
+        args["handoff_input"] = recordable(request.handoff_input)
     key = f"t{run.turn}.model.{run.agent.name}"
     if run.failed:
         key += f".{run.handler.name}"

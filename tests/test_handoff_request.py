@@ -1,0 +1,104 @@
+"""HandoffRequest: only code can make one, and it survives the trip through JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from interlock import Agent, HandoffRequest
+from interlock.errors import ConfigError
+from interlock.testing import ScriptedHandler
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+class Case(BaseModel):
+    number: int
+
+
+def test_a_target_is_enough() -> None:
+    request = HandoffRequest("specialist")
+    assert (request.input, request.reason, request.message) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "target", ["B", Agent("B", model="m"), ScriptedHandler([], name="B")], ids=["name", "agent", "handler"]
+)
+def test_a_target_is_a_name_or_has_one(target: Any) -> None:
+    assert HandoffRequest(target).target_name == "B"
+
+
+@pytest.mark.parametrize("target", ["", None, 5, object(), ["B"], {"name": "B"}, lambda: None, Agent])
+def test_a_target_without_a_name_is_refused_at_once(target: Any) -> None:
+    with pytest.raises(ConfigError, match="A HandoffRequest names a handler or an agent"):
+        HandoffRequest(target)
+
+
+def test_it_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        HandoffRequest("B").target = "C"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (HandoffRequest("B"), '{"assistant": "B"}'),
+        (HandoffRequest('Ä "x"'), '{"assistant": "Ä \\"x\\""}'),
+        (HandoffRequest("B", message="One moment."), "One moment."),
+        (HandoffRequest("B", message=""), ""),
+    ],
+)
+def test_what_answers_the_call(request_: HandoffRequest, answer: str) -> None:
+    assert request_.answer == answer
+
+
+@given(target=st.text(min_size=1), input=JSON, reason=st.none() | st.text(), message=st.none() | st.text())
+def test_it_survives_json(target: str, input: Any, reason: str | None, message: str | None) -> None:
+    request = HandoffRequest(target, input=input, reason=reason, message=message)
+    assert HandoffRequest.from_envelope(json.loads(json.dumps(request.envelope()))) == request
+
+
+def test_a_target_that_is_an_object_is_recorded_by_its_name() -> None:
+    assert HandoffRequest(Agent("B", model="m")).envelope()["target"] == "B"
+
+
+@pytest.mark.parametrize(
+    ("input", "recorded"),
+    [
+        (Case(number=7), {"number": 7}),
+        ({1: {2}}, {"1": [2]}),
+        (ValueError("no"), "no"),
+        (b"text", "text"),
+    ],
+)
+def test_an_input_is_recorded_as_json(input: Any, recorded: Any) -> None:
+    assert json.loads(json.dumps(HandoffRequest("B", input=input).envelope()["input"])) == recorded
+
+
+def _circle() -> list[Any]:
+    circle: list[Any] = []
+    circle.append(circle)
+    return circle
+
+
+@pytest.mark.parametrize("input", [_circle(), b"\xff", {"a": b"\xff"}, float("nan"), [float("inf")]])
+def test_an_input_that_has_no_json_form_is_recorded_as_text(input: Any) -> None:
+    """A journal must take any step, and a tool's odd input must not end the run."""
+    recorded = HandoffRequest("B", input=input).envelope()["input"]
+    assert json.loads(json.dumps(recorded, allow_nan=False)) == recorded
+
+
+def test_unknown_keys_of_an_envelope_are_no_secret() -> None:
+    """An envelope is the engine's own record; one of another make is an error, not half a request."""
+    with pytest.raises(TypeError, match="surprise"):
+        HandoffRequest.from_envelope({"target": "B", "surprise": 1})
