@@ -12,6 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -130,15 +131,16 @@ def _serve(given: argparse.Namespace) -> int:
     app = create_app(load_agents(given.spec), _serve_config(given))
     logging.basicConfig(format="%(levelname)s:     %(name)s: %(message)s")
     logging.getLogger("interlock").setLevel(given.log_level.upper())
-    uvicorn.run(
-        app,
-        host=given.host,
-        port=given.port,
-        log_level=given.log_level,
-        ws="none",
-        server_header=False,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
-    )
+    with suppress(KeyboardInterrupt):  # that is how older versions end
+        uvicorn.run(
+            app,
+            host=given.host,
+            port=given.port,
+            log_level=given.log_level,
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
     return 0
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator
 from typing import Any
 
+import anyio
 import httpx
 import pydantic
 import pytest
 from served import ask, deltas_of, events_of, post, served, text_in
 
-from interlock import Agent, ConfigError, Retry, RunConfig, RunContext, function_tool
+from interlock import Agent, ConfigError, Request, Retry, RunConfig, RunContext, function_tool
 from interlock.errors import AuthenticationFailed, ContextTooLong, GuardrailTripped, RateLimited
+from interlock.events import HandlerEvent, TextDelta
 from interlock.serving import ServeConfig, ServedRequest, create_app
 from interlock.testing import ScriptedHandler, call, reply
 
@@ -100,7 +103,9 @@ def test_models_are_the_agents() -> None:
         one = httpx.get(f"{url}/models/a/b").json()
         coded = httpx.get(f"{url}/models/Front%20desk").json()
         missing = httpx.get(f"{url}/models/nobody")
+        slash = httpx.get(f"{url}/models/").json()
     assert listed["object"] == "list"
+    assert slash == listed
     assert [model["id"] for model in listed["data"]] == ["Front desk", "a/b"]
     assert set(listed["data"][0]) == {"id", "object", "created", "owned_by"}
     assert (one["id"], coded["id"], coded["object"]) == ("a/b", "Front desk", "model")
@@ -194,6 +199,43 @@ def test_an_error_in_mid_stream_is_the_last_event() -> None:
     assert events[-1]["error"]["code"] == "handler_failed"
     assert "secret" not in json.dumps(events)
     assert not [e for e in events[:-1] if e["choices"][0]["finish_reason"]]
+
+
+async def slowly(request: Request) -> AsyncGenerator[HandlerEvent]:
+    await anyio.sleep(0.3)
+    yield TextDelta("At last.")
+
+
+async def slowly_failing(request: Request) -> str:
+    await anyio.sleep(0.3)
+    raise ValueError("secret")
+
+
+def test_silence_is_filled_with_comments() -> None:
+    """Proxies close what says nothing. A comment is no chunk: the first of those has the role."""
+    with served(agent(slowly), ServeConfig(ping=0.05)) as url:
+        response = post(url, ask(stream=True))
+    assert response.text.startswith(": ping\n\n: ping\n\n")
+    deltas = deltas_of(events_of(response))
+    assert deltas[0]["role"] == "assistant"
+    assert text_in(deltas) == "At last."
+
+
+def test_an_error_after_a_comment_is_an_event() -> None:
+    with served(agent(slowly_failing), ServeConfig(ping=0.05)) as url:
+        response = post(url, ask(stream=True))
+    assert response.status_code == 200
+    assert [set(event) for event in events_of(response)] == [{"error"}]
+
+
+def test_what_no_scope_of_the_key_reaches_is_forbidden() -> None:
+    model = ScriptedHandler(["Hi."])
+    object.__setattr__(model, "scope", "admin")
+    config = ServeConfig(api_keys={"k1": (), "k2": "admin"})
+    with served(Agent("A", handlers=[model]), config) as url:
+        closed, opened = (post(url, ask(), authorization=f"Bearer {key}") for key in ("k1", "k2"))
+    assert (closed.status_code, closed.json()["error"]["code"]) == (403, "scope_denied")
+    assert opened.status_code == 200
 
 
 def test_what_ran_tools_is_not_to_be_repeated() -> None:

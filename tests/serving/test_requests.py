@@ -50,8 +50,22 @@ def test_null_means_left_out() -> None:
 
 
 def test_messages_keep_what_interlock_does_not_know() -> None:
-    message = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}], "x": 1}
+    message = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}], "z": 1}
     assert read(messages=[message]).messages == [message]
+
+
+def test_a_reply_that_is_sent_back_whole_is_what_it_says() -> None:
+    """As `message.model_dump()` of OpenAI's client gives it; vendors refuse what they do not know."""
+    dumped = {
+        "role": "assistant",
+        "content": "Hi.",
+        "refusal": None,
+        "tool_calls": None,
+        "audio": None,
+        "reasoning_content": "Hm.",
+        "x_agent": {"agent": "A"},
+    }
+    assert read(messages=[*HI, dumped]).messages[1] == {"role": "assistant", "content": "Hi."}
 
 
 def test_no_client_can_claim_what_only_interlock_says() -> None:

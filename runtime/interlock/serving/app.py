@@ -179,7 +179,9 @@ class _Service:
         await incoming.reply({"object": "list", "data": listed})
 
     async def model(self, incoming: _Incoming) -> None:
-        """Describe one model."""
+        """Describe one model; all of them when a slash is all that follows."""
+        if not incoming.scope["path_params"]["id"]:
+            return await self.models(incoming)
         served = self._catalog.find(incoming.scope["path_params"]["id"])
         await incoming.reply(self._model(served.agent.name))
 

@@ -18,6 +18,7 @@ from interlock.errors import (
     MaxHandoffsExceeded,
     MaxTurnsExceeded,
     ModelBehaviorError,
+    NoHandlerError,
     ProviderError,
     ProviderTimeout,
     QuotaExhausted,
@@ -68,6 +69,8 @@ def _type(status: int) -> str:
 _UPSTREAM = (502, "upstream_error", "The model behind this agent failed.")
 
 _KNOWN: dict[type[BaseException], tuple[int, str, str]] = {
+    # that there are handlers at all was checked when the app was made
+    NoHandlerError: (403, "scope_denied", "Nothing that could answer is open to your key."),
     GuardrailTripped: (400, "guardrail_tripped", "A guardrail of this agent stopped the request."),
     ContextTooLong: (
         400,

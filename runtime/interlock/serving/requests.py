@@ -131,13 +131,24 @@ def _invalid(error: pydantic.ValidationError) -> Refusal:
 
 
 def _messages(given: list[dict[str, Any]]) -> list[Message]:
-    # keys with an underscore are interlock's own: no client may say which vendor wrote a message
-    ours = [{key: value for key, value in each.items() if not key.startswith("_")} for each in given]
     try:
-        return to_messages(ours)
+        return to_messages([_said(each) for each in given])
     except ConfigError as error:
         message = re.sub(r"^Input message (\d+)", r"messages[\1]", str(error))
         raise _refused(message, "messages") from error
+
+
+def _said(message: dict[str, Any]) -> dict[str, Any]:
+    """Return what a message says.
+
+    Keys with an underscore are interlock's own: no client may say which vendor wrote a message. Clients
+    send back whole what they were given: the keys that serving added, and null for all that they know;
+    some vendors refuse either.
+    """
+    kept = {key: value for key, value in message.items() if value is not None or key == "content"}
+    if kept.get("role") == "assistant":
+        kept.pop("reasoning_content", None)
+    return {key: value for key, value in kept.items() if not key.startswith(("_", "x_"))}
 
 
 def _tools(read: _Body) -> Sequence[ToolSpec]:
