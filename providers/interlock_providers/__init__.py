@@ -6,5 +6,6 @@ Importing this imports none of their libraries. The others are in modules of the
 
 from interlock_providers.litellm import LiteLLM
 from interlock_providers.litellm_library import close_litellm, load_litellm
+from interlock_providers.remote import RemoteAgent
 
-__all__ = ["LiteLLM", "close_litellm", "load_litellm"]
+__all__ = ["LiteLLM", "RemoteAgent", "close_litellm", "load_litellm"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import reprlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -30,6 +31,7 @@ from interlock_providers.wire import Shape, prepare, tools_for
 
 __all__ = ["Chat", "Incoming", "Post", "Response"]
 
+S = TypeVar("S")
 T = TypeVar("T")
 _Json = Mapping[str, Any]
 
@@ -83,6 +85,7 @@ class Chat:
         timeout: seconds for one whole reply; None for no limit.
         chunk_timeout: seconds that a stream may be silent once it has begun; None for no limit.
         max_bytes: what one reply may have at most; None for no limit.
+        needs_finish: whether a streamed reply is complete only with a finish reason, whatever else came.
     """
 
     def __init__(
@@ -94,12 +97,14 @@ class Chat:
         timeout: float | None,
         chunk_timeout: float | None,
         max_bytes: int | None = None,
+        needs_finish: bool = False,
     ) -> None:
         self.provider = provider
         self.model = model
         self._shape = shape
         self._limits = (timeout, chunk_timeout)
         self._max_bytes = max_bytes
+        self._needs_finish = needs_finish
 
     async def stream(self, request: Request, post: Post) -> AsyncGenerator[HandlerEvent]:
         """Send the request and yield the reply, its pieces first if it comes in pieces.
@@ -148,18 +153,13 @@ class Chat:
         async with aclosing(Chunks(received)) as chunks:
             while not chunks.ended:
                 for chunk in await self._guarded(wait, chunks.more):
-                    for event in self._fed(assembler, chunk):
+                    self._raise_if_failed(chunk)
+                    for event in self._read(assembler.feed, chunk):
                         yield event
                 wait = deadline.next
             await chunks.drain()
-            yield self._checked(assembler.done(), ended=chunks.marked)
-
-    def _fed(self, assembler: Assembler, chunk: _Json) -> list[HandlerEvent]:
-        try:
-            self._raise_if_failed(chunk)
-            return assembler.feed(chunk)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            raise self._unreadable(json.dumps(chunk)) from error
+            done = self._read(lambda _: assembler.done(), "its pieces together")
+            yield self._checked(done, ended=chunks.marked, needs_finish=self._needs_finish)
 
     def _body(self, request: Request, plan: Plan) -> _Json:
         messages = prepare(request.messages, self._shape)
@@ -189,29 +189,31 @@ class Chat:
             raise to_provider_error(error, provider=self.provider, model=self.model) from error
 
     def _completion(self, answer: str) -> MessageDone:
-        completion = parsed(answer)
+        completion = self._read(parsed, answer)
         if not isinstance(completion, Mapping) or not completion:
             raise self._unreadable(answer)
         whole = cast("_Json", completion)
+        self._raise_if_failed(whole)
+        return self._checked(self._read(completion_done, whole), ended=True)
+
+    def _read(self, work: Callable[[S], T], said: S) -> T:
+        """Return what ``work`` makes of something that was said; it may have any shape."""
         try:
-            self._raise_if_failed(whole)
-            done = completion_done(whole)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            raise self._unreadable(answer) from error
-        return self._checked(done, ended=True)
+            return work(said)
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            raise self._unreadable(said) from error
 
     def _raise_if_failed(self, said: _Json) -> None:
         """Find the error inside an answer that claimed success (OpenRouter and others)."""
-        error = said.get("error")
-        for choice in said.get("choices") or ():
-            if choice.get("finish_reason") == "error":
-                error = error or choice.get("error") or {"message": "The provider gave up on the reply."}
-        if error:
+        if error := self._read(_error_in, said):
             body = json.dumps({"error": error})
             raise error_from_answer(Answer(200, {}, body), provider=self.provider, model=self.model)
 
-    def _checked(self, done: MessageDone, ended: bool) -> MessageDone:
-        if missing := why_incomplete(done, ended=ended):
+    def _checked(self, done: MessageDone, *, ended: bool, needs_finish: bool = False) -> MessageDone:
+        missing = why_incomplete(done, ended=ended)
+        if needs_finish and not missing and not done.finish_reason:
+            missing = "no finish reason"
+        if missing:
             raise IncompleteResponse(
                 f"The reply of {self.provider} for model {self.model!r} ended too early: it holds {missing}.",
                 provider=self.provider,
@@ -219,10 +221,11 @@ class Chat:
             )
         return done if done.usage else replace(done, usage=Usage(requests=1, estimated=True))
 
-    def _unreadable(self, answer: str) -> UnreadableResponse:
+    def _unreadable(self, said: object) -> UnreadableResponse:
+        text = said[:2000] if isinstance(said, str) else reprlib.repr(said)
         return UnreadableResponse(
             f"{self.provider} sent something that is not a chat completion for model {self.model!r}: "
-            f"{shortened(answer[:2000], 200)!r}. Check that the URL is that of the API.",
+            f"{shortened(text, 200)!r}. Check that the URL is that of the API.",
             provider=self.provider,
             model=self.model,
         )
@@ -283,6 +286,14 @@ class _Received:
 
 async def _once(piece: bytes) -> AsyncGenerator[bytes]:
     yield piece
+
+
+def _error_in(said: _Json) -> object:
+    error = said.get("error")
+    for choice in said.get("choices") or ():
+        if choice.get("finish_reason") == "error":
+            error = error or choice.get("error") or {"message": "The provider gave up on the reply."}
+    return error
 
 
 def _tool_choice(choice: ToolChoice | None) -> str | _Json | None:
