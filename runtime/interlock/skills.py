@@ -175,7 +175,7 @@ def equip(
     by_name = _by_name(agent, skills)
     registry = Registry(agent, by_name)
     if isinstance(model, str) or is_handler(model):
-        registry.add_ranked(rank(cast("Handler | str", model), priority=Priority.LOCAL))
+        registry.add_ranked(rank(model, priority=Priority.LOCAL))
     for handler in handlers:
         if handler is not model:
             registry.add_handler(handler)
