@@ -63,7 +63,7 @@ class RunState:
     default_handler: str = ""
     """Name of the handler with which the active agent began."""
     stands_in: bool = False
-    """Whether a transfer put another handler of the active agent in charge."""
+    """Whether a transfer put another handler in charge than the active agent's default."""
     handoff_input: Any = None
     """What the last transfer passed along."""
     source_prompt: str | None = None
@@ -121,10 +121,10 @@ class RunState:
 
     def switch(self, agent: Agent[Any], handler: Handler, *, given: Any = None) -> None:
         """Let another agent, or another handler of the same agent, go on with what it is given."""
-        self.stands_in = agent is self.agent
-        if not self.stands_in:
+        if agent is not self.agent:
             self.agent_turns = 0
             self.default_handler = handler.name
+        self.stands_in = handler.name != self.default_handler
         self.agent, self.handler, self.moment, self.handoff_input = agent, handler, None, given
 
     def replace_handler(self, handler: Handler, error: Exception) -> None:
