@@ -1,4 +1,4 @@
-"""Switching: a tool hands over by returning a typed request, and nothing else does (rows 4-08 to 4-14, R1)."""
+"""Switching: a tool hands over by returning a typed request, and nothing else does (rows 4-08 to 4-14)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from test_executor import Recording, Replaying
 from interlock import (
     Agent,
     Handoff,
+    HandoffError,
     HandoffRequest,
     RunConfig,
     RunContext,
@@ -580,8 +581,6 @@ async def test_a_callback_that_raises_refuses_the_request() -> None:
 
 
 async def test_a_failed_request_ends_the_run_if_it_says_so() -> None:
-    from interlock import HandoffError
-
     played = await both(lambda: to_specialist(value=HandoffRequest("A")), raise_on=["failed_handoff"])
     assert isinstance(played.error, HandoffError)
     assert played.statuses == [("A", "A", "failed")]

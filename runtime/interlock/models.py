@@ -39,7 +39,8 @@ def lineup(agent: Agent[Any], config: RunConfig) -> list[Ranked]:
     """
     ranking = [each for each in agent.equipment.handlers if permits(each.scope, config.scopes)]
     if config.model is not None:
-        ranking[:1] = [rank(config.model, priority=Priority.LOCAL, source="run")]
+        own = rank(config.model, priority=Priority.LOCAL, source="run")
+        ranking = [own, *(each for each in ranking[1:] if each.name != own.name)]
     return ranking
 
 
