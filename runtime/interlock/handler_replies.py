@@ -17,7 +17,7 @@ from interlock.events import (
     TextDelta,
     ToolCallDelta,
 )
-from interlock.messages import Message, calls_of, text_of
+from interlock.messages import Message, calls_of
 
 __all__ = ["Collector"]
 
@@ -25,6 +25,7 @@ _EVENTS = get_args(HandlerEvent)
 _LOOSE: Mapping[str, Any] = {
     "content": (str, list),
     "finish_reason": str,
+    "reasoning_content": str,
     "tool_calls": list,
     "usage": Mapping,
 }
@@ -90,9 +91,10 @@ class Collector:
         if self._complete is None:
             return [self._joined()]
         done = dataclasses.replace(self._complete, usage=self._complete.usage or self._pieces.done().usage)
-        text, shown = text_of(done.message), "".join(self._shown or ())
-        # where nothing was shown the run does it, and only if someone is watching
-        rest = text[len(shown) :] if self._shown is not None and text.startswith(shown) else ""
+        if self._shown is None:  # the run shows it, if someone is watching
+            return [done]
+        text, shown = done.message.get("content"), "".join(self._shown)
+        rest = text[len(shown) :] if isinstance(text, str) and text.startswith(shown) else ""
         return [TextDelta(rest), done] if rest else [done]
 
     def _joined(self) -> MessageDone:
