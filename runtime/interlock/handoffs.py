@@ -100,7 +100,9 @@ async def try_transfer(run: RunState, wanted: Wanted) -> Transfer:
         value, reason = _parse(edge, call) if request is None else _given(edge, request)
         _within_limit(run)
         target = await _find_target(run, wanted)
-        handler = handler_for(target, run.config) if isinstance(target, Agent) else target
+        handler = (
+            handler_for(target, run.config, run.failed_of(target)) if isinstance(target, Agent) else target
+        )
         _leads_on(run, target.name)
         message = None if request is None else request.message
         answer = _text(edge.get_transfer_message(target) if message is None else message)
