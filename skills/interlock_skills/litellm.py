@@ -29,7 +29,7 @@ class LiteLLMSkill(Skill):
         settings: for every call of this model, see `interlock_providers.LiteLLM`; the agent's own win.
         name: what the skill and its handler are called; default ``litellm_<model>``.
         priority: its place among the agent's handlers, lower first.
-        scope: who may reach it, see `interlock.scopes`.
+        scope: who may reach it, see `interlock.scopes`; everybody, or as a subclass says.
 
     Raises:
         ConfigError: an argument that cannot work.
@@ -46,7 +46,7 @@ class LiteLLMSkill(Skill):
         settings: Mapping[str, Any] | None = None,
         name: str | None = None,
         priority: int = Priority.LOCAL,
-        scope: Scope = "all",
+        scope: Scope | None = None,
     ) -> None:
         self.handler = LiteLLM(
             model,

@@ -41,7 +41,7 @@ class AgentHandoffSkill(Skill):
         settings: further keys of the body, such as ``{"temperature": 0}``.
         pass_tools: whether the remote agent may use the tools of this one, and hand over with them.
         priority: its place among the agent's handlers, lower first.
-        scope: who may reach it, see `interlock.scopes`.
+        scope: who may reach it, see `interlock.scopes`; everybody, or as a subclass says.
         timeout: seconds for one whole reply, streamed or not; None for no limit.
         chunk_timeout: seconds that a stream may be silent once it has begun; None for no limit.
         tool_name: what the tool is called that takes a URL.
@@ -63,7 +63,7 @@ class AgentHandoffSkill(Skill):
         settings: Mapping[str, Any] | None = None,
         pass_tools: bool = False,
         priority: int = Priority.REMOTE,
-        scope: Scope = "all",
+        scope: Scope | None = None,
         timeout: float | None = 600.0,
         chunk_timeout: float | None = 120.0,
         tool_name: str = "hand_over_to_url",
@@ -81,7 +81,7 @@ class AgentHandoffSkill(Skill):
             pass_tools=pass_tools,
             prompt=prompt,
             priority=priority,
-            scope=scope,
+            scope=self.scope,
             expose=url is not None,
             timeout=timeout,
             chunk_timeout=chunk_timeout,

@@ -30,9 +30,11 @@ class SpecialistSkill(Skill):
     run starts with the agent's default again.
 
     It sees the whole conversation, the answers of tools included, under its own system prompt: what
-    the agent and its skills say there is not for it. It may use the agent's tools, so that it can
-    go on with the work where it stands, unless ``tools`` is false. Use an `interlock.Agent` and a
-    handoff instead when it is to have tools of its own, or is not to see everything.
+    the agent and its skills say there is not for it. (Where they say nothing, a system message that
+    the input begins with is taken for theirs.) It may use the agent's tools, so that it can go on with
+    the work where it stands, unless ``tools`` is false: then it is shown none, and a call all the same
+    is a `ModelBehaviorError`. Use an `interlock.Agent` and a handoff instead when it is to have tools
+    of its own, or is not to see everything.
 
     Args:
         name: what the skill and its handler are called.
@@ -40,7 +42,7 @@ class SpecialistSkill(Skill):
         model: a LiteLLM model string such as ``"openai/gpt-5"``, or any handler.
         prompt: when to hand over to it, in words for the model that may.
         priority: its place among the agent's handlers, lower first.
-        scope: who may reach it, see `interlock.scopes`.
+        scope: who may reach it, see `interlock.scopes`; everybody, or as a subclass says.
         settings: for every call, such as ``{"temperature": 0}``. They win over the agent's own; None
             takes one of the agent's away.
         tools: whether it may use the agent's tools and hand over further.
@@ -58,18 +60,18 @@ class SpecialistSkill(Skill):
         model: str | Handler,
         prompt: str | None = None,
         priority: int = Priority.CUSTOM,
-        scope: Scope = "all",
+        scope: Scope | None = None,
         settings: Mapping[str, Any] | None = None,
         tools: bool = True,
         expose: bool = True,
     ) -> None:
         _check(name, instructions, model, settings or {})
-        super().__init__(name=name, scope=checked_scope(scope, f"Specialist {name!r}"))
+        super().__init__(name=name, scope=scope)
         self.handler: Handler = _Specialist(
             name=name,
             prompt=prompt,
             priority=priority,
-            scope=self.scope,
+            scope=checked_scope(self.scope, f"Specialist {name!r}"),
             expose=expose,
             instructions=instructions,
             inner=LiteLLM(model) if isinstance(model, str) else model,

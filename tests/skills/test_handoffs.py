@@ -192,6 +192,13 @@ async def test_auto_tool_offers_it(play: Any) -> None:
     assert (result.final_output, result.last_handler) == ("Hello", "x")
 
 
+async def test_it_may_be_the_target_of_an_agents_handoff(play: Any) -> None:
+    """Row 4-38."""
+    made = Handoff("x", "Greets.", metadata={"function": answer})
+    result = await play(agent(call("transfer_to_x"), handoffs=[made]))
+    assert (result.final_output, result.last_handler) == ("Hello", "x")
+
+
 async def test_its_scope_is_a_gate(play: Any) -> None:
     """Row 4-19."""
     made = Handoff("x", scope="admin", metadata={"function": answer})

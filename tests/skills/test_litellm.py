@@ -101,3 +101,11 @@ async def test_several_are_a_chain_of_fallbacks(play: Any, hello: Any) -> None:
         result = await play(Agent("A", skills=chain), fallback=True, retry=Retry(attempts=1))
     assert (result.final_output, result.last_handler) == ("Hello", "second")
     assert [problem.kind for problem in result.errors] == ["fallback"]
+
+
+def test_a_subclass_may_say_who_may_reach_it() -> None:
+    class Dear(LiteLLMSkill):
+        scope = "owner"
+
+    assert Agent("A", skills=[Dear(MODEL)]).equipment.handlers[0].scope == "owner"
+    assert Agent("A", skills=[Dear(MODEL, scope="all")]).equipment.handlers[0].scope == "all"

@@ -169,6 +169,16 @@ async def test_its_scope_keeps_others_out(play: Any, hello: Any) -> None:
     assert with_owner.final_output == "Hello"
 
 
+async def test_a_subclass_may_say_who_may_reach_it(play: Any) -> None:
+    class Internal(AgentHandoffSkill):
+        scope = "owner"
+
+    skill = Internal("http://localhost:1/v1", allow=["localhost:1"])
+    asked = desk("Hi.", skills=[skill])
+    await play(asked)
+    assert offered(asked) == {}
+
+
 async def test_two_of_them_lead_to_their_own_servers(play: Any, hello: Any) -> None:
     """Row 4-31."""
     with Server(hello) as one, Server(hello) as two:

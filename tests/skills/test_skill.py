@@ -484,6 +484,25 @@ async def test_parts_inherit_the_scope_of_their_skill(
     assert system(one) == "\n\n".join(["You are A.", *prompts])
 
 
+@pytest.mark.xfail(reason="what initialize adds is open to all unless it passes scope=self.scope")
+async def test_what_initialize_adds_inherits_the_scope_too(play: Any) -> None:
+    class Plain(Skill):
+        scope = "admin"
+
+        def initialize(self, registry: Registry) -> None:
+            registry.add_tool(tool(lambda: "", name="wipe"))
+            registry.add_prompt("Wipe with care.")
+            registry.add_handler(handoff(_nothing, name="wiper"))
+
+    one = agent("Hi.", skills=[Plain()])
+    await play(one)
+    assert (offered(one), system(one)) == ([], "You are A.")
+
+
+async def _nothing(request: Request) -> str:
+    return ""
+
+
 async def test_a_scope_given_wins_over_that_of_the_class(play: Any) -> None:
     one = agent("Hi.", skills=[Guarded(scope="all")])
     await play(one)

@@ -8,9 +8,11 @@ from typing import Any, cast
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from teams import requests
 
-from interlock import Agent, HandoffRequest, Request, RunContext, Runner, Usage
+from interlock import Agent, HandoffRequest, Message, Request, RunContext, Runner, Usage
 from interlock.errors import CallbackError, ConfigError, InvalidRequest, ModelBehaviorError
 from interlock.events import HandlerEvent, MessageDone, TextDelta
 from interlock.messages import calls_of
@@ -123,6 +125,14 @@ async def test_its_scope_keeps_others_out(play: Any) -> None:
     assert (await play(desk(TO_LAWYER, skill=skill), scopes=["admin"])).last_handler == "lawyer"
 
 
+def test_a_subclass_may_say_who_may_reach_it() -> None:
+    class Judge(SpecialistSkill):
+        scope = "admin"
+
+    made = Agent("Desk", model=model(), skills=[Judge("judge", "", model=model())])
+    assert [edge.scope for edge in made.edges] == ["admin"]
+
+
 async def test_the_lowest_priority_makes_it_the_default(play: Any) -> None:
     skill, _ = lawyer(priority=1)
     assert (await play(desk(skill=skill))).last_handler == "lawyer"
@@ -154,6 +164,23 @@ async def test_an_agent_without_instructions_loses_nothing(play: Any) -> None:
     skill, inner = lawyer(prompt=None)
     await play(Agent("Desk", model=model(TO_LAWYER), skills=[skill]))
     assert roles(inner.requests[0]) == ["system", "user", "assistant", "tool"]
+
+
+@given(st.lists(st.sampled_from(["system", "user", "assistant", "developer"])))
+def test_nothing_but_the_system_prompt_changes(roles_before: list[Any]) -> None:
+    skill, inner = lawyer()
+    messages: list[Message] = [{"role": role, "content": str(n)} for n, role in enumerate(roles_before)]
+
+    async def ask() -> None:
+        async with aclosing(skill.handler.stream(Request(messages=messages, agent="Desk", turn=3))) as events:
+            async for _ in events:
+                pass
+
+    anyio.run(ask)
+    (request,) = inner.requests
+    kept = messages[1:] if roles_before[:1] == ["system"] else messages
+    assert list(request.messages) == [{"role": "system", "content": "You are a lawyer."}, *kept]
+    assert (request.agent, request.turn) == ("Desk", 3)
 
 
 async def test_its_instructions_may_be_a_function_of_the_context(play: Any) -> None:
