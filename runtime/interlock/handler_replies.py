@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from interlock.assembly import Assembler, completion_done, why_incomplete
 from interlock.errors import HandlerError, IncompleteResponse
@@ -21,7 +21,7 @@ from interlock.messages import Message, calls_of
 
 __all__ = ["Collector"]
 
-_EVENTS = get_args(HandlerEvent)
+_Event = TextDelta | ReasoningDelta | ToolCallDelta | MessageDone
 _LOOSE: Mapping[str, Any] = {
     "content": (str, list),
     "finish_reason": str,
@@ -72,8 +72,8 @@ class Collector:
         if isinstance(piece, str):
             self._feed({"content": piece})
             return [TextDelta(piece)] if piece else []
-        if isinstance(piece, _EVENTS):
-            return self._take_event(cast(HandlerEvent, piece))
+        if isinstance(piece, _Event):
+            return self._take_event(piece)
         if isinstance(piece, Mapping):
             try:
                 return self._take_dict(cast("Mapping[str, Any]", piece))
@@ -110,7 +110,7 @@ class Collector:
         self._begun = True
         self._pieces.feed({"choices": [{"delta": delta}]})
 
-    def _take_event(self, event: HandlerEvent) -> list[HandlerEvent]:
+    def _take_event(self, event: _Event) -> list[HandlerEvent]:
         match event:
             case TextDelta(text=text):
                 self._feed({"content": text})
@@ -121,14 +121,12 @@ class Collector:
                 self._feed({"tool_calls": [{"index": index, "id": call_id, "function": function}]})
             case MessageDone():
                 return self._finish(event)
-            case _:  # an AttemptFailed, which `take` has dealt with
-                pass
         return [event]
 
     def _take_dict(self, piece: Mapping[str, Any]) -> list[HandlerEvent]:
         choices = piece.get("choices")
-        if piece.get("error"):
-            raise self._refusal(piece)
+        if error := piece.get("error"):  # so some providers end a stream that has begun
+            raise HandlerError(f"Handler {self.handler!r} gave an error in place of a reply: {error!r:.300}")
         if choices is None and "role" in piece:
             return self._finish(_message_done(piece))
         if choices and _is_whole(piece):
