@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from served import served
 from servers import HELLO, HELLO_STREAM, Server, chunk, failed, refused_url, said, streamed
 
 from interlock import Agent, HandoffRequest, Request, Retry, Runner
@@ -16,7 +17,7 @@ from interlock.events import HandoffOccurred, TextDelta
 from interlock.testing import ScriptedHandler, assert_valid, call
 from interlock_providers import RemoteAgent
 from interlock_providers.remote_urls import UrlNotAllowed
-from interlock_skills import AgentHandoffSkill, Skill, handler, tool
+from interlock_skills import AgentHandoffSkill, Skill, SpecialistSkill, handler, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -194,6 +195,17 @@ async def test_one_skill_serves_two_agents_at_the_same_time() -> None:
                 made = Agent(name, model=ScriptedHandler([TO_REMOTE]), skills=[skill])
                 tasks.start_soon(Runner.run, made, "Hi")
     assert sorted(seen.body["handoff_context"]["agent"] for seen in server.requests) == ["A", "B"]
+
+
+async def test_an_agent_that_interlock_serves_takes_over(play: Any) -> None:
+    """Row 4-51: over there a specialist answers, which nobody here knows of."""
+    poet = SpecialistSkill("poet", "You rhyme.", model=ScriptedHandler(["Rain, again."]))
+    there = Agent("There", model=ScriptedHandler([call("transfer_to_poet")]), skills=[poet])
+    with served(there) as url:
+        async with remote(url) as skill:
+            result = await play(desk(TO_REMOTE, skills=[skill]))
+    assert (result.final_output, result.last_handler) == ("Rain, again.", "agent_handoff")
+    assert [record.target for record in result.handoffs] == ["agent_handoff"]
 
 
 # -- failures --
