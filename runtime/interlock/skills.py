@@ -15,6 +15,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, TypeVar, cast, overload
 
 from interlock.callables import MaybeAwaitable, name_of
@@ -44,7 +45,7 @@ class Skill:
     name: str = ""
     scope: Scope = "all"
     dependencies: Sequence[str] = ()
-    config: Mapping[str, Any] = {}
+    config: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self,
@@ -57,7 +58,12 @@ class Skill:
         self.config = dict(config or {})
         self.name = name or self.name or type(self).__name__
         self.scope = self.scope if scope is None else scope
-        self.dependencies = tuple(self.dependencies if dependencies is None else dependencies)
+        needed = self.dependencies if dependencies is None else dependencies
+        if isinstance(needed, str):
+            raise ConfigError(
+                f"Skill {self.name!r}: dependencies must be a list of names, not {needed!r:.80}."
+            )
+        self.dependencies = tuple(needed)
 
     def initialize(self, registry: Registry) -> None:
         """Prepare the skill for one agent, and register what no decorator can.
