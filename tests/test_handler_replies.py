@@ -9,6 +9,8 @@ from typing import Any
 
 import anyio.lowlevel
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from interlock import function_handler
@@ -484,3 +486,47 @@ async def test_what_says_that_it_ended_has_ended(end: Any) -> None:
 async def test_text_that_ends_is_the_reply() -> None:
     """A function that returns has said what it had to say."""
     assert (await done_by(giving(chunk(content="Hello")))).message == HELLO
+
+
+# -- anything at all --
+
+
+words = st.sampled_from(
+    "role assistant content choices delta message tool_calls function name arguments index id usage error "
+    "prompt_tokens finish_reason type text thinking reasoning_content thinking_blocks function_call".split()
+)
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 3) | words | st.just("") | st.just('{"at": 1}'),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=4),
+    max_leaves=12,
+)
+shaped = st.fixed_dictionaries(
+    {},
+    optional={
+        "role": st.just("assistant") | junk,
+        "content": st.just("Hello") | junk,
+        "tool_calls": st.lists(st.just(CALL) | junk, max_size=2) | junk,
+        "usage": st.just(USAGE) | junk,
+        "finish_reason": st.just("stop") | junk,
+    },
+)
+choice = st.fixed_dictionaries({}, optional={"index": junk, "delta": shaped | junk, "message": shaped | junk})
+pieces = st.lists(
+    shaped
+    | junk
+    | st.fixed_dictionaries({"choices": st.lists(choice | junk, max_size=2)}, optional={"usage": junk})
+    | st.sampled_from([TextDelta("Hel"), ReasoningDelta("Hm."), MessageDone(message=HELLO)]),
+    max_size=4,
+)
+
+
+@given(given=pieces)
+@settings(max_examples=400)
+async def test_anything_is_a_reply_or_a_handlers_error(given: list[Any]) -> None:
+    """Never an error of our own, and always one complete message at the end."""
+    try:
+        *before, done = await events_of(giving(*given))
+    except HandlerError:
+        return
+    assert isinstance(done, MessageDone)
+    assert not any(isinstance(event, MessageDone) for event in before)
