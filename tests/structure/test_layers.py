@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 LAYERS = """
+    glimpse metrics
     errors names pieces strict usage
     callables context handoff_request messages schema scopes
+    capabilities payloads
+    handoff_types
     outcomes
     events filters guardrails repair signatures
     assembly calls executor history port
