@@ -12,12 +12,12 @@ import pytest
 
 LAYERS = """
     glimpse metrics
-    errors names pieces strict usage
+    errors names pieces plain_json redaction strict usage
     callables context handoff_request messages schema scopes
     capabilities payloads
     handoff_types
-    outcomes
-    events filters guardrails repair signatures
+    binary context_shape outcomes trimming
+    events filters guardrails handoff_context repair signatures
     assembly calls executor history port
     handler_functions handler_replies
     attempts handler_functions handler_replies hooks tools
