@@ -23,6 +23,7 @@ from interlock.events import (
     TextDelta,
     ToolCallDelta,
 )
+from interlock.handler_replies import Collector
 from interlock.messages import Message, calls_of
 from interlock.port import Handler, Request
 from interlock.testing import call
@@ -316,6 +317,16 @@ async def test_the_complete_message_is_the_last_event(whole: Any) -> None:
     for pieces in ((whole, usage), (usage, whole), (whole, {"usage": USAGE})):
         (done,) = await events_of(giving(*pieces))
         assert done == MessageDone(message=HELLO, usage=Usage(requests=1, input_tokens=3, output_tokens=4))
+
+
+async def test_a_complete_message_that_says_what_it_cost_comes_at_once() -> None:
+    """So that it is kept when the run is cancelled while the function tidies up."""
+    for pieces in ([completion(HELLO)], [{"usage": USAGE}, HELLO], ["Hel", completion(HELLO)]):
+        collector = Collector("desk")
+        events = [event for piece in pieces for event in collector.take(piece)]
+        assert isinstance(events[-1], MessageDone)
+        assert collector.take({"usage": {"prompt_tokens": 99}}) == []
+        assert collector.done() == []
 
 
 @pytest.mark.parametrize("more", ["!", HELLO, chunk(content="!"), TextDelta("!"), {"content": "!"}, None])

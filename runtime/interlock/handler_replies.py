@@ -46,6 +46,7 @@ class Collector:
     _begun: bool = False
     _complete: MessageDone | None = None
     """The complete message, if the function gives it itself."""
+    _told: bool = False
     _shown: list[str] | None = None
     """The text in the events so far; None if there were no events."""
     _last: object = None
@@ -57,7 +58,8 @@ class Collector:
             HandlerError: it is nothing that a reply is made of, or comes after the complete message.
         """
         if isinstance(piece, AttemptFailed):
-            self._pieces, self._begun, self._complete, self._shown = Assembler(), False, None, None
+            self._pieces, self._begun, self._shown = Assembler(), False, None
+            self._complete, self._told = None, False
             return [piece]
         events = self._take(piece)
         if events:
@@ -93,7 +95,11 @@ class Collector:
         """
         if self._complete is None:
             return [self._joined()]
-        done = dataclasses.replace(self._complete, usage=self._complete.usage or self._assembled().usage)
+        return [] if self._told else self._tell(self._complete)
+
+    def _tell(self, complete: MessageDone) -> list[HandlerEvent]:
+        self._told = True
+        done = dataclasses.replace(complete, usage=complete.usage or self._assembled().usage)
         if self._shown is None:  # the run shows it, if someone is watching
             return [done]
         text, shown = done.message.get("content"), "".join(self._shown)
@@ -150,7 +156,8 @@ class Collector:
 
     def _finish(self, done: MessageDone) -> list[HandlerEvent]:
         self._complete = done
-        return []  # it is the last event, and what comes until then may still say what it cost
+        # a run that is cancelled from here on keeps what it was told; else what it cost may still come
+        return self._tell(done) if done.usage or self._assembled().usage else []
 
     def _as_chunk(self, loose: Mapping[str, Any]) -> Mapping[str, Any]:
         """Write ``{content, finish_reason, tool_calls, usage}`` as a chunk."""
