@@ -41,7 +41,8 @@ LAYERS = """
     testing testing.pytest_plugin
     serving.chunks serving.config serving.pending serving.refusals
     serving.catalog serving.guards serving.requests serving.wire
-    serving.jobs
+    serving.endpoints serving.jobs
+    serving.service
     serving.app
     serving
     cli
