@@ -293,9 +293,10 @@ async def test_then_that_of_the_run(where: str) -> None:
     assert len(server.requests) == 1
 
 
-async def test_no_url_at_all() -> None:
+@pytest.mark.parametrize("asked", [request(), request(context="text"), Request(messages=[])])
+async def test_no_url_at_all(asked: Request) -> None:
     with pytest.raises(ConfigError, match="agent_url required for remote handoff") as caught:
-        await ask(None)
+        await ask(None, asked)
     assert isinstance(caught.value, ValueError)
     for way in ("url=", "agent_url", "handoff_agent_url"):
         assert way in str(caught.value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from uuid import uuid4
@@ -50,7 +50,7 @@ class Trip:
     """Whether a redirect may lead there."""
     headers: Mapping[str, str]
     """For every server on the way; all names are in lower case."""
-    secrets: Mapping[str, str]
+    secrets: Mapping[str, str] = field(repr=False)
     """Headers for the servers of ``trusted`` alone."""
     trusted: str
     """The origin that the secrets belong to."""
