@@ -14,11 +14,11 @@ from bothways import Voice
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import Agent, Request, RunContext, Skill, handler, hook, prompt, tool
+from interlock import Agent, Request, RunContext, Skill, handler, tool
 from interlock.errors import ConfigError, SkillInitError
 from interlock.hooks import AgentHooks
 from interlock.registry import Registry
-from interlock.skills import Hook, Prompt, equip
+from interlock.skills import Hook, Prompt, equip, hook, prompt
 from interlock.testing import ScriptedHandler
 
 
