@@ -31,10 +31,11 @@ OPENING, PASSING, REST = "The specialist ", "Passing you on.", "is here."
 def agents(peer: str) -> list[Agent[Any]]:
     """What each of the two serves."""
     gates: dict[str, anyio.Event] = defaultdict(anyio.Event)
-    rounds: list[str] = []
+    begun: list[str] = []
 
     async def specialist(request: Request) -> AsyncIterator[HandlerEvent]:
         """Says its first words at once, and the rest when the gate for the user's words is open."""
+        begun.append(asked(request))
         yield TextDelta(OPENING)
         await gates[asked(request)].wait()
         yield TextDelta(REST)
@@ -45,16 +46,21 @@ def agents(peer: str) -> list[Agent[Any]]:
         return "open"
 
     def circle(request: Request) -> Reply:
-        rounds.append(asked(request))
+        begun.append(asked(request))
         return call("transfer_to_circle_there")
+
+    def carousel(request: Request) -> Reply:
+        begun.append(asked(request))
+        return reply(PASSING, calls=[call("transfer_to_carousel_there")])
 
     return [
         Agent("specialist", model=Plays("specialist", specialist)),
         Agent("gate", model=Plays("gate", gate)),
-        Agent("rounds", model=Plays("rounds", lambda _: str(len(rounds)))),
+        Agent("begun", model=Plays("begun", lambda request: str(begun.count(asked(request))))),
         _passes_on("desk", "specialist", peer),
         _passes_on("relay", "desk", peer),
         Agent("circle", model=Plays("circle", circle), handoffs=[_there("circle", peer)]),
+        Agent("carousel", model=Plays("carousel", carousel), handoffs=[_there("carousel", peer)]),
     ]
 
 

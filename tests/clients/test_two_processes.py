@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,11 @@ from typing import Any
 import openai
 import pytest
 from clients.peer import MAX_HOPS, OPENING, PASSING, REST
-from clients.served import KEY, PATIENCE
+from clients.served import KEY, PATIENCE, comes_true
+
+from interlock import Agent, ProviderError, Runner
+from interlock.events import TextDelta
+from interlock_providers.remote import RemoteAgent
 
 REPO = Path(__file__).parents[2]
 ROOTS = os.pathsep.join(str(REPO / folder) for folder in ("runtime", "providers", "skills", "tests"))
@@ -40,6 +45,13 @@ class Pair:
         create: Any = self.clients[at].chat.completions.create
         more = {"stream_options": {"include_usage": True}} if stream else {}
         return create(model=agent, messages=messages, stream=stream, **more)
+
+    def begun(self, text: str) -> int:
+        """How often a specialist, or an agent of a circle, was asked these words."""
+        answers = [
+            self.ask("begun", text, at=at) for at, alive in enumerate(self.processes) if alive.poll() is None
+        ]
+        return sum(int(answer.choices[0].message.content) for answer in answers)
 
     def open_gate(self, text: str) -> None:
         """Let the specialists of both processes finish what they say to these words."""
@@ -127,30 +139,58 @@ def test_an_answer_is_the_same_streamed_and_whole(pair: Pair, agent: str) -> Non
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_agents_that_hand_over_in_a_circle_are_stopped(pair: Pair, stream: bool) -> None:
-    def rounds() -> int:
-        return sum(int(pair.ask("rounds", "?", at=at).choices[0].message.content) for at in (0, 1))
-
-    before = rounds()
+@pytest.mark.parametrize("agent", ["circle", "carousel"])
+def test_agents_that_hand_over_in_a_circle_are_stopped(pair: Pair, agent: str, stream: bool) -> None:
+    """All are asked once more than hops are allowed, and never again; a carousel's say something first."""
+    words = f"Round and round, {agent} {stream}"
     with pytest.raises(openai.APIError):
-        list(texts(pair.ask("circle", "Round and round", stream=stream)))
-    assert rounds() - before == MAX_HOPS + 1
+        list(texts(pair.ask(agent, words, stream=stream)))
+    assert pair.begun(words) == MAX_HOPS + 1
 
 
 def test_a_process_that_dies_in_mid_stream_is_an_error(tmp_path: Path) -> None:
     """Never a short answer: the caller is told, and no finish reason came before."""
-    with started(tmp_path / "errors") as pair:
-        finishes: list[str] = []
+    finishes: list[str] = []
 
-        def watched(stream: Any) -> Iterator[Any]:
-            for chunk in stream:
-                finishes.extend(choice.finish_reason for choice in chunk.choices if choice.finish_reason)
-                yield chunk
+    def watched(stream: Any) -> Iterator[Any]:
+        for chunk in stream:
+            finishes.extend(choice.finish_reason for choice in chunk.choices if choice.finish_reason)
+            yield chunk
 
-        with pair.ask("desk", "never opened", stream=True) as stream:
-            pieces = texts(watched(stream))
-            read_until(OPENING, pieces)
-            pair.processes[1].kill()
-            with pytest.raises(openai.APIError):
-                list(pieces)
+    with started(tmp_path / "errors") as pair, pair.ask("desk", "never opened", stream=True) as stream:
+        pieces = texts(watched(stream))
+        read_until(OPENING, pieces)
+        pair.processes[1].kill()
+        with pytest.raises(openai.APIError):
+            list(pieces)
         assert finishes == []
+
+
+def test_a_process_that_dies_while_a_whole_answer_is_awaited_is_an_error(tmp_path: Path) -> None:
+    with started(tmp_path / "errors") as pair, ThreadPoolExecutor(1) as elsewhere:
+        answer = elsewhere.submit(pair.ask, "desk", "never opened")
+        assert comes_true(lambda: pair.begun("never opened"))
+        pair.processes[1].kill()
+        with pytest.raises(openai.InternalServerError):
+            answer.result(PATIENCE)
+
+
+@pytest.mark.anyio
+@pytest.mark.asyncio_only
+async def test_a_run_whose_remote_agent_dies_ends_with_a_typed_error(tmp_path: Path) -> None:
+    shown: list[str] = []
+    with started(tmp_path / "errors") as pair:
+        remote = RemoteAgent(str(pair.clients[1].base_url), model="specialist", api_key=KEY)
+
+        async def watch() -> None:
+            async with Runner.run_streamed(Agent("caller", model=remote), "never opened") as running:
+                async for event in running:
+                    if isinstance(event, TextDelta):
+                        shown.append(event.text)
+                        pair.processes[1].kill()
+
+        with pytest.raises(ProviderError) as raised:
+            await watch()
+        await remote.aclose()
+    assert shown == [OPENING]
+    assert raised.value.result.stop_reason == "error"
