@@ -9,7 +9,6 @@ from typing import Any
 from interlock.agents import Agent
 from interlock.callables import resolve, users_code
 from interlock.config import RunConfig
-from interlock.events import AgentUpdated
 from interlock.messages import Message, ToolCall
 from interlock.models import lineup
 from interlock.results import RunResult
@@ -50,14 +49,8 @@ class Job:
             hooks=self.config.hooks,
             run_config=self.run_config,
         )
-        writer, speaker = self._writer(), ""
-        deltas: list[dict[str, Any]] = []
-        for call in result.calls:
-            if call.agent != speaker:
-                speaker = call.agent
-                deltas += writer.take(AgentUpdated(speaker))
-            if call.reply is not None:
-                deltas += writer.take(call.reply)
+        writer = self._writer()
+        deltas = writer.replay(result)
         last, finish = writer.finish(result, self._calls(result))
         return self.completion.whole([*deltas, *last], finish, result.usage)
 
