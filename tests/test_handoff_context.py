@@ -6,7 +6,10 @@ import copy
 import dataclasses
 import gzip
 import json
+import os
 import random
+import subprocess
+import sys
 import zlib
 from datetime import datetime, timedelta, timezone
 from typing import Any, cast
@@ -15,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import Agent, Runner
+from interlock import Agent, Runner, function_tool
 from interlock.handoff_context import (
     HandoffContext,
     ToolState,
@@ -26,6 +29,7 @@ from interlock.handoff_context import (
 from interlock.redaction import redact
 from interlock.repair import problems, repair
 from interlock.testing import ScriptedHandler
+from interlock.testing import call as make_call
 
 pytestmark = pytest.mark.anyio
 
@@ -239,6 +243,43 @@ async def test_a_run_goes_on_from_a_context_that_crossed() -> None:
     assert result.final_output == "Sales grew by 12 %."
     allowed = {"role", "content", "name", "tool_call_id", "tool_calls"}
     assert all(set(message) <= allowed for message in model.requests[0].messages)
+
+
+async def test_what_one_run_did_another_goes_on_with() -> None:
+    """The second model is shown all that the first saw and did."""
+
+    def look_up(order: str) -> str:
+        return f"{order} is on its way."
+
+    first = ScriptedHandler([make_call("look_up", {"order": "A1"}), "It is on its way."])
+    done = await Runner.run(Agent(name="a", model=first, tools=[function_tool(look_up)]), "Where is A1?")
+    snapshot = HandoffContext.of(
+        done.to_input_list(), agent="a", run_id="r", handoff_id="h", created_at="2025-01-15T10:30:00Z"
+    )
+    crossed = deserialize_context(serialize_context(snapshot))
+    assert crossed == snapshot
+    second = ScriptedHandler(["You asked about A1."])
+    await Runner.run(Agent(name="b", model=second), [*crossed.to_input_list(), user("What did I ask?")])
+    assert list(second.requests[0].messages) == [
+        *first.requests[1].messages,
+        {"role": "assistant", "content": "It is on its way."},
+        user("What did I ask?"),
+    ]
+
+
+def test_another_process_restores_it() -> None:
+    """And writes the same bytes."""
+    program = (
+        "import sys; from interlock.handoff_context import *;"
+        "context = deserialize_context(sys.stdin.buffer.read());"
+        "sys.stdout.buffer.write(serialize_context(context, compress=True))"
+    )
+    data = serialize_context(SEED, compress=True)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    other = subprocess.run(
+        [sys.executable, "-c", program], input=data, capture_output=True, check=True, env=environment
+    )
+    assert other.stdout == data
 
 
 def test_the_example_of_the_document_is_illegal_and_can_be_mended() -> None:
