@@ -14,7 +14,7 @@ LAYERS = """
     errors names pieces strict usage
     callables context handoff_request messages schema scopes
     outcomes
-    events filters guardrails repair signatures
+    events filters guardrails narrative repair signatures
     assembly calls executor history port
     handler_functions handler_replies
     attempts handler_functions handler_replies hooks tools
