@@ -11,7 +11,15 @@ from scenes import facts
 
 from interlock import Agent, Retry, RunConfig, RunResult, RunStream
 from interlock.errors import InterlockError
-from interlock.events import MessageDone, ReasoningDelta, TextDelta, ToolCallDelta, ToolCalled, ToolOutput
+from interlock.events import (
+    AttemptFailed,
+    MessageDone,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCalled,
+    ToolOutput,
+)
 from interlock.messages import RunInput, calls_of, text_of
 from interlock.port import Request
 from interlock.results import RunDone, RunEvent
@@ -129,6 +137,8 @@ def _texts(events: Collection[RunEvent]) -> list[tuple[str, str]]:
     for event in events:
         if isinstance(event, TextDelta):
             shown.append(event.text)
+        elif isinstance(event, AttemptFailed):
+            shown.clear()
         elif isinstance(event, MessageDone):
             pairs.append((text_of(event.message), "".join(shown)))
             shown.clear()

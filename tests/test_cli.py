@@ -21,11 +21,19 @@ from interlock.cli import load_agents, main
 PATIENCE = 30.0
 
 APP = """
+import anyio
 from interlock import Agent
+from interlock.events import TextDelta
 from interlock.testing import ScriptedHandler
 
 agent = Agent("A", model=ScriptedHandler(["Hi.", "Hi."]))
 team = [agent, Agent("B", model=ScriptedHandler([]))]
+async def endless(request):
+    if request.stream:
+        yield TextDelta("Half")
+    await anyio.sleep_forever()
+
+busy = Agent("Busy", model=ScriptedHandler([endless, endless]))
 number = 7
 nobody = []
 
@@ -73,7 +81,7 @@ def test_a_spec_stands_for_agents(folder: str, attribute: str, names: str) -> No
         ("{}", "module:attribute"),
         (":agent", "module:attribute"),
         ("{}:", "module:attribute"),
-        ("{}:nobody_there", "has no 'nobody_there'. Its agents: agent."),
+        ("{}:nobody_there", "has no 'nobody_there'. Its agents: agent, busy."),
         ("{}:number", "must be an Agent"),
         ("{}:nobody", "must be an Agent"),
         ("{}:holder.nothing", "has no 'holder.nothing'"),
@@ -212,6 +220,33 @@ def test_it_serves_and_ends_cleanly(tmp_path: Path, sent: signal.Signals, code: 
         process.send_signal(sent)
         assert process.wait(PATIENCE) in code
     assert response.json()["choices"][0]["message"]["content"] == "Hi."
+    assert "Traceback" not in process.said
+
+
+def test_what_still_runs_at_the_end_is_told_so(tmp_path: Path) -> None:
+    """The stream ends with an error, a waiting client gets a status, and the log no traceback."""
+    (tmp_path / "app.py").write_text(APP)
+    told: dict[bool, str] = {}
+    with running(tmp_path, "app:busy", "--grace", "1") as (process, url):
+
+        def client(stream: bool) -> None:
+            body = {"messages": [{"role": "user", "content": "Hi"}], "stream": stream}
+            response = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=PATIENCE)
+            told[stream] = f"{response.status_code} {response.text}"
+
+        clients = [threading.Thread(target=client, args=(stream,)) for stream in (True, False)]
+        for thread in clients:
+            thread.start()
+        while process.said.count("model 'Busy'") < 2:
+            threading.Event().wait(0.02)
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE)
+        for thread in clients:
+            thread.join(PATIENCE)
+    assert told[True].startswith("200 data: ")
+    assert told[True].rstrip().split("data: ")[-1].startswith('{"error"')
+    assert told[False].startswith("503 ")
+    assert "shutting_down" in told[False]
     assert "Traceback" not in process.said
 
 

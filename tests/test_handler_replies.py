@@ -403,8 +403,6 @@ async def test_litellms_own_objects_are_taken_without_a_warning() -> None:
         ["Hello"],
         {},
         {"answer": 5},
-        {"error": {"message": "overloaded"}},
-        {"choices": [], "error": {"message": "overloaded"}},
         {"content": 5},
         {"content": "Hello", "tool_calls": "look"},
         {"finish_reason": 5},
@@ -425,6 +423,14 @@ async def test_anything_else_is_refused_with_what_there_is(make: Any, odd: Any) 
     with pytest.raises(HandlerError, match=r"Handler 'piece.*' gave .*; give text, a message") as caught:
         await events_of(make(odd))
     assert repr(odd)[:80] in str(caught.value)
+
+
+@pytest.mark.parametrize("beside", [{}, {"choices": []}, {**chunk(content=""), "created": 1234567890}])
+async def test_an_error_among_the_chunks_is_told(beside: Any) -> None:
+    """So providers and gateways end a stream that has begun."""
+    error = {"message": "overloaded", "code": 529}
+    with pytest.raises(HandlerError, match=r"'pieces_of' gave an error .*'overloaded', 'code': 529"):
+        await events_of(giving("Hel", {**beside, "error": error}))
 
 
 async def test_nothing_asks_for_a_return() -> None:

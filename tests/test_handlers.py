@@ -16,6 +16,7 @@ from interlock import Agent, Runner, function_handler, function_tool
 from interlock.errors import ConfigError
 from interlock.events import HandlerEvent, MessageDone, TextDelta
 from interlock.handlers import FunctionHandler, handler
+from interlock.handoff_request import HandoffRequest
 from interlock.messages import Message
 from interlock.port import Handler, Priority, Request, family_of
 from interlock.testing import ScriptedHandler, call
@@ -366,6 +367,35 @@ async def test_nothing_is_called_before_the_stream_is_read() -> None:
 
 
 # -- in a run --
+
+
+async def test_the_lowest_of_an_agents_functions_answers() -> None:
+    """Rows 4-02 and 4-03: functions, handlers and methods side by side."""
+    agent = Agent("A", handlers=[letters, handler(priority=60)(answer), Desk("Bye").in_letters])
+    assert (await Runner.run(agent, "Hi")).final_output == "Bye"
+    assert (await Runner.run(Agent("A", handlers=[answer, letters]), "Hi")).last_handler == "answer"
+
+
+@pytest.mark.parametrize("passed", [{"city": "Rome", "unknown": 1}, None])
+async def test_what_a_tool_passes_along_reaches_the_function(passed: Any) -> None:
+    """Row 4-10: by name, and whole in the request."""
+    seen: list[Any] = []
+
+    @function_tool
+    async def ask_the_guide() -> HandoffRequest:
+        """Ask the guide."""
+        return HandoffRequest("guide", input=passed)
+
+    @handler
+    async def guide(messages: Any, request: Request, city: str = "Oslo") -> AsyncGenerator[str]:
+        seen.append((request.handoff_input, messages[-1]["role"]))
+        yield f"Welcome to {city}."
+
+    desk = ScriptedHandler([call("ask_the_guide")])
+    agent = Agent("A", model=desk, handlers=[guide], tools=[ask_the_guide])
+    result = await Runner.run(agent, "Hi")
+    assert result.final_output == f"Welcome to {'Rome' if passed else 'Oslo'}."
+    assert seen == [(passed, "tool")]
 
 
 async def test_a_method_can_play_an_agent() -> None:

@@ -1,19 +1,14 @@
-"""A remote agent over true sockets: what goes out, what comes back, and servers that misbehave."""
+"""A remote agent over true sockets: what goes out, what comes back, and whole runs."""
 
 from __future__ import annotations
 
-import gzip
-import json
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import BaseModel
+from remotes import BOTH, WEATHER, agent_at, answer, ask, failure, host_of, request
 from servers import (
     HELLO,
     HELLO_STREAM,
@@ -30,20 +25,8 @@ from servers import (
 )
 
 from interlock import Agent, Handler, RunConfig, RunContext, Runner, function_tool, handoff
-from interlock.errors import (
-    AuthenticationFailed,
-    ConfigError,
-    ConnectionFailed,
-    HandlerError,
-    IncompleteResponse,
-    InvalidRequest,
-    ProviderError,
-    ProviderTimeout,
-    RateLimited,
-    ServerFailed,
-    UnreadableResponse,
-)
-from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from interlock.errors import ConfigError, IncompleteResponse, ServerFailed, UnreadableResponse
+from interlock.events import MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.port import OutputSchema, Priority, Request, family_of
 from interlock.testing import ScriptedHandler, call
 from interlock.usage import Usage
@@ -52,54 +35,8 @@ from interlock_providers.remote_urls import UrlNotAllowed
 
 pytestmark = pytest.mark.anyio
 
-BOTH = pytest.mark.parametrize("watched", [False, True], ids=["whole", "streamed"])
-WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 CALLS = {"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": {"name": "weather"}}]}
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-def request(*, stream: bool = False, memory: Any = None, context: Any = None, **more: Any) -> Request:
-    run: RunContext[Any] = RunContext(context=context, run_id="run-1", shared_memory=memory or {})
-    options: dict[str, Any] = {"messages": [{"role": "user", "content": "Hi"}], "agent": "A", **more}
-    return Request(stream=stream, context=run, **options)
-
-
-@asynccontextmanager
-async def agent_at(url: str | None, **options: Any) -> AsyncGenerator[RemoteAgent]:
-    agent = RemoteAgent(url, **options)
-    try:
-        yield agent
-    finally:
-        await agent.aclose()
-
-
-async def ask(url: str | None, asked: Request | None = None, **options: Any) -> list[HandlerEvent]:
-    async with agent_at(url, **options) as agent:
-        return [event async for event in agent.stream(asked or request())]
-
-
-async def answer(url: str | None, asked: Request | None = None, **options: Any) -> MessageDone:
-    done = (await ask(url, asked, **options))[-1]
-    assert isinstance(done, MessageDone)
-    return done
-
-
-async def failure(url: str | None, asked: Request | None = None, **options: Any) -> ProviderError:
-    shown: list[HandlerEvent] = []
-    with pytest.raises(ProviderError) as caught:
-        async with agent_at(url, **options) as agent:
-            async for event in agent.stream(asked or request()):
-                shown.append(event)
-    assert not any(isinstance(event, MessageDone) for event in shown)
-    return caught.value
-
-
-def host_of(server: Server) -> str:
-    return server.url.removeprefix("http://").removesuffix("/v1")
-
-
-def moved(to: str, status: int = 307) -> Reply:
-    return Reply((), status, headers={"location": to})
 
 
 # What comes back
@@ -394,176 +331,310 @@ async def test_its_own_url_may_be_asked_for() -> None:
     assert len(server.requests) == 1
 
 
-# Whom the key is shown
+# What is no answer
 
 
-async def test_the_key_is_for_its_own_url() -> None:
-    with Server(HELLO) as own, Server(HELLO) as other:
-        async with agent_at(own.url, allow=[host_of(other)], api_key="k", headers={"x-k": "k"}) as agent:
-            for url in (own.url, other.url):
-                async for _ in agent.stream(request(handoff_input={"agent_url": url})):
-                    pass
-    assert own.requests[0].headers["x-k"] == "k"
-    assert not {"authorization", "x-k"} & other.requests[0].headers.keys()
-
-
-async def test_without_a_url_of_its_own_the_key_is_for_the_list() -> None:
-    with Server(HELLO) as server:
-        asked = request(handoff_input={"agent_url": server.url})
-        await ask(None, asked, allow=[host_of(server)], api_key="k")
-    assert server.requests[0].headers["authorization"] == "Bearer k"
-
-
-async def test_a_redirect_does_not_carry_the_key_elsewhere() -> None:
-    with Server(HELLO) as other, Server(moved(f"{other.url}/x")) as first:
-        await ask(first.url, allow=[host_of(other)], api_key="k", headers={"x-k": "k"})
-    assert first.requests[0].headers["authorization"] == "Bearer k"
-    assert not {"authorization", "x-k"} & other.requests[0].headers.keys()
-    assert other.requests[0].body == first.requests[0].body
-
-
-async def test_no_cookie_is_kept() -> None:
-    """One run must leave nothing behind that the next one sends."""
-    with Server(Reply(HELLO.pieces, headers={"set-cookie": "user=1; Path=/"})) as server:
-        async with agent_at(server.url) as agent:
-            for _ in range(2):
-                async for _ in agent.stream(request()):
-                    pass
-    assert "cookie" not in server.requests[1].headers
-
-
-# Redirects
+async def test_an_error_in_a_stream() -> None:
+    broken = event({"error": {"message": "overloaded", "type": "server_error"}})
+    with Server(streamed(chunk({"content": "Hel"}), broken)) as server:
+        error = await failure(server.url, request(stream=True))
+    assert type(error) is ServerFailed
+    assert "overloaded" in str(error)
 
 
 @BOTH
-@pytest.mark.parametrize("status", [307, 308])
-async def test_a_redirect_within_the_server_is_followed(status: int, watched: bool) -> None:
-    with Server(moved("/elsewhere?v=1", status), HELLO_STREAM) as server:
-        done = await answer(server.url, request(stream=watched), api_key="k")
-    assert done.message["content"] == "Hello"
-    assert server.requests[1].path == "/elsewhere?v=1"
-    assert server.requests[1].body == server.requests[0].body
-    assert server.requests[1].headers["authorization"] == "Bearer k"
-
-
-@pytest.mark.parametrize("status", [301, 302, 303])
-async def test_a_redirect_that_would_lose_the_body_says_the_new_url(status: int) -> None:
-    with Server(moved("/v2/chat/completions", status), HELLO) as server:
-        error = await failure(server.url)
-    assert type(error) is InvalidRequest
-    assert error.status == status
-    assert "/v2/chat/completions" in str(error)
-    assert len(server.requests) == 1
-
-
-@BOTH
-async def test_a_redirect_elsewhere_is_not_followed(watched: bool) -> None:
-    with Server(HELLO) as other, Server(moved(other.url)) as first:
-        error = await failure(first.url, request(stream=watched))
-        assert other.connections == 0
-    assert type(error) is UrlNotAllowed
-    assert other.url in str(error)
-
-
-async def test_a_url_on_the_list_may_redirect_within_the_list_only() -> None:
-    """Under one roof there may be agents that are allowed and others that are not."""
-    with Server(moved("/theirs/")) as server:
-        asked = request(handoff_input={"agent_url": f"{server.url}/mine"})
-        error = await failure(None, asked, allow=[f"{server.url}/mine/"])
-    assert type(error) is UrlNotAllowed
-    assert len(server.requests) == 1
-
-
 @pytest.mark.parametrize(
-    "location", ["file:///etc/passwd", "http://u:p@x/", "http://169.254.169.254/", "//x"]
+    "reply",
+    [
+        Reply((b"<html>Log in</html>",), content_type="text/html"),
+        Reply((b'{"choices": [',)),
+        Reply(()),
+        Reply((b"[]",)),
+        Reply((b'{"choices": 5}',)),
+        Reply((b'{"choices": [5]}',)),
+        Reply((b'{"choices": [{"message": 5, "finish_reason": "stop"}]}',)),
+        Reply((b'{"choices": [{"message": {"content": 5}, "finish_reason": "stop"}]}',)),
+        Reply((b"[" * 100_000,)),
+        Reply((b'{"choices": [{"delta": {"a": ' + b'{"a":' * 400 + b"1" + b"}" * 400 + b"}}]}",)),
+    ],
+    ids=lambda reply: str(reply.pieces)[:40],
 )
-async def test_redirects_to_where_nothing_is_to_be_sent(location: str) -> None:
-    with Server(moved(location)) as server:
-        error = await failure(server.url)
-    assert type(error) is UrlNotAllowed
+async def test_answers_that_are_no_replies(reply: Reply, watched: bool) -> None:
+    with Server(reply) as server:
+        error = await failure(server.url, request(stream=watched))
+    assert isinstance(error, UnreadableResponse | IncompleteResponse)
 
 
-@pytest.mark.parametrize("most", [0, 3])
-async def test_redirects_in_a_circle(most: int) -> None:
-    with Server(moved("/again")) as server:
-        error = await failure(server.url, max_redirects=most)
+@pytest.mark.parametrize("choices", [5, [5], [{"delta": 5}], [{"delta": {"tool_calls": 5}}], {"delta": {}}])
+async def test_chunks_in_odd_shapes(choices: Any) -> None:
+    with Server(streamed(event({"choices": choices}))) as server:
+        error = await failure(server.url, request(stream=True))
     assert type(error) is UnreadableResponse
-    assert not error.retryable
-    assert len(server.requests) == most + 1
-
-
-async def test_a_redirect_to_nowhere() -> None:
-    with Server(Reply((), 307)) as server:
-        error = await failure(server.url)
-    assert error.status == 307
-
-
-# Sizes
-
-LINE = b'data: {"choices": [{"delta": {"content": "' + b"x" * 900
 
 
 @pytest.mark.parametrize(
     "reply",
     [
-        pytest.param(Reply([b"x" * 1000] * 100), id="whole"),
-        pytest.param(Reply([chunk({"content": "x" * 900})] * 100, content_type=SSE), id="streamed"),
-        pytest.param(Reply([LINE] * 100, content_type=SSE), id="one line"),
-        pytest.param(Reply([b": " + b"x" * 998 + b"\n"] * 100, content_type=SSE), id="comments"),
-        pytest.param(Reply([b"\n" * 1000] * 100, content_type=SSE), id="nothing"),
-        pytest.param(Reply([b"data: x\n" * 100] * 100, content_type=SSE), id="one event"),
+        pytest.param(streamed(chunk({"content": "Hel"}), done=False, ending="cut"), id="cut"),
+        pytest.param(streamed(chunk({"content": "Hel"}), done=False), id="no end"),
+        pytest.param(streamed(chunk({"content": "Hel"})), id="[DONE] and no finish reason"),
+        pytest.param(streamed(chunk({"content": "Hel"}, usage=USAGE)), id="usage and no finish reason"),
+        pytest.param(
+            streamed(chunk({"content": "x"}, finish="stop"), done=False, ending="cut"), id="cut late"
+        ),
+        pytest.param(streamed(), id="nothing but [DONE]"),
+        pytest.param(streamed(done=False), id="nothing"),
+        pytest.param(streamed(chunk({"content": "x"}, finish=""), chunk({})), id="an empty finish reason"),
     ],
 )
+async def test_streams_that_end_too_early(reply: Reply) -> None:
+    with Server(reply) as server:
+        error = await failure(server.url, request(stream=True))
+    assert type(error) is IncompleteResponse
+    assert error.retryable
+
+
+async def test_a_finish_reason_is_enough() -> None:
+    """Servers leave [DONE] out, and nothing of the message comes after the finish reason."""
+    with Server(streamed(chunk({"content": "Hi"}), chunk({}, finish="stop"), done=False)) as server:
+        done = await answer(server.url, request(stream=True))
+    assert done.message["content"] == "Hi"
+
+
+@pytest.mark.asyncio_only
+async def test_a_stream_cut_at_any_byte_is_no_answer_before_its_finish_reason() -> None:
+    """Pain 35: a truncated stream must not look like a complete one."""
+    whole = b"".join(HELLO_STREAM.pieces)
+    last = whole.index(b'"stop"}]}') + len(b'"stop"}]}')
+    cuts = range(1, len(whole))
+    with Server(*[Reply((whole[:cut],), content_type=SSE) for cut in cuts]) as server:
+        async with agent_at(server.url) as agent:
+            for cut in cuts:
+                try:
+                    events = [event async for event in agent.stream(request(stream=True))]
+                except IncompleteResponse:
+                    assert cut < last
+                else:
+                    assert cut >= last
+                    assert isinstance(events[-1], MessageDone)
+                    assert events[-1].message["content"] == "Hello"
+
+
+# Tools
+
+
 @BOTH
-async def test_a_reply_that_is_too_long_is_not_read(reply: Reply, watched: bool) -> None:
-    endless = Reply(reply.pieces, content_type=reply.content_type, ending="stall")
-    with Server(endless) as server:
-        error = await failure(server.url, request(stream=watched), max_bytes=50_000)
-        assert await server.client_hung_up()
+async def test_a_call_of_a_tool_that_was_not_passed(watched: bool) -> None:
+    """Otherwise a stranger could run the tools of this agent."""
+    reply = streamed(chunk(CALLS), chunk({}, finish="tool_calls")) if watched else said(CALLS)
+    with Server(reply) as server:
+        error = await failure(server.url, request(stream=watched, tools=[WEATHER]))
     assert type(error) is UnreadableResponse
-    assert "50000 bytes" in str(error)
+    assert "pass_tools=True" in str(error)
     assert not error.retryable
 
 
 @BOTH
-async def test_a_reply_of_just_that_size(watched: bool) -> None:
-    reply = HELLO_STREAM if watched else HELLO
-    size = sum(map(len, reply.pieces))
+async def test_tools_that_are_passed(watched: bool) -> None:
+    reply = streamed(chunk(CALLS), chunk({}, finish="tool_calls")) if watched else said(CALLS)
     with Server(reply) as server:
-        await ask(server.url, request(stream=watched), max_bytes=size)
-    with Server(reply) as server:
-        asked = request(stream=watched)
-        if watched:  # the message is whole before [DONE]
-            asked = request(stream=watched)
-            size -= len(event(b"[DONE]")) + len(
-                event({"id": "r1", "model": "m-1", "choices": [], "usage": USAGE})
-            )
-        error = await failure(server.url, asked, max_bytes=size - 1)
-    assert type(error) is UnreadableResponse
+        asked = request(stream=watched, tools=[WEATHER], tool_choice="weather")
+        *deltas, done = await ask(server.url, asked, pass_tools=True)
+    assert deltas == ([ToolCallDelta(0, "a", "weather", "")] if watched else [])
+    assert isinstance(done, MessageDone)
+    assert done.message["tool_calls"] == [
+        {"id": "a", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    ]
+    assert server.requests[0].body["tools"] == [WEATHER]
+    assert server.requests[0].body["tool_choice"] == {"type": "function", "function": {"name": "weather"}}
 
 
-@pytest.mark.parametrize("ending", ["end", "stall"])
-async def test_an_error_of_any_size(ending: Any) -> None:
-    with Server(Reply([b"x" * 10_000] * 100, 500, ending=ending)) as server:
-        error = await failure(server.url, max_bytes=50_000)
-        if ending == "stall":
-            assert await server.client_hung_up()
-    assert type(error) is ServerFailed
-    assert len(str(error)) < 1000
+# What it is
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "name", "family"),
+    [
+        ("https://agents.example.com/v1", {}, "remote_agents_example_com_v1", "agents.example.com"),
+        ("https://agents.example.com", {}, "remote_agents_example_com", "agents.example.com"),
+        ("http://[::1]:80/v1/chat/completions?v=1", {}, "remote_1_v1", "[::1]"),
+        (
+            "http://localhost:8000/v1",
+            {"model": "Billing"},
+            "remote_localhost_8000_v1_billing",
+            "localhost:8000",
+        ),
+        ("https://h.example", {"name": "billing"}, "billing", "h.example"),
+        (None, {}, "remote_agent", "remote_agent"),
+        (None, {"name": "any"}, "any", "any"),
+    ],
+)
+def test_names_and_families(url: str | None, options: Any, name: str, family: str) -> None:
+    agent: Handler = RemoteAgent(url, **options)
+    assert agent.name == name
+    assert family_of(agent) == family
+
+
+def test_long_names_differ() -> None:
+    names = {RemoteAgent(f"https://h.example/{'x' * 80}/{end}").name for end in "ab"}
+    assert len(names) == 2
+    assert all(len(name) <= 64 for name in names)
+
+
+def test_where_it_stands() -> None:
+    agent = RemoteAgent(None, prompt="Refunds", scope=["owner", "team"], expose=True)
+    assert (agent.priority, agent.prompt, agent.scope, agent.expose) == (
+        Priority.REMOTE,
+        "Refunds",
+        ("owner", "team"),
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("ftp://x", {}),
+        ("https://u:p@x", {}),
+        (None, {"allow": ["*"]}),
+        (None, {"allow": "agents.example.com"}),
+        (None, {"timeout": 0}),
+        (None, {"chunk_timeout": -1}),
+        (None, {"max_bytes": 0}),
+        (None, {"max_redirects": -1}),
+        (None, {"headers": {"x y": "1"}}),
+        (None, {"headers": {"x": "1\r\ny: 2"}}),
+        (None, {"api_key": "a\nb"}),
+        (None, {"settings": {"extra_headers": {}}}),
+        (None, {"scope": ""}),
+    ],
+)
+def test_arguments_that_cannot_work(url: str | None, options: Any) -> None:
+    with pytest.raises(ConfigError):
+        RemoteAgent(url, **options)
+
+
+def test_a_key_that_cannot_be_sent_is_not_shown() -> None:
+    with pytest.raises(ConfigError) as caught:
+        RemoteAgent("https://x", api_key="secret\n", headers={})
+    assert "secret" not in str(caught.value)
+
+
+# In a run
+
+
+def texts_of(result: Any) -> list[Any]:
+    return [(item.kind, item.message.get("content")) for item in result.new_items]
 
 
 @BOTH
-async def test_a_compressed_reply_is_refused(watched: bool) -> None:
-    """A few bytes may unpack to gigabytes, and the library unpacks before it can be counted."""
-    bomb = gzip.compress(b" " * 10_000_000)
-    with Server(Reply((bomb,), headers={"content-encoding": "gzip"})) as server:
-        error = await failure(server.url, request(stream=watched), max_bytes=50_000)
-    assert type(error) is UnreadableResponse
-    assert "compressed" in str(error)
+async def test_an_agent_whose_model_is_a_remote_agent(watched: bool) -> None:
+    with Server(HELLO_STREAM if watched else HELLO) as server:
+        async with agent_at(server.url) as remote:
+            agent = Agent("A", "You are secret.", model=remote)
+            if watched:
+                stream = Runner.run_streamed(agent, "Hi")
+                shown = [event.text async for event in stream if isinstance(event, TextDelta)]
+                result = stream.result
+                assert shown == ["Hel", "lo"]
+            else:
+                result = await Runner.run(agent, "Hi")
+    assert result.final_output == "Hello"
+    assert result.usage == Usage(requests=1, input_tokens=5, output_tokens=7)
+    assert server.requests[0].body["messages"] == [{"role": "user", "content": "Hi"}]
+    told = server.requests[0].body["handoff_context"]
+    assert told == {
+        "run_id": server.requests[0].headers["x-interlock-run-id"],
+        "agent": "A",
+        "turn": 1,
+        "hops": 1,
+    }
 
 
-async def test_a_compressed_error_keeps_its_status() -> None:
-    bomb = gzip.compress(b" " * 10_000_000)
-    with Server(Reply((bomb,), 503, headers={"content-encoding": "gzip"})) as server:
-        error = await failure(server.url)
-    assert (type(error), error.status) == (ServerFailed, 503)
+@BOTH
+async def test_handing_over_to_a_remote_agent(watched: bool) -> None:
+    """The input of the transfer arrives, and streamed and plain runs end alike."""
+    with Server(HELLO_STREAM if watched else HELLO) as server:
+        async with agent_at(server.url, name="refunds") as remote:
+            model = ScriptedHandler([call("transfer_to_refunds", {"order": 7}, id="t")])
+            agent = Agent("A", model=model, handoffs=[handoff(remote, on_handoff=note, input_type=Transfer)])
+            if watched:
+                stream = Runner.run_streamed(agent, "Refund order 7")
+                shown = [event.text async for event in stream if isinstance(event, TextDelta)]
+                result = stream.result
+                assert shown == ["Hel", "lo"]
+            else:
+                result = await Runner.run(agent, "Refund order 7")
+    assert result.final_output == "Hello"
+    assert texts_of(result)[-1] == ("model", "Hello")
+    sent = server.requests[0].body
+    assert sent["handoff_context"]["input"] == {"order": 7}
+    assert sent["handoff_context"]["turn"] == 2
+    assert sent["messages"][0] == {"role": "user", "content": "Refund order 7"}
+    assert "tools" not in sent
+
+
+def note(context: RunContext[Any], passed: Transfer) -> None:
+    """Do nothing: handoff() wants a callback beside an input type."""
+
+
+async def test_a_url_that_a_model_made_up_gets_nothing() -> None:
+    """The model is the one that may be talked into this, so the list decides."""
+    with Server(HELLO) as server:
+        async with agent_at(None, name="any") as remote:
+            passed = {"order": 7, "agent_url": server.url}
+            model = ScriptedHandler([call("transfer_to_any", passed, id="t")])
+            agent = Agent("A", model=model, handoffs=[handoff(remote, on_handoff=note, input_type=Transfer)])
+            with pytest.raises(UrlNotAllowed) as caught:
+                await Runner.run(agent, "Hi")
+        assert server.connections == 0
+    assert caught.value.result is not None
+
+
+@BOTH
+async def test_an_error_is_never_the_answer(watched: bool) -> None:
+    """Feature row 4-24: the text of an error must not end up as what the assistant said."""
+    with Server(failed(500, "boom")) as server:
+        async with agent_at(server.url) as remote:
+            agent = Agent("A", model=remote)
+            run = Runner.run_streamed(agent, "Hi").drain if watched else partial(Runner.run, agent, "Hi")
+            with pytest.raises(ServerFailed) as caught:
+                await run()
+    assert caught.value.result.final_output is None
+    assert not caught.value.result.new_items
+
+
+@function_tool
+def weather() -> str:
+    """Tell the weather."""
+    return "sunny"
+
+
+@BOTH
+async def test_a_remote_agent_may_use_tools_that_it_is_passed(watched: bool) -> None:
+    calling = streamed(chunk(CALLS), chunk({}, finish="tool_calls")) if watched else said(CALLS)
+    with Server(calling, HELLO_STREAM if watched else HELLO) as server:
+        async with agent_at(server.url, pass_tools=True) as remote:
+            agent = Agent("A", model=remote, tools=[weather])
+            if watched:
+                result = await Runner.run_streamed(agent, "Hi").drain()
+            else:
+                result = await Runner.run(agent, "Hi")
+    assert result.final_output == "Hello"
+    answered = server.requests[1].body["messages"][-1]
+    assert (answered["role"], answered["content"]) == ("tool", "sunny")
+
+
+async def test_the_text_of_a_remote_agent_is_parsed_here() -> None:
+    with Server(said({"content": '{"order": 7}'})) as server:
+        async with agent_at(server.url) as remote:
+            result = await Runner.run(Agent("A", model=remote, output_type=Transfer), "Hi")
+    assert result.final_output == Transfer(order=7)
+    assert "response_format" not in server.requests[0].body
+
+
+async def test_the_next_handler_answers_when_the_remote_agent_does_not() -> None:
+    async with agent_at(refused_url()) as remote:
+        agent = Agent("A", handlers=[remote, ScriptedHandler(["Here."], name="local")])
+        result = await Runner.run(agent, "Hi", run_config=RunConfig(fallback=True))
+    assert result.final_output == "Here."

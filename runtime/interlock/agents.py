@@ -296,7 +296,7 @@ class Agent(Generic[T]):
         exposed = [
             Handoff(target=each.handler, scope=each.scope)
             for each in self.equipment.handlers
-            if each.expose and not any(edge.target is each.handler for edge in declared)
+            if each.expose and not any(edge.target == each.handler for edge in declared)
         ]
         return (*declared, *exposed)
 

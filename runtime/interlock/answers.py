@@ -7,6 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Literal
 
+from interlock.agents import Handoff
 from interlock.context import ToolContext
 from interlock.errors import (
     ConfigError,
@@ -21,7 +22,7 @@ from interlock.errors import (
 from interlock.events import HandoffFailed, HandoffOccurred, HandoffRequested, ToolCalled, ToolOutput
 from interlock.executor import Call, Outcome
 from interlock.handoff_request import HandoffRequest
-from interlock.handoffs import Transfer, edge_for, record, take_over, try_transfer
+from interlock.handoffs import Transfer, edge_for, passed_over, record, take_over, try_transfer
 from interlock.messages import Message, ToolCall
 from interlock.models import lineup
 from interlock.outcomes import ToolErrorKind, ToolOutcome
@@ -141,16 +142,27 @@ def _take_requests(run: RunState, planned: Plan, calls: Sequence[ToolCall], answ
         return
     by_call = {wanted.call["id"]: wanted for wanted in planned.transfers}
     for call in calls:
-        request = asked.get(call["id"])
-        edge = None if request is None else edge_for(run, request)
-        if edge is not None:
-            by_call[call["id"]] = Wanted(call, edge, request)
-        elif request is not None:
-            names = sorted({*(each.name for each in lineup(run.agent, run.config)), *run.graph})
-            text = f"Handoff target {request.target_name!r} was not found. There are: {', '.join(names)}."
-            answers.give(call, _Answer(clip(text, 800), error="handoff", problem="handoff"))
+        if (request := asked.get(call["id"])) is None:
+            continue
+        found = _way(run, request)
+        if isinstance(found, str):
+            answers.give(call, _Answer(clip(found, 800), error="handoff", problem="handoff"))
+        else:
+            by_call[call["id"]] = Wanted(call, found, request)
     planned.transfers = [by_call[call["id"]] for call in calls if call["id"] in by_call]
     planned.choose(run.config.multiple_handoffs)
+
+
+def _way(run: RunState, request: HandoffRequest) -> Handoff | str:
+    """Return the way to what a tool asks to hand over to, or why there is none."""
+    try:
+        edge = edge_for(run, request)
+    except ConfigError as error:
+        return str(error)
+    if edge is not None:
+        return edge
+    names = sorted({*(each.name for each in lineup(run.agent, run.config)), *run.graph})
+    return f"Handoff target {request.target_name!r} was not found. There are: {', '.join(names)}."
 
 
 def _spare_transfer(planned: Plan, answers: _Answers) -> None:
@@ -187,10 +199,12 @@ async def _run_tools(run: RunState, planned: Plan, answers: _Answers) -> None:
             recorded, stop = ToolOutcome.from_envelope(outcome), bool(outcome.get("stop"))
             _take_outcome(run, call, recorded, answers, stop=stop)
     if run.config.detect_loops:
-        run.progress.tool_results(
-            (tool.name, call["function"].get("arguments") or "", answers.by_id[call["id"]].text)
-            for call, tool in planned.tools
-        )
+        results: dict[bool, list[tuple[str, str, str]]] = {True: [], False: []}
+        for call, tool in planned.tools:
+            answer = answers.by_id[call["id"]]
+            made = (tool.name, call["function"].get("arguments") or "", answer.text)
+            results[answer.request is None].append(made)
+        run.progress.tool_results(results[True], requests=results[False])
 
 
 async def _invoke(run: RunState, call: ToolCall, tool: Tool, answers: _Answers) -> Outcome:
@@ -296,11 +310,11 @@ async def _transfer(run: RunState, wanted: Wanted, answers: _Answers) -> Transfe
 
 
 def _answer_not_taken(run: RunState, planned: Plan, answers: _Answers) -> None:
-    for (call, edge, request), why in planned.not_taken:
-        by_tool = request is not None
+    for wanted, why in planned.not_taken:
+        by_tool = wanted.request is not None
         mistake = planned.transfer is None and not by_tool
-        answers.give(call, _Answer(why, "tool" if by_tool else "handoff", why, mistake=mistake))
-        record(run, Transfer(call=call, edge=edge, answer=why, error=why, by_tool=by_tool), "not_taken")
+        answers.give(wanted.call, _Answer(why, "tool" if by_tool else "handoff", why, mistake=mistake))
+        record(run, passed_over(wanted, why), "not_taken")
     if planned.not_taken:
         run.warnings.append(
             f"turn {run.turn}: {len(planned.not_taken)} of the reply's transfers were not taken"

@@ -23,7 +23,6 @@ from interlock.serving.guards import is_loopback
 
 __all__ = ["load_agents", "main"]
 
-_GRACE_SECONDS = 10
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -118,6 +117,7 @@ def _declare_serve(command: argparse.ArgumentParser) -> None:
     add("--max-concurrent", type=int, default=defaults.max_concurrent, help="requests at the same time")
     add("--max-body", type=int, default=defaults.max_body, metavar="BYTES", help="longest request")
     add("--timeout", type=float, default=defaults.timeout, metavar="SECONDS", help="longest run")
+    add("--grace", type=int, default=10, metavar="SECONDS", help="for what still runs when asked to end")
     add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
 
 
@@ -139,7 +139,7 @@ def _serve(given: argparse.Namespace) -> int:
             log_level=given.log_level,
             ws="none",
             server_header=False,
-            timeout_graceful_shutdown=_GRACE_SECONDS,
+            timeout_graceful_shutdown=given.grace,
         )
     return 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from interlock.assembly import Assembler, completion_done, why_incomplete
 from interlock.errors import HandlerError, IncompleteResponse
@@ -17,14 +17,15 @@ from interlock.events import (
     TextDelta,
     ToolCallDelta,
 )
-from interlock.messages import Message, calls_of, text_of
+from interlock.messages import Message, calls_of
 
 __all__ = ["Collector"]
 
-_EVENTS = get_args(HandlerEvent)
+_Event = TextDelta | ReasoningDelta | ToolCallDelta | MessageDone
 _LOOSE: Mapping[str, Any] = {
     "content": (str, list),
     "finish_reason": str,
+    "reasoning_content": str,
     "tool_calls": list,
     "usage": Mapping,
 }
@@ -71,8 +72,8 @@ class Collector:
         if isinstance(piece, str):
             self._feed({"content": piece})
             return [TextDelta(piece)] if piece else []
-        if isinstance(piece, _EVENTS):
-            return self._take_event(cast(HandlerEvent, piece))
+        if isinstance(piece, _Event):
+            return self._take_event(piece)
         if isinstance(piece, Mapping):
             try:
                 return self._take_dict(cast("Mapping[str, Any]", piece))
@@ -90,9 +91,10 @@ class Collector:
         if self._complete is None:
             return [self._joined()]
         done = dataclasses.replace(self._complete, usage=self._complete.usage or self._pieces.done().usage)
-        text, shown = text_of(done.message), "".join(self._shown or ())
-        # where nothing was shown the run does it, and only if someone is watching
-        rest = text[len(shown) :] if self._shown is not None and text.startswith(shown) else ""
+        if self._shown is None:  # the run shows it, if someone is watching
+            return [done]
+        text, shown = done.message.get("content"), "".join(self._shown)
+        rest = text[len(shown) :] if isinstance(text, str) and text.startswith(shown) else ""
         return [TextDelta(rest), done] if rest else [done]
 
     def _joined(self) -> MessageDone:
@@ -108,7 +110,7 @@ class Collector:
         self._begun = True
         self._pieces.feed({"choices": [{"delta": delta}]})
 
-    def _take_event(self, event: HandlerEvent) -> list[HandlerEvent]:
+    def _take_event(self, event: _Event) -> list[HandlerEvent]:
         match event:
             case TextDelta(text=text):
                 self._feed({"content": text})
@@ -119,14 +121,12 @@ class Collector:
                 self._feed({"tool_calls": [{"index": index, "id": call_id, "function": function}]})
             case MessageDone():
                 return self._finish(event)
-            case _:  # an AttemptFailed, which `take` has dealt with
-                pass
         return [event]
 
     def _take_dict(self, piece: Mapping[str, Any]) -> list[HandlerEvent]:
         choices = piece.get("choices")
-        if piece.get("error"):
-            raise self._refusal(piece)
+        if error := piece.get("error"):  # so some providers end a stream that has begun
+            raise HandlerError(f"Handler {self.handler!r} gave an error in place of a reply: {error!r:.300}")
         if choices is None and "role" in piece:
             return self._finish(_message_done(piece))
         if choices and _is_whole(piece):

@@ -29,7 +29,7 @@ from interlock.schema import clip, describe_error
 from interlock.scopes import permits
 from interlock.tell import tell
 
-__all__ = ["Transfer", "edge_for", "take_over", "try_transfer"]
+__all__ = ["Transfer", "edge_for", "passed_over", "take_over", "try_transfer"]
 
 _log = logging.getLogger("interlock.handoff")
 _LONGEST_REASON = 700  # characters of an error: it stays in the history and is paid for again
@@ -71,17 +71,22 @@ class _Refused(Exception):
 def edge_for(run: RunState, request: HandoffRequest) -> Handoff | None:
     """Return the way to what a tool asks to hand over to; None when there is nothing of that name.
 
-    A handoff that the agent declares counts with its filter and callback, offered or not.
+    A handoff that the agent declares counts with its filter and callback, offered or not. An object is
+    itself, and not another one of the same name.
+
+    Raises:
+        ConfigError: the object can answer nothing.
     """
-    name, target = request.target_name, request.target
-    declared = [edge for edge in run.agent.edges if name == edge.agent_name or edge.target is target]
-    if declared:
-        return declared[0]
+    target = request.target
+    for edge in run.agent.edges:
+        end = run.graph.get(edge.target) if isinstance(edge.target, str) else edge.target
+        if target == edge.agent_name if isinstance(target, str) else target is end:
+            return edge
     if not isinstance(target, str):
         return Handoff(target=target)
-    if known := run.agent.equipment.get(name):
+    if known := run.agent.equipment.get(target):
         return Handoff(target=load(known), scope=known.scope)
-    return Handoff(target=run.graph[name]) if name in run.graph else None
+    return Handoff(target=run.graph[target]) if target in run.graph else None
 
 
 async def try_transfer(run: RunState, wanted: Wanted) -> Transfer:
@@ -94,8 +99,10 @@ async def try_transfer(run: RunState, wanted: Wanted) -> Transfer:
     try:
         value, reason = _parse(edge, call) if request is None else _given(edge, request)
         _within_limit(run)
-        target = await _find_target(run, call, edge)
-        handler = handler_for(target, run.config) if isinstance(target, Agent) else target
+        target = await _find_target(run, wanted)
+        handler = (
+            handler_for(target, run.config, run.failed_of(target)) if isinstance(target, Agent) else target
+        )
         _leads_on(run, target.name)
         message = None if request is None else request.message
         answer = _text(edge.get_transfer_message(target) if message is None else message)
@@ -103,8 +110,7 @@ async def try_transfer(run: RunState, wanted: Wanted) -> Transfer:
     except _Refused as no:
         return _not_made(wanted, str(no), refusal=no.refusal)
     except Exception as error:
-        why = clip(reason_of(error), _LONGEST_REASON)
-        return _not_made(wanted, why, exception=error)
+        return _not_made(wanted, clip(reason_of(error), _LONGEST_REASON), exception=error)
     return Transfer(
         call=call,
         edge=edge,
@@ -130,15 +136,26 @@ def _not_made(
     refusal: Literal["limit", "loop"] | None = None,
     exception: BaseException | None = None,
 ) -> Transfer:
-    return Transfer(
-        call=wanted.call,
-        edge=wanted.edge,
-        by_tool=wanted.request is not None,
-        answer=f"The transfer to {wanted.edge.agent_name!r} was not made: {why}",
-        error=why,
-        refusal=refusal,
-        exception=exception,
-    )
+    answer = f"The transfer to {wanted.edge.agent_name!r} was not made: {why}"
+    return replace(passed_over(wanted, why), answer=answer, refusal=refusal, exception=exception)
+
+
+def passed_over(wanted: Wanted, why: str) -> Transfer:
+    """Return a transfer that is not even tried; what a tool gave along with it is kept."""
+    call, edge, request = wanted
+    if request is None:
+        return Transfer(call=call, edge=edge, answer=why, error=why)
+    reason = request.reason or edge.reason
+    given = request.input
+    return Transfer(call=call, edge=edge, answer=why, error=why, input=given, reason=reason, by_tool=True)
+
+
+def _arguments(wanted: Wanted) -> str:
+    """Return as JSON text what the model or the tool passed along."""
+    if wanted.request is None:
+        return wanted.call["function"].get("arguments") or ""
+    given = wanted.request.input
+    return "{}" if given is None else to_json(given, fallback=str).decode()
 
 
 def _given(edge: Handoff, request: HandoffRequest) -> tuple[Any, str | None]:
@@ -204,11 +221,11 @@ async def _call_back(run: RunState, edge: Handoff, value: Any) -> None:
         await resolve(edge.on_handoff(run.now()))
 
 
-async def _find_target(run: RunState, call: ToolCall, edge: Handoff) -> Agent[Any] | Handler:
+async def _find_target(run: RunState, wanted: Wanted) -> Agent[Any] | Handler:
+    edge = wanted.edge
     target: object = edge.target
     if edge.on_invoke_handoff is not None:
-        arguments = call["function"].get("arguments") or ""
-        target = await resolve(edge.on_invoke_handoff(run.now(), arguments))
+        target = await resolve(edge.on_invoke_handoff(run.now(), _arguments(wanted)))
     if isinstance(target, str):
         target = find_agent(run.graph, target, run.agent.name)
     if target is run.agent:

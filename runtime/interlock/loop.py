@@ -37,7 +37,7 @@ from interlock.messages import Message, calls_of, text_of
 from interlock.models import next_handler
 from interlock.port import OutputSchema, Request, ToolChoice, family_of
 from interlock.prompts import system_message
-from interlock.replies import deltas_of, wrong_with
+from interlock.replies import unseen_of, wrong_with
 from interlock.results import RunDone, RunEvent, Shown
 from interlock.routing import Offer, offer
 from interlock.run_state import RunState
@@ -220,7 +220,7 @@ def _fall_back(run: RunState, error: Exception) -> HandlerFallback:
     began = run.open_call is None or run.partial or run.arrived is not None
     if not excused or began or not run.config.fallback:
         raise error
-    handler = next_handler(run.agent, run.handler.name, run.failed, run.config)
+    handler = next_handler(run.agent, run.handler.name, run.failed_of(run.agent), run.config)
     if handler is None:
         raise error
     failed = run.handler.name
@@ -262,9 +262,9 @@ def _accept(run: RunState) -> tuple[list[HandlerEvent], MessageDone]:
         raise HandlerError(f"Handler {run.handler.name!r} gave a reply in turn {run.turn} with {wrong}.")
     if reply.finish_reason in ("length", "content_filter"):
         run.warnings.append(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
-    unseen = run.stream and not run.partial
+    shown = run.partial.copy()
     reply = run.accept(reply)
-    return deltas_of(reply.message) if unseen else [], reply
+    return unseen_of(reply.message, shown) if run.stream else [], reply
 
 
 async def _conclude(run: RunState, reply: MessageDone) -> None:

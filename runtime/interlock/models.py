@@ -15,8 +15,10 @@ from interlock.scopes import permits
 __all__ = ["check_model", "handler_for", "lineup", "load", "named", "next_handler"]
 
 
-def handler_for(agent: Agent[Any], config: RunConfig) -> Handler:
+def handler_for(agent: Agent[Any], config: RunConfig, failed: Collection[str] = ()) -> Handler:
     """Return the handler that answers for an agent: the run's model if it names one, else its default.
+
+    If that has failed in this run, its replacement answers, see ``RunConfig.fallback``.
 
     Raises:
         ConfigError: as `check_model` says.
@@ -29,7 +31,7 @@ def handler_for(agent: Agent[Any], config: RunConfig) -> Handler:
             f"Agent {agent.name!r} has no handler that the scopes of this run may reach. "
             "See RunConfig(scopes=...)."
         )
-    return load(ranking[0])
+    return load(next((each for each in ranking if each.name not in failed), ranking[0]))
 
 
 def lineup(agent: Agent[Any], config: RunConfig) -> list[Ranked]:
@@ -39,7 +41,8 @@ def lineup(agent: Agent[Any], config: RunConfig) -> list[Ranked]:
     """
     ranking = [each for each in agent.equipment.handlers if permits(each.scope, config.scopes)]
     if config.model is not None:
-        ranking[:1] = [rank(config.model, priority=Priority.LOCAL, source="run")]
+        own = rank(config.model, priority=Priority.LOCAL, source="run")
+        ranking = [own, *(each for each in ranking[1:] if each.name != own.name)]
     return ranking
 
 

@@ -24,9 +24,15 @@ class Progress:
     repeats: int = 0
     """How many turns in a row made the same calls with the same results."""
 
-    def tool_results(self, results: Iterable[tuple[str, str, str]]) -> None:
-        """Note the name, arguments and output of each call that one turn answered."""
-        turn = hash(tuple(results := list(results)))
+    def tool_results(
+        self, results: Iterable[tuple[str, str, str]], requests: Iterable[tuple[str, str, str]] = ()
+    ) -> None:
+        """Note the name, arguments and output of each call that one turn answered.
+
+        ``requests`` are those that only ask to hand over: repeated, they repeat; they find nothing out.
+        """
+        results = list(results)
+        turn = hash((*results, *requests))
         self.repeats = self.repeats + 1 if turn == self.last else 1
         self.last = turn
         new = {hash(result) for result in results} - self.results

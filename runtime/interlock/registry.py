@@ -12,12 +12,13 @@ from typing import Any, cast
 from interlock.callables import MaybeAwaitable
 from interlock.errors import ConfigError
 from interlock.handlers import function_handler
+from interlock.hooks import AgentHooks
 from interlock.names import litellm_name
 from interlock.port import Handler, Priority
 from interlock.scopes import Scope, checked_scope, permits
 from interlock.tools import Tool
 
-__all__ = ["Equipment", "Ranked", "Registry", "Section", "rank"]
+__all__ = ["Equipment", "Ranked", "Registry", "Section", "checked_event", "rank"]
 
 _OWN = "agent"
 
@@ -106,7 +107,7 @@ class Registry:
     ) -> None:
         """Register a handler, or a function that becomes one (feature row 4-27).
 
-        One with the same name from the same source replaces the earlier one.
+        One with the same name from the same skill replaces the earlier one.
 
         Args:
             handler: its own ``priority``, ``scope``, ``prompt`` and ``expose`` count.
@@ -114,7 +115,7 @@ class Registry:
             scope: used if the handler has none of its own.
 
         Raises:
-            ConfigError: it cannot answer, or another source has registered a handler of that name.
+            ConfigError: it cannot answer, or another handler of that name comes from elsewhere.
         """
         ranked = rank(handler, source=source, scope=scope)
         self.add_ranked(ranked)
@@ -123,7 +124,7 @@ class Registry:
         """Register a handler whose place is known."""
         self._open()
         other = self._handlers.get(ranked.name)
-        if other is not None and other.source != ranked.source:
+        if other is not None and other.handler != ranked.handler and _both_count(other, ranked):
             raise ConfigError(
                 f"Agent {self.agent!r}: two handlers are named {ranked.name!r}, one of {other.source!r} and "
                 f"one of {ranked.source!r}. Give one another name."
@@ -164,12 +165,17 @@ class Registry:
     ) -> None:
         """Add a section to the system prompt: text, or a function of the context and the agent."""
         self._open()
+        scope = checked_scope(scope, f"A prompt of {name or self.agent!r}")
         self._sections.append(Section(text=text, priority=priority, scope=scope, name=name))
 
     def add_hook(self, event: str, function: Callable[..., Any], *, priority: int = Priority.CUSTOM) -> None:
-        """Call ``function`` at an event, with what that method of `interlock.AgentHooks` is given."""
+        """Call ``function`` at an event, with what that method of `interlock.AgentHooks` is given.
+
+        Raises:
+            ConfigError: there is no such event.
+        """
         self._open()
-        self._hooks.append((priority, event, function))
+        self._hooks.append((priority, checked_event(event), function))
 
     def close(self) -> Equipment:
         """Return what was collected. Nothing can be added any more."""
@@ -196,6 +202,23 @@ class Registry:
                 f"Agent {self.agent!r} is finished, and agents do not change. Register in Skill.initialize, "
                 "or make another agent with dataclasses.replace(agent, handlers=[...])."
             )
+
+
+def checked_event(event: str) -> str:
+    """Return the name of an event that hooks can be called at.
+
+    Raises:
+        ConfigError: there is no such event.
+    """
+    known = [name for name in vars(AgentHooks) if name.startswith("on_")]
+    if event not in known:
+        raise ConfigError(f"There is no hook {event!r}. There are: {', '.join(known)}.")
+    return event
+
+
+def _both_count(one: Ranked, other: Ranked) -> bool:
+    """Whether neither may replace the other: a skill may register anew, a declaration is no sequence."""
+    return one.source != other.source or one.source == _OWN
 
 
 def rank(
@@ -246,5 +269,7 @@ def _number(given: object, default: int, name: str) -> int:
     if given is None:
         return default
     if not isinstance(given, int):
-        raise ConfigError(f"Handler {name!r}: priority must be a number, lower first, not {given!r:.80}.")
+        raise ConfigError(
+            f"Handler {name!r}: priority must be a whole number, lower first, not {given!r:.80}."
+        )
     return given

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from typing import Any, cast
 
 from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.messages import Message, ToolCall, calls_of, text_of
 
-__all__ = ["deltas_of", "with_own_ids", "wrong_with"]
+__all__ = ["unseen_of", "with_own_ids", "wrong_with"]
 
 
 def wrong_with(message: object) -> str | None:
@@ -69,8 +70,20 @@ def _whole(call: ToolCall, index: int, turn: int, used: set[str]) -> ToolCall:
     return cast(ToolCall, {**call, "id": call_id, "type": "function", "function": function})
 
 
-def deltas_of(message: Message) -> list[HandlerEvent]:
-    """Return a whole reply as the deltas that a streaming handler would have shown, one for each part."""
+def unseen_of(message: Message, shown: Sequence[str]) -> list[HandlerEvent]:
+    """Return what of a whole reply was not shown, as the deltas of a handler that streams.
+
+    Args:
+        message: the reply.
+        shown: the pieces of text that were; empty when nothing at all was, not even a call.
+    """
+    if shown:
+        text, seen = text_of(message), "".join(shown)
+        return [TextDelta(text[len(seen) :])] if text.startswith(seen) and text != seen else []
+    return _deltas_of(message)
+
+
+def _deltas_of(message: Message) -> list[HandlerEvent]:
     deltas: list[HandlerEvent] = []
     if isinstance(thoughts := message.get("reasoning_content"), str) and thoughts:
         deltas.append(ReasoningDelta(thoughts))

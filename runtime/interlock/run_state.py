@@ -19,6 +19,7 @@ from interlock.executor import Executor
 from interlock.history import View
 from interlock.hooks import RunHooks
 from interlock.messages import ItemKind, Message, RunItem, ToolCall, item_of
+from interlock.models import lineup
 from interlock.narrative import Reader
 from interlock.port import Handler, Request, family_of, tool_name
 from interlock.progress import Progress
@@ -64,7 +65,7 @@ class RunState:
     default_handler: str = ""
     """Name of the handler with which the active agent began."""
     stands_in: bool = False
-    """Whether a transfer put another handler of the active agent in charge."""
+    """Whether a transfer put another handler in charge than the active agent's default."""
     handoff_input: Any = None
     """What the last transfer passed along."""
     read_by: Reader | None = None
@@ -88,8 +89,8 @@ class RunState:
     progress: Progress = field(default_factory=Progress)
     over_limit: int = 0
     """Transfers that were refused because there had been enough; progress does not earn another."""
-    failed: set[str] = field(default_factory=set[str])
-    """Names of the handlers that failed and were replaced."""
+    failed: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Names of the handlers that failed and were replaced, each with its agent's."""
     again: bool = False
     """Whether the next model call is that of the present turn once more."""
     open_call: tuple[Request, Shown] | None = None
@@ -139,10 +140,10 @@ class RunState:
 
     def switch(self, agent: Agent[Any], handler: Handler, *, given: Any = None) -> None:
         """Let another agent, or another handler of the same agent, go on with what it is given."""
-        self.stands_in = agent is self.agent
-        if not self.stands_in:
+        if agent is not self.agent:
             self.agent_turns = 0
-            self.default_handler = handler.name
+            self.default_handler = lineup(agent, self.config)[0].name
+        self.stands_in = agent is self.agent and handler.name != self.default_handler
         self.agent, self.handler, self.moment, self.handoff_input = agent, handler, None, given
         self.read_by = None
 
@@ -151,8 +152,12 @@ class RunState:
         self._end_call(None)
         self._count_failed(error)
         self.forget()
-        self.failed.add(self.handler.name)
+        self.failed.add((self.agent.name, self.handler.name))
         self.handler, self.moment, self.again, self.read_by = handler, None, True, None
+
+    def failed_of(self, agent: Agent[Any]) -> set[str]:
+        """Return the names of an agent's handlers that failed."""
+        return {handler for owner, handler in self.failed if owner == agent.name}
 
     def speaker_changed(self) -> bool:
         """Whether another agent than before speaks from now on; True once per change."""

@@ -19,9 +19,8 @@ from typing import Any, TypeVar, cast, overload
 
 from interlock.callables import MaybeAwaitable, name_of
 from interlock.errors import ConfigError, SkillInitError
-from interlock.hooks import AgentHooks
 from interlock.port import Handler, Priority, is_handler
-from interlock.registry import Equipment, Registry, rank
+from interlock.registry import Equipment, Registry, checked_event, rank
 from interlock.scopes import Scope, checked_scope
 from interlock.tools import Tool
 
@@ -149,9 +148,7 @@ def hook(event: str, /, *, priority: int = Priority.CUSTOM) -> Callable[[Callabl
     Raises:
         ConfigError: there is no such event.
     """
-    known = [name for name in vars(AgentHooks) if name.startswith("on_")]
-    if event not in known:
-        raise ConfigError(f"There is no hook {event!r}. There are: {', '.join(known)}.")
+    checked_event(event)
 
     def make(function: Callable[..., Any]) -> Hook:
         return Hook(event=event, function=function, priority=priority)

@@ -46,7 +46,7 @@ async def test_the_answers_find_their_run_with_its_own_ids() -> None:
     assert found.agent is result.last_agent
     assert found.handler == result.last_handler
     assert found.messages[: len(result.to_input_list())] == result.to_input_list()
-    assert [message["tool_call_id"] for message in found.messages[-2:]] == ["call_0", "call_1"]
+    assert [message.get("tool_call_id") for message in found.messages[-2:]] == ["call_0", "call_1"]
 
 
 async def test_answers_in_another_order_are_answers() -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-_HEAVY: set[str] = set("aiohttp docstring_parser httpx httpx2 litellm mcp openai pytest trio vcr".split())
+_HEAVY: set[str] = set(
+    "aiohttp docstring_parser httpx httpx2 litellm mcp openai pytest starlette trio uvicorn vcr".split()
+)
 
 _WATCHED = """
 import sys

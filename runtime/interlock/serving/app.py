@@ -5,10 +5,12 @@ Starlette is imported when an app is made, so that ``import interlock.serving`` 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -46,6 +48,7 @@ __all__ = ["create_app"]
 
 _BODY_SECONDS = 30.0
 _LONGEST_TRACEPARENT = 256
+_PARTING_SECONDS = 2.0
 
 _logger = logging.getLogger("interlock.serving")
 
@@ -99,6 +102,7 @@ def create_app(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig | 
     return Starlette(
         routes=[Route("/health", _health, methods=["GET"]), *routes],
         exception_handlers={HTTPException: _stray, Exception: _stray},
+        lifespan=service.lifespan,
     )
 
 
@@ -142,12 +146,24 @@ class _Endpoint:
 
     async def __call__(self, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
         request_id, headers = f"req_{uuid.uuid4().hex}", headers_of(scope)
+        started = False
+
+        async def tracked(message: MutableMapping[str, Any]) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        async def refuse(refusal: Refusal) -> None:
+            _log(request_id, refusal)
+            shown = {"x-request-id": request_id, **refusal.headers}
+            await send_json(send, refusal.status, refusal.body(request_id), shown)
+
         try:
             self._guards.check_host(headers.get("host", ""))
             incoming = _Incoming(
                 scope=scope,
                 receive=receive,
-                send=send,
+                send=tracked,
                 request_id=request_id,
                 headers=headers,
                 principal=self._guards.authenticate(headers.get("authorization", "")),
@@ -156,9 +172,11 @@ class _Endpoint:
         except ClientGone:
             _logger.info("%s: the client has left", request_id)
         except Refusal as refusal:
-            _log(request_id, refusal)
-            shown = {"x-request-id": request_id, **refusal.headers}
-            await send_json(send, refusal.status, refusal.body(request_id), shown)
+            await refuse(refusal)
+        except asyncio.CancelledError:
+            # servers on asyncio cancel what still runs when they end; to pass it on would only be logged
+            if not started:
+                await refuse(_closing())
 
 
 class _Service:
@@ -172,6 +190,13 @@ class _Service:
         self._pending = PendingRuns(
             most=config.max_pending, size=config.pending_bytes, ttl=config.pending_ttl
         )
+
+    @asynccontextmanager
+    async def lifespan(self, app: object) -> AsyncGenerator[None]:
+        """Let the requests that the server has cancelled tell their clients before the process ends."""
+        yield
+        with anyio.move_on_after(_PARTING_SECONDS):
+            await self.guards.drained()
 
     async def models(self, incoming: _Incoming) -> None:
         """List the model ids."""
@@ -239,6 +264,10 @@ class _Service:
                 return
         except ClientGone:
             raise
+        except asyncio.CancelledError:
+            if not stream.started:
+                raise
+            refusal = _closing()
         except Exception as error:
             refusal = refusal_for(error)
             refusal.__cause__ = error
@@ -255,6 +284,10 @@ class _Service:
             "timeout",
             headers={"x-should-retry": "false"},
         )
+
+
+def _closing() -> Refusal:
+    return Refusal(503, "The server is shutting down.", "shutting_down", headers={"x-should-retry": "false"})
 
 
 _SECRETS = ("authorization", "cookie", "proxy-authorization")
@@ -280,7 +313,7 @@ def _log(request_id: str, refusal: Refusal) -> None:
     if refusal.status < 500:
         _logger.info("%s: %s", request_id, refusal)
     else:
-        _logger.error("%s: %s", request_id, refusal, exc_info=refusal.__cause__ or refusal)
+        _logger.error("%s: %s", request_id, refusal, exc_info=refusal.__cause__)
 
 
 async def _health(request: Request) -> Response:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
 
+import anyio
+
 from interlock.serving.config import ServeConfig
 from interlock.serving.refusals import Refusal
 
@@ -38,6 +40,7 @@ class Guards:
         self._anonymous = Principal("anonymous", _scopes(config.run_config.scopes))
         self._most = config.max_concurrent
         self._running = 0
+        self._idle: anyio.Event | None = None
 
     def check_host(self, host: str) -> None:
         """Refuse a request that is meant for another name than this app answers for.
@@ -117,6 +120,14 @@ class Guards:
             yield
         finally:
             self._running -= 1
+            if not self._running and self._idle is not None:
+                self._idle.set()
+
+    async def drained(self) -> None:
+        """Wait until no request runs any more."""
+        if self._running:
+            self._idle = anyio.Event()
+            await self._idle.wait()
 
 
 def _keys(config: ServeConfig) -> Mapping[bytes, Principal] | None:

@@ -32,7 +32,6 @@ AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 AsgiSend = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _DRAIN_SECONDS = 2.0
-_PARTING_SECONDS = 5.0
 
 
 class ClientGone(Exception):
@@ -114,10 +113,12 @@ class EventStream:
     Args:
         send: where it goes.
         headers: more headers of the response.
+        patience: seconds that a reader has to take the error that ends it.
     """
 
-    def __init__(self, send: AsgiSend, headers: Mapping[str, str]) -> None:
+    def __init__(self, send: AsgiSend, headers: Mapping[str, str], *, patience: float = 5.0) -> None:
         self.started = False
+        self._patience = patience
         self._send = send
         self._headers = headers
         self._lock = anyio.Lock()
@@ -148,7 +149,7 @@ class EventStream:
 
         A reader that takes nothing any more is not waited for.
         """
-        with anyio.move_on_after(_PARTING_SECONDS, shield=True):
+        with anyio.move_on_after(self._patience, shield=True):
             await self.data(error)
             await self.end()
 

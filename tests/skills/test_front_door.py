@@ -1,0 +1,38 @@
+"""`interlock_skills`: what it exports, and what importing it does not load."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import interlock
+import interlock_skills
+
+SOURCES = Path(interlock_skills.__file__).parents[2]
+HEAVY = {"aiohttp", "httpx", "httpx2", "litellm", "openai"}
+
+
+def test_importing_loads_no_library_of_a_vendor() -> None:
+    roots = [str(SOURCES / root) for root in ("runtime", "providers", "skills")]
+    code = (
+        f"import sys; sys.path[:0] = {roots!r}; import interlock_skills; print(*{HEAVY!r} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout.strip(), done.stderr) == ("", "")
+
+
+def test_what_a_skill_is_written_with_is_interlocks_own() -> None:
+    for name in ("Skill", "handler", "hook", "prompt", "tool"):
+        assert getattr(interlock_skills, name) is getattr(interlock, name)
+
+
+def test_handoff_here_makes_a_handler_and_there_an_edge() -> None:
+    """The one name that differs: webagents' decorator, and the edge of openai-agents."""
+
+    async def answer(request: interlock.Request) -> str:
+        return "Hello"
+
+    made = interlock_skills.handoff(answer)
+    assert made.expose
+    assert isinstance(interlock.handoff(made), interlock.Handoff)

@@ -1,0 +1,164 @@
+"""Reading one chat completion: ways to write a stream, and whatever else a server may send."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from remotes import ask, request
+from servers import HELLO_STREAM, SSE, Reply, Server, chunk, event
+
+from interlock.errors import IncompleteResponse, ProviderError
+from interlock.events import HandlerEvent, MessageDone, TextDelta
+from interlock.port import Request
+from interlock.usage import Usage
+from interlock_providers.chat import Chat
+from interlock_providers.wire import Shape
+
+pytestmark = pytest.mark.anyio
+
+
+# How a stream may be written
+
+PLAIN = b"".join(HELLO_STREAM.pieces)
+SPLIT = PLAIN.replace(b'"choices": [', b'\ndata: "choices": [\ndata: ')  # one event over several lines
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(PLAIN.replace(b"\n", b"\r\n"), id="CRLF"),
+        pytest.param(PLAIN.replace(b"\n", b"\r"), id="CR"),
+        pytest.param(PLAIN.replace(b"data: ", b"data:"), id="no space"),
+        pytest.param(PLAIN.replace(b"data:", b": ping\n\ndata:"), id="comments"),
+        pytest.param(PLAIN.replace(b"data:", b"event: message\nid: 1\nretry: 5\ndata:"), id="other fields"),
+        pytest.param(SPLIT, id="data over several lines"),
+        pytest.param(PLAIN.replace(b"data: [DONE]\n\n", b""), id="no [DONE]"),
+        pytest.param(PLAIN.rstrip(), id="no blank line at the end"),
+    ],
+)
+async def test_ways_to_write_a_stream(body: bytes, size: int) -> None:
+    pieces = [body[start : start + size] for start in range(0, len(body), size)]
+    with Server(Reply(pieces, content_type=SSE)) as server:
+        events = await ask(server.url, request(stream=True))
+    assert events[:2] == [TextDelta("Hel"), TextDelta("lo")]
+    done = events[-1]
+    assert isinstance(done, MessageDone)
+    assert done.usage == Usage(requests=1, input_tokens=5, output_tokens=7)
+
+
+# Whatever comes
+
+
+@dataclass
+class Answer:
+    """An answer in memory, in these pieces."""
+
+    pieces: Sequence[bytes]
+    headers: Mapping[str, str] = field(default_factory=lambda: {"content-type": SSE})
+    status_code: int = 200
+    closed: bool = False
+
+    @property
+    def response(self) -> Answer:
+        return self
+
+    async def aiter_bytes(self) -> AsyncIterator[bytes]:
+        for piece in self.pieces:
+            await anyio.lowlevel.checkpoint()
+            yield piece
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def read(answer: Answer, **options: Any) -> list[HandlerEvent]:
+    """What a chat makes of this answer."""
+
+    async def post(body: Mapping[str, Any]) -> Answer:
+        return answer
+
+    async def reading() -> list[HandlerEvent]:
+        asked = Request(messages=[{"role": "user", "content": "Hi"}], stream=True)
+        return [each async for each in chat.stream(asked, post)]
+
+    limits: dict[str, Any] = {"timeout": None, "chunk_timeout": None, **options}
+    chat = Chat(provider="p", model="m", shape=Shape(), **limits)
+    try:
+        return anyio.run(reading)
+    finally:
+        assert answer.closed
+
+
+def cut_into(body: bytes, places: Sequence[int]) -> list[bytes]:
+    edges = [0, *sorted(places), len(body)]
+    return [body[start:end] for start, end in pairwise(edges) if end > start]
+
+
+@given(st.integers(0, len(PLAIN)), st.lists(st.integers(0, len(PLAIN)), max_size=6))
+def test_a_stream_cut_anywhere_is_whole_or_an_error(cut: int, places: list[int]) -> None:
+    """However the network splits it: no success before the finish reason was there."""
+    last = PLAIN.index(b'"stop"}]}') + len(b'"stop"}]}')
+    answer = Answer(cut_into(PLAIN[:cut], [place for place in places if place < cut]))
+    if cut < last:
+        with pytest.raises(IncompleteResponse):
+            read(answer, needs_finish=True)
+    else:
+        done = read(answer, needs_finish=True)[-1]
+        assert isinstance(done, MessageDone)
+        assert done.message["content"] == "Hello"
+
+
+NAMES = st.sampled_from(
+    "choices delta message content tool_calls function name arguments index id finish_reason usage error "
+    "prompt_tokens thinking_blocks reasoning_details type text x".split()
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5) | st.sampled_from(["stop", "error"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+DELTAS = st.dictionaries(NAMES, JSON, max_size=4).map(
+    lambda delta: {"choices": [{"delta": delta, "message": delta, "finish_reason": "stop"}]}
+)
+
+
+@given(st.lists(JSON | DELTAS, max_size=4), st.booleans())
+def test_json_of_any_shape_is_a_reply_or_a_typed_error(chunks: list[Any], streamed: bool) -> None:
+    """A handler must not fall over what a stranger sends."""
+    if streamed:
+        answer = Answer([event(each) for each in chunks])
+    else:
+        answer = Answer([json.dumps(chunks[0] if chunks else None).encode()], {})
+        answer.headers = {"content-type": "application/json"}
+    try:
+        events = read(answer)
+    except ProviderError:
+        return
+    assert isinstance(events[-1], MessageDone)
+
+
+@given(st.binary(max_size=60), st.sampled_from([SSE, "application/json", "text/html", ""]))
+def test_bytes_of_any_kind_are_a_reply_or_a_typed_error(body: bytes, kind: str) -> None:
+    try:
+        events = read(Answer([body], {"content-type": kind}))
+    except ProviderError:
+        return
+    assert isinstance(events[-1], MessageDone)
+
+
+def test_a_line_in_many_pieces_is_put_together_once() -> None:
+    """Looking at all of it again with each piece took minutes for ten megabytes."""
+    words = "x" * 2_000_000
+    body = chunk({"content": words}, finish="stop")
+    events = read(Answer([body[start : start + 500] for start in range(0, len(body), 500)]))
+    assert events[0] == TextDelta(words)

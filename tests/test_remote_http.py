@@ -1,0 +1,359 @@
+"""Carrying requests to remote agents: keys, redirects, sizes, and servers that refuse."""
+
+from __future__ import annotations
+
+import gzip
+from contextlib import aclosing
+from typing import Any
+
+import anyio
+import pytest
+from remotes import BOTH, agent_at, answer, ask, failure, host_of, moved, request
+from servers import (
+    HELLO,
+    HELLO_STREAM,
+    SSE,
+    USAGE,
+    Reply,
+    Server,
+    chunk,
+    event,
+    failed,
+    refused_url,
+    said,
+    streamed,
+)
+
+from interlock.errors import (
+    AuthenticationFailed,
+    ConnectionFailed,
+    InvalidRequest,
+    ProviderError,
+    ProviderTimeout,
+    RateLimited,
+    ServerFailed,
+    UnreadableResponse,
+)
+from interlock.events import MessageDone, TextDelta
+from interlock_providers.remote_urls import UrlNotAllowed
+
+pytestmark = pytest.mark.anyio
+
+
+# Whom the key is shown
+
+
+async def test_the_key_is_for_its_own_url() -> None:
+    with Server(HELLO) as own, Server(HELLO) as other:
+        async with agent_at(own.url, allow=[host_of(other)], api_key="k", headers={"x-k": "k"}) as agent:
+            for url in (own.url, other.url):
+                async for _ in agent.stream(request(handoff_input={"agent_url": url})):
+                    pass
+    assert own.requests[0].headers["x-k"] == "k"
+    assert not {"authorization", "x-k"} & other.requests[0].headers.keys()
+
+
+async def test_without_a_url_of_its_own_the_key_is_for_the_list() -> None:
+    with Server(HELLO) as server:
+        asked = request(handoff_input={"agent_url": server.url})
+        await ask(None, asked, allow=[host_of(server)], api_key="k")
+    assert server.requests[0].headers["authorization"] == "Bearer k"
+
+
+async def test_a_redirect_does_not_carry_the_key_elsewhere() -> None:
+    with Server(HELLO) as other, Server(moved(f"{other.url}/x")) as first:
+        await ask(first.url, allow=[host_of(other)], api_key="k", headers={"x-k": "k"})
+    assert first.requests[0].headers["authorization"] == "Bearer k"
+    assert not {"authorization", "x-k"} & other.requests[0].headers.keys()
+    assert other.requests[0].body == first.requests[0].body
+
+
+async def test_no_cookie_is_kept() -> None:
+    """One run must leave nothing behind that the next one sends."""
+    with Server(Reply(HELLO.pieces, headers={"set-cookie": "user=1; Path=/"})) as server:
+        async with agent_at(server.url) as agent:
+            for _ in range(2):
+                async for _ in agent.stream(request()):
+                    pass
+    assert "cookie" not in server.requests[1].headers
+
+
+# Redirects
+
+
+@BOTH
+@pytest.mark.parametrize("status", [307, 308])
+async def test_a_redirect_within_the_server_is_followed(status: int, watched: bool) -> None:
+    with Server(moved("/elsewhere?v=1", status), HELLO_STREAM) as server:
+        done = await answer(server.url, request(stream=watched), api_key="k")
+    assert done.message["content"] == "Hello"
+    assert server.requests[1].path == "/elsewhere?v=1"
+    assert server.requests[1].body == server.requests[0].body
+    assert server.requests[1].headers["authorization"] == "Bearer k"
+
+
+@pytest.mark.parametrize("status", [301, 302, 303])
+async def test_a_redirect_that_would_lose_the_body_says_the_new_url(status: int) -> None:
+    with Server(moved("/v2/chat/completions", status), HELLO) as server:
+        error = await failure(server.url)
+    assert type(error) is InvalidRequest
+    assert error.status == status
+    assert "/v2/chat/completions" in str(error)
+    assert len(server.requests) == 1
+
+
+@BOTH
+async def test_a_redirect_elsewhere_is_not_followed(watched: bool) -> None:
+    with Server(HELLO) as other, Server(moved(other.url)) as first:
+        error = await failure(first.url, request(stream=watched))
+        assert other.connections == 0
+    assert type(error) is UrlNotAllowed
+    assert other.url in str(error)
+
+
+async def test_a_url_on_the_list_may_redirect_within_the_list_only() -> None:
+    """Under one roof there may be agents that are allowed and others that are not."""
+    with Server(moved("/theirs/")) as server:
+        asked = request(handoff_input={"agent_url": f"{server.url}/mine"})
+        error = await failure(None, asked, allow=[f"{server.url}/mine/"])
+    assert type(error) is UrlNotAllowed
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "location", ["file:///etc/passwd", "http://u:p@x/", "http://169.254.169.254/", "//x"]
+)
+async def test_redirects_to_where_nothing_is_to_be_sent(location: str) -> None:
+    with Server(moved(location)) as server:
+        error = await failure(server.url)
+    assert type(error) is UrlNotAllowed
+
+
+@pytest.mark.parametrize("most", [0, 3])
+async def test_redirects_in_a_circle(most: int) -> None:
+    with Server(moved("/again")) as server:
+        error = await failure(server.url, max_redirects=most)
+    assert type(error) is UnreadableResponse
+    assert not error.retryable
+    assert len(server.requests) == most + 1
+
+
+async def test_a_redirect_to_nowhere() -> None:
+    with Server(Reply((), 307)) as server:
+        error = await failure(server.url)
+    assert error.status == 307
+
+
+# Sizes
+
+LINE = b'data: {"choices": [{"delta": {"content": "' + b"x" * 900
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(Reply([b"x" * 1000] * 100), id="whole"),
+        pytest.param(Reply([chunk({"content": "x" * 900})] * 100, content_type=SSE), id="streamed"),
+        pytest.param(Reply([LINE] * 100, content_type=SSE), id="one line"),
+        pytest.param(Reply([b": " + b"x" * 998 + b"\n"] * 100, content_type=SSE), id="comments"),
+        pytest.param(Reply([b"\n" * 1000] * 100, content_type=SSE), id="nothing"),
+        pytest.param(Reply([b"data: x\n" * 100] * 100, content_type=SSE), id="one event"),
+    ],
+)
+@BOTH
+async def test_a_reply_that_is_too_long_is_not_read(reply: Reply, watched: bool) -> None:
+    endless = Reply(reply.pieces, content_type=reply.content_type, ending="stall")
+    with Server(endless) as server:
+        error = await failure(server.url, request(stream=watched), max_bytes=50_000)
+        assert await server.client_hung_up()
+    assert type(error) is UnreadableResponse
+    assert "50000 bytes" in str(error)
+    assert not error.retryable
+
+
+@BOTH
+async def test_a_reply_of_just_that_size(watched: bool) -> None:
+    reply = HELLO_STREAM if watched else HELLO
+    size = sum(map(len, reply.pieces))
+    with Server(reply) as server:
+        await ask(server.url, request(stream=watched), max_bytes=size)
+    with Server(reply) as server:
+        asked = request(stream=watched)
+        if watched:  # the message is whole before [DONE]
+            asked = request(stream=watched)
+            size -= len(event(b"[DONE]")) + len(
+                event({"id": "r1", "model": "m-1", "choices": [], "usage": USAGE})
+            )
+        error = await failure(server.url, asked, max_bytes=size - 1)
+    assert type(error) is UnreadableResponse
+
+
+@pytest.mark.parametrize("ending", ["end", "stall"])
+async def test_an_error_of_any_size(ending: Any) -> None:
+    with Server(Reply([b"x" * 10_000] * 100, 500, ending=ending)) as server:
+        error = await failure(server.url, max_bytes=50_000)
+        if ending == "stall":
+            assert await server.client_hung_up()
+    assert type(error) is ServerFailed
+    assert len(str(error)) < 1000
+
+
+@BOTH
+async def test_a_compressed_reply_is_refused(watched: bool) -> None:
+    """A few bytes may unpack to gigabytes, and the library unpacks before it can be counted."""
+    bomb = gzip.compress(b" " * 10_000_000)
+    with Server(Reply((bomb,), headers={"content-encoding": "gzip"})) as server:
+        error = await failure(server.url, request(stream=watched), max_bytes=50_000)
+    assert type(error) is UnreadableResponse
+    assert "compressed" in str(error)
+
+
+async def test_a_compressed_error_keeps_its_status() -> None:
+    bomb = gzip.compress(b" " * 10_000_000)
+    with Server(Reply((bomb,), 503, headers={"content-encoding": "gzip"})) as server:
+        error = await failure(server.url)
+    assert (type(error), error.status) == (ServerFailed, 503)
+
+
+# What goes wrong
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("reply", "kind", "retryable"),
+    [
+        (failed(400), InvalidRequest, False),
+        (failed(401), AuthenticationFailed, False),
+        (failed(403), AuthenticationFailed, False),
+        (failed(404), InvalidRequest, False),
+        (failed(413), InvalidRequest, False),
+        (failed(429), RateLimited, True),
+        (failed(500), ServerFailed, True),
+        (failed(503), ServerFailed, True),
+        (failed(504), ProviderTimeout, True),
+        (failed(508), InvalidRequest, False),
+    ],
+)
+async def test_error_statuses(
+    reply: Reply, kind: type[ProviderError], retryable: bool, watched: bool
+) -> None:
+    with Server(reply) as server:
+        error = await failure(server.url, request(stream=watched))
+    assert (type(error), error.status, error.retryable) == (kind, reply.status, retryable)
+    assert error.provider == host_of(server)
+    assert error.model == "default"
+    assert len(server.requests) == 1, "retrying is the run's business"
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 508])
+async def test_an_error_says_what_the_server_said(status: int) -> None:
+    with Server(failed(status, "the moon is full")) as server:
+        error = await failure(server.url)
+    assert "the moon is full" in str(error)
+    assert host_of(server) in str(error)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b'"m"', b'{"error": 5}', b'{"error": {"message": 5}}', b"\xff"]
+)
+@pytest.mark.parametrize("status", [401, 500, 508])
+async def test_errors_without_words(status: int, body: bytes) -> None:
+    with Server(Reply((body,), status)) as server:
+        error = await failure(server.url)
+    assert error.status == status
+
+
+@BOTH
+async def test_how_long_to_wait(watched: bool) -> None:
+    with Server(failed(429, retry_after="7")) as server:
+        error = await failure(server.url, request(stream=watched))
+    assert error.retry_after == 7
+
+
+async def test_a_missing_key_says_how_to_pass_one() -> None:
+    with Server(failed(401)) as server:
+        error = await failure(server.url)
+    assert "api_key=" in str(error)
+    assert "_API_KEY" not in str(error), "no variable is read"
+
+
+async def test_agents_that_call_one_another_in_a_circle() -> None:
+    """interlock's own server answers 508 when a request has passed too many of them."""
+    with Server(failed(508, "too many hops")) as server:
+        error = await failure(server.url)
+    assert "circle" in str(error)
+
+
+@BOTH
+async def test_nobody_listens(watched: bool) -> None:
+    error = await failure(refused_url(), request(stream=watched))
+    assert type(error) is ConnectionFailed
+
+
+@BOTH
+async def test_a_server_that_does_not_answer(watched: bool) -> None:
+    with Server(Reply(ending="stall")) as server:
+        error = await failure(server.url, request(stream=watched), timeout=0.3)
+        assert await server.client_hung_up()
+    assert type(error) is ProviderTimeout
+
+
+async def test_a_stream_that_falls_silent() -> None:
+    with Server(streamed(chunk({"content": "Hel"}), done=False, ending="stall")) as server:
+        error = await failure(server.url, request(stream=True), chunk_timeout=0.3)
+        assert await server.client_hung_up()
+    assert type(error) is ProviderTimeout
+
+
+# What happens to the connection
+
+
+async def test_leaving_a_stream_closes_its_connection() -> None:
+    with Server(streamed(chunk({"content": "Hel"}), done=False, ending="stall")) as server:
+        async with agent_at(server.url) as agent:
+            async with aclosing(agent.stream(request(stream=True))) as events:
+                assert await anext(events) == TextDelta("Hel")
+            assert await server.client_hung_up()
+
+
+@BOTH
+async def test_cancelling_closes_the_connection(watched: bool) -> None:
+    with Server(streamed(chunk({"content": "Hel"}), done=False, ending="stall")) as server:
+        async with agent_at(server.url) as agent:
+            with anyio.move_on_after(0.3) as scope:
+                async for _ in agent.stream(request(stream=watched)):
+                    pass
+            assert scope.cancelled_caught
+            assert await server.client_hung_up()
+
+
+async def test_a_connection_is_used_again_and_closing_ends_it() -> None:
+    with Server(HELLO_STREAM, HELLO) as server:
+        async with agent_at(server.url) as agent:
+            for watched in (True, False):
+                async for _ in agent.stream(request(stream=watched)):
+                    pass
+            assert server.connections == 1
+            await agent.aclose()
+            async for _ in agent.stream(request()):
+                pass
+            assert server.connections == 2
+
+
+async def test_two_calls_at_once_do_not_mix() -> None:
+    """The handler holds nothing of a call: neither its URL nor its reply."""
+    texts: dict[str, Any] = {}
+    with Server(said({"content": "a"})) as a, Server(said({"content": "b"})) as b:
+        async with (
+            agent_at(None, allow=[host_of(a), host_of(b)]) as agent,
+            anyio.create_task_group() as tasks,
+        ):
+
+            async def one(url: str) -> None:
+                async for made in agent.stream(request(handoff_input={"agent_url": url})):
+                    assert isinstance(made, MessageDone)
+                    texts[url] = made.message["content"]
+
+            tasks.start_soon(one, a.url)
+            tasks.start_soon(one, b.url)
+    assert texts == {a.url: "a", b.url: "b"}
