@@ -259,6 +259,13 @@ def test_the_key_of_the_environment_is_asked_for(tmp_path: Path) -> None:
     assert [model["id"] for model in opened.json()["data"]] == ["A", "B"]
 
 
+def test_insecure_means_for_everybody(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    with running(tmp_path, "app:agent", "--insecure", "--host", "0.0.0.0") as (_, url):
+        url = url.replace("0.0.0.0", "127.0.0.1")
+        assert httpx.get(f"{url}/v1/models", headers={"host": "any.example"}).status_code == 200
+
+
 def test_an_allowed_host_is_answered_for(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     with running(tmp_path, "app:agent", "--allow-host", "agents.example") as (_, url):

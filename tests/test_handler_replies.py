@@ -9,6 +9,8 @@ from typing import Any
 
 import anyio.lowlevel
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from interlock import function_handler
@@ -21,6 +23,7 @@ from interlock.events import (
     TextDelta,
     ToolCallDelta,
 )
+from interlock.handler_replies import Collector
 from interlock.messages import Message, calls_of
 from interlock.port import Handler, Request
 from interlock.testing import call
@@ -316,6 +319,16 @@ async def test_the_complete_message_is_the_last_event(whole: Any) -> None:
         assert done == MessageDone(message=HELLO, usage=Usage(requests=1, input_tokens=3, output_tokens=4))
 
 
+async def test_a_complete_message_that_says_what_it_cost_comes_at_once() -> None:
+    """So that it is kept when the run is cancelled while the function tidies up."""
+    for pieces in ([completion(HELLO)], [{"usage": USAGE}, HELLO], ["Hel", completion(HELLO)]):
+        collector = Collector("desk")
+        events = [event for piece in pieces for event in collector.take(piece)]
+        assert isinstance(events[-1], MessageDone)
+        assert collector.take({"usage": {"prompt_tokens": 99}}) == []
+        assert collector.done() == []
+
+
 @pytest.mark.parametrize("more", ["!", HELLO, chunk(content="!"), TextDelta("!"), {"content": "!"}, None])
 async def test_nothing_comes_after_the_complete_message(more: Any) -> None:
     with pytest.raises(HandlerError, match=r"'pieces_of' gave .* after its complete message"):
@@ -484,3 +497,47 @@ async def test_what_says_that_it_ended_has_ended(end: Any) -> None:
 async def test_text_that_ends_is_the_reply() -> None:
     """A function that returns has said what it had to say."""
     assert (await done_by(giving(chunk(content="Hello")))).message == HELLO
+
+
+# -- anything at all --
+
+
+words = st.sampled_from(
+    "role assistant content choices delta message tool_calls function name arguments index id usage error "
+    "prompt_tokens finish_reason type text thinking reasoning_content thinking_blocks function_call".split()
+)
+junk = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 3) | words | st.just("") | st.just('{"at": 1}'),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=4),
+    max_leaves=12,
+)
+shaped = st.fixed_dictionaries(
+    {},
+    optional={
+        "role": st.just("assistant") | junk,
+        "content": st.just("Hello") | junk,
+        "tool_calls": st.lists(st.just(CALL) | junk, max_size=2) | junk,
+        "usage": st.just(USAGE) | junk,
+        "finish_reason": st.just("stop") | junk,
+    },
+)
+choice = st.fixed_dictionaries({}, optional={"index": junk, "delta": shaped | junk, "message": shaped | junk})
+pieces = st.lists(
+    shaped
+    | junk
+    | st.fixed_dictionaries({"choices": st.lists(choice | junk, max_size=2)}, optional={"usage": junk})
+    | st.sampled_from([TextDelta("Hel"), ReasoningDelta("Hm."), MessageDone(message=HELLO)]),
+    max_size=4,
+)
+
+
+@given(given=pieces)
+@settings(max_examples=400)
+async def test_anything_is_a_reply_or_a_handlers_error(given: list[Any]) -> None:
+    """Never an error of our own, and always one complete message at the end."""
+    try:
+        *before, done = await events_of(giving(*given))
+    except HandlerError:
+        return
+    assert isinstance(done, MessageDone)
+    assert not any(isinstance(event, MessageDone) for event in before)

@@ -534,6 +534,20 @@ async def test_two_calls_at_once_do_not_mix() -> None:
     assert sorted(texts) == ["a", "b"]
 
 
+async def test_handlers_of_one_name_have_their_own_connections() -> None:
+    """anyio before 4.10 tells run variables apart by name: the second would ask the first one's server."""
+    with Server(HELLO) as first, Server(HELLO) as second:
+        async with (
+            handler_at(first.url, api_key="k-1") as one,
+            handler_at(second.url, api_key="k-2") as other,
+        ):
+            for handler in (one, other):
+                async for _ in handler.stream(request()):
+                    pass
+    assert first.requests[0].headers["authorization"] == "Bearer k-1"
+    assert second.requests[0].headers["authorization"] == "Bearer k-2"
+
+
 async def test_after_closing_the_handler_opens_anew() -> None:
     with Server(HELLO) as server:
         async with handler_at(server.url) as handler:

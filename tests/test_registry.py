@@ -312,7 +312,7 @@ def after(failed: str, *tried: str, **settings: Any) -> str | None:
     [
         ("m", (), "a"),
         ("a", (), "b"),
-        ("b", (), None),
+        ("b", (), "m"),
         ("m", ("a",), "b"),
         ("m", ("a", "b"), None),
         ("stranger", (), "m"),

@@ -68,6 +68,15 @@ async def test_a_redirect_does_not_carry_the_key_elsewhere() -> None:
     assert other.requests[0].body == first.requests[0].body
 
 
+async def test_a_redirect_back_does_not_bring_the_key_back() -> None:
+    """Who was led to must not choose where at home the key is used."""
+    back = {"location": ""}
+    with Server(Reply((), 307, headers=back)) as other, Server(moved(f"{other.url}/x"), HELLO) as first:
+        back["location"] = f"{first.url}/admin"
+        await ask(first.url, allow=[host_of(other)], api_key="k")
+    assert [seen.headers.get("authorization") for seen in first.requests] == ["Bearer k", None]
+
+
 async def test_no_cookie_is_kept() -> None:
     """One run must leave nothing behind that the next one sends."""
     with Server(Reply(HELLO.pieces, headers={"set-cookie": "user=1; Path=/"})) as server:
@@ -86,7 +95,7 @@ async def test_no_cookie_is_kept() -> None:
 async def test_a_redirect_within_the_server_is_followed(status: int, watched: bool) -> None:
     with Server(moved("/elsewhere?v=1", status), HELLO_STREAM) as server:
         done = await answer(server.url, request(stream=watched), api_key="k")
-    assert done.message["content"] == "Hello"
+    assert done.message.get("content") == "Hello"
     assert server.requests[1].path == "/elsewhere?v=1"
     assert server.requests[1].body == server.requests[0].body
     assert server.requests[1].headers["authorization"] == "Bearer k"
@@ -352,7 +361,7 @@ async def test_two_calls_at_once_do_not_mix() -> None:
             async def one(url: str) -> None:
                 async for made in agent.stream(request(handoff_input={"agent_url": url})):
                     assert isinstance(made, MessageDone)
-                    texts[url] = made.message["content"]
+                    texts[url] = made.message.get("content")
 
             tasks.start_soon(one, a.url)
             tasks.start_soon(one, b.url)

@@ -249,6 +249,7 @@ def test_entries(entry: str, url: str, permitted: bool) -> None:
         "*.0.0.1",
         "*.127.0.0.1",
         "*.[::1]",
+        "[1::2::3]",
         "::1",
         "a.example/path",
         "a.example?",

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from anyio.lowlevel import RunVar
 
@@ -88,7 +89,8 @@ class OpenAI:
             timeout=timeout,
             chunk_timeout=chunk_timeout,
         )
-        self._clients: RunVar[AsyncOpenAI | None] = RunVar(f"interlock {self.name}", None)
+        # anyio before 4.10 tells run variables apart by their names alone
+        self._clients: RunVar[AsyncOpenAI | None] = RunVar(f"interlock {uuid4().hex}", None)
 
     def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
         """Ask the model; stream the reply if the request is being watched.

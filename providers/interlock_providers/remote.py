@@ -69,6 +69,10 @@ class RemoteAgent:
     alone, within the server of ``url`` and to what is in ``allow``. Calls of tools are refused unless
     tools were passed: otherwise a stranger could use this agent's. ``x_...`` keys are dropped.
 
+    **Trying again** is up to the run, see `interlock.Retry`: after a cut or a timeout nobody knows what
+    the agent has done by then, so one that acts is best called with ``Retry(attempts=1)``. interlock's
+    own server says of each error whether its agent had acted.
+
     Args:
         url: where the agent is, such as ``"https://agents.example.com/v1"``; ``/chat/completions`` is
             added unless it is there, a query is kept.

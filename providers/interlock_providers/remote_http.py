@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, Protocol, cast
+from uuid import uuid4
 
 import anyio
 from anyio.lowlevel import RunVar
@@ -49,7 +50,7 @@ class Trip:
     """Whether a redirect may lead there."""
     headers: Mapping[str, str]
     """For every server on the way; all names are in lower case."""
-    secrets: Mapping[str, str]
+    secrets: Mapping[str, str] = field(repr=False)
     """Headers for the servers of ``trusted`` alone."""
     trusted: str
     """The origin that the secrets belong to."""
@@ -68,7 +69,8 @@ class Courier:
         self._model = model
         self._timeout = timeout
         self._max_redirects = max_redirects
-        self._clients: RunVar[AsyncOpenAI | None] = RunVar("interlock remote agent", None)
+        # anyio before 4.10 tells run variables apart by their names alone
+        self._clients: RunVar[AsyncOpenAI | None] = RunVar(f"interlock {uuid4().hex}", None)
 
     async def post(self, body: Mapping[str, Any], trip: Trip) -> Incoming:
         """Send the body and return the answer as soon as its headers are there.
@@ -76,14 +78,16 @@ class Courier:
         Raises:
             ProviderError: the server refused, or redirects elsewhere than it may.
         """
-        url = trip.url
+        url, headers = trip.url, {**_OURS, **trip.headers}
+        trusted = url.origin == trip.trusted
         for _ in range(self._max_redirects + 1):
             try:
-                return await self._post(body, url, trip)
+                return await self._post(body, url, {**headers, **trip.secrets} if trusted else headers)
             except _Moved as moved:
                 url = self._next(url, moved, trip)
+                trusted &= url.origin == trip.trusted  # who led away must not choose where the key goes
         raise UnreadableResponse(
-            f"{trip.url.authority} redirected more than {self._max_redirects} times, last to {url}.",
+            f"{trip.url.authority} redirected more than {self._max_redirects} times, last to {url.origin}.",
             provider=trip.url.authority,
             model=self._model,
             retryable=False,
@@ -96,19 +100,18 @@ class Courier:
         if client is not None:
             await client.close()
 
-    async def _post(self, body: Mapping[str, Any], url: AgentUrl, trip: Trip) -> Incoming:
+    async def _post(self, body: Mapping[str, Any], url: AgentUrl, headers: Mapping[str, str]) -> Incoming:
         from openai import AsyncStream, omit  # noqa: PLC0415 - openai costs 0.7 s to import
 
         client = self._the_client()
         # what the library says of itself and of the machine, and what the environment tells OpenAI alone
-        headers: dict[str, Any] = dict.fromkeys((*client.default_headers, *_MORE), omit)
-        headers |= {**_OURS, **trip.headers, **(trip.secrets if url.origin == trip.trusted else {})}
+        hushed: dict[str, Any] = dict.fromkeys((*client.default_headers, *_MORE), omit)
         try:
             return await client.post(
                 str(url),
                 cast_to=object,
                 body=body,
-                options={"headers": headers, "timeout": self._timeout, "max_retries": 0},
+                options={"headers": hushed | {**headers}, "timeout": self._timeout, "max_retries": 0},
                 stream=True,
                 stream_cls=AsyncStream[object],
             )

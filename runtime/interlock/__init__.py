@@ -32,7 +32,7 @@ from interlock.messages import Message, RunItem
 from interlock.port import Handler, ModelSettings, Request
 from interlock.results import HandoffRecord, RunEvent, RunResult
 from interlock.runner import Runner, RunStream
-from interlock.skills import Skill, hook, prompt
+from interlock.skills import Skill
 from interlock.tools import Tool, function_tool, tool
 from interlock.usage import Usage
 
@@ -74,8 +74,6 @@ __all__ = [
     "function_tool",
     "handler",
     "handoff",
-    "hook",
     "nest_handoff_history",
-    "prompt",
     "tool",
 ]

@@ -15,6 +15,7 @@ from interlock.callables import MaybeAwaitable, resolve
 from interlock.context import RunContext
 from interlock.errors import ConfigError
 from interlock.messages import Message, RunItem, calls_of, checked_message, item_of, portable
+from interlock.trimming import newest
 
 __all__ = [
     "HandoffInputData",
@@ -138,14 +139,7 @@ def keep_last(count: int) -> HandoffInputFilter:
         raise ConfigError(f"keep_last needs a count of 0 or more, not {count}.")
 
     def kept(items: Sequence[RunItem]) -> list[RunItem]:
-        others = [item for item in items if not is_system(item)]
-        left, keep = count, set[int]()
-        for group in reversed(_groups(others)):
-            if not left or (keep and len(group) > left):
-                break
-            keep.update(id(item) for item in group)
-            left = max(0, left - len(group))
-        return [item for item in items if is_system(item) or id(item) in keep]
+        return [items[place] for place in newest([item.message for item in items], count)]
 
     return lambda data: _over_all(data, kept)
 
@@ -228,17 +222,6 @@ def _is_whole(summary: RunItem, items: Sequence[RunItem]) -> bool:
         return False
     shown = [item.message for item in items if item.covers is summary.covers]
     return all(shown.count(message) >= summary.whole.count(message) for message in summary.whole)
-
-
-def _groups(items: Sequence[RunItem]) -> list[list[RunItem]]:
-    """Group each assistant message that has calls with the answers that follow it."""
-    groups: list[list[RunItem]] = []
-    for item in items:
-        if item.message["role"] == "tool" and groups:
-            groups[-1].append(item)
-        else:
-            groups.append([item])
-    return groups
 
 
 def as_items(value: object, previous: int = -1) -> list[RunItem]:

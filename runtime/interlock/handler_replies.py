@@ -33,6 +33,8 @@ _LOOSE: Mapping[str, Any] = {
 _OF_CHUNK = ("usage", "model", "id", "object", "created")
 """What stands beside the choices of a chunk."""
 _CHUNK = "chat.completion.chunk"
+_MALFORMED = (AttributeError, LookupError, TypeError, ValueError)
+"""What comes of reading a dict that is not built as the protocol says."""
 
 
 @dataclass(slots=True)
@@ -44,8 +46,10 @@ class Collector:
     _begun: bool = False
     _complete: MessageDone | None = None
     """The complete message, if the function gives it itself."""
+    _told: bool = False
     _shown: list[str] | None = None
     """The text in the events so far; None if there were no events."""
+    _last: object = None
 
     def take(self, piece: Any) -> list[HandlerEvent]:
         """Return the events of one piece.
@@ -54,7 +58,8 @@ class Collector:
             HandlerError: it is nothing that a reply is made of, or comes after the complete message.
         """
         if isinstance(piece, AttemptFailed):
-            self._pieces, self._begun, self._complete, self._shown = Assembler(), False, None, None
+            self._pieces, self._begun, self._shown = Assembler(), False, None
+            self._complete, self._told = None, False
             return [piece]
         events = self._take(piece)
         if events:
@@ -63,7 +68,7 @@ class Collector:
         return events
 
     def _take(self, piece: Any) -> list[HandlerEvent]:
-        piece = _dumped(piece)
+        self._last = piece = _dumped(piece)
         if self._complete is not None and not _is_usage(piece):
             raise HandlerError(
                 f"Handler {self.handler!r} gave {piece!r:.80} after its complete message; give deltas first "
@@ -77,7 +82,7 @@ class Collector:
         if isinstance(piece, Mapping):
             try:
                 return self._take_dict(cast("Mapping[str, Any]", piece))
-            except (AttributeError, LookupError, TypeError, ValueError) as error:
+            except _MALFORMED as error:
                 raise self._refusal(cast(object, piece)) from error
         raise self._refusal(piece)
 
@@ -90,7 +95,11 @@ class Collector:
         """
         if self._complete is None:
             return [self._joined()]
-        done = dataclasses.replace(self._complete, usage=self._complete.usage or self._pieces.done().usage)
+        return [] if self._told else self._tell(self._complete)
+
+    def _tell(self, complete: MessageDone) -> list[HandlerEvent]:
+        self._told = True
+        done = dataclasses.replace(complete, usage=complete.usage or self._assembled().usage)
         if self._shown is None:  # the run shows it, if someone is watching
             return [done]
         text, shown = done.message.get("content"), "".join(self._shown)
@@ -100,11 +109,20 @@ class Collector:
     def _joined(self) -> MessageDone:
         if not self._begun:
             raise HandlerError(f"Handler {self.handler!r} ended without a reply.")
-        done = self._pieces.done()
+        done = self._assembled()
         # text needs no proof here: a function that returns has said what it had to say
         if calls_of(done.message) and (why := why_incomplete(done, ended=True)):
             raise IncompleteResponse(f"Handler {self.handler!r} ended with {why}. Nothing of it was run.")
         return done
+
+    def _assembled(self) -> MessageDone:
+        try:
+            return self._pieces.done()
+        except _MALFORMED as error:
+            raise HandlerError(
+                f"Handler {self.handler!r} gave pieces that make no message together: "
+                f"{type(error).__name__}: {error}. The last was {self._last!r:.80}."
+            ) from error
 
     def _feed(self, delta: Mapping[str, Any]) -> None:
         self._begun = True
@@ -138,7 +156,8 @@ class Collector:
 
     def _finish(self, done: MessageDone) -> list[HandlerEvent]:
         self._complete = done
-        return []  # it is the last event, and what comes until then may still say what it cost
+        # a run that is cancelled from here on keeps what it was told; else what it cost may still come
+        return self._tell(done) if done.usage or self._assembled().usage else []
 
     def _as_chunk(self, loose: Mapping[str, Any]) -> Mapping[str, Any]:
         """Write ``{content, finish_reason, tool_calls, usage}`` as a chunk."""

@@ -66,11 +66,12 @@ def named(agent: Agent[Any], name: str, config: RunConfig) -> Handler:
 def next_handler(agent: Agent[Any], failed: str, tried: Collection[str], config: RunConfig) -> Handler | None:
     """Return who answers after a handler that failed: the next by priority that was not tried yet.
 
-    After a handler that is none of the agent's own, its default is next.
+    After the last of them, and after a handler that is none of the agent's own, that is its default.
     """
     ranking = lineup(agent, config)
     place = next((place for place, each in enumerate(ranking, 1) if each.name == failed), 0)
-    return next((load(each) for each in ranking[place:] if each.name not in tried), None)
+    others = (each for each in [*ranking[place:], *ranking[:place]] if each.name != failed)
+    return next((load(each) for each in others if each.name not in tried), None)
 
 
 def load(ranked: Ranked) -> Handler:

@@ -101,9 +101,19 @@ class Registry:
         self._sections: list[Section] = []
         self._hooks: list[tuple[int, str, Callable[..., Any]]] = []
         self._closed = False
+        self._source = _OWN
+        self._scope: Scope = "all"
+
+    def speak_for(self, skill: str, scope: Scope) -> None:
+        """Take what is added from now on for a skill's, open to ``scope`` unless it says otherwise."""
+        self._source, self._scope = skill, scope
 
     def add_handler(
-        self, handler: Handler | Callable[..., Any], *, source: str = _OWN, scope: Scope = "all"
+        self,
+        handler: Handler | Callable[..., Any],
+        *,
+        source: str | None = None,
+        scope: Scope | None = None,
     ) -> None:
         """Register a handler, or a function that becomes one (feature row 4-27).
 
@@ -111,14 +121,14 @@ class Registry:
 
         Args:
             handler: its own ``priority``, ``scope``, ``prompt`` and ``expose`` count.
-            source: the skill that brings it.
-            scope: used if the handler has none of its own.
+            source: who brings it; the skill that is being initialised when left out.
+            scope: used if the handler has none of its own; the skill's when left out.
 
         Raises:
             ConfigError: it cannot answer, or another handler of that name comes from elsewhere.
         """
-        ranked = rank(handler, source=source, scope=scope)
-        self.add_ranked(ranked)
+        source, scope = self._source if source is None else source, self._own(scope)
+        self.add_ranked(rank(handler, source=source, scope=scope))
 
     def add_ranked(self, ranked: Ranked) -> None:
         """Register a handler whose place is known."""
@@ -148,9 +158,10 @@ class Registry:
             for each in self._ranking()
         ]
 
-    def add_tool(self, tool: Tool, *, scope: Scope = "all") -> None:
-        """Add a tool; ``scope`` is used if the tool is open to all."""
+    def add_tool(self, tool: Tool, *, scope: Scope | None = None) -> None:
+        """Add a tool; ``scope``, or else that of the skill, is used if the tool is open to all."""
         self._open()
+        scope = self._own(scope)
         if not isinstance(cast(object, tool), Tool):
             raise ConfigError(f"Agent {self.agent!r}: {tool!r:.80} is not a Tool; wrap functions with @tool.")
         self._tools.append(tool if scope == "all" or tool.scope != "all" else replace(tool, scope=scope))
@@ -160,12 +171,13 @@ class Registry:
         text: str | Callable[..., MaybeAwaitable[str]],
         *,
         priority: int = Priority.CUSTOM,
-        scope: Scope = "all",
+        scope: Scope | None = None,
         name: str = "",
     ) -> None:
         """Add a section to the system prompt: text, or a function of the context and the agent."""
         self._open()
-        scope = checked_scope(scope, f"A prompt of {name or self.agent!r}")
+        name = name or self._source
+        scope = checked_scope(self._own(scope), f"A prompt of {name!r}")
         self._sections.append(Section(text=text, priority=priority, scope=scope, name=name))
 
     def add_hook(self, event: str, function: Callable[..., Any], *, priority: int = Priority.CUSTOM) -> None:
@@ -192,6 +204,9 @@ class Registry:
             sections=tuple(sorted([*self._sections, *prompts], key=lambda section: section.priority)),
             hooks=hooks,
         )
+
+    def _own(self, scope: Scope | None) -> Scope:
+        return self._scope if scope is None else scope
 
     def _ranking(self) -> Sequence[Ranked]:
         return sorted(self._handlers.values(), key=lambda each: each.priority)

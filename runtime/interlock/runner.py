@@ -7,7 +7,7 @@ import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 from interlock.agents import Agent
 from interlock.config import RunConfig
@@ -188,14 +188,7 @@ def start(
     Raises:
         ConfigError: all that is wrong.
     """
-    if not isinstance(cast(object, agent), Agent):
-        raise ConfigError(f"Runner needs an interlock.Agent to start with, not {type(agent).__name__}.")
-    if not isinstance(cast(object, config), RunConfig | None):
-        raise ConfigError(f"run_config must be a RunConfig, not {type(config).__name__}.")
-    if isinstance(hooks, type):
-        raise ConfigError(f"hooks must be an object: pass {hooks.__name__}(), not the class.")
-    if max_turns is not None and (not isinstance(cast(object, max_turns), int) or max_turns < 1):
-        raise ConfigError(f"max_turns must be at least 1, or None for no limit, not {max_turns!r}.")
+    _check_arguments(agent, max_turns, hooks, config)
     config = config or RunConfig()
     items = input_items(to_messages(input))
     if not items:
@@ -220,6 +213,17 @@ def start(
         shared_memory=dict(config.shared_memory),
         scopes=frozenset(config.scopes),
     )
+
+
+def _check_arguments(agent: object, max_turns: object, hooks: object, config: object) -> None:
+    if not isinstance(agent, Agent):
+        raise ConfigError(f"Runner needs an interlock.Agent to start with, not {type(agent).__name__}.")
+    if not isinstance(config, RunConfig | None):
+        raise ConfigError(f"run_config must be a RunConfig, not {type(config).__name__}.")
+    if isinstance(hooks, type):
+        raise ConfigError(f"hooks must be an object: pass {hooks.__name__}(), not the class.")
+    if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
+        raise ConfigError(f"max_turns must be at least 1, or None for no limit, not {max_turns!r}.")
 
 
 def _loop_is_running() -> bool:

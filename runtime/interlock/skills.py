@@ -15,10 +15,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, TypeVar, cast, overload
 
 from interlock.callables import MaybeAwaitable, name_of
 from interlock.errors import ConfigError, SkillInitError
+from interlock.handlers import FunctionHandler
 from interlock.port import Handler, Priority, is_handler
 from interlock.registry import Equipment, Registry, checked_event, rank
 from interlock.scopes import Scope, checked_scope
@@ -44,7 +46,7 @@ class Skill:
     name: str = ""
     scope: Scope = "all"
     dependencies: Sequence[str] = ()
-    config: Mapping[str, Any] = {}
+    config: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(
         self,
@@ -57,7 +59,12 @@ class Skill:
         self.config = dict(config or {})
         self.name = name or self.name or type(self).__name__
         self.scope = self.scope if scope is None else scope
-        self.dependencies = tuple(self.dependencies if dependencies is None else dependencies)
+        needed = self.dependencies if dependencies is None else dependencies
+        if isinstance(needed, str):
+            raise ConfigError(
+                f"Skill {self.name!r}: dependencies must be a list of names, not {needed!r:.80}."
+            )
+        self.dependencies = tuple(needed)
 
     def initialize(self, registry: Registry) -> None:
         """Prepare the skill for one agent, and register what no decorator can.
@@ -208,6 +215,8 @@ def _in_order(agent: str, skills: Mapping[str, Skill]) -> list[str]:
             raise ConfigError(f"Agent {agent!r}: skills depend on each other in a circle: {circle}.")
         if name in order:
             return
+        if isinstance(skills[name].dependencies, str):
+            raise ConfigError(f"Agent {agent!r}: dependencies of skill {name!r} must be a list of names.")
         for needed in skills[name].dependencies:
             if needed not in skills:
                 raise ConfigError(
@@ -224,17 +233,17 @@ def _in_order(agent: str, skills: Mapping[str, Skill]) -> list[str]:
 
 def _register(registry: Registry, name: str, skill: Skill) -> None:
     """Register the decorated methods of a skill, and let it do the rest."""
-    scope = checked_scope(skill.scope, f"Skill {name!r}")
+    registry.speak_for(name, checked_scope(skill.scope, f"Skill {name!r}"))
     for part in _parts(skill):
         if isinstance(part, Tool):
-            registry.add_tool(part, scope=scope)
+            registry.add_tool(part)
         elif isinstance(part, Prompt):
-            own = scope if part.scope == "all" else part.scope
-            registry.add_prompt(part.function, priority=part.priority, scope=own, name=name)
+            own = None if part.scope == "all" else part.scope
+            registry.add_prompt(part.function, priority=part.priority, scope=own)
         elif isinstance(part, Hook):
             registry.add_hook(part.event, part.function, priority=part.priority)
         else:
-            registry.add_handler(part, source=name, scope=scope)
+            registry.add_handler(part)
     initialize: Callable[[Registry], object] = skill.initialize
     try:
         given = initialize(registry)
@@ -243,12 +252,14 @@ def _register(registry: Registry, name: str, skill: Skill) -> None:
             f"Agent {registry.agent!r}: skill {name!r} could not be initialised: "
             f"{type(error).__name__}: {error}"
         ) from error
-    if inspect.isawaitable(given):
+    if given is not None:
+        is_async = inspect.isawaitable(given) or inspect.isasyncgen(given)
         if inspect.iscoroutine(given):
             given.close()
         raise SkillInitError(
-            f"Agent {registry.agent!r}: initialize of skill {name!r} is async, but an agent is made without "
-            "an event loop. Open what has to be awaited before, and pass it to the skill."
+            f"Agent {registry.agent!r}: initialize of skill {name!r} "
+            + ("is async" if is_async else f"returned a {type(given).__name__} instead of nothing")
+            + ". An agent is made without an event loop: open what has to be awaited before, and pass it in."
         )
 
 
@@ -257,5 +268,5 @@ def _parts(skill: Skill) -> Iterator[Any]:
     names = dict.fromkeys(name for owner in reversed(type(skill).__mro__) for name in vars(owner))
     for name in names:
         declared: object = inspect.getattr_static(skill, name)
-        if isinstance(declared, Tool | Prompt | Hook) or is_handler(declared):
+        if isinstance(declared, Tool | Prompt | Hook | FunctionHandler):
             yield getattr(skill, name)

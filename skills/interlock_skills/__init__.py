@@ -8,7 +8,8 @@ Importing this loads neither litellm nor openai nor httpx. `handoff` and `Handof
 handlers, for those who come from webagents; the edge from one agent to another is `interlock.handoff`.
 """
 
-from interlock import Skill, handler, hook, prompt, tool
+from interlock import Skill, handler, tool
+from interlock.skills import hook, prompt
 from interlock_skills.handoffs import Handoff, handoff
 from interlock_skills.litellm import LiteLLMSkill
 from interlock_skills.remote import AgentHandoffSkill

@@ -16,6 +16,7 @@ from interlock.port import Handler
 from interlock_providers.litellm import LiteLLM
 from interlock_providers.litellm_library import close_litellm
 from interlock_providers.openai import OpenAI
+from interlock_providers.remote import RemoteAgent
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
@@ -31,7 +32,7 @@ SCENES = {
 BOTH = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 
 
-@pytest.fixture(params=["litellm", "openai"])
+@pytest.fixture(params=["litellm", "openai", "remote"])
 async def make(request: pytest.FixtureRequest, desk_server: tuple[str, Log]) -> AsyncIterator[Make]:
     url, _ = desk_server
     made: list[Any] = []
@@ -39,7 +40,10 @@ async def make(request: pytest.FixtureRequest, desk_server: tuple[str, Log]) -> 
     def handler(agent: str, key: str = KEY) -> Handler:
         if request.param == "litellm":
             return LiteLLM(f"openai/{agent}", api_base=url, api_key=key)
-        made.append(OpenAI(agent, base_url=url, api_key=key))
+        if request.param == "openai":
+            made.append(OpenAI(agent, base_url=url, api_key=key))
+        else:
+            made.append(RemoteAgent(url, model=agent, api_key=key, pass_tools=True))
         return made[-1]
 
     yield handler

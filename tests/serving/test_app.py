@@ -12,8 +12,8 @@ import pydantic
 import pytest
 from served import ask, deltas_of, events_of, post, served, text_in
 
-from interlock import Agent, ConfigError, Request, Retry, RunConfig, RunContext, function_tool
-from interlock.errors import AuthenticationFailed, ContextTooLong, GuardrailTripped, RateLimited
+from interlock import Agent, ConfigError, Request, Retry, RunConfig, RunContext, RunHooks, function_tool
+from interlock.errors import AuthenticationFailed, ContextTooLong, GuardrailTripped, RateLimited, ServerFailed
 from interlock.events import HandlerEvent, TextDelta
 from interlock.serving import ServeConfig, ServedRequest, create_app
 from interlock.testing import ScriptedHandler, call, reply
@@ -185,7 +185,7 @@ def test_an_error_before_the_first_byte_has_a_status(
     assert "secret" not in response.text
     assert response.headers["x-request-id"] == body["request_id"]
     assert body["request_id"] in caplog.text
-    assert ("secret" in caplog.text) == (status >= 500)
+    assert "secret" in caplog.text
     assert response.headers.get("retry-after") == ("7" if status == 429 else None)
 
 
@@ -306,6 +306,40 @@ def test_a_run_has_no_context_unless_one_is_made() -> None:
     with served(agent(call("note"), "Done.", tools=[note])) as url:
         post(url, ask())
     assert seen == [(None, {})]
+
+
+def test_an_app_can_be_mounted_in_another() -> None:
+    """Behind a prefix of the other app's, and with its own name for the host."""
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    inner = create_app(agent("Hi."), ServeConfig(allowed_hosts=["testserver"]))
+    app = Starlette(routes=[Mount("/agents", inner)])
+
+    async def visit() -> tuple[httpx.Response, httpx.Response]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://testserver/agents/v1") as client:
+            return await client.get("/models/A"), await client.post("/chat/completions", json=ask())
+
+    models, chat = anyio.run(visit)
+    assert models.json()["id"] == "A"
+    assert chat.json()["choices"][0]["message"]["content"] == "Hi."
+
+
+def test_the_apps_own_hooks_and_retries_hold() -> None:
+    class Seen(RunHooks):
+        turns = 0
+
+        async def on_llm_start(self, *about: Any) -> None:
+            self.turns += 1
+
+    failing = [{"choices": [{"delta": {"content": "Half"}}]}, ServerFailed("x")]
+    hooks, config = Seen(), RunConfig(retry=Retry(mid_stream=True, first_delay=0))
+    with served(agent(failing, "Whole."), ServeConfig(hooks=hooks, run_config=config)) as url:
+        events = events_of(post(url, ask(stream=True)))
+    assert hooks.turns == 1
+    assert "error" in events[-1], "what a client was shown cannot be taken back and said anew"
+    assert text_in(deltas_of(events)) == "Half"
 
 
 def test_a_failing_context_function_is_the_servers_fault() -> None:

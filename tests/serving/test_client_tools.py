@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from served import ask, deltas_of, events_of, post, served
 
-from interlock import Agent, HandoffInputData, function_tool, handoff
+from interlock import Agent, HandoffInputData, RunConfig, function_tool, handoff
 from interlock.serving import ServeConfig
 from interlock.testing import ScriptedHandler, assert_valid, call, reply
 
@@ -122,6 +122,27 @@ def test_the_answers_go_to_the_handler_in_charge() -> None:
         message = message_of(post(url, ask(tools=[DOOR])))
         second = message_of(post(url, {"messages": [HI, *answers(message)], "tools": [DOOR]}))
     assert second["content"] == "Deep thought."
+
+
+def test_an_app_that_starts_at_a_handler_resumes_at_agents_without_it() -> None:
+    b = agent(call("open_door", {"n": 1}), "Open.", name="B")
+    model = ScriptedHandler([call("transfer_to_b")], name="special")
+    first = Agent("A", handlers=[ScriptedHandler([], name="usual"), model], handoffs=[b])
+    with served(first, ServeConfig(run_config=RunConfig(handler="special"))) as url:
+        message = message_of(post(url, ask(tools=[DOOR])))
+        second = post(url, {"messages": [HI, *answers(message)], "tools": [DOOR]})
+    assert message_of(second)["content"] == "Open."
+
+
+def test_a_resumed_agent_may_hand_over_by_name() -> None:
+    """The agents of the first one's graph are still there, although the run starts at another."""
+    b = agent(call("open_door", {"n": 1}), call("transfer_to_a"), name="B", handoffs=["A"])
+    first = agent(call("transfer_to_b"), "Back at A.", handoffs=[b])
+    with served(first) as url:
+        message = message_of(post(url, ask(tools=[DOOR])))
+        second = message_of(post(url, {"messages": [HI, *answers(message)], "tools": [DOOR]}))
+    assert second["content"] == "Back at A."
+    assert second["x_agent"] == {"agent": "A"}
 
 
 def test_what_a_filter_hid_stays_hidden_when_the_run_goes_on() -> None:

@@ -117,6 +117,14 @@ def test_leaving_in_the_middle_of_the_body_runs_nothing(caplog: pytest.LogCaptur
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
+def test_a_body_that_never_ends_is_not_waited_for() -> None:
+    watched = Watched()
+    with served(silent(watched), ServeConfig(body_timeout=0.1)) as url:
+        with connect(url, ask("x" * 1000), cut=500) as connection:
+            assert connection.recv(1000).startswith(b"HTTP/1.1 408")
+    assert not watched.begun.is_set()
+
+
 def test_leaving_after_a_ping_cancels_the_run() -> None:
     watched = Watched()
     with served(silent(watched), ServeConfig(ping=0.05)) as url:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import interlock
+import interlock.skills
 import interlock_skills
 
 SOURCES = Path(interlock_skills.__file__).parents[2]
@@ -23,8 +24,10 @@ def test_importing_loads_no_library_of_a_vendor() -> None:
 
 
 def test_what_a_skill_is_written_with_is_interlocks_own() -> None:
-    for name in ("Skill", "handler", "hook", "prompt", "tool"):
+    for name in ("Skill", "handler", "tool"):
         assert getattr(interlock_skills, name) is getattr(interlock, name)
+    for name in ("hook", "prompt"):
+        assert getattr(interlock_skills, name) is getattr(interlock.skills, name)
 
 
 def test_handoff_here_makes_a_handler_and_there_an_edge() -> None:

@@ -484,7 +484,6 @@ async def test_parts_inherit_the_scope_of_their_skill(
     assert system(one) == "\n\n".join(["You are A.", *prompts])
 
 
-@pytest.mark.xfail(reason="what initialize adds is open to all unless it passes scope=self.scope")
 async def test_what_initialize_adds_inherits_the_scope_too(play: Any) -> None:
     class Plain(Skill):
         scope = "admin"

@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 
 LAYERS = """
-    errors names pieces strict usage
+    glimpse metrics
+    errors names pieces plain_json redaction strict usage
     callables context handoff_request messages schema scopes
-    outcomes
-    events filters guardrails narrative repair signatures
+    capabilities payloads
+    handoff_types
+    binary context_shape outcomes trimming
+    events filters guardrails narrative handoff_context repair signatures
     assembly calls executor history port
     handler_functions handler_replies
-    attempts handler_functions handler_replies hooks tools
+    attempts hooks tools
     handlers
     registry
     skills
@@ -38,7 +41,8 @@ LAYERS = """
     testing testing.pytest_plugin
     serving.chunks serving.config serving.pending serving.refusals
     serving.catalog serving.guards serving.requests serving.wire
-    serving.jobs
+    serving.endpoints serving.jobs
+    serving.service
     serving.app
     serving
     cli

@@ -61,6 +61,8 @@ class ServeConfig:
     """Requests that run at the same time; one more is refused at once (429)."""
     timeout: float = 300.0
     """Seconds that one request may take, until its last byte."""
+    body_timeout: float = 30.0
+    """Seconds that the body of a request may take to arrive."""
     max_hops: int = 8
     """How many servers a request may have passed before this one (``handoff_context.hops``)."""
     ping: float = 15.0
@@ -90,6 +92,7 @@ class ServeConfig:
             "max_body",
             "max_concurrent",
             "timeout",
+            "body_timeout",
             "ping",
             "max_pending",
             "pending_bytes",

@@ -122,9 +122,12 @@ def job_of(
     found = pending.find(about.principal, about.model, messages)
     if found is not None:
         agent, messages = found.agent, found.messages
-        settings = replace(settings, agents=(*settings.agents, served.agent))
-        if any(each.name == found.handler for each in lineup(agent, settings)):
-            settings = replace(settings, handler=found.handler)
+        known = any(each.name == found.handler for each in lineup(agent, settings))
+        settings = replace(
+            settings,
+            agents=(*settings.agents, served.agent),
+            handler=found.handler if known else None,
+        )
     return Job(
         served=served,
         asked=asked,

@@ -29,7 +29,7 @@ from interlock.errors import (
 __all__ = ["Refusal", "refusal_for"]
 
 
-@dataclass
+@dataclass(eq=False)
 class Refusal(Exception):
     """A request that is answered with an error. ``message`` goes to the client as it stands."""
 

@@ -1,0 +1,197 @@
+"""JSON as bytes, for what crosses a process boundary: never changed on the way, never more than expected.
+
+Python's `json` writes a tuple as a list, a number as a key as text, and NaN, which is no JSON; it reads
+UTF-16, and as much of anything as there is. Here whatever would come back as something else is refused on
+the way out, and whatever is too big, too deep or not quite JSON on the way in.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Literal, cast
+
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "Compress", "check_json", "decode", "encode"]
+
+MAX_BYTES = 64 * 1024 * 1024
+MAX_DEPTH = 100
+
+Compress = bool | Literal["auto"]
+"""Whether to gzip; ``"auto"`` does so above 102,400 bytes, where it begins to pay."""
+
+_GZIP_ABOVE = 100 * 1024
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_LEVEL = 6
+
+_MAX_VALUES = 1_000_000
+"""In one document. A list of 20 million empty lists fits into 64 MB and takes 1.4 GB once it is read."""
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+
+_Path = tuple[str | int, ...]
+
+
+def encode(value: object, *, compress: Compress = "auto", max_bytes: int = MAX_BYTES) -> bytes:
+    """Return ``value`` as compact JSON in UTF-8, gzipped if wanted. The same value gives the same bytes.
+
+    Args:
+        value: what `check_json` has let pass.
+        compress: see `Compress`.
+        max_bytes: of the JSON, before it is compressed.
+
+    Raises:
+        ValueError: it is too big.
+    """
+    data = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    _check_size(data, max_bytes)
+    if compress is True or (compress == "auto" and len(data) > _GZIP_ABOVE):
+        return gzip.compress(data, _GZIP_LEVEL, mtime=0)
+    return data
+
+
+def decode(
+    data: bytes | bytearray | memoryview,
+    *,
+    max_bytes: int = MAX_BYTES,
+    max_depth: int = MAX_DEPTH,
+    unique_keys: bool = True,
+) -> object:
+    """Return what JSON bytes stand for, gzipped or not.
+
+    Args:
+        data: JSON in UTF-8, or that gzipped.
+        max_bytes: at most that many, compressed and decompressed.
+        max_depth: how many lists and dicts may be inside one another.
+        unique_keys: whether to refuse an object that has a key twice; else the last one counts.
+
+    Raises:
+        ValueError: it is no such data.
+    """
+    if not isinstance(cast(object, data), bytes | bytearray | memoryview):
+        raise ValueError(f"expected bytes, not {type(data).__name__}")
+    if max_bytes < 1:
+        raise ValueError(f"max_bytes must be at least 1, not {max_bytes}")
+    if len(data) > max_bytes:
+        raise ValueError(_too_long(max_bytes))
+    raw = bytes(data)
+    if raw.startswith(_GZIP_MAGIC):
+        raw = _unzipped(raw, max_bytes)
+    _check_size(raw, max_bytes)
+    try:
+        value: object = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique if unique_keys else None)
+    except RecursionError as error:
+        raise ValueError(_too_deep(max_depth)) from error
+    check_json(value, max_depth)
+    return value
+
+
+def check_json(value: object, max_depth: int = MAX_DEPTH) -> None:
+    """Check that JSON gives back exactly this value.
+
+    Args:
+        value: dicts with text as keys, lists, text, finite numbers, bools and None pass.
+        max_depth: how many lists and dicts may be inside one another.
+
+    Raises:
+        ValueError: there is something else; the message says where, and shows no value.
+    """
+    waiting: list[tuple[object, _Path]] = [(value, ())]
+    while waiting:
+        node, path = waiting.pop()
+        if wrong := _wrong(node):
+            raise ValueError(f"{_shown(path)}: {wrong}")
+        if not isinstance(node, dict | list):
+            continue
+        if len(path) >= max_depth:
+            raise ValueError(f"{_shown(path[:5])}...: {_too_deep(max_depth)}")
+        waiting += [(each, (*path, step)) for step, each in _inside(cast(Any, node)) if _is_work(each)]
+
+
+def _inside(node: dict[str, object] | list[object]) -> Iterable[tuple[str | int, object]]:
+    return node.items() if isinstance(node, dict) else enumerate(node)
+
+
+def _is_work(value: object) -> bool:
+    """Whether there is something to look at: most values are plain text."""
+    return not (value is None or (type(value) is str and value.isascii()) or type(value) in (bool, int))
+
+
+def _wrong(value: object) -> str:
+    """Say what JSON would change or refuse about one value; what is in it comes later."""
+    if isinstance(value, dict):
+        return next((wrong for key in cast("dict[object, object]", value) if (wrong := _wrong_key(key))), "")
+    if isinstance(value, str):
+        return "" if _is_utf8(value) else "half a surrogate pair cannot be sent as UTF-8"
+    if isinstance(value, float):
+        return "" if math.isfinite(value) else f"{value} is no JSON number"
+    if value is None or isinstance(value, list | int):
+        return ""
+    kind = type(value).__name__
+    return f"{kind} is no JSON type{'; use a list' if kind in ('tuple', 'set', 'frozenset') else ''}"
+
+
+def _wrong_key(key: object) -> str:
+    if not isinstance(key, str):
+        return f"a key must be text, not {type(key).__name__}"
+    return "" if _is_utf8(key) else "half a surrogate pair in a key cannot be sent as UTF-8"
+
+
+def _is_utf8(text: str) -> bool:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return False
+    return True
+
+
+def _shown(path: _Path) -> str:
+    steps = (f"[{step}]" if isinstance(step, int) else f".{ascii(step)[1:-1]:.60}" for step in path)
+    return "".join(steps).lstrip(".") or "the whole"
+
+
+def _check_size(raw: bytes, max_bytes: int) -> None:
+    if len(raw) > max_bytes:
+        raise ValueError(_too_long(max_bytes))
+    if _values(raw) > _MAX_VALUES and _values(_STRING.sub(b"", raw)) > _MAX_VALUES:
+        raise ValueError(f"more than {_MAX_VALUES} values")
+
+
+def _values(raw: bytes) -> int:
+    """Count what separates values, which is cheap, and right but for what is inside strings."""
+    return raw.count(b",") + raw.count(b"[") + raw.count(b"{")
+
+
+def _unzipped(data: bytes, max_bytes: int) -> bytes:
+    unzip = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        raw = unzip.decompress(data, max_bytes + 1)
+    except zlib.error as error:
+        raise ValueError(f"the gzip data is broken: {error}") from error
+    if len(raw) > max_bytes:
+        raise ValueError(_too_long(max_bytes))
+    if not unzip.eof:
+        raise ValueError("the gzip data ends too early")
+    if unzip.unused_data:
+        raise ValueError("something follows the gzip data")
+    return raw
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        [(double, _)] = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {double!a:.60} is there twice")
+    return found
+
+
+def _too_long(max_bytes: int) -> str:
+    return f"more than {max_bytes} bytes"
+
+
+def _too_deep(max_depth: int) -> str:
+    return f"more than {max_depth} lists and objects inside one another"

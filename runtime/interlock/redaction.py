@@ -1,0 +1,151 @@
+"""Secrets: known by the name that a value stands under, or by what the value looks like.
+
+What leaves the process by our own doing goes through here: the snapshot of a context, and recorded
+traffic. It is a net and no proof: a secret under a harmless name that looks like a word stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
+
+__all__ = ["REDACTED", "is_secret_name", "redact", "redact_text"]
+
+REDACTED = "[redacted]"
+"""What stands in for a secret in a snapshot."""
+
+T = TypeVar("T")
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SECRET = re.compile(
+    r"passw(?:or)?d|passphrase|passcode|secret(?!ar[iy])|credential|apikey|auth(?:orization)?header|"
+    r"connection(?:string|uri)|connstr|"
+    r"(?:access|account|auth|encryption|master|private|session|shared|signing|ssh|subscription)key|"
+    r"(?:access|api|auth|bearer|bot|id|refresh|security|session)tokens$"
+)
+"""Anywhere in a name, whose words are joined."""
+_SECRET_WORDS = frozenset("auth authorization bearer cookie cookies dsn jwt otp pass pwd".split())
+"""At the end of a name. ``pass`` would be in ``bypass``, ``auth`` in ``author``."""
+_ABOUT_ONE = frozenset("count endpoint file length limit name path policy ref type".split())
+"""At the end of a name: this tells something about a secret, or where it is, and is none."""
+_OTHER_TOKENS = frozenset(
+    "bos continuation end eos first last mask next pad page sep start stop sync unk".split()
+)
+"""Before ``token``: pages of a listing and pieces of a text."""
+
+_SECRET_NAMES = (
+    r"(?:x[-_])?(?:goog[-_])?api[-_]?key|key|sig|signature|"
+    r"(?:access|refresh|id|auth|bearer|session|security|x-amz-security)[-_]?token|"
+    r"authorization|proxy-authorization|cookie|set-cookie|"
+    r"client[-_]?secret|secret|secret[-_]?(?:access[-_]?)?key|password|passwd|private[-_]?key|"
+    r"aws_secret_access_key|aws_session_token|x-amz-signature|x-amz-credential"
+)
+_ONLY_IN_URLS = frozenset(("key", "sig", "signature"))
+"""Too common as JSON keys: a thinking block's ``signature`` must go back as it came."""
+
+_IN_JSON = re.compile(
+    rf'(?P<head>"(?P<name>{_SECRET_NAMES})"\s*:\s*")(?P<value>(?:[^"\\]|\\.)*)(?P<tail>")', re.IGNORECASE
+)
+_IN_JSON_TEXT = re.compile(
+    # JSON inside a JSON string, as in the arguments of a tool call; only from the first backslash of
+    # several on, or a long row of them would take quadratic time
+    rf'(?P<head>(?<!\\)(?P<esc>\\+)"(?P<name>{_SECRET_NAMES})(?P=esc)"\s*:\s*(?P=esc)")'
+    r'(?P<value>(?:(?!(?P=esc)").)*)(?P<tail>(?P=esc)")',
+    re.IGNORECASE,
+)
+_IN_QUERY = re.compile(rf"(?P<head>(?:^|[?&;])(?:{_SECRET_NAMES})=)[^&;#\s\"'\\]+", re.IGNORECASE)
+_IN_AUTHORITY = re.compile(r"(?P<head>://)[^/@\s:\"'\\]*:[^/\s\"'\\]+@")
+_AFTER_SCHEME = re.compile(  # with a digit or padding in it, unlike "basic arithmetic"
+    r"(?P<head>(?:Bearer|Basic) )(?=[A-Za-z._~+/-]*[0-9=])[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE
+)
+_IN_SETTINGS = re.compile(  # "host=db password=x" and "Server=db;Pwd=x;"
+    r"(?P<head>(?:^|[\s,;?&])(?:password|passwd|pwd|accountkey|sharedaccesskey)=)"
+    r"(?:'[^']*'|\"[^\"]*\"|[^\s;,&\"'\\])+",
+    re.IGNORECASE,
+)
+
+_SHAPES = re.compile(
+    # not in the middle of base64, but also right after \n, \u0026 or %20
+    r"(?:(?<![A-Za-z0-9+/_-])|(?<=\\[nrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))(?:"
+    r"sk-[A-Za-z0-9_-]{16,}|"  # OpenAI, Anthropic, OpenRouter, DeepSeek, ...
+    r"(?:gsk|hf|r8|xai|pplx|csk|fw|nvapi|tgp_v1|lsv2_[a-z]{2})[_-][A-Za-z0-9_-]{16,}|"
+    r"AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9._-]{16,}|"  # Google
+    r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])|"  # AWS
+    r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|"
+    r"xox[abeoprs]-[A-Za-z0-9-]{10,}|"  # Slack
+    r"[rs]k_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9]{16,}|"  # Stripe
+    r"(?:npm|dop_v1|shpat|pypi)[_-][A-Za-z0-9_-]{20,}|"
+    r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"  # a JSON web token
+    r")"
+)
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN (?P<kind>[A-Z ]*PRIVATE KEY)-----(?:(?!-----).)*+-----END (?P=kind)-----", re.DOTALL
+)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether what stands under this name is a secret: ``api_key``, ``dbPassword``, ``X-Auth-Token``.
+
+    ``max_tokens``, ``token_type``, ``next_page_token`` and ``password_policy`` are none.
+    """
+    words = [word.lower() for word in _WORDS.findall(name)]
+    if not words or words[-1] in _ABOUT_ONE:
+        return False
+    if words[-1].endswith("token"):
+        return words[-2:-1] == [] or words[-2] not in _OTHER_TOKENS
+    return words[-1] in _SECRET_WORDS or _SECRET.search("".join(words)) is not None
+
+
+def redact(value: T) -> T:
+    """Return a copy of JSON data in which ``[redacted]`` stands in for secrets; twice is once.
+
+    What stands under a secret name goes whole, unless it is empty, None or a bool, and so does the
+    ``value`` beside a secret ``name`` or ``key``. Of any other text only the part goes that looks like a
+    secret, see `redact_text`.
+    """
+    if isinstance(value, str):
+        return cast(T, redact_text(value))
+    if isinstance(value, list):
+        return cast(T, [redact(each) for each in cast("list[Any]", value)])
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Any]", value)
+        named = any(_is_secret_text(fields.get(key)) for key in ("name", "key"))
+        return cast(T, {key: _under(key, each, named) for key, each in fields.items()})
+    return value
+
+
+def _is_secret_text(value: object) -> bool:
+    return isinstance(value, str) and is_secret_name(value)
+
+
+def _under(key: str, value: Any, named: bool) -> object:
+    if (is_secret_name(key) or (named and key == "value")) and value and value is not True:
+        return REDACTED
+    return redact(value)
+
+
+def redact_text(text: str) -> str:
+    """Return the text without what looks like a secret; the rest of it stays.
+
+    That is: keys and tokens of well-known vendors, private keys, JSON web tokens, what follows
+    ``Bearer``, user and password in a URL, and values after ``api_key=``, ``"password":`` and the like.
+    """
+    return _IN_SETTINGS.sub(rf"\g<head>{REDACTED}", scrubbed(text, REDACTED))
+
+
+def scrubbed(text: str, mark: str) -> str:
+    """Return the text with ``mark`` in place of each secret, for where `REDACTED` would be in the way."""
+
+    def without_value(match: re.Match[str]) -> str:
+        if match["name"].lower() in _ONLY_IN_URLS or not match["value"]:
+            return match[0]
+        return f"{match['head']}{mark}{match['tail']}"
+
+    text = _PRIVATE_KEY.sub(mark, text)
+    text = _SHAPES.sub(mark, text)
+    text = _AFTER_SCHEME.sub(rf"\g<head>{mark}", text)
+    text = _IN_AUTHORITY.sub(rf"\g<head>{mark}@", text)
+    text = _IN_QUERY.sub(rf"\g<head>{mark}", text)
+    text = _IN_JSON_TEXT.sub(without_value, text)
+    return _IN_JSON.sub(without_value, text)

@@ -1,0 +1,125 @@
+"""One request on its way in: who asks, and what they are told when they get no answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from interlock.errors import InterlockError
+from interlock.serving.guards import Guards, Principal
+from interlock.serving.refusals import Refusal
+from interlock.serving.wire import (
+    AsgiReceive,
+    AsgiScope,
+    AsgiSend,
+    ClientGone,
+    headers_of,
+    read_body,
+    send_json,
+)
+
+__all__ = ["Endpoint", "Handle", "Incoming", "closing", "log_refusal"]
+
+_logger = logging.getLogger("interlock.serving")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incoming:
+    """A request that may be answered."""
+
+    scope: AsgiScope
+    receive: AsgiReceive
+    send: AsgiSend
+    request_id: str
+    headers: Mapping[str, str]
+    principal: Principal
+
+    @property
+    def own_headers(self) -> dict[str, str]:
+        """What every response to it carries."""
+        return {"x-request-id": self.request_id}
+
+    async def reply(self, body: Mapping[str, Any]) -> None:
+        """Answer."""
+        await send_json(self.send, 200, body, self.own_headers)
+
+    async def read(self, limit: int, seconds: float) -> bytes:
+        """Return the body.
+
+        Raises:
+            Refusal: 413 when it is longer than the limit, 408 when it takes longer than that.
+            ClientGone: it broke off.
+        """
+        with anyio.move_on_after(seconds):
+            return await read_body(self.receive, limit, self.headers.get("content-length"))
+        raise Refusal(
+            408, "The body did not arrive in time.", "body_timeout", headers={"connection": "close"}
+        )
+
+
+Handle = Callable[[Incoming], Awaitable[None]]
+
+
+class Endpoint:
+    """Lets in who may ask, and says why to the others. A class, so that Starlette takes it for an app."""
+
+    def __init__(self, guards: Guards, handle: Handle) -> None:
+        self._guards = guards
+        self._handle = handle
+
+    async def __call__(self, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
+        """Answer one request, as an ASGI app does."""
+        request_id, headers = f"req_{uuid.uuid4().hex}", headers_of(scope)
+        started = False
+
+        async def tracked(message: MutableMapping[str, Any]) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        async def refuse(refusal: Refusal) -> None:
+            log_refusal(request_id, refusal)
+            shown = {"x-request-id": request_id, **refusal.headers}
+            await send_json(send, refusal.status, refusal.body(request_id), shown)
+
+        try:
+            self._guards.check_host(headers.get("host", ""))
+            incoming = Incoming(
+                scope=scope,
+                receive=receive,
+                send=tracked,
+                request_id=request_id,
+                headers=headers,
+                principal=self._guards.authenticate(headers.get("authorization", "")),
+            )
+            await self._handle(incoming)
+        except ClientGone:
+            _logger.info("%s: the client has left", request_id)
+        except Refusal as refusal:
+            await refuse(refusal)
+        except asyncio.CancelledError:
+            # servers on asyncio cancel what still runs when they end; to pass it on would only be logged
+            if not started:
+                await refuse(closing())
+
+
+def closing() -> Refusal:
+    """Return what clients are told whose runs the end of the server cancels."""
+    return Refusal(503, "The server is shutting down.", "shutting_down", headers={"x-should-retry": "false"})
+
+
+def log_refusal(request_id: str, refusal: Refusal) -> None:
+    """Tell the server's owner what the client is told, and what the client is not told: the cause."""
+    cause = refusal.__cause__
+    if refusal.status >= 500:
+        _logger.error("%s: %s", request_id, refusal, exc_info=cause)
+    elif isinstance(cause, InterlockError):
+        _logger.warning("%s: %s (%s: %s)", request_id, refusal, type(cause).__name__, cause)
+    else:
+        _logger.info("%s: %s", request_id, refusal)

@@ -1,0 +1,162 @@
+"""What the routes of a served app do."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import anyio
+
+from interlock.agents import Agent
+from interlock.serving.catalog import Catalog
+from interlock.serving.chunks import Completion
+from interlock.serving.config import ServeConfig, ServedRequest
+from interlock.serving.endpoints import Incoming, closing, log_refusal
+from interlock.serving.guards import Guards
+from interlock.serving.jobs import Job, job_of
+from interlock.serving.pending import PendingRuns
+from interlock.serving.refusals import Refusal, refusal_for
+from interlock.serving.requests import ChatRequest, parse
+from interlock.serving.wire import ClientGone, EventStream, attended
+
+__all__ = ["Service"]
+
+_LONGEST_TRACEPARENT = 256
+_PARTING_SECONDS = 2.0
+
+_logger = logging.getLogger("interlock.serving")
+
+
+class Service:
+    """The state of one app: its agents, who may ask, and the runs that wait for their clients.
+
+    Raises:
+        ConfigError: the agents cannot be served.
+    """
+
+    def __init__(self, agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig) -> None:
+        self.guards = Guards(config)
+        self._config = config
+        self._catalog = Catalog(agents, config.run_config)
+        self._created = int(time.time())
+        self._pending = PendingRuns(
+            most=config.max_pending, size=config.pending_bytes, ttl=config.pending_ttl
+        )
+
+    @asynccontextmanager
+    async def lifespan(self, app: object) -> AsyncGenerator[None]:
+        """Let the requests that the server has cancelled tell their clients before the process ends."""
+        yield
+        with anyio.move_on_after(_PARTING_SECONDS):
+            await self.guards.drained()
+
+    async def models(self, incoming: Incoming) -> None:
+        """List the model ids."""
+        listed = [self._model(name) for name in self._catalog.names]
+        await incoming.reply({"object": "list", "data": listed})
+
+    async def model(self, incoming: Incoming) -> None:
+        """Describe one model; all of them when a slash is all that follows."""
+        if not incoming.scope["path_params"]["id"]:
+            return await self.models(incoming)
+        served = self._catalog.find(incoming.scope["path_params"]["id"])
+        await incoming.reply(self._model(served.agent.name))
+
+    def _model(self, name: str) -> dict[str, Any]:
+        return {"id": name, "object": "model", "created": self._created, "owned_by": "interlock"}
+
+    async def complete(self, incoming: Incoming) -> None:
+        """Answer a chat."""
+        self.guards.check_content_type(incoming.headers.get("content-type", ""))
+        with self.guards.slot():
+            asked = parse(await incoming.read(self._config.max_body, self._config.body_timeout))
+            job = self._job(incoming, asked)
+            _logger.info("%s: model %r for %s", incoming.request_id, job.about.model, job.about.principal)
+            if asked.stream:
+                await self._stream(incoming, job)
+            else:
+                await self._whole(incoming, job)
+
+    def _job(self, incoming: Incoming, asked: ChatRequest) -> Job:
+        if asked.hops > self._config.max_hops:
+            raise Refusal(
+                508,
+                f"The request has passed {asked.hops} servers, and {self._config.max_hops} are allowed: do "
+                "agents of several servers hand it to each other?",
+                "too_many_hops",
+                "handoff_context.hops",
+                headers={"x-should-retry": "false"},
+            )
+        served = self._catalog.find(asked.model)
+        served.check_tools(asked.tools)
+        model = served.agent.name
+        completion = Completion(id=f"chatcmpl-{uuid.uuid4().hex}", model=model, created=int(time.time()))
+        return job_of(served, asked, _about(incoming, asked, model), completion, self._config, self._pending)
+
+    async def _whole(self, incoming: Incoming, job: Job) -> None:
+        try:
+            with anyio.move_on_after(self._config.timeout):
+                body = await attended(incoming.receive, job.whole)
+                await incoming.reply(body)
+                return
+        except ClientGone:
+            raise
+        except Exception as error:
+            raise refusal_for(error) from error
+        raise self._too_late
+
+    async def _stream(self, incoming: Incoming, job: Job) -> None:
+        stream = EventStream(incoming.send, incoming.own_headers)
+        refusal = self._too_late
+        try:
+            with anyio.move_on_after(self._config.timeout):
+                ping = partial(stream.keep_alive, self._config.ping)
+                await attended(incoming.receive, partial(job.stream, stream), ping)
+                await stream.end()
+                return
+        except ClientGone:
+            raise
+        except asyncio.CancelledError:
+            if not stream.started:
+                raise
+            refusal = closing()
+        except Exception as error:
+            refusal = refusal_for(error)
+            refusal.__cause__ = error
+        if not stream.started:
+            raise refusal
+        log_refusal(incoming.request_id, refusal)
+        await stream.fail(refusal.body(incoming.request_id))
+
+    @property
+    def _too_late(self) -> Refusal:
+        return Refusal(
+            504,
+            f"The run took longer than the {self._config.timeout:g} seconds that this server allows.",
+            "timeout",
+            headers={"x-should-retry": "false"},
+        )
+
+
+_SECRETS = ("authorization", "cookie", "proxy-authorization")
+
+
+def _about(incoming: Incoming, asked: ChatRequest, model: str) -> ServedRequest:
+    context = dict(asked.handoff_context)
+    if trace := incoming.headers.get("traceparent", "")[:_LONGEST_TRACEPARENT]:
+        context["traceparent"] = trace
+    return ServedRequest(
+        request_id=incoming.request_id,
+        model=model,
+        principal=incoming.principal.name,
+        scopes=incoming.principal.scopes,
+        user=asked.user,
+        headers={name: value for name, value in incoming.headers.items() if name not in _SECRETS},
+        handoff_context=context,
+    )

@@ -1,0 +1,320 @@
+"""Who can take a handoff: the first that has what is required, is available, and has a place left."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.capabilities import CapabilityRouter, Capacity, Choice, first_to_accept, missing_capability
+from interlock.errors import CallbackError, ConfigError
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass(frozen=True)
+class Worker:
+    name: str
+    capabilities: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A handler: it has a name and says nothing of capabilities."""
+
+    name: str
+
+
+SQL = Worker("sql", ["sql"])
+BOTH = Worker("both", ["charts", "sql"])
+CHARTS = Worker("charts", {"charts"})
+
+
+@pytest.mark.parametrize(
+    ("required", "reason"),
+    [
+        ([], None),
+        (["sql"], None),
+        ("sql", None),
+        (["charts"], "Missing capability: charts"),
+        ("charts", "Missing capability: charts"),
+        (["sql", "charts", "email"], "Missing capability: charts, email"),
+        ({"maps", "email"}, "Missing capability: email, maps"),
+    ],
+)
+def test_what_is_missing_is_said(required: Collection[str], reason: str | None) -> None:
+    """(row 0-23)"""
+    assert missing_capability(SQL, required) == reason
+
+
+def test_a_target_without_capabilities_has_none() -> None:
+    assert missing_capability(Plain("p"), ["sql"]) == "Missing capability: sql"
+    assert missing_capability(Plain("p"), []) is None
+
+
+def test_one_capability_written_as_text_is_no_list_of_letters() -> None:
+    assert missing_capability(Worker("w", "sql"), ["sql"]) is None
+    assert missing_capability(Worker("w", "sql"), ["s"]) == "Missing capability: s"
+
+
+def test_the_first_in_order_of_registration_that_has_all_is_found() -> None:
+    """(row 0-24)"""
+    router = CapabilityRouter([SQL, CHARTS, BOTH, Worker("later", ["sql", "charts"])])
+    assert router.find(["charts", "sql"]) is BOTH
+    assert router.find(["charts"]) is CHARTS
+    assert router.find([]) is SQL
+    assert router.find(["maps"]) is None
+
+
+def test_nobody_has_all_of_it() -> None:
+    """(row 0-25)"""
+    assert CapabilityRouter([SQL, CHARTS]).choose(["sql", "charts"]) == Choice(
+        reason="No capable agent available",
+        passed_over=(("sql", "Missing capability: charts"), ("charts", "Missing capability: sql")),
+    )
+    none: list[Worker] = []
+    assert CapabilityRouter(none).choose([]).reason == "No capable agent available"
+
+
+def test_a_busy_agent_is_passed_over() -> None:
+    """(rows 0-24, 0-27)"""
+
+    def available(agent: Worker) -> bool | str:
+        return "Agent busy: DEPLOYING" if agent is SQL else True
+
+    router = CapabilityRouter([SQL, BOTH], available)
+    assert router.choose(["sql"]) == Choice(agent=BOTH, passed_over=(("sql", "Agent busy: DEPLOYING"),))
+    assert router.refusal(SQL, ["sql"]) == "Agent busy: DEPLOYING"
+    assert router.refusal(BOTH, ["sql"]) is None
+
+
+def test_when_all_capable_agents_are_busy_none_is_available() -> None:
+    """(row 0-25)"""
+    choice = CapabilityRouter([SQL, CHARTS], lambda agent: "Agent busy: x").choose(["sql"])
+    assert choice.agent is None
+    assert choice.reason == "No capable agent available"
+    assert choice.passed_over == (("sql", "Agent busy: x"), ("charts", "Missing capability: sql"))
+
+
+@pytest.mark.parametrize("answer", [False, "", None, 0])
+def test_whatever_is_not_true_means_no(answer: Any) -> None:
+    assert CapabilityRouter([SQL], lambda agent: answer).refusal(SQL) == "Agent unavailable: sql"
+
+
+def test_availability_is_asked_at_the_time_and_only_about_the_capable() -> None:
+    """(row 0-27)"""
+    asked: list[str] = []
+    busy = {"sql"}
+
+    def available(agent: Worker) -> bool:
+        asked.append(agent.name)
+        return agent.name not in busy
+
+    router = CapabilityRouter([CHARTS, SQL, BOTH], available)
+    assert router.find(["sql"]) is BOTH
+    assert asked == ["sql", "both"]
+    busy.clear()
+    assert router.find(["sql"]) is SQL
+
+
+def test_an_error_while_asking_names_the_agent() -> None:
+    def available(agent: Worker) -> bool:
+        raise OSError("no route")
+
+    with pytest.raises(CallbackError, match=r"available, asked about 'sql', raised OSError: no route"):
+        CapabilityRouter([SQL], available).find(["sql"])
+
+
+@given(
+    st.lists(st.frozensets(st.sampled_from("abcd")), max_size=6),
+    st.frozensets(st.sampled_from("abcd")),
+    st.sets(st.integers(0, 5)),
+)
+def test_found_is_the_first_that_is_a_superset_and_available(
+    held: list[frozenset[str]], required: frozenset[str], busy: set[int]
+) -> None:
+    workers = [Worker(str(number), each) for number, each in enumerate(held)]
+    expected = next(
+        (each for each in workers if required <= set(each.capabilities) and int(each.name) not in busy), None
+    )
+    choice = CapabilityRouter(workers, lambda each: int(each.name) not in busy).choose(required)
+    assert choice.agent is expected
+    assert (choice.reason is None) == (expected is not None)
+
+
+async def test_the_first_that_accepts_takes_it_and_nobody_else_is_asked() -> None:
+    """(row 0-26)"""
+    asked: list[str] = []
+
+    async def accepts(agent: Worker) -> str | None:
+        await anyio.lowlevel.checkpoint()
+        asked.append(agent.name)
+        return "not today" if agent is SQL else None
+
+    choice = await first_to_accept([SQL, BOTH, CHARTS], accepts)
+    assert choice == Choice(agent=BOTH, passed_over=(("sql", "not today"),))
+    assert asked == ["sql", "both"]
+
+
+async def test_all_decline() -> None:
+    """(row 0-26)"""
+    choice = await first_to_accept([SQL, BOTH], lambda agent: agent is CHARTS)
+    assert choice == Choice(
+        reason="All preferred agents unavailable",
+        passed_over=(("sql", "Agent unavailable: sql"), ("both", "Agent unavailable: both")),
+    )
+
+
+async def test_the_router_tells_who_of_the_preferred_can() -> None:
+    router = CapabilityRouter([SQL, BOTH])
+    choice = await first_to_accept([SQL, BOTH], lambda agent: router.refusal(agent, ["charts"]))
+    assert choice.agent is BOTH
+
+
+async def test_an_error_while_accepting_names_the_agent() -> None:
+    async def accepts(agent: Worker) -> bool:
+        raise OSError("no route")
+
+    with pytest.raises(CallbackError, match="accepts, asked about 'sql', raised OSError"):
+        await first_to_accept([SQL], accepts)
+
+
+# capacity
+
+
+def test_a_place_is_taken_until_it_is_released() -> None:
+    """(row 0-27)"""
+    capacity = Capacity({"sql": 2})
+    first, second = capacity.take("sql"), capacity.take(SQL)
+    assert first is not None
+    assert second is not None
+    assert capacity.take("sql") is None
+    assert capacity.available(SQL) == "At maximum capacity"
+    assert capacity.free(SQL) == 0
+    second.release()
+    assert capacity.available(SQL) is True
+    assert capacity.free(SQL) == 1
+
+
+def test_a_place_is_released_once() -> None:
+    capacity = Capacity({"sql": 2})
+    first, second = capacity.take("sql"), capacity.take("sql")
+    assert first is not None
+    assert second is not None
+    first.release()
+    first.release()
+    assert capacity.free("sql") == 1
+
+
+def test_leaving_the_block_releases_the_place_whatever_happens() -> None:
+    capacity = Capacity({"sql": 1})
+
+    def work() -> None:
+        with capacity.take("sql") or pytest.fail("no place"):
+            assert capacity.free("sql") == 0
+            raise OSError("broken")
+
+    with pytest.raises(OSError, match="broken"):
+        work()
+    assert capacity.free("sql") == 1
+
+
+def test_without_a_limit_there_is_always_a_place() -> None:
+    capacity = Capacity({"sql": 1})
+    assert all(capacity.take("charts") for _ in range(100))
+    assert capacity.free("charts") is None
+    assert capacity.available("charts") is True
+
+
+def test_there_can_be_a_limit_for_all_others() -> None:
+    capacity = Capacity({"sql": 2}, default=1)
+    assert (capacity.free("sql"), capacity.free("charts")) == (2, 1)
+    assert capacity.take("charts") is not None
+    assert capacity.take("charts") is None
+    assert capacity.take("maps") is not None
+
+
+def test_no_place_at_all_closes_an_agent() -> None:
+    assert Capacity({"sql": 0}).take("sql") is None
+    assert Capacity({}, default=0).available("sql") == "At maximum capacity"
+
+
+@pytest.mark.parametrize("limit", [-1, 1.5, "2", True, None])
+def test_a_limit_is_a_whole_number(limit: Any) -> None:
+    with pytest.raises(ConfigError, match="'sql' must be a whole number"):
+        Capacity({"sql": limit})
+
+
+def test_the_limit_for_all_others_is_a_whole_number_too() -> None:
+    with pytest.raises(ConfigError, match="'default' must be"):
+        Capacity({"default": 1}, default=-1)
+
+
+def test_limits_are_those_at_the_beginning() -> None:
+    limits = {"sql": 1}
+    capacity = Capacity(limits)
+    limits["sql"] = 5
+    assert capacity.free("sql") == 1
+
+
+def test_capacity_answers_a_router() -> None:
+    capacity = Capacity({"sql": 1})
+    router = CapabilityRouter([SQL, BOTH], capacity.available)
+    with capacity.take(SQL) or pytest.fail("no place"):
+        assert router.choose(["sql"]) == Choice(agent=BOTH, passed_over=(("sql", "At maximum capacity"),))
+    assert router.find(["sql"]) is SQL
+
+
+async def test_concurrent_tasks_never_hold_more_places_than_there_are() -> None:
+    capacity = Capacity({"sql": 3})
+    held, most, declined = 0, 0, 0
+
+    async def work() -> None:
+        nonlocal held, most, declined
+        place = capacity.take("sql")
+        if place is None:
+            declined += 1
+            return
+        with place:
+            held += 1
+            most = max(most, held)
+            await anyio.lowlevel.checkpoint()
+            held -= 1
+
+    async with anyio.create_task_group() as group:
+        for _ in range(50):
+            group.start_soon(work)
+    assert most == 3
+    assert declined > 0
+    assert capacity.free("sql") == 3
+
+
+def test_threads_with_loops_of_their_own_share_it() -> None:
+    """One object serves any number of event loops, which a lock of one loop could not."""
+    capacity = Capacity({"sql": 4})
+    most: list[int] = []
+    start = threading.Barrier(8)
+
+    async def work() -> None:
+        for _ in range(500):
+            place = capacity.take("sql")
+            if place is not None:
+                with place:
+                    most.append(capacity.free("sql") or 0)
+
+    def loop() -> None:
+        start.wait()
+        anyio.run(work)
+
+    with ThreadPoolExecutor(8) as threads:
+        for each in [threads.submit(loop) for _ in range(8)]:
+            each.result()
+    assert min(most) >= 0
+    assert capacity.free("sql") == 4

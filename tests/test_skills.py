@@ -1,0 +1,471 @@
+"""Skills: what their decorators make of methods, in which order they are initialised, and what goes wrong.
+
+Whole runs with skills are in tests/skills.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from bothways import Voice
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock import Agent, Request, RunContext, Skill, handler, tool
+from interlock.errors import ConfigError, SkillInitError
+from interlock.hooks import AgentHooks
+from interlock.registry import Registry
+from interlock.skills import Hook, Prompt, equip, hook, prompt
+from interlock.testing import ScriptedHandler
+
+
+class Weather(Skill):
+    @tool
+    def forecast(self, city: str) -> str:
+        """Say what the weather will be."""
+        return f"{self.config['mood']} in {city}"
+
+    @prompt(priority=10)
+    def style(self) -> str:
+        """A docstring that no model sees."""
+        return f"Be {self.config['mood']}."
+
+    @hook("on_tool_end", priority=3)
+    async def note(self, context: RunContext[Any], agent: Any, made: Any, result: str) -> None: ...
+
+    @handler(expose=True, prompt="Knows storms.")
+    async def storms(self, request: Request) -> str:
+        """A docstring that no model sees."""
+        return "Stay at home."
+
+    @handler
+    async def winds(self, request: Request) -> AsyncGenerator[str]:
+        yield "Windy."
+
+    def helper(self) -> str:
+        return "not registered"
+
+
+def equipped(*skills: Skill, **options: Any) -> Any:
+    return Agent("A", model=ScriptedHandler([], name="m"), skills=skills, **options).equipment
+
+
+SUNNY = Weather({"mood": "sunny"})
+
+
+# -- what the decorators make --
+
+
+def test_tools_are_registered() -> None:
+    assert [each.name for each in equipped(SUNNY).tools] == ["forecast"]
+
+
+def test_handlers_are_registered_with_the_skill_as_their_source() -> None:
+    found = {each.name: each.source for each in equipped(SUNNY).handlers}
+    assert found == {"m": "agent", "storms": "Weather", "winds": "Weather"}
+
+
+def test_prompts_are_registered_and_no_docstring_with_them() -> None:
+    """Row 4-15."""
+    texts = [
+        section.text() if callable(section.text) else section.text for section in equipped(SUNNY).sections
+    ]
+    assert texts == ["Be sunny.", "Knows storms."]
+
+
+def test_hooks_are_registered() -> None:
+    hooks = equipped(SUNNY).hooks
+    assert list(hooks) == ["on_tool_end"]
+    assert hooks["on_tool_end"][0].__self__ is SUNNY
+
+
+def test_an_exposed_handler_is_offered() -> None:
+    agent = Agent("A", model=ScriptedHandler([]), skills=[SUNNY])
+    assert [edge.tool_name for edge in agent.edges] == ["transfer_to_storms"]
+
+
+def test_a_method_still_is_one() -> None:
+    """A unit test calls it as it is written."""
+    assert SUNNY.style() == "Be sunny."
+    assert isinstance(SUNNY.style, Prompt)
+    assert isinstance(SUNNY.note, Hook)
+    assert SUNNY.helper() == "not registered"
+
+
+def test_two_skills_of_one_class_are_bound_to_themselves() -> None:
+    rainy = Weather({"mood": "rainy"})
+    assert (SUNNY.style(), rainy.style(), SUNNY.style()) == ("Be sunny.", "Be rainy.", "Be sunny.")
+
+
+def test_parts_come_in_the_order_of_the_class_body_the_base_first() -> None:
+    class Base(Skill):
+        @tool
+        def zebra(self) -> str:
+            """Z."""
+            return ""
+
+        @tool
+        def apple(self) -> str:
+            """A."""
+            return ""
+
+    class More(Base):
+        @tool
+        def middle(self) -> str:
+            """M."""
+            return ""
+
+    assert [each.name for each in equipped(More()).tools] == ["zebra", "apple", "middle"]
+
+
+def test_an_overridden_part_is_registered_once() -> None:
+    class Windy(Weather):
+        @tool
+        def forecast(self, city: str) -> str:
+            """Blow."""
+            return "wind"
+
+    (only,) = equipped(Windy({"mood": ""})).tools
+    assert only.description == "Blow."
+
+
+def test_a_part_that_is_overridden_by_a_plain_method_is_gone() -> None:
+    class Silent(Weather):
+        def style(self) -> str:  # type: ignore[override]
+            return "nobody asks"
+
+    assert [section.name for section in equipped(Silent({"mood": ""})).sections] == ["storms"]
+
+
+def test_parts_of_a_mixin_count() -> None:
+    class Mixin:
+        @tool
+        def mixed(self) -> str:
+            """M."""
+            return ""
+
+    class Both(Mixin, Skill): ...
+
+    assert [each.name for each in equipped(Both()).tools] == ["mixed"]
+
+
+def test_a_property_is_not_asked_while_looking() -> None:
+    class Lazy(Skill):
+        @property
+        def expensive(self) -> str:
+            raise AssertionError("nobody should ask")
+
+    assert equipped(Lazy()).tools == ()
+
+
+# -- prompts and hooks --
+
+
+def test_a_hook_of_no_event_is_refused_where_it_is_written() -> None:
+    with pytest.raises(ConfigError, match=r"There is no hook 'on_tool_ends'. There are: on_start, "):
+        hook("on_tool_ends")
+
+
+@pytest.mark.parametrize("event", [name for name in vars(AgentHooks) if name.startswith("on_")])
+def test_every_method_of_agent_hooks_is_an_event(event: str) -> None:
+    assert hook(event)(print).event == event
+
+
+def test_hooks_of_one_event_are_ordered_by_priority_over_all_skills() -> None:
+    """Row 4-34."""
+
+    class Late(Skill):
+        @hook("on_start", priority=60)
+        def late(self, context: Any, agent: Any) -> None: ...
+
+    class Early(Skill):
+        @hook("on_start")
+        def second(self, context: Any, agent: Any) -> None: ...
+
+        @hook("on_start", priority=1)
+        def first(self, context: Any, agent: Any) -> None: ...
+
+    found = [function.__name__ for function in equipped(Late(), Early()).hooks["on_start"]]
+    assert found == ["first", "second", "late"]
+
+
+@pytest.mark.parametrize("scope", [5, "", []])
+def test_a_prompts_scope_is_checked_where_it_is_written(scope: Any) -> None:
+    with pytest.raises(ConfigError, match="scope must be"):
+        prompt(scope=scope)(lambda: "")
+
+
+def test_a_prompt_has_50_unless_it_says_so() -> None:
+    assert (prompt(lambda: "").priority, prompt(priority=1)(lambda: "").priority) == (50, 1)
+
+
+# -- scopes --
+
+
+class Parts(Skill):
+    @tool
+    def plain(self) -> str:
+        """P."""
+        return ""
+
+    @tool(scope="owner")
+    def own(self) -> str:
+        """O."""
+        return ""
+
+    @prompt
+    def text(self) -> str:
+        return ""
+
+    @prompt(scope="owner")
+    def own_text(self) -> str:
+        return ""
+
+    @handler
+    async def one(self, request: Request) -> str:
+        return ""
+
+    @handler(scope="owner", prompt="Two.")
+    async def two(self, request: Request) -> str:
+        return ""
+
+    def initialize(self, registry: Registry) -> None:
+        registry.add_handler(Voice("three"), source=self.name, scope=self.scope)
+
+
+def test_the_skills_scope_is_that_of_all_parts_that_have_none() -> None:
+    found = equipped(Parts(scope="admin"))
+    assert [each.scope for each in found.tools] == ["admin", "owner"]
+    assert {each.name: each.scope for each in found.handlers} == {
+        "m": "all",
+        "one": "admin",
+        "two": "owner",
+        "three": "admin",
+    }
+    assert [section.scope for section in found.sections] == ["admin", "owner", "owner"]
+
+
+@pytest.mark.parametrize("scope", [5, "", []])
+def test_a_skills_scope_is_checked(scope: Any) -> None:
+    with pytest.raises(ConfigError, match="Skill 'Parts': scope must be"):
+        equipped(Parts(scope=scope))
+
+
+def test_a_class_may_say_its_scope_name_and_dependencies() -> None:
+    class Mine(Skill):
+        name = "mine"
+        scope = "owner"
+        dependencies = ("Weather",)
+
+    assert (Mine().name, Mine().scope, Mine().dependencies) == ("mine", "owner", ("Weather",))
+    given_ = Mine(name="other", scope="all", dependencies=[])
+    assert (given_.name, given_.scope, given_.dependencies) == ("other", "all", ())
+
+
+def test_a_skill_that_does_not_call_its_base_still_is_one() -> None:
+    class Careless(Skill):
+        def __init__(self) -> None:
+            self.url = "x"
+
+    agent = Agent("A", model=ScriptedHandler([]), skills=[Careless()])
+    assert agent.equipment.tools == ()
+
+
+def test_settings_that_nobody_gave_are_nobodys() -> None:
+    """What a careless skill writes would else be in every other's."""
+
+    class Careless(Skill):
+        def __init__(self) -> None: ...
+
+    config: Any = Careless().config
+    with pytest.raises(TypeError):
+        config["url"] = "mine"
+    assert Skill.config == {}
+
+
+def test_the_settings_are_a_copy() -> None:
+    settings = {"a": 1}
+    skill = Skill(settings)
+    settings["a"] = 2
+    assert skill.config == {"a": 1}
+
+
+# -- order of initialisation --
+
+
+def noting(name: str, seen: list[str], *dependencies: str) -> Skill:
+    class Noting(Skill):
+        def initialize(self, registry: Registry) -> None:
+            assert set(self.dependencies) <= set(seen)
+            seen.append(self.name)
+
+    return Noting(name=name, dependencies=dependencies)
+
+
+def test_skills_are_initialised_in_their_order() -> None:
+    seen: list[str] = []
+    equipped(noting("b", seen), noting("a", seen))
+    assert seen == ["b", "a"]
+
+
+def test_dependencies_come_first() -> None:
+    """Row 4-36."""
+    seen: list[str] = []
+    equipped(noting("a", seen, "c", "b"), noting("b", seen, "c"), noting("c", seen))
+    assert seen == ["c", "b", "a"]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)).filter(lambda edge: edge[0] > edge[1])),
+    st.permutations(range(6)),
+)
+def test_any_order_that_can_be_kept_is(edges: list[tuple[int, int]], declared: list[int]) -> None:
+    seen: list[str] = []
+    equipped(*[noting(str(n), seen, *[str(b) for a, b in edges if a == n]) for n in declared])
+    assert sorted(seen) == [str(n) for n in range(6)]
+
+
+@pytest.mark.parametrize(
+    ("edges", "circle"),
+    [
+        ({"a": ["a"]}, "a -> a"),
+        ({"a": ["b"], "b": ["a"]}, "a -> b -> a"),
+        ({"z": ["a"], "a": ["b"], "b": ["c"], "c": ["a"]}, "a -> b -> c -> a"),
+    ],
+)
+def test_a_circle_is_shown(edges: dict[str, list[str]], circle: str) -> None:
+    """Row 4-36."""
+    with pytest.raises(ConfigError, match=f"depend on each other in a circle: {circle}\\."):
+        equipped(*[Skill(name=name, dependencies=needed) for name, needed in edges.items()])
+
+
+def test_a_dependency_that_is_not_there_is_named() -> None:
+    expected = "skill 'a' depends on 'nobody', which the agent does not have. It has: a, b"
+    with pytest.raises(ConfigError, match=expected):
+        equipped(Skill(name="a", dependencies=["nobody"]), Skill(name="b"))
+
+
+def test_a_skill_finds_those_that_it_depends_on() -> None:
+    class Needs(Skill):
+        dependencies = ("Weather",)
+
+        def initialize(self, registry: Registry) -> None:
+            assert registry.skills["Weather"] is SUNNY
+            assert registry.agent == "A"
+
+    equipped(Needs(), SUNNY)
+
+
+def test_decorated_parts_are_there_when_a_skill_is_initialised() -> None:
+    class Looks(Weather):
+        def initialize(self, registry: Registry) -> None:
+            assert registry.get("storms") is not None
+
+    equipped(Looks({"mood": ""}))
+
+
+def test_one_skill_may_serve_two_agents() -> None:
+    first, second = equipped(SUNNY), equipped(SUNNY)
+    assert [each.name for each in first.tools] == [each.name for each in second.tools]
+
+
+# -- what goes wrong --
+
+
+def test_a_skill_that_cannot_be_initialised_is_named() -> None:
+    """Row 4-37: it was logged, and the agent had no handler later."""
+
+    class Broken(Skill):
+        def initialize(self, registry: Registry) -> None:
+            raise KeyError("url")
+
+    with pytest.raises(
+        SkillInitError, match="Agent 'A': skill 'Broken' could not be initialised: KeyError: 'url'"
+    ) as e:
+        equipped(Broken())
+    assert isinstance(e.value.__cause__, KeyError)
+
+
+def test_an_async_initialize_is_refused() -> None:
+    class Async(Skill):
+        async def initialize(self, registry: Registry) -> None: ...  # type: ignore[override]
+
+    with pytest.raises(SkillInitError, match="initialize of skill 'Async' is async"):
+        equipped(Async())
+
+
+@pytest.mark.parametrize("skill", [Weather, 5, "Weather", ScriptedHandler([])])
+def test_what_is_no_skill_is_refused(skill: Any) -> None:
+    with pytest.raises(ConfigError, match="is not a Skill"):
+        equipped(skill)
+
+
+def test_a_class_in_place_of_a_skill_is_told_what_to_do() -> None:
+    skill: Any = Weather
+    with pytest.raises(ConfigError, match=r"pass Weather\(\)"):
+        equipped(skill)
+
+
+def test_two_skills_of_one_name_are_refused() -> None:
+    with pytest.raises(ConfigError, match="Agent 'A' has two skills named 'Weather'; give one another name"):
+        equipped(SUNNY, Weather({"mood": ""}))
+
+
+def test_two_skills_whose_tools_have_one_name_are_refused() -> None:
+    with pytest.raises(
+        ConfigError, match="tool 'forecast' and tool 'forecast' are all offered as 'forecast'"
+    ):
+        equipped(dataclass_tools("one"), dataclass_tools("two"))
+
+
+def dataclass_tools(name: str) -> Skill:
+    class Tools(Skill):
+        @tool
+        def forecast(self) -> str:
+            """F."""
+            return ""
+
+    return Tools(name=name)
+
+
+def test_two_skills_whose_handlers_have_one_name_are_refused() -> None:
+    with pytest.raises(ConfigError, match="two handlers are named 'storms', one of 'one' and one of 'two'"):
+        equipped(Weather({"mood": ""}, name="one"), Weather({"mood": ""}, name="two"))
+
+
+def test_dependencies_that_are_text_are_refused() -> None:
+    """The letters would be looked for."""
+    text: Any = "Weather"
+    with pytest.raises(ConfigError, match="dependencies must be a list of names"):
+        equipped(type("Needs", (Skill,), {"dependencies": text})())
+
+
+# -- agents do not change --
+
+
+def test_an_agent_with_other_skills_is_another_agent() -> None:
+    """Row 4-39."""
+    agent = Agent("A", model=ScriptedHandler([]), skills=[SUNNY])
+    without = dataclasses.replace(agent, skills=[])
+    assert len(agent.equipment.tools) == 1
+    assert without.equipment.tools == ()
+
+
+def test_a_registry_that_a_skill_kept_takes_nothing_later() -> None:
+    kept: list[Registry] = []
+
+    class Keeps(Skill):
+        def initialize(self, registry: Registry) -> None:
+            kept.append(registry)
+
+    equipped(Keeps())
+    with pytest.raises(ConfigError, match="is finished, and agents do not change"):
+        kept[0].add_prompt("later")
+
+
+def test_equip_is_all_that_an_agent_does() -> None:
+    found = equip("A", ScriptedHandler([], name="m"), [], [SUNNY])
+    assert [each.name for each in found.handlers] == ["m", "storms", "winds"]
