@@ -124,6 +124,17 @@ def test_availability_is_asked_at_the_time_and_only_about_the_capable() -> None:
     assert router.find(["sql"]) is SQL
 
 
+def test_availability_cannot_be_async() -> None:
+    """A coroutine is no answer; taken for one, it would decline for ever."""
+
+    async def available(agent: Worker) -> bool:
+        return True
+
+    wrong: Any = available
+    with pytest.raises(ConfigError, match="first_to_accept"):
+        CapabilityRouter([SQL], wrong).find(["sql"])
+
+
 def test_an_error_while_asking_names_the_agent() -> None:
     def available(agent: Worker) -> bool:
         raise OSError("no route")

@@ -102,6 +102,22 @@ def test_data_that_does_not_fit_is_a_warning_and_an_error_when_strict() -> None:
         HandoffTypes().check(made, strict=True)
 
 
+def test_a_validator_that_breaks_is_a_warning_too() -> None:
+    class Broken(pydantic.BaseModel):
+        key: str
+
+        @pydantic.field_validator("key")
+        @classmethod
+        def _check(cls, value: str) -> str:
+            raise KeyError(value)
+
+    made = payload("broken", {"key": "hunter2"})
+    _, warning = HandoffTypes({"broken": Broken}).check(made)
+    assert warning == "Checking broken from chat raised KeyError in Broken."
+    with pytest.raises(PayloadError, match="raised KeyError"):
+        HandoffTypes({"broken": Broken}).check(made, strict=True)
+
+
 def test_more_than_is_declared_is_no_misfit() -> None:
     made = payload("quick_lookup", {"conversation_context": "c", "more": 1})
     assert HandoffTypes().check(made) == (made, None)

@@ -414,6 +414,7 @@ def test_an_invalid_payload_is_none_and_says_why(data: Any) -> None:
 def test_reading_never_raises(data: Any) -> None:
     found, why = payload_of({"handoff_context": data})
     assert found is None or why is None
+    assert not (why or "").startswith("Reading"), "parsing raises PayloadError only"
 
 
 def test_a_shared_memory_that_is_none_is_not_fatal_either() -> None:
@@ -496,9 +497,11 @@ def test_an_invalid_payload_is_not_carried_on() -> None:
 
 def test_a_chain_that_is_nested_or_no_list_is_refused() -> None:
     one = payload().to_dict()
-    for previous in ("text", {"a": 1}, [{**one, "previous": [one]}]):
+    for previous in ("text", {"a": 1}, 5, [{**one, "previous": [one]}]):
         with pytest.raises(PayloadError, match="previous"):
             HandoffPayload.parse({**one, "previous": previous})
+    with pytest.raises(PayloadError, match="not str"):
+        payload(previous=["text"])
 
 
 # logging

@@ -1,4 +1,4 @@
-"""Who answers by default, who is on offer, and what the system prompt says of them (rows 4-02, 4-16, 4-31)."""
+"""Who answers by default, who is on offer, and what the system prompt says of them (rows 4-02, 4-16)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ from interlock import (
     Tool,
     function_handler,
     handoff,
-    hook,
-    prompt,
 )
 from interlock.errors import CallbackError, ConfigError, NoHandlerError
 from interlock.messages import text_of
 from interlock.port import Request
+from interlock.skills import hook, prompt
 from interlock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

@@ -393,7 +393,7 @@ def test_an_async_initialize_is_refused() -> None:
     class Async(Skill):
         async def initialize(self, registry: Registry) -> None: ...  # type: ignore[override]
 
-    with pytest.raises(SkillInitError, match="initialize of skill 'Async' is async"):
+    with pytest.raises(SkillInitError, match="initialize of skill 'Async'"):
         equipped(Async())
 
 

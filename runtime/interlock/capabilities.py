@@ -6,6 +6,7 @@ were registered (feature rows 0-23 to 0-27). The reasons are the exact texts tha
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -96,12 +97,17 @@ class CapabilityRouter(Generic[T]):
 
         Raises:
             CallbackError: ``available`` raised.
+            ConfigError: ``available`` is async.
         """
         lacking = missing_capability(agent, required)
         if lacking or self._available is None:
             return lacking
         with users_code(f"available, asked about {agent.name!r},"):
-            return _why_not(self._available(agent), agent.name)
+            answer = self._available(agent)
+        if inspect.iscoroutine(answer):
+            answer.close()
+            raise ConfigError("available must not be async; give an async function to first_to_accept.")
+        return _why_not(answer, agent.name)
 
     def choose(self, required: Collection[str]) -> Choice[T]:
         """Return the first agent that has all that is required and is available.

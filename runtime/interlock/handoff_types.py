@@ -169,4 +169,6 @@ class HandoffTypes:
             payload.data_as(model)
         except PayloadError as error:
             return str(error)
+        except Exception as error:  # a validator of the app; what it says may show a value
+            return f"Checking {loggable(payload)} raised {type(error).__name__} in {model.__name__}."
         return None

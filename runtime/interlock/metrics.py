@@ -101,7 +101,8 @@ class HandoffTally:
 class HandoffTotals(HandoffTally):
     """The sums over all that a `HandoffMetrics` counted until one moment, and those of each edge.
 
-    It is plain data: it can be pickled, and merged into the metrics of another process.
+    It is plain data: it can be pickled, and merged into the metrics of another process. Adding two gives
+    the sums alone; `HandoffMetrics.merge` keeps the edges.
     """
 
     edges: Mapping[tuple[str, str], HandoffTally] = field(default_factory=dict[tuple[str, str], HandoffTally])

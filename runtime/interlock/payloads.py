@@ -86,7 +86,7 @@ class HandoffPayload:
     def __post_init__(self) -> None:
         given = {name: getattr(self, name) for name in _NAMES}
         checked = _validated(given | {"context_data": _as_dict(self.context_data, "context_data")})
-        flat = [one for each in self.previous for one in (*each.previous, replace(each, previous=()))]
+        flat = [one for each in _chain(self.previous) for one in _unchained(each)]
         object.__setattr__(self, "context_data", checked.get("context_data", {}))
         object.__setattr__(self, "previous", tuple(flat[-LONGEST_CHAIN:]))
 
@@ -113,7 +113,7 @@ class HandoffPayload:
         if twice := [plain(str(key), 40) for key in given if key in inside]:
             raise PayloadError(f"These keys are in context_data and beside it: {', '.join(twice[:5])}.")
         checked = _validated({**known, "context_data": {**inside, **given}})
-        return cls(**cast("Any", checked), previous=[] if earlier is None else _chain(earlier))
+        return cls(**cast("Any", checked), previous=() if earlier is None else earlier)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the payload as plain data, which `parse` reads: the values are those of the payload."""
@@ -241,6 +241,11 @@ def _chain(earlier: object) -> list[HandoffPayload]:
     if any(isinstance(each, Mapping) and "previous" in each for each in newest):
         raise PayloadError("A payload in previous has no previous of its own: the list is flat.")
     return [HandoffPayload.parse(each) for each in newest]
+
+
+def _unchained(payload: HandoffPayload) -> tuple[HandoffPayload, ...]:
+    """Return what came before a payload, and it, each without any before it."""
+    return (*payload.previous, replace(payload, previous=())) if payload.previous else (payload,)
 
 
 def _is_filled(value: object) -> bool:
