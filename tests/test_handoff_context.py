@@ -168,7 +168,7 @@ def test_an_entry_that_is_no_message_is_named_with_its_place_and_key(entry: Any,
 
 @pytest.mark.parametrize("data", [None, 5, "text", [], [("conversation_history", [])]])
 def test_it_is_made_of_a_dict_and_nothing_else(data: Any) -> None:
-    with pytest.raises(ValueError, match="made of a dict"):
+    with pytest.raises(ValueError, match="This is no HandoffContext: it is made of a dict"):
         HandoffContext.from_dict(data)
 
 
@@ -332,6 +332,18 @@ def test_compression_can_be_chosen() -> None:
     assert len(serialize_context(large, compress=False)) == 200_000
 
 
+@pytest.mark.parametrize("compress", ["always", None, "gzip", 2])
+def test_there_is_no_other_way_to_compress(compress: Any) -> None:
+    with pytest.raises(ValueError, match="compress must be 'auto', True or False"):
+        serialize_context(HandoffContext(), compress=compress)
+
+
+@pytest.mark.parametrize("context", [None, {}, "text"])
+def test_only_a_context_is_serialized(context: Any) -> None:
+    with pytest.raises(ValueError, match="Failed to serialize HandoffContext: expected a HandoffContext"):
+        serialize_context(context)
+
+
 def test_compressed_bytes_carry_no_time() -> None:
     """(row 0-32)"""
     data = serialize_context(state_of_size(200_000))
@@ -458,6 +470,18 @@ def test_the_depth_can_be_chosen() -> None:
     ):
         with pytest.raises(ValueError, match="more than 3 lists and objects inside one another"):
             failing()
+
+
+def test_a_depth_that_python_cannot_do_is_the_same_kind_of_error() -> None:
+    deep: Any = 1
+    for _ in range(20_000):
+        deep = [deep]
+    with pytest.raises(ValueError, match="Failed to serialize HandoffContext"):
+        serialize_context(HandoffContext([{**user(), "metadata": {"x": deep}}]), max_depth=10**6)
+    inner = b"[" * 20_000 + b"]" * 20_000
+    data = EMPTY.replace(b"[]", b'[{"role":"user","content":"x","deep":' + inner + b"}]")
+    with pytest.raises(ValueError, match="Failed to deserialize HandoffContext"):
+        deserialize_context(data, max_depth=10**6)
 
 
 # -- versions --

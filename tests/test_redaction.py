@@ -18,12 +18,14 @@ SECRET_NAMES = """
     token access_token accessToken authtoken refresh_tokens bot_token csrf-token github_token TOKEN
     authorization Authorization proxy-authorization authorization_header auth cookie Set-Cookie cookies
     connection_string connectionString DB_CONNECTION_STRING AzureWebJobsConnectionString dsn connection_uri
-    credential credentials google_credentials jwt bearer encryption_key signing_key ssh_key
+    OPENAI_KEY SERVICE_KEY credential credentials google_credentials jwt bearer
+    encryption_key signing_key ssh_key
 """.split()
 
 OTHER_NAMES = """
     max_tokens total_tokens tokens token_count token_type token_limit tokenizer next_page_token pageToken
-    continuation_token eos_token key keys primary_key keyboard monkey name value author bypass compass
+    continuation_token eos_token key keys cache_key primary_key PUBLIC_KEY keyboard monkey name
+    value author bypass compass
     secretary password_policy secret_name secret_ref private_key_path auth_type oauth timeout_ms id
     authority tool_call_id arguments 密码 _ 1
 """.split()
@@ -55,6 +57,22 @@ def test_a_name_beside_its_value_counts() -> None:
     """As environments and headers are listed."""
     listed = [{"name": "DB_PASSWORD", "value": "hunter2"}, {"key": "PORT", "value": "80"}]
     assert redact(listed) == [{"name": "DB_PASSWORD", "value": REDACTED}, {"key": "PORT", "value": "80"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ('{"connection_string": "Server=x", "n": 1}', '{"connection_string": "[redacted]", "n": 1}'),
+        (' [{"token":"x"},"é"]', '[{"token": "[redacted]"}, "é"]'),
+        ('{"in": "{\\"pwd\\": \\"x\\"}"}', '{"in": "{\\"pwd\\": \\"[redacted]\\"}"}'),
+        ('{"a" :  "password=\'", "b": "it\'s"}', '{"a" :  "password=\'", "b": "it\'s"}'),
+        ('{"password": "x", "password": "y"}', '{"password": "[redacted]", "password": "[redacted]"}'),
+        ('{"password": "x", cut off', '{"password": "[redacted]", cut off'),
+    ],
+)
+def test_json_in_text_is_read(text: str, redacted: str) -> None:
+    """As the arguments of a call are. Without a secret it keeps its exact form."""
+    assert redact(text) == redact(redacted) == redacted
 
 
 @pytest.mark.parametrize(
@@ -101,6 +119,10 @@ def test_the_mark_can_be_another() -> None:
     assert scrubbed("https://h/?api_key=x", "GONE") == "https://h/?api_key=GONE"
 
 
+def test_keys_that_are_no_text_are_no_names() -> None:
+    assert redact({1: "x", None: "y"}) == {1: "x", None: "y"}
+
+
 def test_what_is_given_is_not_changed() -> None:
     value = {"a": [{"password": "x"}]}
     before = copy.deepcopy(value)
@@ -129,7 +151,18 @@ def test_hostile_text_is_read_in_linear_time(text: str) -> None:
 
 @given(
     st.recursive(
-        st.sampled_from(["://u:p@h", "password=x", "Bearer abc123def", '"api_key": "x"', "[redacted]", "'"])
+        st.sampled_from(
+            [
+                "://u:p@h",
+                "password=x",
+                '{"pwd": "x"}',
+                '[{"a": "{\\"jwt\\": 1}"}]',
+                "Bearer abc123def",
+                '"api_key": "x"',
+                "[redacted]",
+                "'",
+            ]
+        )
         | st.text()
         | st.integers()
         | st.none(),

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from types import NoneType
 from typing import Any, cast
 
 from interlock.errors import ConfigError
 from interlock.messages import checked_message
 
-__all__ = ["check_fields", "check_history", "check_version", "context_schema", "kind_of"]
+__all__ = [
+    "check_fields",
+    "check_history",
+    "check_version",
+    "context_schema",
+    "failing_as",
+    "kind_of",
+    "utc_text",
+]
 
 FIELDS = {"conversation_history": list, "tool_state": dict, "metadata": dict}
 """The three fields, each with its type."""
 VERSION_KEY = "format_version"
 FORMAT_VERSION = 1
 """What is written. A higher one is for a form that this code would misread."""
+
+
+@contextmanager
+def failing_as(what: str) -> Generator[None]:
+    """Turn what goes wrong inside into a `ValueError` that begins with ``what``."""
+    try:
+        yield
+    except (ValueError, RecursionError) as error:  # the latter with a max_depth beyond what Python can do
+        raise ValueError(f"{what}: {error}.") from error
 
 
 def check_fields(fields: Mapping[str, Any]) -> None:
@@ -111,3 +130,20 @@ def kind_of(value: object) -> str:
     name = type(value).__name__
     kinds = {"dict": "an object", "list": "a list", "str": "text", "bool": "a bool", "NoneType": "null"}
     return kinds.get(name, "a number" if isinstance(value, int | float) else name)
+
+
+def utc_text(moment: datetime | str) -> str:
+    """Return a moment as ISO 8601 in UTC, such as ``2025-01-15T10:30:00Z``.
+
+    Raises:
+        ValueError: it has no time zone, or is text of another form.
+    """
+    try:
+        known = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    except ValueError as error:
+        raise ValueError(
+            "created_at must be a datetime or ISO 8601, such as 2025-01-15T10:30:00Z."
+        ) from error
+    if known.tzinfo is None:
+        raise ValueError("created_at must have a time zone, such as datetime.now(UTC).")
+    return known.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypedDict, cast
 
 from interlock.context_shape import (
@@ -30,7 +30,9 @@ from interlock.context_shape import (
     check_history,
     check_version,
     context_schema,
+    failing_as,
     kind_of,
+    utc_text,
 )
 from interlock.messages import ORIGIN, Message, detached, portable
 from interlock.plain_json import MAX_BYTES, MAX_DEPTH, Compress, check_json, decode, encode
@@ -108,7 +110,7 @@ class HandoffContext:
             "agent_name": agent,
             "run_id": run_id,
             "handoff_id": handoff_id,
-            "created_at": _utc(created_at),
+            "created_at": utc_text(created_at),
         }
         return cls.from_dict(
             {
@@ -126,17 +128,17 @@ class HandoffContext:
     def from_dict(cls, data: Mapping[str, Any]) -> HandoffContext:
         """Return a snapshot of copies of the three fields; a missing one is empty, other keys are ignored.
 
+        Bytes are read by `deserialize_context`, which also looks at their version.
+
         Raises:
             ValueError: a field has the wrong type, a message cannot be one, or something in it is no JSON.
         """
-        if not isinstance(cast(object, data), Mapping):
-            raise ValueError(f"A HandoffContext is made of a dict, not of {type(data).__name__}.")
-        chosen: dict[str, Any] = {name: data[name] for name in FIELDS if data.get(name) is not None}
-        try:
+        with failing_as("This is no HandoffContext"):
+            if not isinstance(cast(object, data), Mapping):
+                raise ValueError(f"it is made of a dict, not of {type(data).__name__}")
+            chosen: dict[str, Any] = {name: data[name] for name in FIELDS if data.get(name) is not None}
             check_json(chosen)
             return _checked(detached(chosen))
-        except ValueError as error:
-            raise ValueError(f"This is no HandoffContext: {error}.") from error
 
     def to_input_list(self) -> list[Message]:
         """Return the history as input for ``Runner.run``, in copies and without what is beside the messages.
@@ -233,14 +235,14 @@ def serialize_context(
         ValueError: something in it would come back as something else (a tuple, a number as a key, NaN, an
             object), a message cannot be one, or it is too big. The message says where.
     """
-    fields = {name: getattr(context, name) for name in FIELDS}
-    try:
+    with failing_as("Failed to serialize HandoffContext"):
+        if not isinstance(cast(object, context), HandoffContext):
+            raise ValueError(f"expected a HandoffContext, not {type(context).__name__}")
+        fields = {name: getattr(context, name) for name in FIELDS}
         check_json(fields, max_depth)
         checked = _checked(fields)
         shown = fields if include_secrets else _redacted(checked)
         return encode({**shown, VERSION_KEY: FORMAT_VERSION}, compress=compress, max_bytes=max_bytes)
-    except ValueError as error:
-        raise ValueError(f"Failed to serialize HandoffContext: {error}.") from error
 
 
 def deserialize_context(
@@ -263,7 +265,7 @@ def deserialize_context(
     Raises:
         ValueError: this is no snapshot, or one of a newer format; the message says what is wrong.
     """
-    try:
+    with failing_as("Failed to deserialize HandoffContext"):
         found = decode(data, max_bytes=max_bytes, max_depth=max_depth, unique_keys=strict)
         if not isinstance(found, dict):
             raise ValueError(f"expected an object with {', '.join(FIELDS)}, not {kind_of(found)}")
@@ -275,8 +277,6 @@ def deserialize_context(
         if not strict:
             fields = {name: each for name, each in fields.items() if each is not None}
         return _checked(fields)
-    except ValueError as error:
-        raise ValueError(f"Failed to deserialize HandoffContext: {error}.") from error
 
 
 def _checked(fields: Mapping[str, Any]) -> HandoffContext:
@@ -295,15 +295,3 @@ def _redacted(context: HandoffContext) -> dict[str, Any]:
         "tool_state": redact(context.tool_state),
         "metadata": redact(context.metadata),
     }
-
-
-def _utc(moment: datetime | str) -> str:
-    try:
-        known = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
-    except ValueError as error:
-        raise ValueError(
-            "created_at must be a datetime or ISO 8601, such as 2025-01-15T10:30:00Z."
-        ) from error
-    if known.tzinfo is None:
-        raise ValueError("created_at must have a time zone, such as datetime.now(UTC).")
-    return known.astimezone(UTC).isoformat().replace("+00:00", "Z")

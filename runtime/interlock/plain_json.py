@@ -44,8 +44,10 @@ def encode(value: object, *, compress: Compress = "auto", max_bytes: int = MAX_B
         max_bytes: of the JSON, before it is compressed.
 
     Raises:
-        ValueError: it is too big.
+        ValueError: it is too big, or there is no such way to compress.
     """
+    if compress not in ("auto", True, False):
+        raise ValueError(f"compress must be 'auto', True or False, not {compress!r:.40}")
     data = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     _check_size(data, max_bytes)
     if compress is True or (compress == "auto" and len(data) > _GZIP_ABOVE):

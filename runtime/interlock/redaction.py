@@ -6,9 +6,12 @@ traffic. It is a net and no proof: a secret under a harmless name that looks lik
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
+
+from interlock.plain_json import decode
 
 __all__ = ["REDACTED", "is_secret_name", "redact", "redact_text"]
 
@@ -17,6 +20,8 @@ REDACTED = "[redacted]"
 
 T = TypeVar("T")
 
+_VARIABLE = re.compile(r"(?!.*(?:PUBLIC|PRIMARY))[A-Z][A-Z0-9_]*_KEY")
+"""A variable of the environment; ``cache_key`` and ``SORT`` are none."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _SECRET = re.compile(
     r"passw(?:or)?d|passphrase|passcode|secret(?!ar[iy])|credential|apikey|auth(?:orization)?header|"
@@ -94,18 +99,20 @@ def is_secret_name(name: str) -> bool:
         return False
     if words[-1].endswith("token"):
         return words[-2:-1] == [] or words[-2] not in _OTHER_TOKENS
-    return words[-1] in _SECRET_WORDS or _SECRET.search("".join(words)) is not None
+    if words[-1] in _SECRET_WORDS or _VARIABLE.fullmatch(name):
+        return True
+    return _SECRET.search("".join(words)) is not None
 
 
 def redact(value: T) -> T:
     """Return a copy of JSON data in which ``[redacted]`` stands in for secrets; twice is once.
 
     What stands under a secret name goes whole, unless it is empty, None or a bool, and so does the
-    ``value`` beside a secret ``name`` or ``key``. Of any other text only the part goes that looks like a
-    secret, see `redact_text`.
+    ``value`` beside a secret ``name`` or ``key``. Text that is JSON, such as the arguments of a call, is read
+    and redacted alike. Of any other text only the part goes that looks like a secret, see `redact_text`.
     """
     if isinstance(value, str):
-        return cast(T, redact_text(value))
+        return cast(T, _redacted_text(value))
     if isinstance(value, list):
         return cast(T, [redact(each) for each in cast("list[Any]", value)])
     if isinstance(value, Mapping):
@@ -115,12 +122,23 @@ def redact(value: T) -> T:
     return value
 
 
+def _redacted_text(text: str) -> str:
+    if text.lstrip()[:1] not in ("{", "["):
+        return redact_text(text)
+    try:
+        value = decode(text.encode())
+    except ValueError:
+        return redact_text(text)
+    redacted = redact(value)
+    return text if redacted == value else json.dumps(redacted, ensure_ascii=False)
+
+
 def _is_secret_text(value: object) -> bool:
     return isinstance(value, str) and is_secret_name(value)
 
 
-def _under(key: str, value: Any, named: bool) -> object:
-    if (is_secret_name(key) or (named and key == "value")) and value and value is not True:
+def _under(key: object, value: Any, named: bool) -> object:
+    if (_is_secret_text(key) or (named and key == "value")) and value and value is not True:
         return REDACTED
     return redact(value)
 

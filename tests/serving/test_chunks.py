@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,9 +62,8 @@ async def said(agent: Agent[Any], config: RunConfig | None = None, *, hold: bool
 async def said_whole(agent: Agent[Any], config: RunConfig | None = None, *, hold: bool = False) -> Said:
     """What a plain run makes."""
     result = await Runner.run(agent, "Hi", run_config=config)
-    writer, deltas = DeltaWriter(agents=agent.graph.keys(), hold=hold), []
-    for made in result.raw_replies:
-        deltas += writer.take(made)
+    writer = DeltaWriter(agents=agent.graph.keys(), hold=hold)
+    deltas = writer.replay(result)
     last, finish = writer.finish(result, result.pending)
     return Said([*deltas, *last], finish)
 
@@ -114,6 +114,31 @@ async def test_a_fallback_is_told_as_well() -> None:
     speakers = [delta["x_agent"] for delta in made.deltas if "x_agent" in delta]
     assert speakers == [{"agent": "A"}, {"agent": "A", "handler": "y"}]
     assert made.message["content"] == "Yes."
+
+
+def _hands_over() -> Agent[Any]:
+    b = agent("Done.", name="B")
+    return agent(call("transfer_to_b"), handoffs=[b])
+
+
+def _switches() -> Agent[Any]:
+    deep = ScriptedHandler([call("transfer_to_quick"), "Deep."], name="deep")
+    quick = ScriptedHandler([call("transfer_to_deep"), call("transfer_to_deep")], name="quick")
+    return Agent("A", model=quick, handoffs=[deep, quick])
+
+
+def _falls_back() -> Agent[Any]:
+    failing = ScriptedHandler([ValueError("no")], name="x")
+    return Agent("A", handlers=[failing, ScriptedHandler(["Yes."], name="y")])
+
+
+@pytest.mark.parametrize("made", [_hands_over, _switches, _falls_back])
+async def test_who_speaks_is_told_alike_in_both_modes(made: Callable[[], Agent[Any]]) -> None:
+    config = RunConfig(fallback=True, detect_loops=False)
+    streamed, whole = await said(made(), config), await said_whole(made(), config)
+    assert [d["x_agent"] for d in streamed.deltas if "x_agent" in d] == [
+        d["x_agent"] for d in whole.deltas if "x_agent" in d
+    ]
 
 
 async def test_reasoning_is_shown_under_its_own_key() -> None:
@@ -222,8 +247,7 @@ async def test_streamed_and_whole_say_the_same(
     config = RunConfig(detect_loops=False)
     streamed = await said(agent(*replies(), tools=[look_up]), config, hold=hold)
     whole = await said_whole(agent(*replies(), tools=[look_up]), config, hold=hold)
-    speaker = {"x_agent": None}
-    assert streamed.message | speaker == whole.message | speaker
+    assert streamed.message == whole.message
     assert streamed.finish == whole.finish
 
 

@@ -160,6 +160,48 @@ def test_what_a_filter_hid_stays_hidden_when_the_run_goes_on() -> None:
     assert_valid(list(requests(b)[1].messages))
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"nest_handoff_history": True}, {"preserve_context": False}, {"transfer_system_message": True}],
+)
+def test_an_agent_that_goes_on_sees_what_it_saw(options: dict[str, Any]) -> None:
+    """And after it, its own reply and the answers."""
+    shop = Shop()
+    both = [call("charge", {"amount": 5}), call("open_door", {"n": 1})]
+    b = agent(both, "Open.", name="B", instructions="You are B.", tools=[shop.tool])
+    first = agent(call("transfer_to_b"), handoffs=[handoff(b, **options)], instructions="You are A.")
+    with served(first) as url:
+        message = message_of(post(url, ask(tools=[DOOR])))
+        post(url, {"messages": [HI, *answers(message)], "tools": [DOOR]})
+    before, after = (
+        [each for each in request.messages if each["role"] != "system"] for request in requests(b)
+    )
+    assert after[: len(before)] == before
+    assert [each["role"] for each in after[len(before) :]] == ["assistant", "tool", "tool"]
+
+
+def test_what_only_its_family_reads_goes_back_to_it() -> None:
+    """Claude refuses a conversation with tools whose thinking blocks are gone."""
+    thought = [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]
+    shop = Shop()
+    replies = [
+        {"content": None, "thinking_blocks": thought, "tool_calls": [call("charge", {"amount": 5}, id="x")]},
+        {"content": None, "thinking_blocks": thought, "tool_calls": [call("open_door", {"n": 1}, id="y")]},
+        "Open.",
+    ]
+    b = Agent("B", model=ScriptedHandler(replies, name="B", family="anthropic"), tools=[shop.tool])
+    first = agent(call("transfer_to_b"), handoffs=[b])
+    with served(first) as url:
+        message = message_of(post(url, ask(tools=[DOOR])))
+        assert (
+            message_of(post(url, {"messages": [HI, *answers(message)], "tools": [DOOR]}))["content"]
+            == "Open."
+        )
+    assert "thinking_blocks" not in message
+    shown = [each for each in requests(b)[2].messages if "thinking_blocks" in each]
+    assert [each["tool_calls"][0]["function"]["name"] for each in shown] == ["charge", "open_door"]
+
+
 def test_several_rounds_keep_all_of_the_run() -> None:
     shop = Shop()
     rounds = [[call("charge", {"amount": n}), call("open_door", {"n": n})] for n in (1, 2)]

@@ -84,6 +84,7 @@ def test_no_client_can_claim_what_only_interlock_says() -> None:
         ({"messages": [{"content": "x"}]}, "messages", "role"),
         ({"messages": [{"role": "user", "content": None}]}, "messages", "content"),
         ({"messages": [{"role": "assistant", "tool_calls": [{"id": 1}]}]}, "messages", "tool_calls"),
+        ({"messages": HI * 20_001}, "messages", "at most"),
         ({"messages": HI, "n": 2}, "n", "one answer"),
         ({"messages": HI, "n": 0}, "n", "one answer"),
         ({"messages": HI, "model": 7}, "model", "string"),

@@ -12,8 +12,8 @@ import pytest
 
 LAYERS = """
     glimpse metrics
-    errors names pieces plain_json redaction strict usage
-    callables context handoff_request messages schema scopes
+    errors names pieces plain_json strict usage
+    callables context handoff_request messages redaction schema scopes
     capabilities payloads
     handoff_types
     binary context_shape outcomes trimming

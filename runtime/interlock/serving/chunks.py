@@ -106,6 +106,20 @@ class DeltaWriter:
                 pass
         return []
 
+    def replay(self, result: RunResult[Any]) -> list[_Delta]:
+        """Return the deltas of a run that was not streamed, all but the last."""
+        deltas: list[_Delta] = []
+        handler = ""
+        for call in result.calls:
+            if call.agent != self._agent:
+                deltas += self.take(AgentUpdated(call.agent))
+            elif call.handler != handler:
+                deltas.append({"content": "", "x_agent": {"agent": call.agent, "handler": call.handler}})
+            handler = call.handler
+            if call.reply is not None:
+                deltas += self.take(call.reply)
+        return deltas
+
     def finish(self, result: RunResult[Any], calls: Sequence[ToolCall] = ()) -> tuple[list[_Delta], str]:
         """Return the last deltas of a run and its finish reason.
 

@@ -9,9 +9,9 @@ from typing import Any
 from interlock.agents import Agent
 from interlock.callables import resolve, users_code
 from interlock.config import RunConfig
-from interlock.events import AgentUpdated
+from interlock.errors import ConfigError
 from interlock.messages import Message, ToolCall
-from interlock.models import lineup
+from interlock.models import named
 from interlock.results import RunResult
 from interlock.runner import Runner
 from interlock.serving.catalog import ServedAgent
@@ -50,14 +50,8 @@ class Job:
             hooks=self.config.hooks,
             run_config=self.run_config,
         )
-        writer, speaker = self._writer(), ""
-        deltas: list[dict[str, Any]] = []
-        for call in result.calls:
-            if call.agent != speaker:
-                speaker = call.agent
-                deltas += writer.take(AgentUpdated(speaker))
-            if call.reply is not None:
-                deltas += writer.take(call.reply)
+        writer = self._writer()
+        deltas = writer.replay(result)
         last, finish = writer.finish(result, self._calls(result))
         return self.completion.whole([*deltas, *last], finish, result.usage)
 
@@ -122,11 +116,10 @@ def job_of(
     found = pending.find(about.principal, about.model, messages)
     if found is not None:
         agent, messages = found.agent, found.messages
-        known = any(each.name == found.handler for each in lineup(agent, settings))
         settings = replace(
             settings,
             agents=(*settings.agents, served.agent),
-            handler=found.handler if known else None,
+            handler=found.handler if _can_start_at(found.handler, agent, settings) else None,
         )
     return Job(
         served=served,
@@ -139,6 +132,14 @@ def job_of(
         messages=messages,
         run_config=settings,
     )
+
+
+def _can_start_at(handler: str, agent: Agent[Any], settings: RunConfig) -> bool:
+    try:
+        named(agent, handler, settings)
+    except ConfigError:  # one that only a handoff leads to; the agent's default goes on
+        return False
+    return True
 
 
 def _settings(asked: ChatRequest, about: ServedRequest, base: RunConfig) -> RunConfig:

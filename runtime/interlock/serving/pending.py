@@ -8,7 +8,8 @@ app keeps the transcript and who was in charge. The limits, on purpose:
   sent, at the first agent. One process, or sessions that stick to a worker, avoid that;
 * it is bounded in number, in bytes and in time, see `ServeConfig`; what was dropped goes on likewise;
 * a handler that is not the agent's own, one that only a handoff leads to, is not resumed: the agent's
-  default goes on with the same transcript. What the transfer passed along (``handoff_input``) is gone;
+  default goes on with the same transcript. What the transfer passed along (``handoff_input``, a source's
+  instructions) is gone;
 * an entry is not used up by being read: a client may repeat a request whose reply it lost.
 """
 

@@ -19,6 +19,8 @@ __all__ = ["ChatRequest", "parse"]
 
 _LONGEST_CONTEXT = 64 * 2**10
 """Characters of a handoff context as JSON."""
+_MOST_MESSAGES = 20_000
+"""Ten megabytes can be 300,000 messages, over which all other requests would wait for seconds."""
 _MOST_TOOLS = 1024
 
 
@@ -57,7 +59,11 @@ class _Body(pydantic.BaseModel):
     """The part of a chat-completions request that counts here; every other key is ignored."""
 
     # the first mistake is enough: a list of all of them could be longer than the body
-    messages: Annotated[list[dict[str, Any]], pydantic.Field(min_length=1), pydantic.FailFast()]
+    messages: Annotated[
+        list[dict[str, Any]],
+        pydantic.Field(min_length=1, max_length=_MOST_MESSAGES),
+        pydantic.FailFast(),
+    ]
     model: str | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
