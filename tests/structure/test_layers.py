@@ -64,6 +64,7 @@ VENDORS = {"litellm", "openai"}
 LATE = {
     # modules that are about one vendor's library and nothing else, and that nobody loads before it is needed
     "interlock_providers.openai",
+    "interlock_providers.remote_http",
     "interlock_providers.tapped",
 }
 
