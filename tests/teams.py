@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from interlock import Agent, Message, RunResult, function_tool, handoff
+from interlock.messages import text_of
 from interlock.port import Request
 from interlock.testing import ScriptedHandler, assert_valid, call
 
@@ -43,6 +44,11 @@ def shown(to: Agent[Any], turn: int = 0) -> list[Message]:
     messages = list(requests(to)[turn].messages)
     assert_valid(messages)
     return [message for message in messages if message["role"] != "system"]
+
+
+def answers_of(result: RunResult[Any]) -> list[str]:
+    """What the calls of a run were answered."""
+    return [text_of(message) for message in result.messages if message["role"] == "tool"]
 
 
 def statuses(result: RunResult[Any]) -> list[tuple[str, str, str]]:

@@ -16,6 +16,7 @@ from interlock import Agent, Message, RunConfig, Runner, function_tool, handoff,
 from interlock.errors import HandoffFilterError
 from interlock.filters import HandoffInputData, HandoffInputFilter, compose, keep_last, remove_all_tools
 from interlock.messages import text_of
+from interlock.narrative import PREAMBLE
 from interlock.testing import ScriptedHandler, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio
@@ -24,10 +25,22 @@ pytestmark = pytest.mark.anyio
 # -- what the target is shown --
 
 
-async def test_the_target_sees_everything_with_the_transfer_answered() -> None:
-    """(rows 1-12, 1-18, 2-14)"""
+SHOWN = RunConfig(foreign_calls="shown")
+
+
+async def test_the_target_is_told_of_the_transfer() -> None:
+    """It cannot take the call for its own, and the last word is to it (rows 1-12, 2-14, pain 21)."""
     a, b = pair()
     result = await Runner.run(a, "Hi")
+    told = f'{PREAMBLE}\n- {{"agent": "A", "handed over to": "B"}}'
+    assert shown(b) == [{"role": "user", "content": told}, HI]
+    assert [message["role"] for message in result.messages] == ["user", "assistant", "tool", "assistant"]
+
+
+async def test_the_target_can_be_shown_everything_with_the_transfer_answered() -> None:
+    """(rows 1-12, 1-18, 2-14)"""
+    a, b = pair()
+    result = await Runner.run(a, "Hi", run_config=SHOWN)
     assert shown(b) == [
         HI,
         {"role": "assistant", "content": None, "tool_calls": [TO_B]},
@@ -153,7 +166,7 @@ async def test_a_filter_may_break_pairs_and_the_view_is_valid_all_the_same() -> 
 
 async def test_a_filter_that_drops_an_answer_is_repaired_too() -> None:
     a, b = pair(input_filter=lambda data: data.clone(new_items=data.new_items[:1]))
-    result = await Runner.run(a, "Hi")
+    result = await Runner.run(a, "Hi", run_config=SHOWN)
     assert text_of(shown(b)[-1]) == "No result was recorded for this call."
     assert result.repairs == ("added a missing answer to tool call 't'",)
 

@@ -12,6 +12,7 @@ from scenes import SCENES, Stage
 from interlock import Agent, Handoff, RunConfig, Runner, function_handler, function_tool, handoff
 from interlock.errors import CallbackError, HandlerError, ModelBehaviorError
 from interlock.events import HandlerEvent, MessageDone, Repaired
+from interlock.messages import text_of
 from interlock.port import OutputSchema, Request
 from interlock.repair import problems
 from interlock.testing import ScriptedHandler, call, reply
@@ -63,7 +64,8 @@ async def test_a_transfer_makes_the_target_answer_with_its_own_tools_and_prompt(
     assert result.last_agent is target
     assert model.requests[0].messages[0] == {"role": "system", "content": "You are B."}
     assert [tool["function"]["name"] for tool in model.requests[0].tools] == ["add", "transfer_to_a"]
-    assert model.requests[0].messages[-1].get("content") == '{"assistant": "B"}'
+    assert '"handed over to": "B"' in text_of(model.requests[0].messages[1])
+    assert model.requests[0].messages[-1] == {"role": "user", "content": "Hi"}
 
 
 async def test_a_transfer_to_a_handler_keeps_the_agent() -> None:
@@ -85,10 +87,8 @@ async def test_tools_in_the_same_reply_run_before_the_transfer() -> None:
     assert [item.kind for item in result.new_items] == ["model", "handoff", "tool", "handoff", "model"]
     shown = result.calls[1].messages
     assert problems(shown) == []
-    assert [message.get("content") for message in shown if message["role"] == "tool"] == [
-        '{"assistant": "B"}',
-        "3",
-    ]
+    assert [message.get("content") for message in shown if message["role"] == "tool"] == ["3"]
+    assert text_of(shown[-1]).endswith('- {"agent": "A", "handed over to": "B"}')
 
 
 async def test_of_two_transfers_the_first_is_made_and_the_second_answered() -> None:

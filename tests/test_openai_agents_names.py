@@ -38,6 +38,7 @@ from interlock.history import (
     set_conversation_history_wrappers,
 )
 from interlock.prompts import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
+from interlock.narrative import PREAMBLE
 from interlock.testing import ScriptedHandler, call
 from interlock.tools import FunctionTool
 
@@ -318,7 +319,10 @@ def spanish_handoff_message_filter(handoff_message_data: HandoffInputData) -> Ha
     [
         (handoff_filters.remove_all_tools, ["One", "Two", "Three"]),
         (spanish_handoff_message_filter, ["Three"]),
-        (lambda data: data.clone(input_history=()), ["", '{"assistant": "Spanish"}']),
+        (
+            lambda data: data.clone(input_history=()),
+            [f'{PREAMBLE}\n- {{"agent": "Triage", "handed over to": "Spanish"}}'],
+        ),
     ],
 )
 async def test_input_filters(

@@ -145,7 +145,8 @@ async def test_handlers_of_one_family_read_one_another() -> None:
     y = Strict("same", [signed("Hi", mark="y1")])
     x.name, y.name = "one model", "another model"
     y.said = [json.dumps(signed(None, "transfer_to_y", mark="x1"))]
-    assert (await Runner.run(hop(x, y), "Hi")).final_output == "Hi"
+    shown = RunConfig(foreign_calls="shown")
+    assert (await Runner.run(hop(x, y), "Hi", run_config=shown)).final_output == "Hi"
 
 
 async def test_the_transcript_keeps_everything() -> None:
@@ -259,8 +260,7 @@ async def test_any_keys_survive_a_hop_and_a_save(extra: dict[str, Any], on_call:
     await Runner.run(agent, [*json.loads(json.dumps(first.to_input_list())), USER])
     for request in x.requests[1:]:
         assert json.dumps(request.messages[1]) == json.dumps(written)
-    shown = y.requests[0].messages[1]
-    assert shown == {"role": "assistant", "content": "Over.", "tool_calls": [call("transfer_to_y", id="c")]}
+    assert y.requests[0].messages[0] == {"role": "assistant", "content": "Over."}
 
 
 @pytest.mark.parametrize("spoil", ["touched", "foreign"])

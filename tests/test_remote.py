@@ -573,7 +573,7 @@ async def test_handing_over_to_a_remote_agent(watched: bool) -> None:
     sent = server.requests[0].body
     assert sent["handoff_context"]["input"] == {"order": 7}
     assert sent["handoff_context"]["turn"] == 2
-    assert sent["messages"][0] == {"role": "user", "content": "Refund order 7"}
+    assert sent["messages"][-1] == {"role": "user", "content": "Refund order 7"}
     assert "tools" not in sent
 
 

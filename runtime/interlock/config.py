@@ -55,6 +55,9 @@ class RunConfig:
     """Whether agents that have handoffs are told about transfers in their system prompt."""
     multiple_handoffs: Literal["first", "reject"] = "first"
     """What to do with several transfers in one reply: take the first, or refuse all and ask again."""
+    foreign_calls: Literal["told", "shown"] = "told"
+    """How an agent sees what it could not have called itself, the others' tools and transfers: told in
+    a note, or shown as calls, which models take for their own (pains 4 and 21)."""
     raise_on: Collection[Mistake] = ()
     """Mistakes of the model that end the run instead of being answered so that it can correct them."""
     max_mistakes: int = 3
@@ -95,6 +98,10 @@ class RunConfig:
             (
                 several in ("first", "reject"),
                 f"multiple_handoffs must be 'first' or 'reject', not {several!r:.80}",
+            ),
+            (
+                self.foreign_calls in ("told", "shown"),
+                f"foreign_calls must be 'told' or 'shown', not {self.foreign_calls!r:.80}",
             ),
             (
                 self.max_handoffs is None or self.max_handoffs >= 0,

@@ -19,6 +19,7 @@ from interlock.callables import MaybeAwaitable, resolve
 from interlock.errors import ConfigError, HandoffFilterError
 from interlock.filters import HandoffInputData, as_items, is_system, newest_of_user, unfold
 from interlock.messages import Message, RunItem, call_ids, checked_message, detached, item_of, portable
+from interlock.narrative import Reader, narrated
 from interlock.repair import NOTHING_LEFT, problems, repair
 
 __all__ = [
@@ -191,7 +192,7 @@ class View:
     always what starting afresh would give.
     """
 
-    __slots__ = ("_family", "_ids", "_rendered", "_wire", "items")
+    __slots__ = ("_family", "_ids", "_reader", "_rendered", "_wire", "items")
 
     def __init__(self, items: Iterable[RunItem]) -> None:
         self.items = list(items)
@@ -199,6 +200,7 @@ class View:
         self._ids: set[str] = set()
         self._rendered = 0
         self._family: str | None = None
+        self._reader: Reader | None = None
 
     def add(self, item: RunItem) -> None:
         """Show one more item from now on."""
@@ -209,18 +211,23 @@ class View:
         self.items = list(items)
         self._rendered = 0
 
-    def messages(self, family: str) -> tuple[list[Message], list[str]]:
-        """Return the messages for a handler of ``family``, and what had to be repaired in them."""
+    def messages(self, family: str, reader: Reader | None = None) -> tuple[list[Message], list[str]]:
+        """Return the messages for a handler of ``family``, and what had to be repaired in them.
+
+        With a ``reader``, calls that it cannot make are told to it in notes.
+        """
         notes: list[str] = []
         new = [_rendered(item, family) for item in self.items[self._rendered :]]
-        if self._rendered and family == self._family and self._goes_on_with(new):
+        same = family == self._family and reader is self._reader
+        if self._rendered and same and self._goes_on_with(new):
             self._wire.extend(new)
         else:
-            new = [_rendered(item, family) for item in self.items]
+            items = self.items if reader is None else narrated(self.items, reader)
+            new = [_rendered(item, family) for item in items]
             self._wire, notes = repair(new)
             self._ids = call_ids(self._wire)
         self._ids |= call_ids(new)
-        self._family = family
+        self._family, self._reader = family, reader
         self._rendered = 0 if NOTHING_LEFT in notes else len(self.items)
         return self._wire, notes
 

@@ -103,7 +103,7 @@ async def _begin_turn(run: RunState) -> _Turn:
         await _start_agent(run)
     offered = await _offer(run)
     system = await system_message(run, offered)
-    messages, repairs = run.view.messages(family_of(run.handler))
+    messages, repairs = run.view.messages(family_of(run.handler), run.reader())
     run.repairs += repairs
     shown = Shown(system, messages, len(messages))
     request = _request(run, offered, shown)

@@ -34,7 +34,11 @@ __all__ = [
 ORIGIN = "_origin"
 """Private key on an assistant message from `RunResult.to_input_list`: which family wrote it."""
 KIND = "_kind"
-"""Private key on a nudge from `RunResult.to_input_list`: these are not the user's own words."""
+"""Private key from `RunResult.to_input_list`: on a nudge, which is not the user's own words, and on the
+answer to a transfer."""
+AGENT = "_agent"
+"""Private key from `RunResult.to_input_list`: which agent made the calls of an assistant message."""
+_PRIVATE = (ORIGIN, KIND, AGENT)
 
 T = TypeVar("T")
 
@@ -75,9 +79,9 @@ class Message(TypedDict, total=False):
 RunInput = str | Sequence[Message | Mapping[str, Any]]
 """What a run starts from: the user's text, or a list of messages such as an earlier result's."""
 
-ItemKind = Literal["input", "model", "tool", "handoff", "nudge", "summary", "filter"]
-"""Where a message came from: the caller, a model, a tool's answer, a transfer's answer, a nudge of
-the runtime's, a nested-history summary, or an input filter that wrote a message of its own."""
+ItemKind = Literal["input", "model", "tool", "handoff", "nudge", "note", "summary", "filter"]
+"""Where a message came from: the caller, a model, a tool's answer, a transfer's answer, a nudge
+of the runtime's, a note about what other agents did (in views only), a nested-history summary, or an input filter that wrote a message of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +140,9 @@ def checked_message(index: int, message: object) -> Message:
 
 
 def _is_kept(key: str, value: object) -> bool:
-    if key == ORIGIN:
+    if key in (ORIGIN, AGENT):
         return isinstance(value, str)
-    return value == "nudge" if key == KIND else not key.startswith("_")
+    return value in ("nudge", "handoff") if key == KIND else not key.startswith("_")
 
 
 def _misshapen(message: Mapping[str, Any]) -> str | None:
@@ -187,9 +191,15 @@ def _has_name(function: object) -> bool:
 def item_of(message: Message, place: int, kind: ItemKind) -> RunItem:
     """Make an item of a message from `to_messages`: what its private keys say is said by the item."""
     known = cast("dict[str, Any]", message)
-    if ORIGIN in known or KIND in known:
-        message = cast(Message, {key: known[key] for key in known if key not in (ORIGIN, KIND)})
-    return RunItem(id=place, kind=known.get(KIND, kind), message=message, origin=known.get(ORIGIN))
+    if any(key in known for key in _PRIVATE):
+        message = cast(Message, {key: known[key] for key in known if key not in _PRIVATE})
+    return RunItem(
+        id=place,
+        kind=known.get(KIND, kind),
+        message=message,
+        agent=known.get(AGENT),
+        origin=known.get(ORIGIN),
+    )
 
 
 def detached(value: T) -> T:

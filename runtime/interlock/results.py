@@ -20,7 +20,7 @@ from interlock.events import (
     ToolCalled,
     ToolOutput,
 )
-from interlock.messages import KIND, ORIGIN, Message, RunItem, ToolCall, detached, portable
+from interlock.messages import AGENT, KIND, ORIGIN, Message, RunItem, ToolCall, calls_of, detached, portable
 from interlock.port import ToolChoice, ToolSpec
 from interlock.repair import repair
 from interlock.usage import Usage
@@ -185,7 +185,8 @@ class RunResult(Generic[T]):
         Messages keep what belongs to the provider that wrote them, marked with a private key, and the
         next run shows it to that provider only. All are copies: to edit one does not change the result.
         """
-        messages = repair([_marked(item) for item in self.items])[0]
+        several = len({item.agent for item in self.items if item.agent is not None}) > 1
+        messages = repair([_marked(item, several) for item in self.items])[0]
         if not self.pending:
             return messages
         still_open = {call["id"] for call in self.pending}
@@ -198,10 +199,12 @@ class RunResult(Generic[T]):
         return cast(U, self.final_output)
 
 
-def _marked(item: RunItem) -> Message:
+def _marked(item: RunItem, several: bool) -> Message:
     message = cast("dict[str, Any]", detached(item.message))
-    if item.kind == "nudge":
+    if item.kind == "nudge" or (several and item.kind == "handoff"):
         message[KIND] = item.kind
+    if several and item.agent is not None and calls_of(item.message):
+        message[AGENT] = item.agent
     if item.origin is not None and item.message != portable(item.message):
         message[ORIGIN] = item.origin
     return cast(Message, message)

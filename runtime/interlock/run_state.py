@@ -20,7 +20,8 @@ from interlock.history import View
 from interlock.hooks import RunHooks
 from interlock.messages import ItemKind, Message, RunItem, ToolCall, item_of
 from interlock.models import lineup
-from interlock.port import Handler, Request, family_of
+from interlock.narrative import Reader
+from interlock.port import Handler, Request, family_of, tool_name
 from interlock.progress import Progress
 from interlock.replies import with_own_ids, wrong_with
 from interlock.results import HandoffRecord, ModelCall, Problem, RunResult, Shown, StopReason
@@ -67,6 +68,8 @@ class RunState:
     """Whether a transfer put another handler in charge than the active agent's default."""
     handoff_input: Any = None
     """What the last transfer passed along."""
+    read_by: Reader | None = None
+    """Who is shown the history, once it was asked for."""
     source_prompt: str | None = None
     """The section of the prompt with the source's instructions, when the last handoff passes them on."""
     shared_memory: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -115,6 +118,21 @@ class RunState:
             )
         return self.moment
 
+    def reader(self) -> Reader | None:
+        """Return for whom foreign calls are told; the same one as long as the same handler is in charge."""
+        if self.config.foreign_calls == "shown":
+            return None
+        if self.read_by is None:
+            edges = (edge for edge in self.agent.edges if edge.to_handler is not self.handler)
+            names = {tool_name(tool) for tool in (*self.agent.all_tools, *self.config.external_tools)}
+            self.read_by = Reader(
+                agent=self.agent.name,
+                stands_in=self.stands_in,
+                can_call=names | {edge.tool_name for edge in edges},
+                transfers={each.call_id: (each.target, each.status == "taken") for each in self.handoffs},
+            )
+        return self.read_by
+
     @property
     def in_charge(self) -> str:
         """Name of who speaks: the agent, or the handler that it was handed over to."""
@@ -127,6 +145,7 @@ class RunState:
             self.default_handler = lineup(agent, self.config)[0].name
         self.stands_in = agent is self.agent and handler.name != self.default_handler
         self.agent, self.handler, self.moment, self.handoff_input = agent, handler, None, given
+        self.read_by = None
 
     def replace_handler(self, handler: Handler, error: Exception) -> None:
         """Let another handler make the model call that failed."""
@@ -134,7 +153,7 @@ class RunState:
         self._count_failed(error)
         self.forget()
         self.failed.add((self.agent.name, self.handler.name))
-        self.handler, self.moment, self.again = handler, None, True
+        self.handler, self.moment, self.again, self.read_by = handler, None, True, None
 
     def failed_of(self, agent: Agent[Any]) -> set[str]:
         """Return the names of an agent's handlers that failed."""

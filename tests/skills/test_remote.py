@@ -97,7 +97,7 @@ async def test_the_conversation_goes_out_and_the_instructions_stay(play: Any, he
             await play(desk(TO_REMOTE, skills=[skill]))
     body = server.requests[0].body
     assert_valid(body["messages"])
-    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "tool"]
+    assert [message["role"] for message in body["messages"]] == ["user", "user"]
     assert "tools" not in body
 
 

@@ -156,14 +156,14 @@ async def test_it_has_its_own_system_prompt_and_the_whole_conversation(play: Any
     (request,) = inner.requests
     assert_valid(request.messages)
     assert request.messages[0] == {"role": "system", "content": "You are a lawyer."}
-    assert roles(request) == ["system", "user", "assistant", "tool", "assistant", "tool"]
+    assert roles(request) == ["system", "user", "assistant", "tool", "user"]
     assert request.messages[3].get("content") == "case 7: theft"
 
 
 async def test_an_agent_without_instructions_loses_nothing(play: Any) -> None:
     skill, inner = lawyer(prompt=None)
     await play(Agent("Desk", model=model(TO_LAWYER), skills=[skill]))
-    assert roles(inner.requests[0]) == ["system", "user", "assistant", "tool"]
+    assert roles(inner.requests[0]) == ["system", "user", "user"]
 
 
 @given(st.lists(st.sampled_from(["system", "user", "assistant", "developer"])))
