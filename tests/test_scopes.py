@@ -22,6 +22,7 @@ from interlock import (
     handoff,
 )
 from interlock.errors import ConfigError, NoHandlerError
+from interlock.registry import Registry
 from interlock.routing import offer
 from interlock.scopes import checked_scope, permits
 from interlock.testing import ScriptedHandler, call
@@ -336,3 +337,41 @@ async def test_a_handoff_that_decides_late_reaches_no_closed_handler_by_an_open_
         return desk(call("transfer_to_somebody"), "Sorry.", handoffs=[edge], handlers=[Voice("root")])
 
     assert (await both(make)).statuses == [("A", "somebody", "failed")]
+
+
+async def test_a_callers_tool_that_says_for_whom_it_is_is_offered_to_those() -> None:
+    """Scopes hold for a `Tool` wherever it is given."""
+    agent = desk()
+    external = [tool("wipe", scope="admin"), {"type": "function", "function": {"name": "look"}}]
+    for scopes, names in (((), ["look"]), (("admin",), ["wipe", "look"])):
+        assert list((await offer(agent, as_(*scopes), external=external)).routes) == names
+
+
+class Closed(Skill):
+    """A skill for admins, with a handler that does not say so itself."""
+
+    def __init__(self, brought: Voice) -> None:
+        super().__init__(scope="admin")
+        self.brought = brought
+
+    def initialize(self, registry: Registry) -> None:
+        registry.add_handler(self.brought, source=self.name, scope=self.scope)
+
+
+async def test_a_handler_is_as_closed_as_the_skill_that_brings_it() -> None:
+    """Whatever way leads to it: its name, the object, or a handoff that was declared beside."""
+
+    def make() -> Agent[Any]:
+        brought = Voice("root", prompt="Secret.", expose=True)
+        tools = [asks_for("root"), Tool(name="too", on_invoke_tool=lambda *_: HandoffRequest(brought))]
+        edge = handoff(brought, tool_name_override="go")
+        calls = [call("ask"), call("go"), call("transfer_to_root")]
+        model = ScriptedHandler([*calls, call("too"), "Sorry."], name="model")
+        return Agent("A", "Be brief.", model=model, tools=tools, handoffs=[edge], skills=[Closed(brought)])
+
+    played = await both(make, max_mistakes=9)
+    assert played.result.final_output == "Sorry."
+    assert {status for _, _, status in played.statuses} == {"failed"}
+    first = played.asked("model")[0]
+    assert [spec["function"]["name"] for spec in first.tools] == ["ask", "too"]
+    assert first.messages[0].get("content") == "Be brief."

@@ -19,6 +19,7 @@ from test_executor import Recording, Replaying
 
 from interlock import (
     Agent,
+    GuardrailResult,
     Handoff,
     HandoffError,
     HandoffRequest,
@@ -30,7 +31,7 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.errors import LoopDetected, MaxHandoffsExceeded
+from interlock.errors import InputGuardrailTripped, LoopDetected, MaxHandoffsExceeded
 from interlock.events import (
     AgentUpdated,
     HandoffFailed,
@@ -875,3 +876,44 @@ async def test_failed_and_refused_requests_are_announced() -> None:
     played: Played = await both(two_requests)
     failed = [event for event in played.events if isinstance(event, HandoffFailed)]
     assert [(event.source, event.target) for event in failed] == [("A", "s2")]
+
+
+async def test_a_handler_is_given_what_its_handoff_declares_to_take() -> None:
+    def make() -> Agent[Any]:
+        edge = handoff(Voice("s", "Done."), input_type=Ticket)
+        return desk(call("transfer_to_s", {"number": 7}), handoffs=[edge])
+
+    played = await both(make)
+    assert played.result.handoffs[0].input == Ticket(number=7)
+
+
+async def test_the_input_guardrails_of_an_agent_that_is_switched_to_hold() -> None:
+    def make() -> Agent[Any]:
+        b = Agent("B", model=Voice("b"), input_guardrails=[lambda *_: GuardrailResult(True)])
+        return desk(call("ask"), tools=[asks(HandoffRequest(b))])
+
+    played = await both(make)
+    assert isinstance(played.error, InputGuardrailTripped)
+    assert played.statuses == [("A", "B", "taken")]
+
+
+async def test_a_request_to_a_handler_starts_no_agent_anew() -> None:
+    """Its guardrails and hooks were told already: it is the same agent that speaks."""
+    seen: list[str] = []
+
+    def note(*_: Any) -> GuardrailResult:
+        seen.append("guardrail")
+        return GuardrailResult(False)
+
+    await Runner.run(to_specialist("Done.", input_guardrails=[note]), "Hi")
+    assert seen == ["guardrail"]
+
+
+async def test_output_guardrails_and_types_of_the_agent_hold_for_its_handlers() -> None:
+    played = await both(lambda: to_specialist('{"number": 7}', output_type=Ticket))
+    assert played.result.final_output == Ticket(number=7)
+
+
+async def test_a_specialist_is_asked_again_about_an_output_that_does_not_fit() -> None:
+    played = await both(lambda: to_specialist("seven", '{"number": 7}', output_type=Ticket))
+    assert [made.handler for made in played.result.calls] == ["model", "specialist", "specialist"]

@@ -107,12 +107,14 @@ async def offer(
         handler: the handler in charge, to which there is no handoff.
         external: the caller's tools; they win over a tool of the agent with the same name.
     """
-    callers = {tool_name(tool): External(tool_name(tool), _spec(tool)) for tool in external}
+    callers = {
+        tool_name(tool): External(tool_name(tool), _spec(tool)) for tool in external if _open(tool, context)
+    }
     routes: dict[str, Route] = {}
     specs: list[ToolSpec] = []
     fixed = True
     for name, route in [(t.name, t) for t in agent.all_tools] + [(e.tool_name, e) for e in agent.edges]:
-        if name in callers or not permits(route.scope or "all", context.scopes):
+        if name in callers or not _open(route, context):
             continue
         target = route.to_handler if isinstance(route, Handoff) else None
         if target and (target.name == handler or not agent.equipment.opens(target, context.scopes)):
@@ -123,6 +125,10 @@ async def offer(
             specs.append(route.spec if isinstance(route, Tool) else route.described(graph or {}).spec)
     specs += [each.spec for each in callers.values()]
     return Offer(tuple(specs), {**routes, **callers}, fixed)
+
+
+def _open(route: object, context: RunContext[Any]) -> bool:
+    return permits(getattr(route, "scope", None) or "all", context.scopes)
 
 
 def _spec(tool: Tool | ToolSpec) -> ToolSpec:
