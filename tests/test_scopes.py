@@ -17,6 +17,7 @@ from interlock import (
     RunConfig,
     RunContext,
     Runner,
+    Skill,
     Tool,
     function_tool,
     handoff,
