@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from bothways import QUICK
+from bothways import QUICK, both
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenes import facts
@@ -339,3 +339,33 @@ async def test_staying_is_a_wish_of_the_caller() -> None:
     more: list[Message] = [*first.to_input_list(), {"role": "user", "content": ""}]
     second = await Runner.run(first.last_agent, more, run_config=config(handler=first.last_handler))
     assert second.last_handler == "s1"
+
+
+@settings(max_examples=60)
+@given(
+    plan=PLANS,
+    fallback=st.booleans(),
+    multiple=st.sampled_from(["first", "reject"]),
+    most=st.sampled_from([0, 1, 5, None]),
+    on_limit=st.sampled_from(["raise", "return"]),
+)
+async def test_whatever_happens_a_run_is_whole(
+    plan: str, fallback: bool, multiple: Any, most: int | None, on_limit: Any
+) -> None:
+    """Plain and streamed are the same run; no request is one that a provider refuses."""
+    more = {"fallback": fallback, "multiple_handoffs": multiple, "max_handoffs": most, "on_limit": on_limit}
+    played = await both(lambda: company(Trap()), plan, max_turns=6, external_tools=[EXTERNAL], **more)
+    result = played.result
+    for made in result.calls:
+        assert_valid(made.messages)
+    systems = {(made.agent, text_of(made.messages[0])) for made in result.calls}
+    assert len(systems) == len({agent for agent, _ in systems})
+    assert most is None or sum(record.status == "taken" for record in result.handoffs) <= most
+    assert result.usage.requests == len(result.calls)
+    assert {made.turn for made in result.calls} == set(
+        range(1, len({made.turn for made in result.calls}) + 1)
+    )
+    assert (played.error is None) == (result.stop_reason != "error")
+    assert (result.stop_reason == "requires_action") == bool(result.pending)
+    if result.calls:
+        assert result.last_handler == result.calls[-1].handler or result.handoffs[-1].status == "taken"
