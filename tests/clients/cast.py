@@ -22,7 +22,7 @@ ASIDES = ("Let me look that up.", "The specialist knows more.")
 ORDER = "Order 7 left on Monday."
 DESK = "\n\n".join((*ASIDES, ORDER))
 """What the desk and its specialist say in one run: three texts, a blank line between them."""
-FORECAST = "It is 21 degrees in Paris."
+FORECAST = "It is 21 degrees in Paris and in Rome."
 POLYGLOT = (
     "caf\u00e9 \U0001f600 a\u2028b\u2029c \u6f22\u5b57 \x85 e\u0301 "
     '\U0001f469\u200d\U0001f469\u200d\U0001f467 "\\\n\t</script>'
@@ -90,7 +90,7 @@ def desk(log: Log) -> Agent[Any]:
 
 
 def forecaster(log: Log) -> Agent[Any]:
-    """It calls the caller's tool and, in the same breath, its own."""
+    """It calls the caller's tool, its own, and the caller's once more, all in the same breath."""
 
     @function_tool
     def stamp(what: str) -> str:
@@ -100,8 +100,8 @@ def forecaster(log: Log) -> Agent[Any]:
     def part(request: Request) -> Reply:
         if answered(request):
             return FORECAST
-        calls = [call("stamp", {"what": asked(request)}), call("get_weather", {"city": "Paris"})]
-        return reply("One moment.", calls=calls)
+        paris, rome = (call("get_weather", {"city": city}) for city in ("Paris", "Rome"))
+        return reply("One moment.", calls=[paris, call("stamp", {"what": asked(request)}), rome])
 
     return Agent("forecaster", "Forecast.", model=Plays("forecaster", part), tools=[stamp])
 

@@ -91,7 +91,7 @@ async def test_the_callers_tool_runs_at_the_callers(
     caller = Agent("caller", model=make("forecaster"), tools=[get_weather])
     result, _ = await result_of(caller, words, streamed=streamed)
     assert result.final_output == FORECAST
-    assert asked == ["Paris"]
+    assert sorted(asked) == ["Paris", "Rome"]
     assert desk_server[1].stamped.count(words) == 1
 
 

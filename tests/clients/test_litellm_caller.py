@@ -96,11 +96,12 @@ async def test_the_callers_tool_is_the_callers_to_run(
 
     messages: list[Any] = [{"role": "user", "content": words}]
     first = await turn(messages)
-    (call,) = first.message.tool_calls
+    calls = first.message.tool_calls
     assert first.finish_reason == "tool_calls"
-    assert (call.function.name, call.function.arguments) == ("get_weather", '{"city": "Paris"}')
-    answer = {"role": "tool", "tool_call_id": call.id, "content": "21 degrees"}
-    then = await turn([*messages, first.message.model_dump(), answer])
+    assert [call.function.name for call in calls] == ["get_weather", "get_weather"]
+    assert [call.function.arguments for call in calls] == ['{"city": "Paris"}', '{"city": "Rome"}']
+    answers = [{"role": "tool", "tool_call_id": call.id, "content": "21 degrees"} for call in calls]
+    then = await turn([*messages, first.message.model_dump(), *answers])
     assert (then.message.content, then.finish_reason) == (FORECAST, "stop")
     assert desk_server[1].stamped.count(words) == 1
 

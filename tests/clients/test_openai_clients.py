@@ -39,10 +39,17 @@ def test_the_version_is_the_one_that_is_meant(played: Played) -> None:
 def test_every_agent_is_a_model(played: Played) -> None:
     named = ("greeter", "desk", "forecaster", "broken", "endless", "slow", "polyglot", "duet")
     assert set(named) <= set(played["models"]["ids"])
+    assert played["models"]["one"] == "greeter"
 
 
 def test_an_answer_is_whole_in_every_way(played: Played) -> None:
     assert played["greeting"] == in_every_way(GREETING)
+
+
+def test_the_client_without_async_sees_the_same(played: Played) -> None:
+    if played.client == "openai js":
+        pytest.skip("JavaScript has none")
+    assert played["blocking"] == {"plain": GREETING, "streamed": GREETING}
 
 
 def test_own_tools_and_transfers_stay_inside_and_the_text_is_whole(played: Played) -> None:
@@ -57,9 +64,11 @@ def test_no_letter_is_changed(played: Played) -> None:
 @pytest.mark.parametrize("way", ["plain", "raw", "helper"])
 def test_the_clients_own_tool_is_the_clients_to_run(played: Played, way: str) -> None:
     facts = played["own_tool"][way]
-    ((id, name, arguments),) = facts["first"]["calls"]
-    assert id
-    assert (name, arguments) == ("get_weather", '{"city": "Paris"}')
+    ids, names, arguments = zip(*facts["first"]["calls"], strict=True)
+    assert len(set(ids)) == 2
+    assert all(ids)
+    assert names == ("get_weather", "get_weather")
+    assert arguments == ('{"city": "Paris"}', '{"city": "Rome"}')
     assert facts["first"]["finish"] == "tool_calls"
     assert facts["first"]["text"] == "One moment."
 

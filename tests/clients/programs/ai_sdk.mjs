@@ -7,7 +7,7 @@ import { join } from "node:path";
 
 const [modules, url, , key] = process.argv.slice(2);
 const require = createRequire(join(modules, "x.js"));
-const { APICallError, generateText, isStepCount, jsonSchema, stepCountIs, streamText, tool } = require("ai");
+const { APICallError, generateText, jsonSchema, stepCountIs, streamText, tool } = require("ai");
 const { createOpenAICompatible } = require("@ai-sdk/openai-compatible");
 
 const connected = (apiKey = key) =>
@@ -70,7 +70,7 @@ const scenes = {
       }),
       execute: async () => "21 degrees",
     });
-    const more = { tools: { get_weather }, stopWhen: (stepCountIs ?? isStepCount)(3) };
+    const more = { tools: { get_weather }, stopWhen: stepCountIs(3) };
     return bothWays(asked("forecaster", "Weather, please?", more));
   },
   errors: async () => ({

@@ -114,7 +114,8 @@ const scenes = {
   async models(client) {
     const ids = [];
     for await (const model of client.models.list()) ids.push(model.id);
-    return { ids: ids.sort() };
+    const one = await client.models.retrieve("greeter");
+    return { ids: ids.sort(), one: one.id };
   },
   greeting: (client) => threeWays(client, asked("greeter")),
   transfer: (client) => threeWays(client, asked("desk")),

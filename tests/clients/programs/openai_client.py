@@ -139,11 +139,25 @@ async def three_ways(client: openai.AsyncOpenAI, request: dict[str, Any]) -> Fac
 async def models(client: openai.AsyncOpenAI) -> Facts:
     listed = [model async for model in client.models.list()]
     assert {model.object for model in listed} == {"model"}
-    return {"ids": sorted(model.id for model in listed)}
+    one = await client.models.retrieve("greeter")
+    return {"ids": sorted(model.id for model in listed), "one": one.id}
 
 
 async def greeting(client: openai.AsyncOpenAI) -> Facts:
     return await three_ways(client, asked("greeter"))
+
+
+async def blocking(client: openai.AsyncOpenAI) -> Facts:
+    """The client that needs no event loop, in a thread."""
+
+    def ask() -> Facts:
+        with openai.OpenAI(base_url=URL, api_key=KEY, max_retries=0, timeout=PATIENCE) as blocked:
+            whole = blocked.chat.completions.create(**asked("greeter"))
+            with blocked.chat.completions.create(**asked("greeter"), stream=True) as stream:
+                pieces = [choice.delta.content or "" for chunk in stream for choice in chunk.choices]
+        return {"plain": whole.choices[0].message.content, "streamed": "".join(pieces)}
+
+    return await asyncio.to_thread(ask)
 
 
 async def transfer(client: openai.AsyncOpenAI) -> Facts:
@@ -243,7 +257,7 @@ async def together(client: openai.AsyncOpenAI) -> Facts:
 
 
 SCENES: list[Callable[[openai.AsyncOpenAI], Awaitable[Facts]]] = [
-    models, greeting, transfer, own_tool, errors, busy, broken, leaving, slow, unicode, together,
+    models, greeting, blocking, transfer, own_tool, errors, busy, broken, leaving, slow, unicode, together,
 ]  # fmt: skip
 
 
