@@ -917,3 +917,83 @@ async def test_output_guardrails_and_types_of_the_agent_hold_for_its_handlers() 
 async def test_a_specialist_is_asked_again_about_an_output_that_does_not_fit() -> None:
     played = await both(lambda: to_specialist("seven", '{"number": 7}', output_type=Ticket))
     assert [made.handler for made in played.result.calls] == ["model", "specialist", "specialist"]
+
+
+async def test_the_answer_to_a_request_is_the_answer_to_a_tool() -> None:
+    """Filters that drop handoffs keep what tools did."""
+    played = await both(lambda: to_specialist("Done.", first=[call("ask"), ADD]))
+    assert [item.kind for item in played.result.new_items] == ["model", "tool", "tool", "model"]
+    refused = await both(two_requests)
+    assert [item.kind for item in refused.result.new_items] == ["model", "tool", "tool", "tool", "model"]
+
+
+async def test_a_refused_request_is_no_mistake_of_the_model() -> None:
+    """It asked for what is on offer."""
+    value = HandoffRequest("A")
+    played = await both(lambda: to_specialist(value=value), max_mistakes=1)
+    assert played.result.final_output == "Model again."
+
+
+async def test_several_requests_at_once_are_no_mistake_of_the_model() -> None:
+    played = await both(lambda: two_requests_only("Model again."), multiple_handoffs="reject", max_mistakes=1)
+    assert played.result.final_output == "Model again."
+
+
+def two_requests_only(*more: Any) -> Agent[Any]:
+    tools = [asks(HandoffRequest("s1"), "ask1"), asks(HandoffRequest("s2"), "ask2")]
+    handlers = [Voice("s1"), Voice("s2")]
+    return desk([call("ask1"), call("ask2")], *more, tools=tools, handlers=handlers)
+
+
+async def test_a_request_that_is_refused_again_and_again_ends_the_run() -> None:
+    """No mistake of the model, but no way on either."""
+
+    def make() -> Agent[Any]:
+        def no(context: RunContext[Any]) -> None:
+            raise LookupError("closed")
+
+        b = Agent("B", model=Voice("b"))
+        edge = handoff(b, on_handoff=no)
+        return desk(*[call("ask")] * 9, tools=[asks(HandoffRequest("B"))], handoffs=[edge])
+
+    played = await both(make)
+    assert isinstance(played.error, LoopDetected)
+    assert len(played.result.handoffs) == 6
+    assert [item.kind for item in played.result.new_items].count("nudge") == 3
+
+
+async def test_a_handoff_that_decides_late_is_given_an_empty_object_for_nothing() -> None:
+    seen: list[str] = []
+
+    def make() -> Agent[Any]:
+        def choose(context: RunContext[Any], arguments: str) -> Any:
+            seen.append(arguments)
+            return Voice("s", "S.")
+
+        edge = Handoff(agent_name="somebody", on_invoke_handoff=choose)
+        return desk(call("ask"), tools=[asks(HandoffRequest("somebody"))], handoffs=[edge])
+
+    await both(make)
+    assert seen == ["{}", "{}"]
+
+
+@pytest.mark.parametrize("reason", [None, "the tool's"])
+async def test_the_reason_of_a_declared_handoff_is_recorded_unless_the_tool_has_one(
+    reason: str | None,
+) -> None:
+    def make() -> Agent[Any]:
+        edge = handoff(Agent("B", model=Voice("b", "B.")), reason="declared")
+        return desk(call("ask"), tools=[asks(HandoffRequest("B", reason=reason))], handoffs=[edge])
+
+    (record,) = (await both(make)).result.handoffs
+    assert record.reason == (reason or "declared")
+
+
+async def test_a_stranger_and_those_it_knows_may_name_one_another() -> None:
+    def make() -> Agent[Any]:
+        d = Agent("D", model=Voice("d", call("transfer_to_c")), handoffs=["C"])
+        stranger = Agent("C", model=Voice("c", call("transfer_to_d"), "C again."), handoffs=[d])
+        return desk(call("ask"), tools=[asks(HandoffRequest(stranger))])
+
+    played = await both(make)
+    assert played.result.final_output == "C again."
