@@ -90,7 +90,8 @@ def chat(
         sticky: whether the next question goes to whoever answered the last one.
         go_on: whether an error ends one answer only, which is best when a person is typing.
     """
-    config = RunConfig(model=model, agents=[TRIAGE])
+    # Every run starts at triage again, whoever had the last word, unless the chat is sticky.
+    config = RunConfig(model=model, agents=[TRIAGE], next_agent="sticky" if sticky else "reset")
     agent, history, results = TRIAGE, list[Message](), list[RunResult[Any]]()
     with start_blocking_portal() as portal:  # one event loop for all runs; this thread may wait for input
         for question in questions:
@@ -104,9 +105,7 @@ def chat(
                 complain(error)
                 result = error.result  # all that happened until then: no message and no refund is lost
             history = result.to_input_list()
-            # Every run starts at triage again, whoever had the last word: that is what we pass to it.
-            # To stay with whoever spoke last, pass result.last_agent.
-            agent = result.last_agent if sticky else TRIAGE
+            agent = result.next_agent
             results.append(result)
     return results
 

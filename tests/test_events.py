@@ -22,6 +22,7 @@ def test_each_class_has_a_word_of_its_own() -> None:
     assert words == {
         "agent_updated",
         "attempt_failed",
+        "empty_reply",
         "handler_fallback",
         "handoff_failed",
         "handoff_occurred",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import anyio.lowlevel
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from interlock import Agent, RunConfig, Runner, RunResult, function_handler, function_tool, handoff
 from interlock.errors import (
     CallbackError,
+    ConfigError,
     LimitExceeded,
     LoopDetected,
     MaxHandoffsExceeded,
@@ -17,6 +21,7 @@ from interlock.errors import (
     ModelBehaviorError,
 )
 from interlock.messages import Message
+from interlock.port import Request
 from interlock.repair import problems
 from interlock.results import Problem
 from interlock.testing import ScriptedHandler, call, reply
@@ -248,16 +253,202 @@ async def test_the_same_call_with_the_same_result_is_nudged_and_then_stopped() -
     agent = Agent("A", model=ScriptedHandler([call("clock")] * 20), tools=[clock])
     result = await stopped(agent, LoopDetected)
     assert result.usage.requests == 6
-    assert [problem.turn for problem in nudges(result)] == [3, 4, 5]
-    assert [item.kind for item in result.items].count("nudge") == 3
+    assert [problem.turn for problem in nudges(result)] == [3]
+    assert [item.kind for item in result.items].count("nudge") == 1
 
 
 async def test_a_nudge_is_the_models_next_user_message() -> None:
     script = ScriptedHandler([*[call("clock")] * 3, "It is noon."])
     result = await Runner.run(Agent("A", model=script, tools=[clock]), "Hi")
     assert result.final_output == "It is noon."
-    assert "3 times in a row" in str(script.requests[3].messages[-1].get("content"))
+    last = script.requests[3].messages[-1]
+    assert last["role"] == "user"
+    assert "clock gave the same results again" in str(last.get("content"))
     assert problems(script.requests[3].messages) == []
+
+
+def circling(turns: int, *names: str) -> list[Any]:
+    return [call(names[number % len(names)]) for number in range(turns)]
+
+
+@function_tool
+async def weather() -> str:
+    """Tell the weather, which is always the same."""
+    return "rain"
+
+
+@function_tool
+async def news() -> str:
+    """Tell the news, which are always the same."""
+    return "none"
+
+
+@pytest.mark.parametrize("names", [("clock", "weather"), ("clock", "weather", "news")])
+async def test_a_circle_of_calls_is_nudged_and_then_stopped(names: tuple[str, ...]) -> None:
+    """The third time round it is told, and three turns later it ends: within ten turns."""
+    agent = Agent("A", model=ScriptedHandler(circling(40, *names)), tools=[clock, weather, news])
+    result = await stopped(agent, LoopDetected)
+    assert [problem.turn for problem in nudges(result)] == [2 * len(names) + 1]
+    assert result.usage.requests == 2 * len(names) + 4 <= 10
+    assert ", ".join(names) in nudges(result)[0].message
+
+
+async def test_a_circle_that_is_told_may_still_end_well() -> None:
+    script = ScriptedHandler([*circling(7, "clock", "weather"), "It rains at noon."])
+    result = await Runner.run(Agent("A", model=script, tools=[clock, weather]), "Hi")
+    assert (result.final_output, len(nudges(result))) == ("It rains at noon.", 1)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_loop_can_be_a_result(stream: bool) -> None:
+    agent = Agent("A", model=ScriptedHandler(circling(40, "clock", "weather")), tools=[clock, weather])
+    config = RunConfig(on_limit="return")
+    if stream:
+        result = await Runner.run_streamed(agent, "Hi", run_config=config).drain()
+    else:
+        result = await Runner.run(agent, "Hi", run_config=config)
+    assert (result.stop_reason, result.usage.requests) == ("limit", 8)
+    assert isinstance(result.errors[-1].error, LoopDetected)
+
+
+async def test_a_circle_through_two_agents_is_stopped() -> None:
+    """Each asks the same again and hands over: the transfer is refused, and asking again ends the run."""
+    a = [reply(calls=[call("clock"), TO_B])] * 9
+    b = [reply(calls=[call("clock"), TO_A])] * 9
+    second = Agent("B", model=ScriptedHandler(b, name="b"), tools=[clock], handoffs=["A"])
+    first = Agent("A", model=ScriptedHandler(a, name="a"), tools=[clock], handoffs=[second])
+    result = await stopped(first, LoopDetected, max_handoffs=None)
+    assert result.usage.requests <= 4
+
+
+async def test_a_circle_through_two_handlers_is_stopped() -> None:
+    front = ScriptedHandler([reply(calls=[call("clock"), call("transfer_to_back")])] * 9, name="front")
+    back = ScriptedHandler([reply(calls=[call("clock"), call("transfer_to_front")])] * 9, name="back")
+    agent = Agent("A", handlers=[front, back], tools=[clock], handoffs=[handoff(front), handoff(back)])
+    result = await stopped(agent, LoopDetected, max_handoffs=None)
+    assert result.usage.requests <= 4
+
+
+async def test_a_user_message_is_progress() -> None:
+    """A run counts for itself: what the last one asked may be asked again."""
+    agent = Agent(
+        "A",
+        model=ScriptedHandler([*circling(2, "clock"), "Noon.", *circling(2, "clock"), "Still noon."]),
+        tools=[clock],
+    )
+    first = await Runner.run(agent, "Hi")
+    second = await Runner.run(agent, [*first.to_input_list(), USER])
+    assert nudges(first) == nudges(second) == []
+
+
+MOVES = st.sampled_from(["stay", "hand over"])
+
+
+@given(moves=st.lists(MOVES, max_size=12))
+async def test_random_ways_with_progress_are_never_stopped(moves: list[str]) -> None:
+    """Pain 10: whoever is handed over to, each turn finds something out."""
+    names = ["A", "B", "C"]
+    scripts: dict[str, list[Any]] = {name: [] for name in names}
+    at = 0
+    for number, move in enumerate(moves):
+        calls = [call("count", {"number": number})]
+        if move == "hand over":
+            there = (at + 1 + number % 2) % 3
+            calls.append(call(f"transfer_to_{names[there].lower()}"))
+        scripts[names[at]].append(reply(calls=calls))
+        at = there if move == "hand over" else at
+    scripts[names[at]].append("Done.")
+    agents = [
+        Agent(
+            name,
+            model=ScriptedHandler(scripts[name], name=name),
+            tools=[count],
+            handoffs=[other for other in names if other != name],
+        )
+        for name in names
+    ]
+    config = RunConfig(max_handoffs=None, agents=agents)
+    result = await Runner.run(agents[0], "Hi", max_turns=None, run_config=config)
+    assert (result.final_output, result.errors) == ("Done.", ())
+    assert sum(record.status == "taken" for record in result.handoffs) == moves.count("hand over")
+
+
+@given(data=st.data())
+async def test_random_ways_without_progress_always_end(data: st.DataObject) -> None:
+    """Three agents who ask the same two things and hand over at will.
+
+    There are six ways between them. Each is gone once after each of the two results that are new, and
+    nobody stays for more than 2 * 2 + 4 turns.
+    """
+    names = ["A", "B", "C"]
+    tools = ["clock", "weather"]
+
+    async def wander(request: Request) -> Any:
+        calls = [call(data.draw(st.sampled_from(tools)))] if data.draw(st.booleans()) else []
+        others = [name for name in names if name != request.agent]
+        if not calls or data.draw(st.booleans()):
+            calls.append(call(f"transfer_to_{data.draw(st.sampled_from(others)).lower()}"))
+        return {"role": "assistant", "content": None, "tool_calls": calls}
+
+    agents = [
+        Agent(
+            name,
+            model=function_handler(wander, name=name),
+            tools=[clock, weather],
+            handoffs=[other for other in names if other != name],
+        )
+        for name in names
+    ]
+    config = RunConfig(max_handoffs=None, max_mistakes=99, agents=agents)
+    with pytest.raises(LoopDetected) as caught:
+        await Runner.run(agents[0], "Hi", max_turns=None, run_config=config)
+    taken = sum(record.status == "taken" for record in caught.value.result.handoffs)
+    assert taken <= 6 * 3
+    assert len(caught.value.result.calls) <= (taken + 1) * 8 + 2
+
+
+# -- many handoffs (row 2-31) --
+
+
+def crowded(handoffs: int, *, name: str = "A", last: Any = "I know myself.") -> Agent[Any]:
+    targets = [Agent(f"{name}{number}", model=ScriptedHandler(["Hi"])) for number in range(handoffs)]
+    return Agent(
+        name, model=ScriptedHandler([call("count", {"number": 1}), last]), tools=[count], handoffs=targets
+    )
+
+
+async def test_more_than_five_handoffs_are_warned_of_once_per_run() -> None:
+    result = await Runner.run(crowded(6), "Hi")
+    assert [warning.split(",")[0] for warning in result.warnings] == ["agent 'A' is offered 6 handoffs"]
+
+
+async def test_two_agents_with_many_handoffs_are_one_warning() -> None:
+    other = crowded(7, name="B")
+    agent = replace(crowded(6, last=TO_B), handoffs=[*crowded(6).handoffs, other])
+    result = await Runner.run(agent, "Hi")
+    assert result.last_agent is other
+    assert len(result.warnings) == 1
+
+
+async def test_five_handoffs_are_fine() -> None:
+    assert (await Runner.run(crowded(5), "Hi")).warnings == ()
+
+
+async def test_handoffs_that_are_not_enabled_do_not_count() -> None:
+    closed = [handoff(each, is_enabled=False) for each in crowded(2, name="B").handoffs]
+    agent = replace(crowded(5), handoffs=[*crowded(5).handoffs, *closed])
+    assert (await Runner.run(agent, "Hi")).warnings == ()
+
+
+@pytest.mark.parametrize(("over", "warned"), [(None, 0), (2, 1), (3, 0), (0, 1)])
+async def test_how_many_handoffs_are_many_can_be_set(over: int | None, warned: int) -> None:
+    result = await Runner.run(crowded(3), "Hi", run_config=RunConfig(warn_handoffs_over=over))
+    assert len(result.warnings) == warned
+
+
+async def test_a_warning_needs_a_number() -> None:
+    with pytest.raises(ConfigError, match="warn_handoffs_over must be at least 0"):
+        RunConfig(warn_handoffs_over=-1)
 
 
 async def test_the_same_call_with_a_new_result_is_progress() -> None:

@@ -39,8 +39,8 @@ _DOOMED = "The run ends with this turn, so nothing was handed over."
 _WAITS = "The caller's tools come first, so nothing was handed over. Ask again if it is still needed."
 _UNDECIDED = "It asked for a transfer to {target!r}, and the run ended before that was made."
 _REPEATS = (
-    "You have made the same call {count} times in a row and got the same result each time. "
-    "Use what you have, try something else, or answer the user."
+    "You are going round: {what} gave the same results again, and the last {turns} turns brought nothing "
+    "new. Use what you have, try something else, or answer the user."
 )
 
 
@@ -372,12 +372,14 @@ def _judge_failed_transfer(run: RunState, transfer: Transfer) -> None:
 
 
 def _judge_repetition(run: RunState) -> None:
-    if run.progress.is_stuck:
+    seen = run.progress
+    if seen.is_stuck:
         raise LoopDetected(
-            f"Agent {run.agent.name!r} made the same calls {run.progress.repeats} times in a row with the "
-            "same results. Set RunConfig(detect_loops=False) if that is what it is for."
+            f"Agent {run.agent.name!r} was told that it goes round, and went on: {seen.idle} turns in a row "
+            f"with the same results as before ({seen.what}). The partial result is in error.result; set "
+            "RunConfig(detect_loops=False) if that is what it is for."
         )
-    if run.progress.needs_nudge:
-        text = _REPEATS.format(count=run.progress.repeats)
+    if seen.needs_nudge:
+        text = _REPEATS.format(what=seen.what, turns=seen.idle)
         run.problem("loop", text)
         run.add("nudge", {"role": "user", "content": text})

@@ -18,9 +18,10 @@ from interlock.port import Handler, ToolSpec, tool_name
 from interlock.scopes import checked_scope
 from interlock.tools import Tool
 
-__all__ = ["Mistake", "OnLimit", "RunConfig"]
+__all__ = ["Mistake", "NextAgent", "OnLimit", "RunConfig"]
 
 Mistake = Literal["unknown_tool", "bad_arguments", "failed_handoff"]
+NextAgent = Literal["reset", "sticky"]
 OnLimit = Literal["raise", "return"] | Callable[[LimitExceeded], MaybeAwaitable[Any]]
 
 
@@ -65,7 +66,14 @@ class RunConfig:
     max_handoffs: int | None = 5
     """So many transfers may happen; one more is refused, and after that the run ends."""
     detect_loops: bool = True
-    """Whether going round without progress is answered with a nudge, and then ends the run."""
+    """Whether going round without progress, or saying nothing after tools and transfers, is answered
+    with a nudge, and then ends the run."""
+    warn_handoffs_over: int | None = 5
+    """One warning on the result when an agent is offered more handoffs than that: models choose badly
+    among many. None warns never."""
+    next_agent: NextAgent = "reset"
+    """Who answers the user's next message: with ``"reset"`` the agent that this run began with, with
+    ``"sticky"`` whoever was in charge when it ended. It is ``RunResult.next_agent``, to be passed on."""
     on_limit: OnLimit = "raise"
     """What happens when a limit ends the run: raise the error (which carries the partial result),
     return the partial result, or a function of the error that gives the final output."""
@@ -102,6 +110,14 @@ class RunConfig:
             (
                 self.foreign_calls in ("told", "shown"),
                 f"foreign_calls must be 'told' or 'shown', not {self.foreign_calls!r:.80}",
+            ),
+            (
+                self.warn_handoffs_over is None or self.warn_handoffs_over >= 0,
+                f"warn_handoffs_over must be at least 0, or None to be quiet, not {self.warn_handoffs_over}",
+            ),
+            (
+                self.next_agent in get_args(NextAgent),
+                f"next_agent must be 'reset' or 'sticky', not {self.next_agent!r:.80}",
             ),
             (
                 self.max_handoffs is None or self.max_handoffs >= 0,

@@ -17,6 +17,7 @@ from interlock.usage import Usage
 __all__ = [
     "AgentUpdated",
     "AttemptFailed",
+    "EmptyReply",
     "HandlerEvent",
     "HandlerFallback",
     "HandoffFailed",
@@ -97,6 +98,18 @@ class AgentUpdated:
     """This agent speaks from now on. The first event of every run names its first agent."""
 
     type: ClassVar[Literal["agent_updated"]] = "agent_updated"
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyReply:
+    """A reply had nothing in it: no text, no call, no refusal.
+
+    The run makes up no text in its place. It asks once more, or takes nothing for the answer, see
+    ``RunConfig.detect_loops``.
+    """
+
+    type: ClassVar[Literal["empty_reply"]] = "empty_reply"
     agent: str
 
 

@@ -15,13 +15,15 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
+from interlock.agents import Handoff
 from interlock.answers import answer_calls
 from interlock.attempts import attempts
 from interlock.callables import resolve, users_code
-from interlock.errors import HandlerError, InterlockError, LimitExceeded, ModelBehaviorError
+from interlock.errors import HandlerError, InterlockError, LimitExceeded, LoopDetected, ModelBehaviorError
 from interlock.events import (
     AgentUpdated,
     AttemptFailed,
+    EmptyReply,
     HandlerEvent,
     HandlerFallback,
     MessageDone,
@@ -37,13 +39,15 @@ from interlock.messages import Message, calls_of, text_of
 from interlock.models import next_handler
 from interlock.port import OutputSchema, Request, ToolChoice, family_of
 from interlock.prompts import system_message
-from interlock.replies import unseen_of, wrong_with
+from interlock.replies import is_empty, unseen_of, wrong_with
 from interlock.results import RunDone, RunEvent, Shown
 from interlock.routing import Offer, offer
 from interlock.run_state import RunState
 from interlock.tell import tell
 
 __all__ = ["run_loop"]
+
+_SAY_SOMETHING = "Your reply was empty. Answer the user, or call a tool."
 
 
 async def run_loop(run: RunState) -> AsyncGenerator[RunEvent]:
@@ -121,12 +125,37 @@ async def _after(
     yield reply
     await tell(run, "on_llm_end", run.agent, reply)
     await tell(run, None, reply, agent_hook="on_llm_end")
+    run.empty_replies = run.empty_replies + 1 if is_empty(reply.message) else 0
+    if run.empty_replies:
+        yield EmptyReply(run.agent.name)
     if calls := calls_of(reply.message):
         async with aclosing(answer_calls(run, offered, calls)) as answers:
             async for answer in answers:
                 yield answer
-    else:
+    elif not run.empty_replies or _is_answer(run):
         await _conclude(run, reply)
+
+
+def _is_answer(run: RunState) -> bool:
+    """Whether an empty reply is the final output. After a tool or a transfer the model is asked once more.
+
+    Raises:
+        LoopDetected: it was asked, and said nothing again.
+    """
+    run.warnings.append(f"turn {run.turn}: the reply is empty")
+    before = run.items[-2].message["role"]
+    first = len(run.items) == run.input_count + 1 and before != "tool"
+    if first or run.agent.output is not None or not run.config.detect_loops:
+        return True
+    if run.empty_replies > 1:
+        raise LoopDetected(
+            f"Agent {run.agent.name!r} gave an empty reply in turn {run.turn}, after it was told that its "
+            "last one was empty. The partial result is in error.result; with RunConfig(detect_loops=False) "
+            "an empty reply is the final output."
+        )
+    run.problem("loop", _SAY_SOMETHING)
+    run.add("nudge", {"role": "user", "content": _SAY_SOMETHING})
+    return False
 
 
 async def _check_run_input(run: RunState) -> None:
@@ -157,7 +186,20 @@ async def _offer(run: RunState) -> Offer:
     )
     if offered.fixed:
         run.offers[key] = offered
+    _warn_of_many(run, offered)
     return offered
+
+
+def _warn_of_many(run: RunState, offered: Offer) -> None:
+    most = run.config.warn_handoffs_over
+    count = sum(isinstance(route, Handoff) for route in offered.routes.values())
+    if most is None or count <= most or run.warned_of_many:
+        return
+    run.warned_of_many = True
+    run.warnings.append(
+        f"agent {run.agent.name!r} is offered {count} handoffs, and models choose badly among more than "
+        f"{most}: put some behind an agent of their own, or set RunConfig(warn_handoffs_over=...)"
+    )
 
 
 def _request(run: RunState, offered: Offer, shown: Shown) -> Request:
@@ -271,8 +313,6 @@ async def _conclude(run: RunState, reply: MessageDone) -> None:
     """Turn a reply without calls into the final output, or tell the model what is wrong with it."""
     refusal = str(reply.message.get("refusal") or "")
     text = text_of(reply.message) or refusal
-    if not text:
-        run.warnings.append(f"turn {run.turn}: the reply is empty")
     output: Any = text
     if run.agent.output is not None:
         if refusal and text == refusal:

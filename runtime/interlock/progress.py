@@ -1,28 +1,53 @@
-"""Noticing that a run goes round without getting anywhere (pain 10)."""
+"""Noticing that a run goes round without getting anywhere (pain 10).
+
+A turn brings something new when one of its calls was never made before, or is answered otherwise than
+the last time; so polling, and turning a switch on and off, are progress. What brings nothing new is
+counted per call. Circles of any length are noticed that way, without looking for them: whoever goes
+round in one makes the same calls again and again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 __all__ = ["Progress"]
 
 _NUDGE_AT = 3
-_STOP_AT = 6
+"""A call may be made twice with one result: to look again after a while is sensible. The third time it
+is told. For a circle of n calls that is turn 2n + 1."""
+
+_MORE_TURNS = 3
+"""So many turns without anything new may follow a nudge, before the run ends. That is time to look at the
+old results once more. A single call ends the run when it is made for the sixth time, a circle of three
+in turn 10, just before `max_turns` would end it with a reason that says less."""
+
+_MOST_NAMES = 5
 
 
 @dataclass(slots=True)
 class Progress:
-    """What one run has seen. A tool result that is new is progress; repeating oneself is not."""
+    """What one run has seen: a few numbers for each different call, and nothing that grows with their texts.
 
-    results: set[int] = field(default_factory=set[int])
+    Bound: with ``n`` different calls, the run ends at most ``2n + 4`` turns after the last that brought
+    something new; going round from the start, in a circle of ``n`` turns, it ends in turn ``2n + 4``.
+    """
+
+    answers: dict[int, int] = field(default_factory=dict[int, int])
+    """How each call was answered the last time."""
+    times: dict[int, int] = field(default_factory=dict[int, int])
+    """How often each call was made since the last progress."""
     edges: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """Transfers taken since the last progress."""
     refused: int = 0
     """Transfers refused as going round since the last progress."""
-    last: int | None = None
-    repeats: int = 0
-    """How many turns in a row made the same calls with the same results."""
+    idle: int = 0
+    """Turns in a row without anything new."""
+    names: dict[str, None] = field(default_factory=dict[str, None])
+    """What they called, in order."""
+    told: int | None = None
+    """The value of ``idle`` when the model was told; it is told once."""
 
     def tool_results(
         self, results: Iterable[tuple[str, str, str]], requests: Iterable[tuple[str, str, str]] = ()
@@ -31,15 +56,35 @@ class Progress:
 
         ``requests`` are those that only ask to hand over: repeated, they repeat; they find nothing out.
         """
-        results = list(results)
-        turn = hash((*results, *requests))
-        self.repeats = self.repeats + 1 if turn == self.last else 1
-        self.last = turn
-        new = {hash(result) for result in results} - self.results
+        results, requests = list(results), list(requests)
+        found, asked = _by_call(results), _by_call(requests)
+        made = {*found, *asked}
+        new = [call for call, answer in found.items() if self.answers.get(call) != answer]
         if new:
-            self.results |= new
-            self.edges.clear()
-            self.refused = 0
+            self._something_new(made, new)
+        elif made:
+            self._nothing_new(made, [name for name, _, _ in (*results, *requests)])
+        self.answers |= found
+
+    def _something_new(self, made: Iterable[int], new: Iterable[int]) -> None:
+        if self.idle:
+            self._start_counting()
+        self.times |= {**dict.fromkeys(made, 0), **dict.fromkeys(new, 1)}
+        self.edges.clear()
+        self.refused = 0
+
+    def _nothing_new(self, made: Collection[int], names: Iterable[str]) -> None:
+        self.idle += 1
+        self.names |= dict.fromkeys(names)
+        for call in made:
+            self.times[call] = self.times.get(call, 0) + 1
+        if self.told is None and all(self.times[call] >= _NUDGE_AT for call in made):
+            self.told = self.idle
+
+    def _start_counting(self) -> None:
+        self.times.clear()
+        self.names.clear()
+        self.idle, self.told = 0, None
 
     def goes_round(self, source: str, target: str) -> bool:
         """Whether this transfer was already made since the last progress."""
@@ -48,14 +93,37 @@ class Progress:
     def transferred(self, source: str, target: str) -> None:
         """Note a transfer that was made. What the source repeated is not held against the target."""
         self.edges.add((source, target))
-        self.last, self.repeats = None, 0
+        self._start_counting()
 
     @property
     def needs_nudge(self) -> bool:
-        """Whether the model should be told that it repeats a call."""
-        return self.repeats >= _NUDGE_AT
+        """Whether this is the turn after which the model is to be told that it repeats itself."""
+        return self.told is not None and self.told == self.idle
 
     @property
     def is_stuck(self) -> bool:
-        """Whether the same calls came with the same results too often to go on."""
-        return self.repeats >= _STOP_AT
+        """Whether the model went on without anything new for too long after it was told."""
+        return self.told is not None and self.idle - self.told >= _MORE_TURNS
+
+    @property
+    def what(self) -> str:
+        """What repeats, for people and models."""
+        names = [*self.names]
+        more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
+        return ", ".join([*names[:_MOST_NAMES], *more])
+
+
+def _by_call(made: Iterable[tuple[str, str, str]]) -> dict[int, int]:
+    """Return what each different call was answered, in whatever order and however often."""
+    answers: dict[int, set[int]] = {}
+    for name, arguments, output in made:
+        answers.setdefault(hash((name, _plain(arguments))), set()).add(hash(output))
+    return {call: hash(frozenset(several)) for call, several in answers.items()}
+
+
+def _plain(arguments: str) -> str:
+    """Return arguments in one spelling: another space, or another order of names, changes nothing."""
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments

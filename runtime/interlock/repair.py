@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from interlock.messages import Message, ToolCall, calls_of, text_of
 
-__all__ = ["NOTHING_LEFT", "NO_ANSWER", "problems", "repair"]
+__all__ = ["NOTHING_LEFT", "NO_ANSWER", "problems", "repair", "says_nothing"]
 
 NO_ANSWER = "No result was recorded for this call."
 """The answer that stands in for a tool result that was never recorded."""
@@ -43,7 +43,7 @@ def problems(messages: Sequence[Message]) -> list[str]:
         found += [f"message {index}: tool call {call} has no answer before it" for call in open_calls]
         open_calls = [call.get("id") or "" for call in calls_of(message)]
         found += _bad_ids(index, open_calls, seen)
-        if _is_empty(message):
+        if says_nothing(message):
             found.append(f"message {index}: assistant message without text or calls")
     found += [f"at the end: tool call {call} has no answer" for call in open_calls]
     if all(message["role"] in ("system", "developer") for message in messages):
@@ -69,7 +69,7 @@ _SAYS_NOTHING = {
 """Keys that make no answer of a message. Any other may, such as ``audio``."""
 
 
-def _is_empty(message: Message) -> bool:
+def says_nothing(message: Message) -> bool:
     """Whether an assistant message says nothing: vendors refuse it, and it loses nothing to drop it."""
     if message["role"] != "assistant" or message.get("content") or message.get("tool_calls"):
         return False
@@ -112,7 +112,7 @@ class _Mender:
             if message["role"] == "tool":
                 if index not in taken and not self._belongs_to_a_later_call(message):
                     self._adopt(index, message)
-            elif _is_empty(message):
+            elif says_nothing(message):
                 self.notes.append(f"dropped an empty assistant message (message {index})")
             elif calls_of(message):
                 taken |= self._with_answers(index, message)

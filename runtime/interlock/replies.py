@@ -9,8 +9,12 @@ from typing import Any, cast
 
 from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.messages import Message, ToolCall, calls_of, text_of
+from interlock.repair import says_nothing
 
-__all__ = ["unseen_of", "with_own_ids", "wrong_with"]
+__all__ = ["is_empty", "unseen_of", "with_own_ids", "wrong_with"]
+
+
+_INWARD = ("thinking", "redacted_thinking", "reasoning")
 
 
 def wrong_with(message: object) -> str | None:
@@ -68,6 +72,18 @@ def _whole(call: ToolCall, index: int, turn: int, used: set[str]) -> ToolCall:
     elif call_id == old and call.get("type") == "function":
         return call
     return cast(ToolCall, {**call, "id": call_id, "type": "function", "function": function})
+
+
+def is_empty(message: Message) -> bool:
+    """Whether a reply has nothing in it for anybody: no text but blanks, no call, no refusal, no sound.
+
+    A model's reasoning is for itself, so a reply with nothing else is empty.
+    """
+    content = message.get("content") or []
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    blank = all(not str(part.get("text") or "").strip() for part in parts if part.get("type") not in _INWARD)
+    shown = any(part.get("type") not in ("text", *_INWARD) for part in parts)
+    return blank and not shown and says_nothing(cast(Message, {**message, "content": None}))
 
 
 def unseen_of(message: Message, shown: Sequence[str]) -> list[HandlerEvent]:

@@ -10,6 +10,7 @@ from interlock.agents import Agent
 from interlock.context import RunContext
 from interlock.events import (
     AgentUpdated,
+    EmptyReply,
     HandlerEvent,
     HandlerFallback,
     HandoffFailed,
@@ -125,7 +126,9 @@ class RunResult(Generic[T]):
     final_output: T
     """Text, or a value of the last agent's ``output_type``; None when there is none."""
     last_agent: Agent[Any]
-    """Who answered last; pass it to the next run to stay with that agent."""
+    """Who answered last."""
+    next_agent: Agent[Any]
+    """Who answers the user's next message; pass it to the next run, see ``RunConfig.next_agent``."""
     items: Sequence[RunItem]
     """The transcript: the input and everything that happened, in order, nothing left out."""
     input_count: int
@@ -221,6 +224,7 @@ class RunDone:
 RunEvent = (
     HandlerEvent
     | AgentUpdated
+    | EmptyReply
     | HandlerFallback
     | ToolCalled
     | ToolOutput

@@ -50,6 +50,8 @@ class RunState:
     input_count: int
     scopes: frozenset[str] = frozenset()
     """Who is asking."""
+    first: Agent[Any] = field(init=False)
+    """The agent that the run began with."""
 
     speaker: Agent[Any] | None = None
     """The agent that was announced last."""
@@ -84,6 +86,10 @@ class RunState:
     """The ids of all tool calls so far; a reply that repeats one gets new ones."""
     offers: dict[tuple[Agent[Any], str], Offer] = field(default_factory=dict[tuple[Agent[Any], str], Offer])
     """What agents whose offer never changes may call, by handler; the key keeps the agent alive."""
+    warned_of_many: bool = False
+    """Whether it was said that an agent is offered too many handoffs."""
+    empty_replies: int = 0
+    """How many in a row."""
     mistakes: int = 0
     """Turns in a row with nothing but mistakes."""
     progress: Progress = field(default_factory=Progress)
@@ -103,6 +109,9 @@ class RunState:
     """Calls that the caller has to answer."""
     final_output: Any = None
     stop_reason: StopReason = "unfinished"
+
+    def __post_init__(self) -> None:
+        self.first = self.agent
 
     def now(self) -> RunContext[Any]:
         """Return the context of this moment, for the code of the app."""
@@ -292,6 +301,7 @@ class RunState:
         return RunResult(
             final_output=self.final_output,
             last_agent=self.agent,
+            next_agent=self.agent if self.config.next_agent == "sticky" else self.first,
             items=tuple(self.items),
             input_count=self.input_count,
             usage=self.usage,
