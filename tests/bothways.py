@@ -23,8 +23,8 @@ from interlock.events import (
 from interlock.messages import RunInput, calls_of, text_of
 from interlock.port import Request
 from interlock.results import RunDone, RunEvent
-from interlock.runner import start
 from interlock.scopes import Scope
+from interlock.starting import start
 from interlock.testing import ScriptedHandler, assert_valid
 
 DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)

@@ -54,7 +54,7 @@ from interlock.events import (
     ToolCallDelta,
 )
 from interlock.executor import Call
-from interlock.runner import start
+from interlock.starting import start
 from interlock.testing import UnexpectedModelCall, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio

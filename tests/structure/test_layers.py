@@ -29,6 +29,7 @@ LAYERS = """
     config results routing progress replies
     models
     graph run_state
+    starting
     prompts tell
     handoffs
     answers
