@@ -59,8 +59,8 @@ class Plays:
 
 
 def asked(request: Request) -> str:
-    """The last words of the user."""
-    return next(text_of(each) for each in reversed(request.messages) if each["role"] == "user")
+    """The words that the user began with; notes of the runtime may follow under the same role."""
+    return next(text_of(each) for each in request.messages if each["role"] == "user")
 
 
 def answered(request: Request) -> bool:
