@@ -16,6 +16,7 @@ from typing import Any, Generic, cast
 
 from typing_extensions import TypeVar
 
+from interlock.agent_tools import AsTool
 from interlock.callables import MaybeAwaitable, name_of, resolve, takes, wants
 from interlock.context import RunContext
 from interlock.errors import ConfigError
@@ -231,7 +232,7 @@ def _bad_callback(edge: Handoff, where: str) -> list[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class Agent(Generic[T]):
+class Agent(AsTool, Generic[T]):
     """A declaration of who answers: instructions, a model, tools, and whom it may hand over to.
 
     Agents are immutable: `dataclasses.replace` makes a changed copy. ``T`` is the type of the object

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from interlock.agent_tools import AgentCall
 from interlock.agents import Agent
 from interlock.config import RunConfig
 from interlock.errors import ConfigError
@@ -37,7 +38,21 @@ def run_graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
                     f"The caller's tool {edge.tool_name!r} is named like a handoff of agent {member.name!r}; "
                     "give it another name."
                 )
+    _check_behind_tools(graph, config)
     return graph
+
+
+def _check_behind_tools(graph: Mapping[str, Agent[Any]], config: RunConfig) -> None:
+    """Check that the agents that are called as tools can answer, and those that they call."""
+    known = set(graph.values())
+    waiting = list(known)
+    while waiting:
+        hows = [tool.on_invoke_tool for tool in waiting.pop().all_tools]
+        behind = {agent for how in hows if isinstance(how, AgentCall) for agent in how.agent.graph.values()}
+        for agent in behind - known:
+            check_model(agent, config)
+            waiting.append(agent)
+        known |= behind
 
 
 def find_agent(graph: Mapping[str, Agent[Any]], name: str, wanted_by: str) -> Agent[Any]:

@@ -122,7 +122,7 @@ async def _after(
     await tell(run, "on_llm_end", run.agent, reply)
     await tell(run, None, reply, agent_hook="on_llm_end")
     if calls := calls_of(reply.message):
-        async with aclosing(answer_calls(run, offered, calls)) as answers:
+        async with aclosing(answer_calls(run, offered, calls, run_loop)) as answers:
             async for answer in answers:
                 yield answer
     else:

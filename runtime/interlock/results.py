@@ -25,7 +25,17 @@ from interlock.port import ToolChoice, ToolSpec
 from interlock.repair import repair
 from interlock.usage import Usage
 
-__all__ = ["HandoffRecord", "ModelCall", "Problem", "RunDone", "RunEvent", "RunResult", "Shown", "StopReason"]
+__all__ = [
+    "HandoffRecord",
+    "ModelCall",
+    "NestedEvent",
+    "Problem",
+    "RunDone",
+    "RunEvent",
+    "RunResult",
+    "Shown",
+    "StopReason",
+]
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -144,6 +154,9 @@ class RunResult(Generic[T]):
     """Name of the handler that answered last."""
     pending: Sequence[ToolCall] = ()
     """Calls of the caller's own tools (``RunConfig.external_tools``), which nobody has answered yet."""
+    nested: Mapping[str, RunResult[Any]] = field(default_factory=dict[str, "RunResult[Any]"])
+    """The runs of agents that were called as tools, by call id. ``usage`` includes theirs, all else is
+    this run's alone."""
 
     def __repr__(self) -> str:
         # asyncio formats what a finished task returned: the whole history would take seconds
@@ -164,6 +177,9 @@ class RunResult(Generic[T]):
         for call in self.calls:
             if call.reply is not None and call.reply.usage is not None:
                 used[call.handler] = used.get(call.handler, Usage()) + call.reply.usage
+        for inner in self.nested.values():
+            for handler, usage in inner.usage_by_handler.items():
+                used[handler] = used.get(handler, Usage()) + usage
         return used
 
     @property
@@ -218,6 +234,19 @@ class RunDone:
     result: RunResult[Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NestedEvent:
+    """What happens in the run of an agent that was called as a tool, while it happens; streamed runs only."""
+
+    type: ClassVar[Literal["nested"]] = "nested"
+    path: tuple[str, ...]
+    """Names of agents: who asked first, whom it asked, whom that one asked, ..., who answers."""
+    call_ids: tuple[str, ...]
+    """The ids of those calls, the outermost first. Each belongs to the run of its own asker."""
+    event: RunEvent
+    """Never a `NestedEvent`: however deep the run, it is wrapped once."""
+
+
 RunEvent = (
     HandlerEvent
     | AgentUpdated
@@ -228,5 +257,6 @@ RunEvent = (
     | HandoffOccurred
     | HandoffFailed
     | Repaired
+    | NestedEvent
     | RunDone
 )

@@ -7,7 +7,7 @@ why the next run starts at the default handler again, however this one ended.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from interlock.agents import Agent
@@ -101,6 +101,14 @@ class RunState:
     """The text of a reply that is still arriving; not empty as soon as anything was shown."""
     pending: Sequence[ToolCall] = ()
     """Calls that the caller has to answer."""
+    depth: int = 0
+    """How many runs this one is within."""
+    within: dict[str, RunState] = field(default_factory=dict[str, "RunState"])
+    """The runs of the agent tools that are being called, by call id and in call order."""
+    nested: dict[str, RunResult[Any]] = field(default_factory=dict[str, RunResult[Any]])
+    """Those that have ended."""
+    turns_within: int = 0
+    """How many turns those had."""
     final_output: Any = None
     stop_reason: StopReason = "unfinished"
 
@@ -176,7 +184,7 @@ class RunState:
         if self.again:
             self.again = False
             return
-        if self.max_turns is not None and self.turn >= self.max_turns:
+        if self.max_turns is not None and self.turn + self.turns_within >= self.max_turns:
             raise MaxTurnsExceeded(
                 f"Max turns ({self.max_turns}) exceeded: agent {self.agent.name!r} wanted another model "
                 "call. Raise max_turns, or take what there is from error.result."
@@ -287,8 +295,24 @@ class RunState:
             )
         )
 
+    def absorb(self) -> None:
+        """Take the runs within this one into its books: in call order, whoever ended first."""
+        within, self.within, self.moment = self.within, {}, None
+        for call_id, inner in within.items():
+            if inner.stop_reason == "unfinished" and not inner.turn:
+                continue  # nobody came to it
+            result = self.nested[call_id] = inner.result()
+            self.usage += result.usage
+            self.turns_within += inner.turn + inner.turns_within
+            for name, usage in result.usage_by_agent.items():
+                self.usage_by_agent[name] = self.usage_by_agent.get(name, Usage()) + usage
+
     def result(self) -> RunResult[Any]:
         """Return the run as it stands now."""
+        if self.within:
+            so_far = replace(self, nested={**self.nested}, usage_by_agent={**self.usage_by_agent})
+            so_far.absorb()
+            return so_far.result()
         return RunResult(
             final_output=self.final_output,
             last_agent=self.agent,
@@ -305,6 +329,7 @@ class RunState:
             stop_reason=self.stop_reason,
             last_handler=self.handler.name,
             pending=self.pending,
+            nested=dict(self.nested),
         )
 
 

@@ -21,6 +21,7 @@ LAYERS = """
     assembly calls executor history port
     handler_functions handler_replies
     attempts hooks tools
+    agent_tools
     handlers
     registry
     skills
@@ -30,7 +31,8 @@ LAYERS = """
     models
     graph run_state
     starting
-    prompts tell
+    nested prompts tell
+    tool_runs
     handoffs
     answers
     loop
