@@ -21,7 +21,7 @@ from interlock.errors import (
 )
 from interlock.events import HandoffFailed, HandoffOccurred, HandoffRequested, ToolCalled, ToolOutput
 from interlock.handoff_request import HandoffRequest
-from interlock.handoffs import Transfer, edge_for, passed_over, record, take_over, try_transfer
+from interlock.handoffs import record, take_over
 from interlock.messages import Message, ToolCall
 from interlock.models import lineup
 from interlock.nested import Loop
@@ -31,6 +31,7 @@ from interlock.routing import Offer, Plan, Wanted, plan, unknown_tool
 from interlock.run_state import RunState
 from interlock.schema import clip
 from interlock.tool_runs import run_tools
+from interlock.transfers import Transfer, edge_for, passed_over, try_transfer
 
 __all__ = ["answer_calls"]
 
@@ -195,9 +196,7 @@ def _note_results(run: RunState, planned: Plan, answers: _Answers) -> None:
         run.progress.tool_results(results[True], requests=results[False])
 
 
-def _take_outcome(
-    run: RunState, answers: _Answers, call: ToolCall, outcome: ToolOutcome, stop: bool
-) -> None:
+def _take_outcome(run: RunState, answers: _Answers, call: ToolCall, outcome: ToolOutcome, stop: bool) -> None:
     answer = _Answer(outcome.output, error=outcome.error, exception=outcome.exception)
     if outcome.handoff is not None:
         answer.text = _UNDECIDED.format(target=outcome.handoff.target_name)
@@ -259,6 +258,8 @@ def _failed(run: RunState, call: ToolCall, target: str, why: str) -> HandoffFail
 
 async def _transfer(run: RunState, wanted: Wanted, answers: _Answers) -> Transfer:
     transfer = await try_transfer(run, wanted)
+    if transfer.target is not None:
+        run.hold(transfer.place)
     kind: Literal["tool", "handoff"] = "tool" if transfer.by_tool else "handoff"
     answer = _Answer(transfer.answer, kind, transfer.error, exception=transfer.exception)
     answers.give(wanted.call, answer)
@@ -273,7 +274,7 @@ def _answer_not_taken(run: RunState, planned: Plan, answers: _Answers) -> None:
         by_tool = wanted.request is not None
         mistake = planned.transfer is None and not by_tool
         answers.give(wanted.call, _Answer(why, "tool" if by_tool else "handoff", why, mistake=mistake))
-        record(run, passed_over(wanted, why), "not_taken")
+        record(run, passed_over(run, wanted, why))
     if planned.not_taken:
         run.warnings.append(
             f"turn {run.turn}: {len(planned.not_taken)} of the reply's transfers were not taken"

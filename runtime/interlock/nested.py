@@ -103,10 +103,7 @@ class Consultation:
 
         Raises:
             ToolError: it failed, and the tool's ``on_error`` is to stop the outer run.
-            ConfigError: the nested run cannot be started.
         """
-        if isinstance(self.refused, ConfigError):
-            raise self.refused
         if self.outcome is not None:
             return
         try:

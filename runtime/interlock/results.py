@@ -20,6 +20,7 @@ from interlock.events import (
     ToolCalled,
     ToolOutput,
 )
+from interlock.handoff_request import HandoffRequest, HandoffStatus
 from interlock.messages import AGENT, KIND, ORIGIN, Message, RunItem, ToolCall, calls_of, detached, portable
 from interlock.port import ToolChoice, ToolSpec
 from interlock.repair import repair
@@ -57,7 +58,11 @@ class HandoffRecord:
     tool_name: str
     call_id: str
     turn: int
-    status: Literal["taken", "not_taken", "failed"]
+    status: HandoffStatus
+    """``COMPLETED``: the target's work is done. ``ACCEPTED``: it took over, and the run ended otherwise.
+    ``FAILED``: a callback raised, or the run ended with an error while the target was in charge."""
+    tried: bool = True
+    """False when another transfer of the same reply came first, or the turn ended the run."""
     requested_by: Literal["model", "tool"] = "model"
     """Whether the model called a transfer tool, or a tool returned a `HandoffRequest`."""
     reason: str | None = None
@@ -65,7 +70,32 @@ class HandoffRecord:
     input: Any = None
     """What the model passed along, parsed by the handoff's ``input_type``."""
     error: str | None = None
-    """Why it was not made."""
+    """Why it was not made, or how it failed."""
+    request: HandoffRequest | None = field(default=None, repr=False)
+    """As the target was asked."""
+    passed_over: Sequence[tuple[str, str]] = ()
+    """Who was asked before, or in vain, and why each did not take over."""
+    parent_id: str | None = None
+    """The transfer that had put the source in charge."""
+    depth: int = 1
+    """How many transfers of the run had been made, this one included."""
+    started: float | None = field(default=None, compare=False)
+    """When it was asked for, in seconds of ``RunConfig.clock``."""
+    ended: float | None = field(default=None, compare=False)
+    """When it was refused, or the target's work was done; None while the target is in charge."""
+    usage: Usage | None = None
+    """What the target's complete replies consumed, once its work is done."""
+
+    @property
+    def taken(self) -> bool:
+        """Whether the target took over."""
+        accepted = (HandoffStatus.ACCEPTED, HandoffStatus.COMPLETED)
+        return self.status in accepted or (self.status is HandoffStatus.FAILED and self.usage is not None)
+
+    @property
+    def tokens(self) -> int | None:
+        """What the target consumed; None as long as it is in charge, or never was."""
+        return None if self.usage is None else self.usage.total_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,7 +133,7 @@ async def _consult(run: RunState, one: Consultation, take: Take, loop: Loop) -> 
                 yield event
         assert one.outcome is not None
         outcome = one.outcome
-    except (ToolError, ConfigError) as raised:
+    except ToolError as raised:
         outcome, stop = _stopped(raised), True
     take(one.call, outcome, stop)
     await _tell_end(run, one.tool, outcome, context)

@@ -25,6 +25,7 @@ LAYERS = """
     handlers
     registry
     skills
+    declarations
     agents
     edges
     config results routing progress replies
@@ -33,6 +34,8 @@ LAYERS = """
     starting
     nested prompts tell
     tool_runs
+    acceptance
+    transfers
     handoffs
     answers
     loop
