@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio.lowlevel
 from scenes import facts
+from teams import outcome
 
 from interlock import Agent, Retry, RunConfig, RunResult, RunStream
 from interlock.errors import InterlockError
@@ -23,8 +24,8 @@ from interlock.events import (
 from interlock.messages import RunInput, calls_of, text_of
 from interlock.port import Request
 from interlock.results import RunDone, RunEvent
-from interlock.runner import start
 from interlock.scopes import Scope
+from interlock.starting import start
 from interlock.testing import ScriptedHandler, assert_valid
 
 DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
@@ -67,7 +68,7 @@ class Played:
 
     @property
     def statuses(self) -> list[tuple[str, str, str]]:
-        return [(record.source, record.target, record.status) for record in self.result.handoffs]
+        return [(record.source, record.target, outcome(record)) for record in self.result.handoffs]
 
     @property
     def answers(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock import Agent, Message, RunResult, function_tool, handoff
+from interlock import Agent, HandoffRecord, Message, RunResult, function_tool, handoff
 from interlock.messages import text_of
 from interlock.port import Request
 from interlock.testing import ScriptedHandler, assert_valid, call
@@ -51,6 +51,13 @@ def answers_of(result: RunResult[Any]) -> list[str]:
     return [text_of(message) for message in result.messages if message["role"] == "tool"]
 
 
+def outcome(record: HandoffRecord) -> str:
+    """What became of a transfer, in one word."""
+    if record.taken:
+        return "taken"
+    return "failed" if record.tried else "not_taken"
+
+
 def statuses(result: RunResult[Any]) -> list[tuple[str, str, str]]:
     """Who asked to hand over to whom, and what became of it."""
-    return [(record.source, record.target, record.status) for record in result.handoffs]
+    return [(record.source, record.target, outcome(record)) for record in result.handoffs]

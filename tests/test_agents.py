@@ -289,7 +289,7 @@ def test_an_input_type_needs_no_callback() -> None:
 # -- bad input --
 
 
-@pytest.mark.parametrize("target", [5, None, "", object(), Ticket, b"B", [B], Agent])
+@pytest.mark.parametrize("target", [5, None, "", object(), Ticket, b"B", {"B": B}, Agent])
 def test_what_is_no_target_is_refused(target: Any) -> None:
     """Not an agent, not a handler, not a name."""
     with pytest.raises(ConfigError, match="A handoff leads to an Agent"):

@@ -13,6 +13,7 @@ import pytest
 from bothways import QUICK, Played, Voice, both
 from hypothesis import given
 from hypothesis import strategies as st
+from teams import outcome
 from test_executor import Recording, Replaying
 
 from interlock import (
@@ -268,7 +269,7 @@ async def test_a_request_in_the_same_reply_is_answered_and_not_made() -> None:
     assert played.result.last_handler == "model"
     assert tool_messages(played.result)["a"].startswith("The caller's tools come first")
     (record,) = played.result.handoffs
-    assert (record.status, record.reason) == ("not_taken", "why")
+    assert (outcome(record), record.reason) == ("not_taken", "why")
 
 
 async def test_the_callback_of_a_transfer_that_is_not_made_is_not_called() -> None:

@@ -54,7 +54,7 @@ from interlock.events import (
     ToolCallDelta,
 )
 from interlock.executor import Call
-from interlock.runner import start
+from interlock.starting import start
 from interlock.testing import UnexpectedModelCall, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio
@@ -522,12 +522,16 @@ async def test_an_agent_that_is_returned_to_is_answered_for_by_its_backup() -> N
     """It stays for the rest of the run: who is down is not asked again after each detour."""
 
     def make() -> Agent[Any]:
-        handlers = [Voice("h0", InvalidRequest("down"), "never"), Voice("h1", call("transfer_to_b"), "Back.")]
+        handlers = [
+            Voice("h0", InvalidRequest("down"), "never", prompt="Is h0."),
+            Voice("h1", call("transfer_to_b"), "Back.", prompt="Is h1."),
+        ]
         b = Agent("B", model=Voice("b", call("transfer_to_a")), handoffs=["A"])
         return Agent("A", handlers=handlers, handoffs=[b])
 
     played = await fall(make)
     assert [made.handler for made in played.result.calls] == ["h0", "h1", "b", "h1"]
+    assert played.result.calls[1].messages[0] == played.result.calls[3].messages[0]
     assert [record.source for record in played.result.handoffs] == ["A", "B"]
 
 
@@ -576,6 +580,27 @@ async def test_a_streamed_run_shows_the_whole_text_whatever_the_handler_showed(e
     played = await both(lambda: Agent("A", model=Voice("v", [*events, done])))
     shown = "".join(event.text for event in played.events if isinstance(event, TextDelta))
     assert shown == played.result.final_output == "The answer."
+
+
+async def events_of(*events: Any) -> list[Any]:
+    run = Runner.run_streamed(Agent("A", model=Voice("v", [*events], "Done."), tools=[add]), "Hi")
+    return [event async for event in run]
+
+
+async def test_what_was_shown_is_not_shown_again() -> None:
+    said = reply("Let me see.", calls=[call("add", {"a": 1, "b": 2}, id="c")], reasoning="Hm")
+    first = [ReasoningDelta("Hm"), ToolCallDelta(0, "c", "add", "{}")]
+    seen = await events_of(*first, MessageDone(message=said.message))
+    assert [event for event in seen if isinstance(event, ReasoningDelta | ToolCallDelta)] == first
+    assert TextDelta("Let me see.") in seen
+
+
+async def test_a_text_that_is_not_what_was_shown_is_not_mended() -> None:
+    """Two texts joined would be a third one; the complete message says what counts."""
+    seen = await events_of(
+        TextDelta("Foo"), MessageDone(message={"role": "assistant", "content": "Bar and more."})
+    )
+    assert [event.text for event in seen if isinstance(event, TextDelta)] == ["Foo"]
 
 
 async def test_text_beside_calls_is_shown_too() -> None:

@@ -23,7 +23,7 @@ from interlock.handlers import handler
 from interlock.messages import Message, calls_of, text_of
 from interlock.port import Handler, Request
 from interlock.results import RunDone
-from interlock.runner import start
+from interlock.starting import start
 from interlock.testing import ScriptedHandler
 from interlock.usage import Usage
 

@@ -46,7 +46,7 @@ def test_a_target_without_a_name_is_refused_at_once(target: Any) -> None:
 
 def test_it_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        HandoffRequest("B").target = "C"  # type: ignore[misc]
+        HandoffRequest("B").to_agent = "C"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_it_survives_json(target: str, input: Any, reason: str | None, message: 
 
 
 def test_a_target_that_is_an_object_is_recorded_by_its_name() -> None:
-    assert HandoffRequest(Agent("B", model="m")).envelope()["target"] == "B"
+    assert HandoffRequest(Agent("B", model="m")).envelope()["to_agent"] == "B"
 
 
 @pytest.mark.parametrize(
@@ -101,4 +101,4 @@ def test_an_input_that_has_no_json_form_is_recorded_as_text(input: Any) -> None:
 def test_unknown_keys_of_an_envelope_are_no_secret() -> None:
     """An envelope is the engine's own record; one of another make is an error, not half a request."""
     with pytest.raises(TypeError, match="surprise"):
-        HandoffRequest.from_envelope({"target": "B", "surprise": 1})
+        HandoffRequest.from_envelope({"to_agent": "B", "surprise": 1})

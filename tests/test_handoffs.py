@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from teams import HI, TO_B, agent, answers_of, look_up, pair, requests, shown, statuses
+from teams import HI, TO_B, agent, answers_of, look_up, outcome, pair, requests, shown, statuses
 
 from interlock import Agent, Handoff, Message, RunConfig, RunContext, Runner, handoff
 from interlock.errors import (
@@ -220,7 +220,7 @@ async def test_a_callback_that_raises_keeps_the_source_in_charge() -> None:
     (problem,) = result.errors
     assert isinstance(problem.error, RuntimeError)
     (record,) = result.handoffs
-    assert (record.status, record.error) == ("failed", "RuntimeError: ticket system is down")
+    assert (outcome(record), record.error) == ("failed", "RuntimeError: ticket system is down")
 
 
 async def test_a_callback_that_raises_can_end_the_run() -> None:
@@ -332,7 +332,7 @@ async def test_going_to_and_fro_between_decided_targets_is_noticed() -> None:
     a = agent("A", *[call("transfer_to_somebody")] * 5, handoffs=[edge])
     with pytest.raises(LoopDetected) as caught:
         await Runner.run(a, "Hi")
-    assert [record.status for record in caught.value.result.handoffs] == [
+    assert [outcome(record) for record in caught.value.result.handoffs] == [
         "taken",
         "taken",
         "failed",
@@ -402,7 +402,7 @@ async def test_ping_pong_is_stopped_long_before_the_last_turn() -> None:
     with pytest.raises(LoopDetected, match="asked again after it was told") as caught:
         await Runner.run(a, "Hi", max_turns=100)
     result = caught.value.result
-    assert [record.status for record in result.handoffs] == ["taken", "taken", "failed", "failed"]
+    assert [outcome(record) for record in result.handoffs] == ["taken", "taken", "failed", "failed"]
     assert "nothing new has come up" in text_of(shown(a, 2)[-1])
     assert_valid(result.messages)
 
@@ -444,7 +444,7 @@ async def test_so_many_transfers_and_no_more(limit: int) -> None:
     config = RunConfig(max_handoffs=limit, detect_loops=False)
     with pytest.raises(MaxHandoffsExceeded, match=f"limit of {limit} transfers is reached") as caught:
         await Runner.run(a, "Hi", max_turns=100, run_config=config)
-    taken = [record.status for record in caught.value.result.handoffs]
+    taken = [outcome(record) for record in caught.value.result.handoffs]
     assert taken == ["taken"] * limit + ["failed", "failed"]
     assert_valid(caught.value.result.messages)
 
@@ -453,7 +453,7 @@ async def test_without_a_limit_only_the_turns_are_counted() -> None:
     a = circle(20)
     config = RunConfig(max_handoffs=None, detect_loops=False, on_limit="return")
     result = await Runner.run(a, "Hi", max_turns=25, run_config=config)
-    assert [record.status for record in result.handoffs] == ["taken"] * 25
+    assert [outcome(record) for record in result.handoffs] == ["taken"] * 25
     assert result.stop_reason == "limit"
 
 
@@ -551,7 +551,7 @@ async def test_a_handler_that_is_in_charge_is_not_handed_over_to() -> None:
     late = Handoff(agent_name="someone", on_invoke_handoff=lambda context, arguments: voice)
     a = Agent("A", model=ScriptedHandler([call("transfer_to_someone")]), handoffs=[late])
     result = await Runner.run(a, "Hi")
-    assert ([each.status for each in result.handoffs], result.final_output) == (
+    assert ([outcome(each) for each in result.handoffs], result.final_output) == (
         ["taken", "failed"],
         "I am here.",
     )
@@ -574,7 +574,7 @@ async def test_an_agent_decided_on_at_run_time_brings_its_own_graph() -> None:
     c = Agent("C", model=model, handoffs=[Agent("D", model=model, handoffs=["C"])])
     edge = Handoff(agent_name="B", on_invoke_handoff=lambda context, arguments: c)
     result = await Runner.run(Agent("A", model=model, handoffs=[edge]), "Hi")
-    assert ([each.status for each in result.handoffs], result.last_agent) == (["taken"] * 3, c)
+    assert ([outcome(each) for each in result.handoffs], result.last_agent) == (["taken"] * 3, c)
 
 
 async def test_two_agents_of_one_name_do_not_meet_in_a_run() -> None:

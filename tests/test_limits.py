@@ -9,6 +9,7 @@ import anyio.lowlevel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from teams import outcome
 
 from interlock import Agent, RunConfig, Runner, RunResult, function_handler, function_tool, handoff
 from interlock.errors import (
@@ -169,7 +170,7 @@ async def test_five_handoffs_are_allowed_unless_said_otherwise() -> None:
     What new comes up in between does not earn another transfer.
     """
     result = await stopped(touring(9), MaxHandoffsExceeded)
-    assert [record.status for record in result.handoffs] == ["taken"] * 5 + ["failed"] * 2
+    assert [outcome(record) for record in result.handoffs] == ["taken"] * 5 + ["failed"] * 2
     assert "the limit of 5 transfers is reached" in str(result.handoffs[-1].error)
 
 
@@ -177,7 +178,7 @@ async def test_a_refused_transfer_lets_the_agent_answer_itself() -> None:
     """R4: the model is told first; the run ends only if it insists."""
     agent = pair([TO_B], [TO_A, "B answers."])
     result = await Runner.run(agent, "Hi", run_config=RunConfig(max_handoffs=1))
-    assert [record.status for record in result.handoffs] == ["taken", "failed"]
+    assert [outcome(record) for record in result.handoffs] == ["taken", "failed"]
     assert (result.final_output, result.stop_reason) == ("B answers.", "done")
 
 
@@ -189,13 +190,13 @@ async def test_no_handoff_at_all_may_be_allowed() -> None:
 
 async def test_handoffs_may_be_unlimited() -> None:
     result = await Runner.run(touring(12), "Hi", max_turns=None, run_config=RunConfig(max_handoffs=None))
-    assert sum(record.status == "taken" for record in result.handoffs) >= 12
+    assert sum(outcome(record) == "taken" for record in result.handoffs) >= 12
 
 
 async def test_a_handoff_limit_can_be_a_result() -> None:
     result = await Runner.run(touring(9), "Hi", run_config=RunConfig(max_handoffs=2, on_limit="return"))
     assert result.stop_reason == "limit"
-    assert [record.status for record in result.handoffs] == ["taken", "taken", "failed", "failed"]
+    assert [outcome(record) for record in result.handoffs] == ["taken", "taken", "failed", "failed"]
 
 
 # -- going round (pain 10) --
@@ -204,7 +205,7 @@ async def test_a_handoff_limit_can_be_a_result() -> None:
 async def test_ping_pong_stops_within_four_handoffs() -> None:
     """Pain 10: not at max_turns; the model is told before the run ends."""
     result = await stopped(pair([TO_B] * 9, [TO_A] * 9), LoopDetected)
-    assert sum(record.status == "taken" for record in result.handoffs) <= 4
+    assert sum(outcome(record) == "taken" for record in result.handoffs) <= 4
     assert "this transfer was already made" in str(result.messages)
 
 
@@ -212,7 +213,7 @@ async def test_a_circle_of_three_stops_as_well() -> None:
     c = Agent("C", model=ScriptedHandler([TO_A] * 9), handoffs=["A"])
     b = Agent("B", model=ScriptedHandler([call("transfer_to_c")] * 9), handoffs=[c])
     result = await stopped(Agent("A", model=ScriptedHandler([TO_B] * 9), handoffs=[b]), LoopDetected)
-    assert sum(record.status == "taken" for record in result.handoffs) <= 4
+    assert sum(outcome(record) == "taken" for record in result.handoffs) <= 4
 
 
 async def test_who_is_told_may_still_answer() -> None:
@@ -225,7 +226,7 @@ async def test_handing_over_with_progress_is_never_stopped(hops: int) -> None:
     """Pain 10: A -> B -> A -> B is fine when each tool result is new."""
     agent = touring(hops)
     result = await Runner.run(agent, "Hi", run_config=RunConfig(max_handoffs=hops))
-    assert sum(record.status == "taken" for record in result.handoffs) == hops
+    assert sum(outcome(record) == "taken" for record in result.handoffs) == hops
 
 
 async def test_there_and_back_and_on_is_no_loop() -> None:
@@ -241,7 +242,7 @@ async def test_there_and_back_and_on_is_no_loop() -> None:
 async def test_the_guard_can_be_turned_off() -> None:
     config = {"detect_loops": False, "max_handoffs": 6}
     result = await stopped(pair([TO_B] * 9, [TO_A] * 9), MaxHandoffsExceeded, **config)
-    assert sum(record.status == "taken" for record in result.handoffs) == 6
+    assert sum(outcome(record) == "taken" for record in result.handoffs) == 6
 
 
 def nudges(result: RunResult[Any]) -> list[Problem]:
@@ -370,7 +371,7 @@ async def test_random_ways_with_progress_are_never_stopped(moves: list[str]) -> 
     config = RunConfig(max_handoffs=None, agents=agents)
     result = await Runner.run(agents[0], "Hi", max_turns=None, run_config=config)
     assert (result.final_output, result.errors) == ("Done.", ())
-    assert sum(record.status == "taken" for record in result.handoffs) == moves.count("hand over")
+    assert sum(record.taken for record in result.handoffs) == moves.count("hand over")
 
 
 @given(data=st.data())
@@ -402,7 +403,7 @@ async def test_random_ways_without_progress_always_end(data: st.DataObject) -> N
     config = RunConfig(max_handoffs=None, max_mistakes=99, agents=agents)
     with pytest.raises(LoopDetected) as caught:
         await Runner.run(agents[0], "Hi", max_turns=None, run_config=config)
-    taken = sum(record.status == "taken" for record in caught.value.result.handoffs)
+    taken = sum(record.taken for record in caught.value.result.handoffs)
     assert taken <= 6 * 3
     assert len(caught.value.result.calls) <= (taken + 1) * 8 + 2
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from scenes import SCENES, Stage
+from teams import outcome
 
 from interlock import Agent, Handoff, RunConfig, Runner, function_handler, function_tool, handoff
 from interlock.errors import CallbackError, HandlerError, ModelBehaviorError
@@ -94,7 +95,7 @@ async def test_tools_in_the_same_reply_run_before_the_transfer() -> None:
 async def test_of_two_transfers_the_first_is_made_and_the_second_answered() -> None:
     """Row 1-36 and pain 2: the target is the first, and nothing of the second is in its view."""
     result = await Runner.run(SCENES["transfer"].agent(Stage()), "Hi")
-    assert [(record.target, record.status) for record in result.handoffs] == [
+    assert [(record.target, outcome(record)) for record in result.handoffs] == [
         ("B", "taken"),
         ("C", "not_taken"),
     ]
@@ -111,7 +112,7 @@ async def test_several_transfers_can_be_refused_together() -> None:
     both = [call("transfer_to_b"), call("transfer_to_c")]
     agent = Agent("A", model=ScriptedHandler([both, call("transfer_to_b")]), handoffs=[target, other])
     result = await Runner.run(agent, "Hi", run_config=RunConfig(multiple_handoffs="reject"))
-    assert [record.status for record in result.handoffs] == ["not_taken", "not_taken", "taken"]
+    assert [outcome(record) for record in result.handoffs] == ["not_taken", "not_taken", "taken"]
     assert result.final_output == "B here."
 
 

@@ -37,8 +37,8 @@ from interlock.history import (
     reset_conversation_history_wrappers,
     set_conversation_history_wrappers,
 )
-from interlock.prompts import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
 from interlock.narrative import PREAMBLE
+from interlock.prompts import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
 from interlock.testing import ScriptedHandler, call
 from interlock.tools import FunctionTool
 

@@ -24,7 +24,7 @@ USAGES = st.builds(
 )
 REQUESTS = st.builds(
     HandoffRequest,
-    target=st.text(min_size=1),
+    to_agent=st.text(min_size=1),
     input=st.none() | st.dictionaries(st.text(), st.integers()),
     reason=st.none() | st.text(),
     message=st.none() | st.text(),
@@ -52,7 +52,8 @@ def test_what_went_wrong() -> None:
 
 def test_a_handoff_is_part_of_it() -> None:
     envelope = ToolOutcome("x", handoff=HandoffRequest("B", reason="why")).envelope()
-    assert envelope["ok"]["handoff"] == {"target": "B", "input": None, "reason": "why", "message": None}
+    asked = envelope["ok"]["handoff"]
+    assert (asked["to_agent"], asked["reason"], asked["input"]) == ("B", "why", None)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from interlock.events import (
 from interlock.messages import calls_of, text_of
 from interlock.port import Handler, Request
 from interlock.results import RunDone
-from interlock.runner import start
+from interlock.starting import start
 from interlock.testing import ScriptedHandler, call, reply
 
 pytestmark = pytest.mark.anyio

@@ -6,6 +6,7 @@ from typing import Any
 
 import anyio.lowlevel
 import pytest
+from teams import outcome
 
 from interlock import Agent, Handoff, Retry, RunConfig, Runner, handoff
 from interlock.errors import (
@@ -54,7 +55,7 @@ async def test_a_transfer_that_fails_leaves_the_source_in_charge(where: str) -> 
     result = await Runner.run(Agent("A", model=script, handoffs=[edge]), "Hi", run_config=config)
     assert result.last_agent.name == "A"
     assert str(script.requests[1].messages[-1].get("content")).startswith("The transfer to ")
-    assert [record.status for record in result.handoffs] == ["failed"]
+    assert [outcome(record) for record in result.handoffs] == ["failed"]
     assert [problem.kind for problem in result.errors] == ["handoff"]
 
 
@@ -65,7 +66,7 @@ async def test_a_target_that_cannot_answer_is_a_failure_of_the_run() -> None:
     with pytest.raises(InvalidRequest) as caught:
         await Runner.run(agent, "Hi")
     assert caught.value.result.last_agent is target
-    assert [record.status for record in caught.value.result.handoffs] == ["taken"]
+    assert [outcome(record) for record in caught.value.result.handoffs] == ["taken"]
 
 
 async def test_a_filter_that_breaks_ends_the_run_with_all_that_happened() -> None:
@@ -81,7 +82,7 @@ async def test_a_filter_that_breaks_ends_the_run_with_all_that_happened() -> Non
         await Runner.run(agent, "Hi")
     assert isinstance(caught.value.__cause__, KeyError)
     assert problems(caught.value.result.to_input_list()) == []
-    assert [record.status for record in caught.value.result.handoffs] == ["failed"]
+    assert [outcome(record) for record in caught.value.result.handoffs] == ["failed"]
 
 
 async def test_instructions_that_raise_are_named() -> None:

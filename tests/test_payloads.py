@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from interlock.errors import HandoffError
-from interlock.payloads import HandoffPayload, PayloadError, carried, loggable, payload_of, sent_by
+from interlock.errors import HandoffError, PayloadError
+from interlock.payloads import HandoffPayload, carried, loggable, payload_of, sent_by
 
 SECRET = "hunter2"
 NAMES = ["source_agent", "handoff_type", "context_data", "handoff_reason", "expected_output", "previous"]

@@ -86,7 +86,8 @@ def test_the_model_comes_before_its_equals() -> None:
 
 def test_a_model_among_the_handlers_is_one_handler() -> None:
     model = ScriptedHandler([], name="m")
-    assert len(Agent("A", model=model, handlers=[model]).equipment.handlers) == 1
+    (only,) = Agent("A", model=model, handlers=[model]).equipment.handlers
+    assert only.priority == 10
 
 
 # -- names --

@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenes import SCENES, Stage
+from teams import outcome
 
 from interlock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
 from interlock.context import RunContext
 from interlock.errors import InterlockError, InvalidRequest
+from interlock.handoff_request import HandoffStatus
 from interlock.messages import Message, RunItem, calls_of
 from interlock.repair import NO_ANSWER, problems
-from interlock.results import HandoffRecord
 from interlock.testing import ScriptedHandler, call
 from interlock.usage import Usage
 
@@ -205,33 +206,17 @@ async def test_a_result_cannot_be_changed() -> None:
 
 async def test_every_transfer_is_on_record_taken_or_not() -> None:
     """Rows 1-50, 2-23: all hops in order, each with its outcome."""
-    result = await played("transfer")
-    assert result.handoffs == (
-        HandoffRecord(
-            id="h-r-1",
-            source="A",
-            target="B",
-            tool_name="transfer_to_b",
-            call_id="call_1_0",
-            turn=1,
-            status="taken",
-        ),
-        HandoffRecord(
-            id="h-r-2",
-            source="A",
-            target="C",
-            tool_name="transfer_to_c",
-            call_id="call_1_2",
-            turn=1,
-            status="not_taken",
-            error="Multiple handoffs detected, ignoring this one.",
-        ),
-    )
+    first, second = (await played("transfer")).handoffs
+    assert (first.id, first.source, first.target, first.tool_name) == ("h-r-1", "A", "B", "transfer_to_b")
+    assert (first.call_id, first.turn, first.status) == ("call_1_0", 1, HandoffStatus.COMPLETED)
+    assert (second.id, second.source, second.target, second.tool_name) == ("h-r-2", "A", "C", "transfer_to_c")
+    assert (second.call_id, second.status, second.tried) == ("call_1_2", HandoffStatus.REJECTED, False)
+    assert second.error == "Multiple handoffs detected, ignoring this one."
 
 
 async def test_a_failed_transfer_says_why() -> None:
     (record,) = (await played("refused transfer")).handoffs
-    assert (record.status, record.error) == ("failed", "LookupError: nobody is there")
+    assert (outcome(record), record.error) == ("failed", "LookupError: nobody is there")
 
 
 async def test_problems_keep_the_exception_and_the_call() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from teams import outcome
 
 from interlock import Agent, Handoff, RunConfig, RunContext, Runner, Tool, handoff
 from interlock.errors import CallbackError
@@ -264,4 +265,4 @@ async def test_the_policy_is_a_setting_of_the_run() -> None:
     agent = Agent("A", model=model, handoffs=[Agent("B", model=model), Agent("C", model=model)])
     result = await Runner.run(agent, "Hi", run_config=RunConfig(multiple_handoffs="reject"))
     assert (result.final_output, result.last_agent) == ("Nobody was asked.", agent)
-    assert [record.status for record in result.handoffs] == ["not_taken", "not_taken"]
+    assert [outcome(record) for record in result.handoffs] == ["not_taken", "not_taken"]

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from scenes import facts
+from teams import outcome
 from test_executor import Recording, Replaying
 
 from interlock import (
@@ -480,14 +481,14 @@ def request_and_transfer(order: int, *more: Any) -> Agent[Any]:
 async def test_a_request_and_a_models_transfer_stand_in_one_line(order: int, output: str) -> None:
     played = await both(lambda: request_and_transfer(order))
     assert played.result.final_output == output
-    assert sorted(record.status for record in played.result.handoffs) == ["not_taken", "taken"]
+    assert sorted(outcome(record) for record in played.result.handoffs) == ["not_taken", "taken"]
     assert_valid(played.result.calls[-1].messages)
 
 
 @pytest.mark.parametrize("order", [1, -1])
 async def test_a_request_and_a_models_transfer_are_both_refused_if_the_run_says_so(order: int) -> None:
     played = await both(lambda: request_and_transfer(order, "Again."), multiple_handoffs="reject")
-    assert [record.status for record in played.result.handoffs] == ["not_taken"] * 2
+    assert [outcome(record) for record in played.result.handoffs] == ["not_taken"] * 2
     assert played.result.final_output == "Again."
     assert all(answer.startswith("Several transfers were asked for at once") for answer in played.answers)
 
@@ -648,7 +649,7 @@ async def test_the_answer_may_be_the_tools_own() -> None:
 async def test_a_failed_request_keeps_reason_and_input_on_its_record() -> None:
     value = HandoffRequest("A", input=1, reason="why")
     (record,) = (await both(lambda: to_specialist(value=value))).result.handoffs
-    assert (record.status, record.input, record.reason) == ("failed", 1, "why")
+    assert (outcome(record), record.input, record.reason) == ("failed", 1, "why")
 
 
 # -- chaining --
@@ -688,7 +689,7 @@ async def test_going_round_is_noticed() -> None:
     """Handlers that send the conversation to and fro get nowhere: the first repetition is refused."""
     played = await both(lambda: chained("s1", "model", "s1", "model", "s1", replies="Model again."))
     assert isinstance(played.error, LoopDetected)
-    assert [record.status for record in played.result.handoffs] == ["taken", "taken", "failed", "failed"]
+    assert [outcome(record) for record in played.result.handoffs] == ["taken", "taken", "failed", "failed"]
 
 
 async def test_going_round_is_noticed_although_the_arguments_differ() -> None:
@@ -711,7 +712,7 @@ async def test_going_round_is_noticed_although_the_arguments_differ() -> None:
 
     played = await both(make, max_handoffs=None)
     assert isinstance(played.error, LoopDetected)
-    assert [record.status for record in played.result.handoffs][:3] == ["taken", "taken", "failed"]
+    assert [outcome(record) for record in played.result.handoffs][:3] == ["taken", "taken", "failed"]
 
 
 async def test_the_limit_of_transfers_holds() -> None:
@@ -723,7 +724,7 @@ async def test_the_limit_of_transfers_holds() -> None:
         return desk(call("go1"), tools=tools, handlers=handlers)
 
     played = await both(make, max_handoffs=2)
-    assert [record.status for record in played.result.handoffs] == ["taken", "taken", "failed"]
+    assert [outcome(record) for record in played.result.handoffs] == ["taken", "taken", "failed"]
     assert "the limit of 2 transfers is reached" in played.answers[-1]
     assert played.result.final_output == "I stay."
 
@@ -959,7 +960,7 @@ async def test_a_request_that_is_refused_again_and_again_ends_the_run() -> None:
     played = await both(make)
     assert isinstance(played.error, LoopDetected)
     assert len(played.result.handoffs) == 6
-    assert [item.kind for item in played.result.new_items].count("nudge") == 3
+    assert [item.kind for item in played.result.new_items].count("nudge") == 1
 
 
 async def test_a_handoff_that_decides_late_is_given_an_empty_object_for_nothing() -> None:
@@ -997,3 +998,30 @@ async def test_a_stranger_and_those_it_knows_may_name_one_another() -> None:
 
     played = await both(make)
     assert played.result.final_output == "C again."
+
+
+async def test_requests_that_differ_are_not_the_same_request_again() -> None:
+    """Six that are refused one after the other are no loop as long as the model tries something else."""
+
+    def make() -> Agent[Any]:
+        @function_tool
+        def ask(why: str) -> HandoffRequest:
+            """Ask."""
+            return HandoffRequest("A")
+
+        calls = [call("ask", {"why": str(n)}) for n in range(7)]
+        return desk(*calls, "I do it myself.", tools=[ask])
+
+    assert (await both(make)).result.final_output == "I do it myself."
+
+
+async def test_the_events_of_a_switch_say_from_where_to_where() -> None:
+    played = await both(lambda: chained("s1", "s2"))
+    kinds = HandoffRequested | HandoffOccurred
+    ways = [(event.type, event.source, event.target) for event in played.events if isinstance(event, kinds)]
+    assert ways == [
+        ("handoff_requested", "A", "s1"),
+        ("handoff_occurred", "A", "s1"),
+        ("handoff_requested", "s1", "s2"),
+        ("handoff_occurred", "s1", "s2"),
+    ]

@@ -7,22 +7,26 @@ concept: an edge to an agent or to a handler, offered to the model as ``transfer
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Generic, cast
 
 from typing_extensions import TypeVar
 
-from interlock.callables import MaybeAwaitable, name_of, resolve, takes, wants
+from interlock.agent_tools import AsTool
+from interlock.callables import MaybeAwaitable, resolve, takes, wants
 from interlock.context import RunContext
+from interlock.declarations import LISTS, agent_problems, check_handoff, colliding_names, is_list, target_name
 from interlock.errors import ConfigError
 from interlock.filters import HandoffInputFilter
 from interlock.guardrails import Guardrail
+from interlock.handoff_context import HandoffContext
+from interlock.handoff_request import HandoffRequest, HandoffResponse
 from interlock.hooks import AgentHooks
 from interlock.names import transfer_tool_name
+from interlock.payloads import HandoffPayload
 from interlock.port import Handler, ModelSettings
 from interlock.registry import Equipment, Section, rank
 from interlock.schema import JsonType
@@ -49,7 +53,9 @@ class Handoff:
     """
 
     target: Agent[Any] | Handler | str | None = None
-    """None only when ``on_invoke_handoff`` decides."""
+    """None when ``on_invoke_handoff`` decides, or any agent with ``capabilities_required`` will do."""
+    others: Sequence[Agent[Any] | Handler | str] = ()
+    """Who is asked next, in order, when the target declines or is not available."""
     agent_name: str = ""
     """Name of the target; taken from ``target`` when left out."""
     tool_name: str = ""
@@ -79,14 +85,22 @@ class Handoff:
     """True appends the source's instructions, labelled, to the target's."""
     scope: Scope | None = None
     """Who may hand over, see `interlock.scopes`; when left out, that of a handler target, or all."""
+    capabilities_required: Sequence[str] = ()
+    """What the target must be able to do, see ``Agent.capabilities``. Asked when the transfer is made."""
+    timeout: float | None = None
+    """Seconds that the target has to accept, in its ``on_handoff_request``; None waits for ever."""
+    payload: HandoffPayload | Mapping[str, Any] | Callable[..., MaybeAwaitable[Any]] | None = None
+    """Data that rides along, see `interlock.payloads`; or a function of the context, and of what the
+    model passed, that makes it."""
+    return_to_caller: bool = False
+    """Whether the target's output answers the source's call, and the source goes on."""
 
     def __post_init__(self) -> None:
         if not isinstance(cast(object, self.input_type), JsonType | None):
             raise ConfigError(
                 f"Handoff: input_type must be a JsonType; write JsonType({self.input_type!r:.80})."
             )
-        decided_later = self.target is None and self.on_invoke_handoff is not None and self.agent_name
-        found = "" if decided_later else _target_name(self.target)
+        found = _end_of(self)
         _set(self, "agent_name", self.agent_name or found)
         _set(self, "tool_name", self.tool_name or transfer_tool_name(self.agent_name))
         _set(self, "tool_description", self.tool_description or _description(self))
@@ -100,7 +114,7 @@ class Handoff:
             strict_form = strict_schema(self.input_json_schema)
             _set(self, "input_json_schema", strict_form or self.input_json_schema)
             _set(self, "strict_json_schema", strict_form is not None)
-        _check_handoff(self)
+        check_handoff(self)
 
     @classmethod
     def to(cls, target: Agent[Any] | Handler | str, reason: str | None = None) -> Handoff:
@@ -147,20 +161,18 @@ class Handoff:
         return json.dumps({"assistant": agent.name}, ensure_ascii=False)
 
 
+def _end_of(edge: Handoff) -> str:
+    """Return the name of where a handoff leads, or what stands for it when that is decided later."""
+    if edge.target is None and edge.on_invoke_handoff is not None and edge.agent_name:
+        return edge.agent_name
+    if edge.target is None and edge.capabilities_required and not isinstance(edge.capabilities_required, str):
+        return f"agent with {' and '.join(edge.capabilities_required)}"
+    return target_name(edge.target)
+
+
 def _set(declaration: object, name: str, value: object) -> None:
     """Fill in a field of a frozen declaration while it is being made."""
     object.__setattr__(declaration, name, value)
-
-
-def _target_name(target: object) -> str:
-    name = target if isinstance(target, str) else getattr(target, "name", None)
-    if not isinstance(name, str) or not name:
-        raise ConfigError(
-            f"A handoff leads to an Agent, a Handler or the name of an agent, not to {target!r:.80}."
-        )
-    if not isinstance(target, str | Agent) and not callable(getattr(target, "stream", None)):
-        raise ConfigError(f"A handoff leads to an Agent or a Handler; {target!r:.80} has no stream method.")
-    return name
 
 
 def _description(edge: Handoff) -> str:
@@ -185,53 +197,8 @@ def _handoff_schema(edge: Handoff) -> tuple[Mapping[str, Any], bool]:
     return schema, True
 
 
-def _check_handoff(edge: Handoff) -> None:
-    where = f"Handoff to {edge.agent_name!r}"
-    rules = (
-        (
-            edge.input_filter is None or callable(edge.input_filter),
-            f"input_filter must be a function, not {edge.input_filter!r:.80}",
-        ),
-        (
-            edge.input_filter is None or edge.preserve_context,
-            "use either input_filter or preserve_context=False, not both",
-        ),
-        (
-            edge.input_type is None or not edge.ask_reason,
-            "put a reason field into input_type instead of ask_reason=True",
-        ),
-        (
-            isinstance(cast(object, edge.is_enabled), bool) or callable(edge.is_enabled),
-            f"is_enabled must be a bool or a function, not {edge.is_enabled!r:.80}",
-        ),
-        (
-            edge.on_invoke_handoff is None or callable(edge.on_invoke_handoff),
-            f"on_invoke_handoff must be a function, not {edge.on_invoke_handoff!r:.80}",
-        ),
-        (
-            re.fullmatch("[a-zA-Z0-9_-]{1,64}", edge.tool_name) is not None,
-            f"providers take a tool name of 1 to 64 of a-z, A-Z, 0-9, _ and -, not {edge.tool_name!r:.80}",
-        ),
-    )
-    wrong = [f"{where}: {message}" for holds, message in rules if not holds]
-    if edge.on_handoff is not None:
-        wrong += _bad_callback(edge, where)
-    if wrong:
-        raise ConfigError("; ".join(wrong) + ".")
-
-
-def _bad_callback(edge: Handoff, where: str) -> list[str]:
-    called = f"{where}: on_handoff {name_of(edge.on_handoff)!r}"
-    assert edge.on_handoff is not None
-    if edge.input_type is not None:
-        return [] if takes(edge.on_handoff, 2) else [f"{called} must take the context and the input"]
-    if edge.ask_reason and edge.on_handoff_takes_input:
-        return []
-    return [] if takes(edge.on_handoff, 1) else [f"{called} must take one argument: the context"]
-
-
 @dataclass(frozen=True, eq=False)
-class Agent(Generic[T]):
+class Agent(AsTool, Generic[T]):
     """A declaration of who answers: instructions, a model, tools, and whom it may hand over to.
 
     Agents are immutable: `dataclasses.replace` makes a changed copy. ``T`` is the type of the object
@@ -258,6 +225,18 @@ class Agent(Generic[T]):
     two agents can name each other."""
     handoff_description: str | None = field(default=None, kw_only=True)
     """What this agent is for, as shown to agents that may hand over to it."""
+    capabilities: Sequence[str] = field(default=(), kw_only=True)
+    """What this agent can do, in words of the app's own; see ``Handoff.capabilities_required``."""
+    on_handoff_request: Callable[[HandoffRequest], MaybeAwaitable[HandoffResponse | None]] | None = field(
+        default=None, kw_only=True
+    )
+    """Asked before this agent takes over, sync or async; None accepts. What it raises is a rejection."""
+    on_handoff_received: Callable[[HandoffContext], MaybeAwaitable[None]] | None = field(
+        default=None, kw_only=True
+    )
+    """Called once this agent has taken over, with the history that it is about to be shown."""
+    handoff_note: bool = field(default=True, kw_only=True)
+    """Whether this agent is told, in its system prompt, of a payload that came with a transfer."""
     model_settings: ModelSettings | Mapping[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
     output_type: type[Any] | None = field(default=None, kw_only=True)
     """The type of the final output; text when None."""
@@ -268,13 +247,13 @@ class Agent(Generic[T]):
     """What ``model``, ``handlers`` and ``skills`` come to; made once, with the agent."""
 
     def __post_init__(self) -> None:
-        for name in _LISTS:  # what is appended to a list afterwards would be ignored without a word
-            if _is_list(given := getattr(self, name)):
+        for name in LISTS:  # what is appended to a list afterwards would be ignored without a word
+            if is_list(given := getattr(self, name)):
                 _set(self, name, tuple(given))
-        wrong = _problems(self)
+        wrong = agent_problems(self)
         if not wrong:
             _set(self, "equipment", equip(self.name, self.model, self.handlers, self.skills))
-            wrong = _colliding_names(self)
+            wrong = colliding_names(self)
         if wrong:
             raise ConfigError("; ".join(wrong) + ".")
 
@@ -322,63 +301,20 @@ class Agent(Generic[T]):
 
     @cached_property
     def graph(self) -> Mapping[str, Agent[Any]]:
-        """All agents that can be reached from here by object, by name.
+        """All agents that can be reached from here by object, by name; the nearest first.
 
         Raises:
             ConfigError: two different agents have one name.
         """
         found: dict[str, Agent[Any]] = {}
-        waiting: list[Agent[Any]] = [self]
+        waiting: deque[Agent[Any]] = deque([self])
         while waiting:
-            agent = waiting.pop()
+            agent = waiting.popleft()
             if found.setdefault(agent.name, agent) is agent:
-                targets = [edge.target for edge in agent.edges]
+                targets = [target for edge in agent.edges for target in (edge.target, *edge.others)]
                 waiting += [
                     each for each in targets if isinstance(each, Agent) and each is not found.get(each.name)
                 ]
             else:
                 raise ConfigError(f"Two different agents are named {agent.name!r}; give each its own name.")
         return found
-
-
-_LISTS = ("tools", "handlers", "skills", "handoffs", "input_guardrails", "output_guardrails")
-
-
-def _problems(agent: Agent[Any]) -> list[str]:
-    if not isinstance(cast(object, agent.name), str) or not agent.name:
-        return [f"An agent's name must be text, not {agent.name!r}"]
-    where = f"Agent {agent.name!r}"
-    lists = [(name, getattr(agent, name)) for name in _LISTS]
-    wrong = [
-        f"{where}: {name} must be a list, not {each!r:.80}" for name, each in lists if not _is_list(each)
-    ]
-    if wrong:
-        return wrong
-    wrong = [
-        f"{where}: {tool!r:.80} is not a Tool; wrap functions with @function_tool"
-        for tool in agent.tools
-        if not isinstance(cast(object, tool), Tool)
-    ]
-    if not isinstance(cast(object, agent.instructions), str | None) and not callable(agent.instructions):
-        wrong.append(f"{where}: instructions must be text or a function, not {agent.instructions!r:.80}")
-    try:
-        _ = agent.output
-    except ConfigError as error:
-        wrong.append(f"{where}: output_type {error}")
-    return wrong
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, str)
-
-
-def _colliding_names(agent: Agent[Any]) -> list[str]:
-    where = f"Agent {agent.name!r}"
-    wrong = [f"{where} hands off to itself" for edge in agent.edges if edge.agent_name == agent.name]
-    owners = [(tool.name, f"tool {tool.name!r}") for tool in agent.all_tools]
-    owners += [(edge.tool_name, f"handoff to {edge.agent_name!r}") for edge in agent.edges]
-    for name, count in Counter(name for name, _ in owners).items():
-        if count > 1:
-            both = " and ".join(owner for tool_name, owner in owners if tool_name == name)
-            wrong.append(f"{where}: {both} are all offered as {name!r}; rename one or use tool_name_override")
-    return wrong

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from interlock.agents import Handoff
-from interlock.context import ToolContext
 from interlock.errors import (
     ConfigError,
     HandoffError,
@@ -20,18 +20,18 @@ from interlock.errors import (
     ToolTimeout,
 )
 from interlock.events import HandoffFailed, HandoffOccurred, HandoffRequested, ToolCalled, ToolOutput
-from interlock.executor import Call, Outcome
 from interlock.handoff_request import HandoffRequest
-from interlock.handoffs import Transfer, edge_for, passed_over, record, take_over, try_transfer
+from interlock.handoffs import record, take_over
 from interlock.messages import Message, ToolCall
 from interlock.models import lineup
-from interlock.outcomes import ToolErrorKind, ToolOutcome
+from interlock.nested import Loop
+from interlock.outcomes import ToolOutcome
 from interlock.results import RunEvent
 from interlock.routing import Offer, Plan, Wanted, plan, unknown_tool
 from interlock.run_state import RunState
 from interlock.schema import clip
-from interlock.tell import tell
-from interlock.tools import Tool
+from interlock.tool_runs import run_tools
+from interlock.transfers import Transfer, edge_for, passed_over, try_transfer
 
 __all__ = ["answer_calls"]
 
@@ -90,8 +90,16 @@ class _Answers:
         return all(answer.mistake for answer in self.by_id.values())
 
 
-async def answer_calls(run: RunState, offered: Offer, calls: Sequence[ToolCall]) -> AsyncGenerator[RunEvent]:
+async def answer_calls(
+    run: RunState, offered: Offer, calls: Sequence[ToolCall], loop: Loop
+) -> AsyncGenerator[RunEvent]:
     """Answer a reply's calls: tools first and at the same time, then the first transfer.
+
+    Args:
+        run: the run.
+        offered: what the model was offered.
+        calls: what it calls.
+        loop: carries out the runs of agents that are called as tools.
 
     Yields:
         What happens, in order. Nothing is yielded while a task group is open.
@@ -113,7 +121,11 @@ async def answer_calls(run: RunState, offered: Offer, calls: Sequence[ToolCall])
                 name=call["function"]["name"],
                 arguments=call["function"].get("arguments") or "",
             )
-        await _run_tools(run, planned, answers)
+        take = partial(_take_outcome, run, answers)
+        async with aclosing(run_tools(run, planned.tools, take, loop)) as running:
+            async for nested in running:
+                yield nested
+        _note_results(run, planned, answers)
         _answer_unknown(run, planned, answers, offered)
         _take_requests(run, planned, calls, answers)
         _spare_transfer(planned, answers)
@@ -173,32 +185,9 @@ def _spare_transfer(planned: Plan, answers: _Answers) -> None:
         planned.set_aside(_WAITS)
 
 
-async def _run_tools(run: RunState, planned: Plan, answers: _Answers) -> None:
-    """Run the turn's tools through the executor; each answer is there as soon as its tool is done."""
-    if not planned.tools:
-        return
-    by_key = {f"t{run.turn}.tool.{tool.name}.{call['id']}": (call, tool) for call, tool in planned.tools}
-
-    async def body(step: Call) -> Outcome:
-        call, tool = by_key[step.key]
-        return await _invoke(run, call, tool, answers)
-
-    steps = [
-        Call(
-            run.run_id,
-            key,
-            "tool",
-            {"name": tool.name, "call_id": call["id"], "arguments": call["function"].get("arguments") or ""},
-            tool.timeout,
-        )
-        for key, (call, tool) in by_key.items()
-    ]
-    outcomes = await run.executor.gather(steps, body)
-    for (call, _), outcome in zip(planned.tools, outcomes, strict=True):
-        if call["id"] not in answers.by_id:  # an engine replayed this step instead of running it
-            recorded, stop = ToolOutcome.from_envelope(outcome), bool(outcome.get("stop"))
-            _take_outcome(run, call, recorded, answers, stop=stop)
-    if run.config.detect_loops:
+def _note_results(run: RunState, planned: Plan, answers: _Answers) -> None:
+    """Let the run see whether it gets anywhere."""
+    if planned.tools and run.config.detect_loops:
         results: dict[bool, list[tuple[str, str, str]]] = {True: [], False: []}
         for call, tool in planned.tools:
             answer = answers.by_id[call["id"]]
@@ -207,38 +196,7 @@ async def _run_tools(run: RunState, planned: Plan, answers: _Answers) -> None:
         run.progress.tool_results(results[True], requests=results[False])
 
 
-async def _invoke(run: RunState, call: ToolCall, tool: Tool, answers: _Answers) -> Outcome:
-    """Run one tool and take its outcome."""
-    context = ToolContext(
-        context=run.context,
-        run_id=run.run_id,
-        agent=run.agent.name,
-        turn=run.turn,
-        usage=run.usage,
-        shared_memory=run.shared_memory,
-        scopes=run.scopes,
-        tool_name=tool.name,
-        tool_call_id=call["id"],
-        tool_arguments=call["function"].get("arguments") or "",
-    )
-    await tell(run, "on_tool_start", run.agent, tool, context=context)
-    await tell(run, None, tool, agent_hook="on_tool_start", context=context)
-    stop = False
-    try:
-        outcome = await tool.invoke(context, call["function"].get("arguments") or "")
-    except (ToolError, ConfigError) as raised:
-        stop = True
-        kind: ToolErrorKind = "timeout" if isinstance(raised, ToolTimeout) else "raised"
-        outcome = ToolOutcome(str(raised), error=kind, exception=raised)
-    _take_outcome(run, call, outcome, answers, stop=stop)  # a hook that is cancelled must not lose it
-    await tell(run, "on_tool_end", run.agent, tool, outcome.output, context=context)
-    await tell(run, None, tool, outcome.output, agent_hook="on_tool_end", context=context)
-    return {**outcome.envelope(), "stop": stop}
-
-
-def _take_outcome(
-    run: RunState, call: ToolCall, outcome: ToolOutcome, answers: _Answers, *, stop: bool
-) -> None:
+def _take_outcome(run: RunState, answers: _Answers, call: ToolCall, outcome: ToolOutcome, stop: bool) -> None:
     answer = _Answer(outcome.output, error=outcome.error, exception=outcome.exception)
     if outcome.handoff is not None:
         answer.text = _UNDECIDED.format(target=outcome.handoff.target_name)
@@ -300,6 +258,8 @@ def _failed(run: RunState, call: ToolCall, target: str, why: str) -> HandoffFail
 
 async def _transfer(run: RunState, wanted: Wanted, answers: _Answers) -> Transfer:
     transfer = await try_transfer(run, wanted)
+    if transfer.target is not None:
+        run.hold(transfer.place)
     kind: Literal["tool", "handoff"] = "tool" if transfer.by_tool else "handoff"
     answer = _Answer(transfer.answer, kind, transfer.error, exception=transfer.exception)
     answers.give(wanted.call, answer)
@@ -314,7 +274,7 @@ def _answer_not_taken(run: RunState, planned: Plan, answers: _Answers) -> None:
         by_tool = wanted.request is not None
         mistake = planned.transfer is None and not by_tool
         answers.give(wanted.call, _Answer(why, "tool" if by_tool else "handoff", why, mistake=mistake))
-        record(run, passed_over(wanted, why), "not_taken")
+        record(run, passed_over(run, wanted, why))
     if planned.not_taken:
         run.warnings.append(
             f"turn {run.turn}: {len(planned.not_taken)} of the reply's transfers were not taken"

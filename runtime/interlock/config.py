@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -9,10 +10,12 @@ from typing import Any, Literal, get_args
 from interlock.agents import Agent
 from interlock.attempts import Retry
 from interlock.callables import MaybeAwaitable
+from interlock.capabilities import Capacity
 from interlock.errors import ConfigError, LimitExceeded
 from interlock.executor import Executor
 from interlock.filters import HandoffInputFilter
 from interlock.guardrails import Guardrail
+from interlock.handoff_types import HandoffTypes
 from interlock.history import HandoffHistoryMapper, checked_wrappers
 from interlock.port import Handler, ToolSpec, tool_name
 from interlock.scopes import checked_scope
@@ -77,6 +80,16 @@ class RunConfig:
     on_limit: OnLimit = "raise"
     """What happens when a limit ends the run: raise the error (which carries the partial result),
     return the partial result, or a function of the error that gives the final output."""
+    available: Callable[[Agent[Any]], bool | str] | None = None
+    """Asked about each target at the time of a transfer; a text says why it cannot take over now."""
+    capacity: Capacity | None = None
+    """How many transfers each agent holds at a time, over all runs that share this object."""
+    handoff_types: HandoffTypes | None = None
+    """Checks the payloads that ride along; None knows the built-in types."""
+    strict_payloads: bool = False
+    """Whether a payload that does not fit its type refuses the transfer, instead of a warning."""
+    clock: Callable[[], float] = time.time
+    """Gives the seconds of `HandoffRecord.started`; replace it for exact tests."""
     external_tools: Sequence[Tool | ToolSpec] = ()
     """Tools that the caller runs. Every agent is offered them, before a tool of its own with the same
     name. A call of one ends the run, see ``RunResult.pending``."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from interlock.agents import Agent, Handoff
 from interlock.callables import MaybeAwaitable
 from interlock.context import RunContext
 from interlock.filters import HandoffInputFilter
+from interlock.payloads import HandoffPayload
 from interlock.port import Handler
 from interlock.schema import JsonType
 from interlock.scopes import Scope
@@ -20,7 +21,7 @@ Given = TypeVar("Given")
 
 @overload
 def handoff(
-    agent: Agent[Any] | Handler | str,
+    agent: Agent[Any] | Handler | str | Sequence[Agent[Any] | Handler | str] | None = None,
     *,
     tool_name_override: str | None = None,
     tool_description_override: str | None = None,
@@ -34,12 +35,16 @@ def handoff(
     preserve_context: bool = True,
     transfer_system_message: bool = False,
     scope: Scope | None = None,
+    capabilities_required: Sequence[str] = (),
+    timeout: float | None = None,
+    payload: HandoffPayload | Mapping[str, Any] | Callable[..., MaybeAwaitable[Any]] | None = None,
+    return_to_caller: bool = False,
 ) -> Handoff: ...
 
 
 @overload
 def handoff(
-    agent: Agent[Any] | Handler | str,
+    agent: Agent[Any] | Handler | str | Sequence[Agent[Any] | Handler | str] | None = None,
     *,
     tool_name_override: str | None = None,
     tool_description_override: str | None = None,
@@ -53,11 +58,15 @@ def handoff(
     preserve_context: bool = True,
     transfer_system_message: bool = False,
     scope: Scope | None = None,
+    capabilities_required: Sequence[str] = (),
+    timeout: float | None = None,
+    payload: HandoffPayload | Mapping[str, Any] | Callable[..., MaybeAwaitable[Any]] | None = None,
+    return_to_caller: bool = False,
 ) -> Handoff: ...
 
 
 def handoff(
-    agent: Agent[Any] | Handler | str,
+    agent: Agent[Any] | Handler | str | Sequence[Agent[Any] | Handler | str] | None = None,
     *,
     tool_name_override: str | None = None,
     tool_description_override: str | None = None,
@@ -71,11 +80,16 @@ def handoff(
     preserve_context: bool = True,
     transfer_system_message: bool = False,
     scope: Scope | None = None,
+    capabilities_required: Sequence[str] = (),
+    timeout: float | None = None,
+    payload: HandoffPayload | Mapping[str, Any] | Callable[..., MaybeAwaitable[Any]] | None = None,
+    return_to_caller: bool = False,
 ) -> Handoff:
     """Return a handoff to an agent, a handler, or the name of an agent of the same graph.
 
     Args:
-        agent: the target.
+        agent: the target; several are asked in order until one agrees. None with
+            ``capabilities_required`` asks every agent of the run that has them.
         tool_name_override: replaces ``transfer_to_<target>``.
         tool_description_override: replaces the description that is made from the target's.
         on_handoff: called with the context when the transfer is made, and with the parsed input as
@@ -91,12 +105,19 @@ def handoff(
         preserve_context: False shows the target only the newest user message.
         transfer_system_message: also shows the target the source's instructions.
         scope: who may hand over, see `interlock.scopes`; default: that of a handler, or all.
+        capabilities_required: what the target must be able to do (``Agent.capabilities``).
+        timeout: seconds that the target's ``on_handoff_request`` may take.
+        payload: data that rides along, see `interlock.payloads`, or a function of the context and what
+            the model passed, sync or async, that makes it.
+        return_to_caller: the target's output answers the source's call, and the source goes on.
 
     Raises:
         ConfigError: the options contradict one another, or a callback cannot be called as described.
     """
+    target, *others = agent if isinstance(agent, list | tuple) else (agent,)
     return Handoff(
-        target=agent,
+        target=target,
+        others=tuple(others),
         tool_name=tool_name_override or "",
         tool_description=tool_description_override or "",
         on_handoff=on_handoff,
@@ -109,4 +130,8 @@ def handoff(
         preserve_context=preserve_context,
         transfer_system_message=transfer_system_message,
         scope=scope,
+        capabilities_required=capabilities_required,
+        timeout=timeout,
+        payload=payload,
+        return_to_caller=return_to_caller,
     )

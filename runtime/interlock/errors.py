@@ -11,6 +11,8 @@
         ToolTimeout               a tool took longer than its own timeout
       HandoffError                a transfer failed and the policy is to stop the run
         HandoffFilterError        an input filter or history mapper broke what it was given
+        HandoffStateError         a handoff cannot go from its state to the one asked for
+        PayloadError              the data that was to ride along is not what its type says
       GuardrailTripped            one of your guardrails said stop
         InputGuardrailTripped
         OutputGuardrailTripped
@@ -53,6 +55,7 @@ __all__ = [
     "HandlerError",
     "HandoffError",
     "HandoffFilterError",
+    "HandoffStateError",
     "IncompleteResponse",
     "InputGuardrailTripped",
     "InterlockError",
@@ -66,6 +69,7 @@ __all__ = [
     "ModelNotFound",
     "NoHandlerError",
     "OutputGuardrailTripped",
+    "PayloadError",
     "ProviderDefect",
     "ProviderError",
     "ProviderTimeout",
@@ -126,6 +130,17 @@ class HandoffFilterError(HandoffError):
 
     The run stops rather than show the next agent the unfiltered history, which the filter may have
     been there to hide (feature row 1-14).
+    """
+
+
+class HandoffStateError(HandoffError, ValueError):
+    """A handoff cannot go from the state it is in to the one that was asked for."""
+
+
+class PayloadError(HandoffError, ValueError):
+    """A payload that is none, names another source than it has, or does not fit its declared type.
+
+    The message says which fields are wrong and never what is in them.
     """
 
 

@@ -3,7 +3,8 @@
 `HandlerEvent` is what a handler yields: deltas when it streams, and one complete `MessageDone` at the
 end in every case. The others are what a run adds; `interlock.results.RunEvent` is all of them together.
 Handler events pass through a run untouched, and the events of a streamed run and of a plain one differ
-by the deltas alone. ``type`` is a plain string for those who rather match text than classes.
+by the deltas alone, and by those of agents that are called as tools. ``type`` is a plain string for
+those who rather match text than classes.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from interlock.agent_tools import AgentCall
 from interlock.agents import Agent
 from interlock.config import RunConfig
 from interlock.errors import ConfigError
@@ -17,27 +18,45 @@ __all__ = ["find_agent", "run_graph"]
 def run_graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
     """Return every agent of the run by name, after checking that each can answer and be found.
 
+    Agents that are called as tools are not of the run but have runs of their own; these are checked, too.
+
     Raises:
         ConfigError: two agents have one name, one has no model, a handoff names nobody, or a tool of
             the caller's is named like a handoff.
     """
+    graph = _connected(agent, config, {tool_name(tool) for tool in config.external_tools})
+    checked, waiting = {agent}, [*graph.values()]
+    while waiting:
+        for tool in waiting.pop().all_tools:
+            how = tool.on_invoke_tool
+            if isinstance(how, AgentCall) and how.agent not in checked:
+                checked.add(how.agent)
+                waiting += _connected(how.agent, config, ()).values()
+    return graph
+
+
+def _connected(agent: Agent[Any], config: RunConfig, taken: Collection[str]) -> dict[str, Agent[Any]]:
     graph = dict(agent.graph)
     for one in config.agents:
         for name, other in one.graph.items():
             if graph.setdefault(name, other) is not other:
                 raise ConfigError(f"Two different agents are named {name!r}; give each its own name.")
-    taken = {tool_name(tool) for tool in config.external_tools}
     for member in graph.values():
         check_model(member, config)
-        for edge in member.edges:
-            if isinstance(edge.target, str):
-                find_agent(graph, edge.target, member.name)
-            if edge.tool_name in taken:
-                raise ConfigError(
-                    f"The caller's tool {edge.tool_name!r} is named like a handoff of agent {member.name!r}; "
-                    "give it another name."
-                )
+        _check_edges(member, graph, taken)
     return graph
+
+
+def _check_edges(member: Agent[Any], graph: Mapping[str, Agent[Any]], taken: Collection[str]) -> None:
+    for edge in member.edges:
+        for target in (edge.target, *edge.others):
+            if isinstance(target, str):
+                find_agent(graph, target, member.name)
+        if edge.tool_name in taken:
+            raise ConfigError(
+                f"The caller's tool {edge.tool_name!r} is named like a handoff of agent {member.name!r}; "
+                "give it another name."
+            )
 
 
 def find_agent(graph: Mapping[str, Agent[Any]], name: str, wanted_by: str) -> Agent[Any]:

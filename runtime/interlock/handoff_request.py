@@ -1,49 +1,131 @@
-"""What a tool returns to hand the conversation over."""
+"""The words of a handoff: the request, the target's response, and the states that it goes through."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from interlock.errors import ConfigError
+from interlock.errors import ConfigError, HandoffStateError
 
-__all__ = ["HandoffRequest", "recordable"]
+__all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "recordable"]
+
+
+class HandoffStatus(StrEnum):
+    """Where a handoff stands (feature rows 0-14 and 0-15).
+
+    A request is pending until the target accepts or rejects it or its time is over; an accepted one is
+    completed when the target's work is done, or fails with it.
+    """
+
+    PENDING = "PENDING"
+    ACCEPTED = "ACCEPTED"
+    REJECTED = "REJECTED"
+    COMPLETED = "COMPLETED"
+    EXPIRED = "EXPIRED"
+    FAILED = "FAILED"
+    """A callback raised, or the run ended with an error while the target was in charge."""
+
+    def to(self, status: HandoffStatus, handoff_id: str = "") -> HandoffStatus:
+        """Return ``status`` if a handoff in this state may go there.
+
+        Raises:
+            HandoffStateError: it may not; the message names the handoff and its state.
+        """
+        if status not in _LEADS_TO.get(self, ()):
+            needed = "ACCEPTED" if status is HandoffStatus.COMPLETED else "PENDING"
+            raise HandoffStateError(f"Handoff {handoff_id} is not in {needed} status (current: {self.value})")
+        return status
+
+
+_LEADS_TO: Mapping[HandoffStatus, Sequence[HandoffStatus]] = {
+    HandoffStatus.PENDING: (
+        HandoffStatus.ACCEPTED,
+        HandoffStatus.REJECTED,
+        HandoffStatus.EXPIRED,
+        HandoffStatus.FAILED,
+    ),
+    HandoffStatus.ACCEPTED: (HandoffStatus.COMPLETED, HandoffStatus.FAILED),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffResponse:
+    """What an agent says to a request; see ``Agent.on_handoff_request`` (feature row 0-13)."""
+
+    status: HandoffStatus = HandoffStatus.PENDING
+    handoff_id: str = ""
+    rejection_reason: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the agent takes over, or has done so."""
+        return self.status in (HandoffStatus.ACCEPTED, HandoffStatus.COMPLETED)
+
+    @classmethod
+    def accept(cls, handoff_id: str = "") -> HandoffResponse:
+        """Take over."""
+        return cls(status=HandoffStatus.ACCEPTED, handoff_id=handoff_id)
+
+    @classmethod
+    def reject(cls, reason: str, handoff_id: str = "") -> HandoffResponse:
+        """Decline; the source is told the reason and goes on."""
+        return cls(status=HandoffStatus.REJECTED, handoff_id=handoff_id, rejection_reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
 class HandoffRequest:
-    """Asks the run to hand over; it does so when a tool's function returns one.
+    """Asks for a handoff.
 
-    Only code can make one. Text that looks like one, from a tool, a model or a user, is text (feature
-    rows 4-08 and 4-09).
-
-    Args:
-        target: a handler of the agent, an agent that it may hand over to, or any other agent of the
-            run, by name; or the `interlock.Handler` or `interlock.Agent` itself.
-        input: given to the target: a handler finds it as ``Request.handoff_input``.
-        reason: why; it is on the record.
-        message: answers the tool call; ``{"assistant": "<target>"}`` when left out.
+    A tool whose function returns one hands over. Only code can make one: text that looks like one, from
+    a tool, a model or a user, is text (feature rows 4-08 and 4-09). And it is what a target is shown in
+    ``Agent.on_handoff_request``, whoever asked (row 0-12).
     """
 
-    target: Any
+    to_agent: Any
+    """A handler of the agent, an agent that it may hand over to, or any other agent of the run, by
+    name; or the `interlock.Handler` or `interlock.Agent` itself."""
     input: Any = None
+    """Given to the target: a handler finds it as ``Request.handoff_input``."""
     reason: str | None = None
+    """Why; it is on the record."""
     message: str | None = None
+    """Answers the tool call; ``{"assistant": "<target>"}`` when left out."""
+    from_agent: str = field(default="", kw_only=True)
+    """Who asks; filled in by the run."""
+    request_id: str = field(default="", kw_only=True)
+    """``h-<run id>-<n>``, the same whenever the run is replayed; filled in by the run."""
+    preserve_context: bool = field(default=True, kw_only=True)
+    """False shows the target only the newest user message."""
+    capabilities_required: Sequence[str] = field(default=(), kw_only=True)
+    timeout: float | None = field(default=None, kw_only=True)
+    """Seconds that the target has to accept."""
+    payload: Any = field(default=None, kw_only=True)
+    """Data that rides along, see `interlock.payloads`."""
+    context_snapshot: bytes | None = field(default=None, kw_only=True)
+    """The conversation as `interlock.handoff_context.serialize_context` writes it, where it crosses a
+    process boundary; a run in one process needs none."""
+    priority: int = field(default=0, kw_only=True)
+    """For queues of the app's own; lower first."""
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
 
     def __post_init__(self) -> None:
         if not self.target_name:
             raise ConfigError(
-                f"A HandoffRequest names a handler or an agent, or is given it, not {self.target!r:.80}."
+                f"A HandoffRequest names a handler or an agent, or is given it, not {self.to_agent!r:.80}."
             )
 
     @property
     def target_name(self) -> str:
         """The name of the target; empty when it has none."""
-        name: object = self.target if isinstance(self.target, str) else getattr(self.target, "name", None)
+        name: object = (
+            self.to_agent if isinstance(self.to_agent, str) else getattr(self.to_agent, "name", None)
+        )
         return name if isinstance(name, str) else ""
 
     @property
@@ -53,18 +135,23 @@ class HandoffRequest:
         return made if self.message is None else self.message
 
     def envelope(self) -> dict[str, Any]:
-        """Return the request as JSON data, with the target by its name."""
+        """Return what a tool asked for as JSON data, with the target by its name."""
         return {
-            "target": self.target_name,
+            "to_agent": self.target_name,
             "input": recordable(self.input),
             "reason": self.reason,
             "message": self.message,
+            "preserve_context": self.preserve_context,
+            "capabilities_required": list(self.capabilities_required),
+            "timeout": self.timeout,
+            "payload": recordable(self.payload),
+            "metadata": recordable(dict(self.metadata)),
         }
 
     @classmethod
     def from_envelope(cls, envelope: Mapping[str, Any]) -> HandoffRequest:
         """Return the request that `envelope` was made from."""
-        return cls(**cast("dict[str, Any]", envelope))
+        return cls(**{**envelope, "capabilities_required": tuple(envelope.get("capabilities_required", ()))})
 
 
 def recordable(value: object) -> Any:

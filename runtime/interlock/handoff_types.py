@@ -11,9 +11,9 @@ from typing import Any
 
 import pydantic
 
-from interlock.errors import ConfigError
+from interlock.errors import ConfigError, PayloadError
 from interlock.glimpse import plain
-from interlock.payloads import HandoffPayload, PayloadError, loggable
+from interlock.payloads import HandoffPayload, loggable
 
 __all__ = [
     "AnalysisDelegation",

@@ -34,7 +34,7 @@ from interlock.events import (
 )
 from interlock.executor import Call
 from interlock.guardrails import check_input, check_output
-from interlock.handoff_request import recordable
+from interlock.handoff_request import HandoffStatus, recordable
 from interlock.messages import Message, calls_of, text_of
 from interlock.models import next_handler
 from interlock.port import OutputSchema, Request, ToolChoice, family_of
@@ -89,6 +89,7 @@ async def _ending(run: RunState) -> AsyncGenerator[None]:
         await _end_badly(run, error)
     finally:
         run.keep_partial()
+        run.wind_up()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ async def _after(
     if run.empty_replies:
         yield EmptyReply(run.agent.name)
     if calls := calls_of(reply.message):
-        async with aclosing(answer_calls(run, offered, calls)) as answers:
+        async with aclosing(answer_calls(run, offered, calls, run_loop)) as answers:
             async for answer in answers:
                 yield answer
     elif not run.empty_replies or _is_answer(run):
@@ -331,6 +332,7 @@ async def _conclude(run: RunState, reply: MessageDone) -> None:
                 await check_output(guardrails, run.now(), run.agent, output)
     run.final_output = output
     run.stop_reason = "done"
+    run.close_record(HandoffStatus.COMPLETED)
     await tell(run, "on_agent_end", run.agent, output)
     await tell(run, None, output, agent_hook="on_end")
 
@@ -352,6 +354,10 @@ async def _end_badly(run: RunState, error: Exception) -> None:
     run.keep_partial(error)
     run.stop_reason = "error"
     fresh = isinstance(error, LimitExceeded) and error.result is None  # not that of a run within this one
+    if fresh:
+        run.wind_up()
+    else:
+        run.wind_up(HandoffStatus.FAILED, f"{type(error).__name__}: {error}")
     if fresh and run.config.on_limit != "raise":
         await _end_at_limit(run, cast(LimitExceeded, error))
         return

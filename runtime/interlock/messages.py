@@ -80,8 +80,9 @@ RunInput = str | Sequence[Message | Mapping[str, Any]]
 """What a run starts from: the user's text, or a list of messages such as an earlier result's."""
 
 ItemKind = Literal["input", "model", "tool", "handoff", "nudge", "note", "summary", "filter"]
-"""Where a message came from: the caller, a model, a tool's answer, a transfer's answer, a nudge
-of the runtime's, a note about what other agents did (in views only), a nested-history summary, or an input filter that wrote a message of its own."""
+"""Where a message came from: the caller, a model, a tool's answer, a transfer's answer, a nudge of the
+runtime's, a note about what other agents did (in views only), a nested-history summary, or an input
+filter that wrote a message of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

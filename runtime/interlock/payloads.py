@@ -18,7 +18,7 @@ from typing import Annotated, Any, NotRequired, TypeVar, cast
 import pydantic
 from typing_extensions import TypedDict
 
-from interlock.errors import HandoffError
+from interlock.errors import PayloadError
 from interlock.glimpse import fit, glimpse, plain
 
 __all__ = ["HandoffPayload", "PayloadError", "carried", "loggable", "payload_of", "sent_by"]
@@ -35,13 +35,6 @@ _MOST_NODES = 10_000
 _DOCUMENT = frozenset(("content", "filename", "type", "title", "metadata"))
 
 T = TypeVar("T")
-
-
-class PayloadError(HandoffError, ValueError):
-    """A payload that is none, names another source than it has, or does not fit its declared type.
-
-    The message says which fields are wrong and never what is in them.
-    """
 
 
 class _Fields(TypedDict):

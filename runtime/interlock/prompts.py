@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 
 from interlock.agents import Handoff
 from interlock.callables import resolve, users_code, wants
 from interlock.messages import Message
+from interlock.payloads import PAYLOAD_KEY, payload_of
 from interlock.registry import Section
 from interlock.routing import Offer
 from interlock.run_state import RunState
@@ -51,9 +53,27 @@ async def system_message(run: RunState, offered: Offer) -> Message | None:
         prompt = "\n\n".join([part for part in (prompt, *await _sections(run, offered)) if part])
     if run.config.handoff_prompt and any(isinstance(route, Handoff) for route in offered.routes.values()):
         prompt = prompt_with_handoff_instructions(prompt)
+    if PAYLOAD_KEY in run.shared_memory:
+        prompt = "\n\n".join([part for part in (prompt, _payload_note(run)) if part])
     if run.source_prompt:
         prompt = f"{prompt}\n\n{run.source_prompt}".strip()
     return {"role": "system", "content": prompt} if prompt else None
+
+
+def _payload_note(run: RunState) -> str:
+    """Return what the agent is told of the data that came with a transfer, written once per transfer.
+
+    Data that cannot be read is passed over (row 3-15); tools find it in the shared memory as it is.
+    """
+    if run.payload_note is None:
+        payload, problem = payload_of(run.shared_memory)
+        markers = run.config.history_wrappers or ()
+        note = payload.note(markers=markers) if payload is not None and run.agent.handoff_note else None
+        run.payload_note = f"{note}\n{payload.preview(markers=markers)}" if payload and note else ""
+        given = run.shared_memory[PAYLOAD_KEY]
+        if problem and isinstance(given, Mapping) and "handoff_type" in given:
+            run.warnings.append(f"turn {run.turn}: the handoff payload cannot be read: {problem}")
+    return run.payload_note
 
 
 async def _sections(run: RunState, offered: Offer) -> list[str]:

@@ -21,12 +21,23 @@ from interlock.events import (
     ToolCalled,
     ToolOutput,
 )
+from interlock.handoff_request import HandoffRequest, HandoffStatus
 from interlock.messages import AGENT, KIND, ORIGIN, Message, RunItem, ToolCall, calls_of, detached, portable
 from interlock.port import ToolChoice, ToolSpec
 from interlock.repair import repair
 from interlock.usage import Usage
 
-__all__ = ["HandoffRecord", "ModelCall", "Problem", "RunDone", "RunEvent", "RunResult", "Shown", "StopReason"]
+__all__ = [
+    "HandoffRecord",
+    "ModelCall",
+    "NestedEvent",
+    "Problem",
+    "RunDone",
+    "RunEvent",
+    "RunResult",
+    "Shown",
+    "StopReason",
+]
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -48,7 +59,11 @@ class HandoffRecord:
     tool_name: str
     call_id: str
     turn: int
-    status: Literal["taken", "not_taken", "failed"]
+    status: HandoffStatus
+    """``COMPLETED``: the target's work is done. ``ACCEPTED``: it took over, and the run ended otherwise.
+    ``FAILED``: a callback raised, or the run ended with an error while the target was in charge."""
+    tried: bool = True
+    """False when another transfer of the same reply came first, or the turn ended the run."""
     requested_by: Literal["model", "tool"] = "model"
     """Whether the model called a transfer tool, or a tool returned a `HandoffRequest`."""
     reason: str | None = None
@@ -56,7 +71,32 @@ class HandoffRecord:
     input: Any = None
     """What the model passed along, parsed by the handoff's ``input_type``."""
     error: str | None = None
-    """Why it was not made."""
+    """Why it was not made, or how it failed."""
+    request: HandoffRequest | None = field(default=None, repr=False)
+    """As the target was asked."""
+    passed_over: Sequence[tuple[str, str]] = ()
+    """Who was asked before, or in vain, and why each did not take over."""
+    parent_id: str | None = None
+    """The transfer that had put the source in charge."""
+    depth: int = 1
+    """How many transfers of the run had been made, this one included."""
+    started: float | None = field(default=None, compare=False)
+    """When it was asked for, in seconds of ``RunConfig.clock``."""
+    ended: float | None = field(default=None, compare=False)
+    """When it was refused, or the target's work was done; None while the target is in charge."""
+    usage: Usage | None = None
+    """What the target's complete replies consumed, once its work is done."""
+
+    @property
+    def taken(self) -> bool:
+        """Whether the target took over."""
+        accepted = (HandoffStatus.ACCEPTED, HandoffStatus.COMPLETED)
+        return self.status in accepted or (self.status is HandoffStatus.FAILED and self.usage is not None)
+
+    @property
+    def tokens(self) -> int | None:
+        """What the target consumed; None as long as it is in charge, or never was."""
+        return None if self.usage is None else self.usage.total_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +187,9 @@ class RunResult(Generic[T]):
     """Name of the handler that answered last."""
     pending: Sequence[ToolCall] = ()
     """Calls of the caller's own tools (``RunConfig.external_tools``), which nobody has answered yet."""
+    nested: Mapping[str, RunResult[Any]] = field(default_factory=dict[str, "RunResult[Any]"])
+    """The runs of agents that were called as tools, by call id. ``usage`` includes theirs, all else is
+    this run's alone."""
 
     def __repr__(self) -> str:
         # asyncio formats what a finished task returned: the whole history would take seconds
@@ -167,6 +210,9 @@ class RunResult(Generic[T]):
         for call in self.calls:
             if call.reply is not None and call.reply.usage is not None:
                 used[call.handler] = used.get(call.handler, Usage()) + call.reply.usage
+        for inner in self.nested.values():
+            for handler, usage in inner.usage_by_handler.items():
+                used[handler] = used.get(handler, Usage()) + usage
         return used
 
     @property
@@ -221,6 +267,19 @@ class RunDone:
     result: RunResult[Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NestedEvent:
+    """What happens in the run of an agent that was called as a tool, while it happens; streamed runs only."""
+
+    type: ClassVar[Literal["nested"]] = "nested"
+    path: tuple[str, ...]
+    """Names of agents: who asked first, whom it asked, whom that one asked, ..., who answers."""
+    call_ids: tuple[str, ...]
+    """The ids of those calls, the outermost first. Each belongs to the run of its own asker."""
+    event: RunEvent
+    """Never a `NestedEvent`: however deep the run, it is wrapped once."""
+
+
 RunEvent = (
     HandlerEvent
     | AgentUpdated
@@ -232,5 +291,6 @@ RunEvent = (
     | HandoffOccurred
     | HandoffFailed
     | Repaired
+    | NestedEvent
     | RunDone
 )

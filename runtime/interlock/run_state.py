@@ -7,20 +7,23 @@ why the next run starts at the default handler again, however this one ended.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from interlock.agents import Agent
+from interlock.capabilities import Place
 from interlock.config import RunConfig
 from interlock.context import RunContext
 from interlock.errors import MaxTurnsExceeded, ProviderError, ProviderTimeout
 from interlock.events import MessageDone
 from interlock.executor import Executor
+from interlock.handoff_request import HandoffStatus
 from interlock.history import View
 from interlock.hooks import RunHooks
 from interlock.messages import ItemKind, Message, RunItem, ToolCall, item_of
 from interlock.models import lineup
 from interlock.narrative import Reader
+from interlock.payloads import PAYLOAD_KEY
 from interlock.port import Handler, Request, family_of, tool_name
 from interlock.progress import Progress
 from interlock.replies import with_own_ids, wrong_with
@@ -70,6 +73,14 @@ class RunState:
     """Whether a transfer put another handler in charge than the active agent's default."""
     handoff_input: Any = None
     """What the last transfer passed along."""
+    open_handoff: str | None = None
+    """Id of the transfer that put whoever speaks in charge."""
+    calls_before: int = 0
+    """How many model calls there were before that."""
+    place: Place | None = None
+    """The place of whoever speaks, see ``RunConfig.capacity``."""
+    payload_note: str | None = None
+    """The section of the prompt about the payload that rides along, once it was written."""
     read_by: Reader | None = None
     """Who is shown the history, once it was asked for."""
     source_prompt: str | None = None
@@ -107,6 +118,14 @@ class RunState:
     """The text of a reply that is still arriving; not empty as soon as anything was shown."""
     pending: Sequence[ToolCall] = ()
     """Calls that the caller has to answer."""
+    depth: int = 0
+    """How many runs this one is within."""
+    within: dict[str, RunState] = field(default_factory=dict[str, "RunState"])
+    """The runs of the agent tools that are being called, by call id and in call order."""
+    nested: dict[str, RunResult[Any]] = field(default_factory=dict[str, RunResult[Any]])
+    """Those that have ended."""
+    turns_within: int = 0
+    """How many turns those had."""
     final_output: Any = None
     stop_reason: StopReason = "unfinished"
 
@@ -138,9 +157,45 @@ class RunState:
                 agent=self.agent.name,
                 stands_in=self.stands_in,
                 can_call=names | {edge.tool_name for edge in edges},
-                transfers={each.call_id: (each.target, each.status == "taken") for each in self.handoffs},
+                transfers={each.call_id: (each.target, each.taken) for each in self.handoffs},
             )
         return self.read_by
+
+    def next_handoff_id(self) -> str:
+        """Return the id of the next transfer: the same whenever the run is replayed (row 0-21)."""
+        return f"h-{self.run_id}-{len(self.handoffs) + 1}"
+
+    def open_record(self, handoff_id: str) -> None:
+        """Let the transfer of this id be the one that puts whoever speaks now in charge."""
+        self.close_record(HandoffStatus.COMPLETED)
+        self.open_handoff, self.calls_before = handoff_id, len(self.calls)
+
+    def close_record(self, status: HandoffStatus | None = None, error: str | None = None) -> None:
+        """Put on record how the work of whoever speaks ended; with no status, that the run ended first."""
+        for place, one in enumerate(self.handoffs):
+            if one.id == self.open_handoff:
+                used = [call.reply.usage for call in self.calls[self.calls_before :] if call.reply]
+                self.handoffs[place] = replace(
+                    one,
+                    status=one.status if status is None else one.status.to(status, one.id),
+                    error=error,
+                    ended=self.config.clock(),
+                    usage=sum((usage for usage in used if usage), Usage()),
+                )
+        self.open_handoff = None
+
+    def wind_up(self, status: HandoffStatus | None = None, error: str | None = None) -> None:
+        """End what must not outlive the run. Safe to call twice; the first word counts."""
+        self.close_record(status, error)
+        self.hold(None)
+        if not self.depth:  # the memory is that of the outermost run
+            self.shared_memory.pop(PAYLOAD_KEY, None)
+
+    def hold(self, place: Place | None) -> None:
+        """Give back the place of whoever spoke until now, and take this one."""
+        if self.place is not None:
+            self.place.release()
+        self.place = place
 
     @property
     def in_charge(self) -> str:
@@ -185,7 +240,7 @@ class RunState:
         if self.again:
             self.again = False
             return
-        if self.max_turns is not None and self.turn >= self.max_turns:
+        if self.max_turns is not None and self.turn + self.turns_within >= self.max_turns:
             raise MaxTurnsExceeded(
                 f"Max turns ({self.max_turns}) exceeded: agent {self.agent.name!r} wanted another model "
                 "call. Raise max_turns, or take what there is from error.result."
@@ -296,8 +351,24 @@ class RunState:
             )
         )
 
+    def absorb(self) -> None:
+        """Take the runs within this one into its books: in call order, whoever ended first."""
+        within, self.within, self.moment = self.within, {}, None
+        for call_id, inner in within.items():
+            if inner.stop_reason == "unfinished" and not inner.turn:
+                continue  # nobody came to it
+            result = self.nested[call_id] = inner.result()
+            self.usage += result.usage
+            self.turns_within += inner.turn + inner.turns_within
+            for name, usage in result.usage_by_agent.items():
+                self.usage_by_agent[name] = self.usage_by_agent.get(name, Usage()) + usage
+
     def result(self) -> RunResult[Any]:
         """Return the run as it stands now."""
+        if self.within:
+            so_far = replace(self, nested={**self.nested}, usage_by_agent={**self.usage_by_agent})
+            so_far.absorb()
+            return so_far.result()
         return RunResult(
             final_output=self.final_output,
             last_agent=self.agent,
@@ -315,6 +386,7 @@ class RunState:
             stop_reason=self.stop_reason,
             last_handler=self.handler.name,
             pending=self.pending,
+            nested=dict(self.nested),
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from types import TracebackType
@@ -12,17 +11,14 @@ from typing import Any
 from interlock.agents import Agent
 from interlock.config import RunConfig
 from interlock.errors import ConfigError
-from interlock.executor import InProcess
-from interlock.graph import run_graph
-from interlock.history import View
 from interlock.hooks import RunHooks
 from interlock.loop import run_loop
-from interlock.messages import RunInput, call_ids, to_messages
-from interlock.models import handler_for, named
+from interlock.messages import RunInput
 from interlock.results import RunEvent, RunResult
-from interlock.run_state import RunState, input_items
+from interlock.run_state import RunState
+from interlock.starting import start
 
-__all__ = ["DEFAULT_MAX_TURNS", "RunStream", "Runner", "start"]
+__all__ = ["DEFAULT_MAX_TURNS", "RunStream", "Runner"]
 
 DEFAULT_MAX_TURNS = 10
 
@@ -171,59 +167,6 @@ class RunStream:
                 "This stream is being read by another task at this moment. Cancel that task instead: its "
                 "`async with` block closes the stream."
             ) from error
-
-
-def start(
-    agent: Agent[Any],
-    input: RunInput,
-    context: Any,
-    max_turns: int | None,
-    hooks: RunHooks | None,
-    config: RunConfig | None,
-    *,
-    stream: bool,
-) -> RunState:
-    """Check everything that can be checked before a model call, and return the state of a new run.
-
-    Raises:
-        ConfigError: all that is wrong.
-    """
-    _check_arguments(agent, max_turns, hooks, config)
-    config = config or RunConfig()
-    items = input_items(to_messages(input))
-    if not items:
-        raise ConfigError("Input is empty: pass the user's text, or a list with at least one message.")
-    default = handler_for(agent, config)
-    return RunState(
-        agent=agent,
-        handler=default if config.handler is None else named(agent, config.handler, config),
-        default_handler=default.name,
-        graph=run_graph(agent, config),
-        config=config,
-        executor=config.executor or InProcess(),
-        hooks=hooks,
-        max_turns=max_turns,
-        stream=stream,
-        context=context,
-        run_id=config.run_id or uuid.uuid4().hex,
-        items=items,
-        view=View(items),
-        input_count=len(items),
-        call_ids=call_ids(item.message for item in items),
-        shared_memory=dict(config.shared_memory),
-        scopes=frozenset(config.scopes),
-    )
-
-
-def _check_arguments(agent: object, max_turns: object, hooks: object, config: object) -> None:
-    if not isinstance(agent, Agent):
-        raise ConfigError(f"Runner needs an interlock.Agent to start with, not {type(agent).__name__}.")
-    if not isinstance(config, RunConfig | None):
-        raise ConfigError(f"run_config must be a RunConfig, not {type(config).__name__}.")
-    if isinstance(hooks, type):
-        raise ConfigError(f"hooks must be an object: pass {hooks.__name__}(), not the class.")
-    if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
-        raise ConfigError(f"max_turns must be at least 1, or None for no limit, not {max_turns!r}.")
 
 
 def _loop_is_running() -> bool:

@@ -149,26 +149,31 @@ class Tool:
         except ConfigError:
             raise
         except Exception as error:  # out of a validator of the user's
-            return await self._failed(context, error)
+            return await self.failed(context, error)
         try:
             if self.timeout is None:
                 return _outcome(await self._call(context, values))
             return _outcome(await self._call_in_time(context, values, self.timeout))
         except Exception as error:
-            return await self._failed(context, error)
+            return await self.failed(context, error)
         except BaseException as error:
             if not cancelled_itself(error):
                 raise
             wrapped = ToolError("it was cancelled from within")
             wrapped.__cause__ = error
-            return await self._failed(context, wrapped)
+            return await self.failed(context, wrapped)
 
     async def _call_in_time(self, context: ToolContext[Any], values: Any, seconds: float) -> Any:
         with anyio.move_on_after(seconds):
             return await self._call(context, values)
         raise ToolTimeout(f"Tool {self.name!r} timed out after {seconds:g}s.")
 
-    async def _failed(self, context: ToolContext[Any], error: Exception) -> ToolOutcome:
+    async def failed(self, context: ToolContext[Any], error: Exception) -> ToolOutcome:
+        """Return the outcome of a call that ended with ``error``, as ``on_error`` says, or raise.
+
+        Raises:
+            ToolError: as `invoke` does.
+        """
         text, kind = failure_text(self.name, error), _kind(error)
         if self.on_error == "raise":
             if kind == "timeout":

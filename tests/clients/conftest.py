@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clients.cast import Log, everyone
-from clients.served import KEY, node_client, play, python_client, served
+from clients.served import KEY, PATIENCE, node_client, play, python_client, served
 
 from interlock.serving import ServeConfig, create_app
+
+SETTINGS = ServeConfig(api_keys=[KEY], ping=0.05, timeout=PATIENCE / 2)
+"""A run that never ends is to be seen as an error, not as a test that hangs."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,8 @@ def _commands() -> dict[str, Any]:
 
 def _played(client: str, home: Path) -> Played:
     command, log = _commands()[client](), Log()
-    app = create_app(everyone(log), ServeConfig(api_keys=[KEY], ping=0.05, max_body=1_000_000))
-    small = create_app(everyone(log), ServeConfig(api_keys=[KEY], max_concurrent=1))
+    app = create_app(everyone(log), replace(SETTINGS, max_body=1_000_000))
+    small = create_app(everyone(log), replace(SETTINGS, max_concurrent=1))
     with served(app) as url, served(small) as busy_url:
         return Played(client, play(command, url, busy_url, KEY, home=home), log)
 
@@ -61,5 +64,5 @@ def ai_sdk(tmp_path_factory: pytest.TempPathFactory) -> Played:
 def desk_server() -> Iterator[tuple[str, Log]]:
     """The agents behind a URL, for a caller in this process, and what happens there."""
     log = Log()
-    with served(create_app(everyone(log), ServeConfig(api_keys=[KEY], ping=0.05))) as url:
+    with served(create_app(everyone(log), SETTINGS)) as url:
         yield url, log

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import uvicorn
 from clients.cast import Plays, asked
-from clients.served import KEY
+from clients.served import KEY, PATIENCE
 
 from interlock import Agent
 from interlock.events import HandlerEvent, MessageDone, TextDelta
@@ -77,7 +77,9 @@ def _passes_on(name: str, target: str, peer: str) -> Agent[Any]:
 
 def main() -> None:
     listener, peer = socket.socket(fileno=int(sys.argv[1])), sys.argv[2]
-    app = create_app(agents(peer), ServeConfig(api_keys=[KEY], max_hops=MAX_HOPS))
+    # nothing takes that long; a test that waits for what never comes is to fail, not to hang
+    settings = ServeConfig(api_keys=[KEY], max_hops=MAX_HOPS, timeout=PATIENCE / 2)
+    app = create_app(agents(peer), settings)
     config = uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=1)
     uvicorn.Server(config).run(sockets=[listener])
 

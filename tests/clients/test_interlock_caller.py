@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from anyio import to_thread
 from clients.cast import DESK, FORECAST, GREETING, POLYGLOT, Log
 from clients.served import KEY, comes_true
 
@@ -115,4 +116,4 @@ async def test_a_caller_that_leaves_cancels_the_run_at_the_server(
         async for event in running:
             if isinstance(event, TextDelta):
                 break
-    assert comes_true(lambda: words in desk_server[1].cancelled)
+    assert await to_thread.run_sync(comes_true, lambda: words in desk_server[1].cancelled)

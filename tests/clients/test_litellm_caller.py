@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from anyio import to_thread
 from clients.cast import DESK, FORECAST, GREETING, POLYGLOT, Log
-from clients.served import KEY
+from clients.served import KEY, comes_true
 
 from interlock_providers.litellm_library import close_litellm
 
@@ -130,3 +131,13 @@ async def test_a_failure_in_mid_stream_is_an_error(ask: Ask) -> None:
     with pytest.raises(openai.APIError):
         await read(await ask("broken", stream=True))
     assert "".join(texts) == "Half an "
+
+
+async def test_a_caller_that_leaves_cancels_the_run(ask: Ask, desk_server: tuple[str, Log]) -> None:
+    stream = await ask("endless", "LiteLLM leaves", stream=True)
+    async for chunk in stream:
+        if chunk.choices[0].delta.content:
+            break
+    await stream.aclose()
+    # in a thread: the loop has to run for the connection to be closed
+    assert await to_thread.run_sync(comes_true, lambda: "LiteLLM leaves" in desk_server[1].cancelled)

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import requests
+from teams import requests, statuses
 
 from interlock import Agent, HandoffRequest, Message, Request, RunContext, Runner, Usage
 from interlock.errors import CallbackError, ConfigError, InvalidRequest, ModelBehaviorError
@@ -70,7 +70,7 @@ async def test_the_model_hands_over_to_it(play: Any) -> None:
     skill, _ = lawyer()
     result = await play(desk(TO_LAWYER, skill=skill))
     assert (result.final_output, result.last_handler) == ("See you in court.", "lawyer")
-    assert [(one.source, one.target, one.status) for one in result.handoffs] == [("Desk", "lawyer", "taken")]
+    assert statuses(result) == [("Desk", "lawyer", "taken")]
 
 
 async def test_code_hands_over_to_it(play: Any) -> None:

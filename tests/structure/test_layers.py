@@ -21,15 +21,21 @@ LAYERS = """
     assembly calls executor history port
     handler_functions handler_replies
     attempts hooks tools
+    agent_tools
     handlers
     registry
     skills
+    declarations
     agents
     edges
     config results routing progress replies
     models
     graph run_state
-    prompts tell
+    starting
+    nested prompts tell
+    tool_runs
+    acceptance
+    transfers
     handoffs
     answers
     loop

@@ -162,7 +162,7 @@ def _transcript(result: RunResult[Any]) -> list[Message]:
     from it stays hidden.
     """
     whole = result.to_input_list()
-    if not any(record.status == "taken" for record in result.handoffs):
+    if not any(record.taken for record in result.handoffs):
         return whole
     last = result.calls[-1]
     family = next((item.origin for item in reversed(result.items) if item.kind == "model"), None)

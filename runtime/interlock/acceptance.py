@@ -1,0 +1,157 @@
+"""Finding who takes over: the targets of a handoff are asked in order until one agrees.
+
+What a target can do, whether it is available and has a place, and whether it wants to: in this order, and at
+the time of the transfer (feature rows 0-16 and 0-23 to 0-27).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast
+
+import anyio
+from pydantic_core import to_json
+
+from interlock.agents import Agent, Handoff
+from interlock.callables import resolve
+from interlock.calls import reason_of
+from interlock.capabilities import AT_MAXIMUM, NONE_AVAILABLE, NONE_CAPABLE, CapabilityRouter, Place
+from interlock.graph import find_agent
+from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
+from interlock.port import Handler
+from interlock.routing import Wanted
+from interlock.run_state import RunState
+from interlock.schema import clip
+from interlock.scopes import permits
+
+__all__ = ["Asked", "Refused", "Target", "arguments_of", "ask"]
+
+LONGEST_REASON = 700  # characters of an error: it stays in the history and is paid for again
+
+Target = Agent[Any] | Handler
+
+
+class Refused(Exception):
+    """Why a transfer is not made: the model's arguments, a limit of the run, or the target."""
+
+    def __init__(
+        self,
+        why: str,
+        *,
+        refusal: Literal["limit", "loop"] | None = None,
+        status: HandoffStatus = HandoffStatus.REJECTED,
+        passed_over: Sequence[tuple[str, str]] = (),
+        cause: BaseException | None = None,
+    ) -> None:
+        super().__init__(why)
+        self.refusal: Literal["limit", "loop"] | None = refusal
+        self.status = status
+        self.passed_over = tuple(passed_over)
+        self.cause = cause
+
+
+@dataclass(slots=True)
+class Asked:
+    """A target that said yes, with the place it holds."""
+
+    target: Target
+    place: Place | None = None
+    passed_over: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+
+async def ask(run: RunState, wanted: Wanted, request: HandoffRequest) -> Asked:
+    """Ask the targets of a handoff in order, and return the first that agrees.
+
+    Raises:
+        Refused: none does. With a single target the reason is its own.
+    """
+    edge = wanted.edge
+    if edge.target is None and edge.on_invoke_handoff is None:
+        candidates: list[Target] = [agent for agent in run.graph.values() if agent is not run.agent]
+        none_left = NONE_CAPABLE
+    else:
+        candidates = [await _target(run, each, wanted) for each in (edge.target, *edge.others)]
+        none_left = NONE_AVAILABLE
+    passed: list[tuple[str, str]] = []
+    for target in candidates:
+        try:
+            place = await _agreed(run, target, request)
+        except Refused as no:
+            if len(candidates) == 1 and none_left is NONE_AVAILABLE:
+                raise
+            passed.append((target.name, str(no)))
+        else:
+            return Asked(target, place, passed)
+    raise Refused(none_left, passed_over=passed)
+
+
+async def _target(run: RunState, target: object, wanted: Wanted) -> Target:
+    edge = wanted.edge
+    if edge.on_invoke_handoff is not None:
+        target = await resolve(edge.on_invoke_handoff(run.now(), arguments_of(wanted)))
+    if isinstance(target, str):
+        target = find_agent(run.graph, target, run.agent.name)
+    if target is run.agent:
+        raise Refused("an agent cannot hand off to itself")
+    if not isinstance(target, Agent) and not callable(getattr(target, "stream", None)):
+        raise Refused(f"on_invoke_handoff must return an Agent or a Handler, not {type(target).__name__}")
+    found = cast("Target", target)
+    if not isinstance(found, Agent) and found.name == run.handler.name:
+        raise Refused("it is in charge already; answer the user yourself")
+    if not _permitted(run, edge, found):
+        raise Refused("whoever is asking may not reach it; answer the user yourself")
+    if isinstance(found, Agent) and run.graph.get(found.name, found) is not found:
+        raise Refused(f"another agent of this run is named {found.name!r}, too")
+    return found
+
+
+def _permitted(run: RunState, edge: Handoff, target: Target) -> bool:
+    """Whether the scopes of the run open both the way and what it leads to."""
+    if not permits(edge.scope or "all", run.scopes):
+        return False
+    return isinstance(target, Agent) or run.agent.equipment.opens(target, run.scopes)
+
+
+async def _agreed(run: RunState, target: Target, request: HandoffRequest) -> Place | None:
+    """Ask one target: what it can do, whether it is available, and whether it wants to (row 0-16)."""
+    router = CapabilityRouter((target,), cast(Any, run.config.available))
+    if why := router.refusal(target, request.capabilities_required):
+        raise Refused(why)
+    place = None if run.config.capacity is None else run.config.capacity.take(target)
+    if place is None and run.config.capacity is not None:
+        raise Refused(AT_MAXIMUM)
+    try:
+        if isinstance(target, Agent) and target.on_handoff_request is not None:
+            await _consent(target, replace(request, to_agent=target.name))
+    except BaseException:
+        if place is not None:
+            place.release()
+        raise
+    return place
+
+
+async def _consent(target: Agent[Any], request: HandoffRequest) -> None:
+    assert target.on_handoff_request is not None
+    response: object = None
+    with anyio.move_on_after(request.timeout) as scope:
+        try:
+            response = await resolve(target.on_handoff_request(request))
+        except Exception as error:
+            raise Refused(clip(reason_of(error), LONGEST_REASON), cause=error) from error
+    if scope.cancelled_caught:
+        raise Refused(
+            f"{target.name!r} did not accept within {request.timeout:g} s", status=HandoffStatus.EXPIRED
+        )
+    if not isinstance(response, HandoffResponse | None):
+        raise Refused(f"on_handoff_request must return a HandoffResponse or None, not {response!r:.80}")
+    if response is not None and not response.accepted:
+        raise Refused(response.rejection_reason or f"{target.name!r} declined")
+
+
+def arguments_of(wanted: Wanted) -> str:
+    """Return as JSON text what the model or the tool passed along."""
+    if wanted.request is None:
+        return wanted.call["function"].get("arguments") or ""
+    given = wanted.request.input
+    return "{}" if given is None else to_json(given, fallback=str).decode()

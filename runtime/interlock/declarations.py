@@ -1,0 +1,148 @@
+"""What is checked about agents and handoffs when they are declared.
+
+Everything that cannot work is found here, before any run, and told in one message. The declarations
+are in `interlock.agents`, which this module does not import: they are typed as Any.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from interlock.callables import name_of, takes
+from interlock.errors import ConfigError
+from interlock.tools import Tool
+
+__all__ = ["agent_problems", "check_handoff", "colliding_names", "is_list", "target_name"]
+
+LISTS = ("tools", "handlers", "skills", "handoffs", "capabilities", "input_guardrails", "output_guardrails")
+
+
+def target_name(target: object) -> str:
+    """Return the name of what a handoff leads to.
+
+    Raises:
+        ConfigError: it leads nowhere.
+    """
+    name = target if isinstance(target, str) else getattr(target, "name", None)
+    if not isinstance(name, str) or not name:
+        raise ConfigError(
+            f"A handoff leads to an Agent, a Handler or the name of an agent, not to {target!r:.80}."
+        )
+    leads = isinstance(target, str) or hasattr(target, "handoff_description")  # an agent
+    if not leads and not callable(getattr(target, "stream", None)):
+        raise ConfigError(f"A handoff leads to an Agent or a Handler; {target!r:.80} has no stream method.")
+    return name
+
+
+def check_handoff(edge: Any) -> None:
+    """Make sure that what a handoff declares can work.
+
+    Raises:
+        ConfigError: all that cannot.
+    """
+    where = f"Handoff to {edge.agent_name!r}"
+    rules = (
+        (
+            edge.input_filter is None or callable(edge.input_filter),
+            f"input_filter must be a function, not {edge.input_filter!r:.80}",
+        ),
+        (
+            edge.input_filter is None or edge.preserve_context,
+            "use either input_filter or preserve_context=False, not both",
+        ),
+        (
+            edge.input_type is None or not edge.ask_reason,
+            "put a reason field into input_type instead of ask_reason=True",
+        ),
+        (
+            isinstance(edge.is_enabled, bool) or callable(edge.is_enabled),
+            f"is_enabled must be a bool or a function, not {edge.is_enabled!r:.80}",
+        ),
+        (
+            edge.on_invoke_handoff is None or callable(edge.on_invoke_handoff),
+            f"on_invoke_handoff must be a function, not {edge.on_invoke_handoff!r:.80}",
+        ),
+        (
+            edge.target is not None or not edge.others,
+            "the first of several agents must be one",
+        ),
+        (
+            edge.timeout is None or edge.timeout > 0,
+            f"timeout must be seconds or None, not {edge.timeout!r:.80}",
+        ),
+        (
+            not isinstance(edge.capabilities_required, str),
+            "capabilities_required must be a list of names, not one text",
+        ),
+        (
+            re.fullmatch("[a-zA-Z0-9_-]{1,64}", edge.tool_name) is not None,
+            f"providers take a tool name of 1 to 64 of a-z, A-Z, 0-9, _ and -, not {edge.tool_name!r:.80}",
+        ),
+    )
+    wrong = [f"{where}: {message}" for holds, message in rules if not holds]
+    if edge.on_handoff is not None:
+        wrong += _bad_callback(edge, where)
+    if wrong:
+        raise ConfigError("; ".join(wrong) + ".")
+
+
+def _bad_callback(edge: Any, where: str) -> list[str]:
+    called = f"{where}: on_handoff {name_of(edge.on_handoff)!r}"
+    assert edge.on_handoff is not None
+    if edge.input_type is not None:
+        return [] if takes(edge.on_handoff, 2) else [f"{called} must take the context and the input"]
+    if edge.ask_reason and edge.on_handoff_takes_input:
+        return []
+    return [] if takes(edge.on_handoff, 1) else [f"{called} must take one argument: the context"]
+
+
+def agent_problems(agent: Any) -> list[str]:
+    """Return what cannot work about an agent's own fields."""
+    if not isinstance(agent.name, str) or not agent.name:
+        return [f"An agent's name must be text, not {agent.name!r}"]
+    where = f"Agent {agent.name!r}"
+    lists = [(name, getattr(agent, name)) for name in LISTS]
+    wrong = [f"{where}: {name} must be a list, not {each!r:.80}" for name, each in lists if not is_list(each)]
+    if wrong:
+        return wrong
+    wrong = [
+        f"{where}: {tool!r:.80} is not a Tool; wrap functions with @function_tool"
+        for tool in agent.tools
+        if not isinstance(tool, Tool)
+    ]
+    if not isinstance(agent.instructions, str | None) and not callable(agent.instructions):
+        wrong.append(f"{where}: instructions must be text or a function, not {agent.instructions!r:.80}")
+    if isinstance(agent.capabilities, str):
+        wrong.append(f"{where}: capabilities must be a list of names, not one text")
+    wrong += [
+        f"{where}: {name} must be a function, not {hook!r:.80}"
+        for name in ("on_handoff_request", "on_handoff_received")
+        if (hook := getattr(agent, name)) is not None and not callable(hook)
+    ]
+    try:
+        _ = agent.output
+    except ConfigError as error:
+        wrong.append(f"{where}: output_type {error}")
+    return wrong
+
+
+def is_list(value: object) -> bool:
+    """Whether a value can stand for a list in a declaration; text cannot."""
+    return isinstance(value, Iterable) and not isinstance(value, str)
+
+
+def colliding_names(agent: Any) -> list[str]:
+    """Return which of the names that a model would be offered are not unique."""
+    where = f"Agent {agent.name!r}"
+    ends = [(edge.agent_name, *(getattr(each, "name", each) for each in edge.others)) for edge in agent.edges]
+    wrong = [f"{where} hands off to itself" for names in ends if agent.name in names]
+    owners = [(tool.name, f"tool {tool.name!r}") for tool in agent.all_tools]
+    owners += [(edge.tool_name, f"handoff to {edge.agent_name!r}") for edge in agent.edges]
+    for name, count in Counter(name for name, _ in owners).items():
+        if count > 1:
+            both = " and ".join(owner for tool_name, owner in owners if tool_name == name)
+            wrong.append(f"{where}: {both} are all offered as {name!r}; rename one or use tool_name_override")
+    return wrong

@@ -1,0 +1,274 @@
+"""Runs within a run: how an agent answers a call as a tool.
+
+A nested run has a transcript, handoffs and limits of its own. It shares with the outer one the app's
+context object, the shared memory, the scopes, the hooks, the settings and the executor, and what it
+uses counts as the outer run's. The input and output guardrails of a run are about what enters and
+leaves it as a whole, so they do not see nested runs; those of the agents do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import anyio
+
+from interlock.agent_tools import AgentCall
+from interlock.callables import resolve
+from interlock.calls import cancelled_itself, refusal_text, to_text
+from interlock.context import ToolContext
+from interlock.errors import (
+    ConfigError,
+    GuardrailTripped,
+    LimitExceeded,
+    MaxTurnsExceeded,
+    ModelBehaviorError,
+    ToolError,
+    ToolTimeout,
+)
+from interlock.events import HandlerEvent
+from interlock.executor import Call, Executor, Outcome
+from interlock.messages import ToolCall, text_of
+from interlock.outcomes import ToolOutcome
+from interlock.payloads import PAYLOAD_KEY
+from interlock.results import NestedEvent, RunEvent
+from interlock.run_state import RunState
+from interlock.schema import clip
+from interlock.starting import start
+from interlock.tools import Tool
+
+__all__ = ["Consultation", "Loop", "consultations", "step_key"]
+
+Loop = Callable[[RunState], AsyncGenerator[RunEvent]]
+"""`interlock.loop.run_loop`, which is given to those below it."""
+
+_DEEPEST = 20
+"""So many runs may be within one another; each takes some frames of Python's stack."""
+_LONGEST_PARTIAL = 1000
+
+
+@dataclass(slots=True, eq=False)
+class Consultation:
+    """One call of an agent tool."""
+
+    run: RunState
+    """The outer one."""
+    call: ToolCall
+    tool: Tool
+    asked: AgentCall
+    text: str = ""
+    """What the agent is asked."""
+    inner: RunState | None = None
+    """The nested run, if there can be one."""
+    refused: Exception | None = None
+    """Why there is none."""
+    outcome: ToolOutcome | None = None
+    """How the call ended, as soon as that is known."""
+
+    def read(self) -> bool:
+        """Find out what the agent is asked; return whether it can be."""
+        try:
+            self.text = self.asked.read(self.call["function"].get("arguments") or "")
+        except ModelBehaviorError as error:
+            text = refusal_text(self.tool.name, error)
+            self.outcome = ToolOutcome(text, error="arguments", exception=error)
+        except Exception as error:  # out of a validator of the app's
+            self.refused = error
+        return self.outcome is None and self.refused is None
+
+    def prepare(self, share: int | None) -> None:
+        """Make the nested run, which may have so many turns."""
+        run, name = self.run, self.tool.name
+        if share == 0:
+            self.refused = MaxTurnsExceeded(
+                f"Of the max_turns ({run.max_turns}) of the run, none is left for tool {name!r}: the last "
+                "one is for whoever called it. Raise max_turns of the run."
+            )
+            return
+        if run.depth >= _DEEPEST:
+            self.refused = LimitExceeded(f"{_DEEPEST} agents have asked one another already.")
+            return
+        most = self.asked.max_turns
+        if share is not None:
+            most = share if most is None else min(most, share)
+        try:
+            self.inner = _inner(run, self, most)
+        except ConfigError as error:
+            self.refused = error
+
+    async def events(self, context: ToolContext[Any], loop: Loop) -> AsyncGenerator[NestedEvent]:
+        """Answer the call, and yield what happens; then there is an ``outcome``.
+
+        Raises:
+            ToolError: it failed, and the tool's ``on_error`` is to stop the outer run.
+        """
+        if self.outcome is not None:
+            return
+        try:
+            inner = self._ready()
+            async with aclosing(_carried_out(inner, self.tool, loop)) as events:
+                async for event in events:
+                    yield self._wrapped(event)
+            self.outcome = await self._answer(inner)
+        except AssertionError:  # a test's own complaint is no answer
+            raise
+        except Exception as error:
+            self.outcome = await self._failed(context, error)
+        except BaseException as error:
+            if not cancelled_itself(error):
+                raise
+            cancelled = ToolError("it was cancelled from within")
+            cancelled.__cause__ = error
+            self.outcome = await self._failed(context, cancelled)
+
+    def _ready(self) -> RunState:
+        if self.inner is None:
+            assert self.refused is not None
+            raise self.refused
+        return self.inner
+
+    def _wrapped(self, event: RunEvent) -> NestedEvent:
+        name, call_id = self.run.agent.name, self.call["id"]
+        if isinstance(event, NestedEvent):
+            return NestedEvent(
+                path=(name, *event.path), call_ids=(call_id, *event.call_ids), event=event.event
+            )
+        return NestedEvent(path=(name, self.asked.agent.name), call_ids=(call_id,), event=event)
+
+    async def _answer(self, inner: RunState) -> ToolOutcome:
+        output: Any = inner.final_output
+        if self.asked.output is not None:
+            output = await resolve(self.asked.output(inner.result()))
+        return ToolOutcome(to_text(output))
+
+    async def _failed(self, context: ToolContext[Any], error: Exception) -> ToolOutcome:
+        """Let the tool's policy decide; a report says how far the agent came."""
+        if isinstance(error, ToolTimeout) and self.inner is not None:
+            error.result = self.inner.result()
+        outcome = await self.tool.failed(context, error)
+        # what a guardrail stopped must not get round it
+        if self.tool.on_error != "report" or self.inner is None or isinstance(error, GuardrailTripped):
+            return outcome
+        said = [text_of(item.message) for item in self.inner.items if item.kind == "model"]
+        last = next(filter(None, reversed(said)), "")
+        if not last:
+            return outcome
+        so_far = f"\nThe last that the agent said, which is no final answer: {clip(last, _LONGEST_PARTIAL)}"
+        return replace(outcome, output=outcome.output + so_far)
+
+
+def consultations(run: RunState, calls: Sequence[tuple[ToolCall, Tool, AgentCall]]) -> list[Consultation]:
+    """Make ready the calls of agent tools in one reply, so that they can be answered in any order.
+
+    They share what the run has left of its turns, evenly, and one turn is kept for whoever asks: a
+    budget that goes to whoever is first would make the result depend on the scheduler.
+    """
+    made = [Consultation(run, call, tool, asked) for call, tool, asked in calls]
+    ready = [one for one in made if one.read()]
+    for one, share in zip(ready, _shares(run, len(ready)), strict=True):
+        one.prepare(share)
+        if one.inner is not None:
+            run.within[one.call["id"]] = one.inner
+    return made
+
+
+def _shares(run: RunState, count: int) -> list[int | None]:
+    if run.max_turns is None:
+        return [None] * count
+    left = max(0, run.max_turns - run.turn - run.turns_within - 1)
+    return [left // count + (place < left % count) for place in range(count)]
+
+
+def _inner(run: RunState, one: Consultation, max_turns: int | None) -> RunState:
+    key = step_key(run, one.tool, one.call)
+    config = replace(
+        run.config,
+        handler=None,
+        external_tools=(),
+        input_guardrails=(),
+        output_guardrails=(),
+        on_limit="raise",  # an agent that ran out of budget has not answered (pain 26)
+        executor=_Steps(run.executor, run.run_id, key),
+        run_id=f"{run.run_id}/{key}",
+    )
+    agent = one.asked.agent
+    inner = start(agent, one.text, run.context, max_turns, run.hooks, config, stream=run.stream)
+    inner.depth = run.depth + 1
+    inner.shared_memory = run.shared_memory
+    return inner
+
+
+def step_key(run: RunState, tool: Tool, call: ToolCall) -> str:
+    """Return the key of a tool's step: unique in the run, and the same whenever it is replayed."""
+    return f"t{run.turn}.tool.{tool.name}.{call['id']}"
+
+
+async def _carried_out(inner: RunState, tool: Tool, loop: Loop) -> AsyncGenerator[RunEvent]:
+    """Carry out a nested run, and leave the payload of the outer run's handoff as it was."""
+    payload = inner.shared_memory.get(PAYLOAD_KEY)
+    events = loop(inner)
+    if tool.timeout is not None:
+        events = _in_time(events, tool.name, tool.timeout)
+    try:
+        async with aclosing(events):
+            async for event in events:
+                yield event
+    finally:
+        if inner.handoffs:
+            inner.shared_memory.pop(PAYLOAD_KEY, None)
+            if payload is not None:
+                inner.shared_memory[PAYLOAD_KEY] = payload
+
+
+async def _in_time(events: AsyncGenerator[RunEvent], name: str, seconds: float) -> AsyncGenerator[RunEvent]:
+    """Pass events on until their making has taken that long; what the reader does in between is free.
+
+    The scope is a new one for each event: one around all of them would be open while we yield.
+
+    Raises:
+        ToolTimeout: it took too long.
+    """
+    left = seconds
+    async with aclosing(events):
+        while True:
+            since = anyio.current_time()
+            event: RunEvent | None = None
+            with anyio.move_on_after(max(0.0, left)) as scope:
+                event = await anext(events, None)
+            if scope.cancelled_caught:
+                raise ToolTimeout(f"Tool {name!r} timed out after {seconds:g}s.")
+            if event is None:
+                return
+            left -= anyio.current_time() - since
+            yield event
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Passes the steps of a nested run to the executor of the outer one, as steps of that run.
+
+    The call of the agent tool is no step itself: an engine that replays it then finds the steps within
+    it, and goes on in the middle of a nested run.
+    """
+
+    executor: Executor
+    run_id: str
+    key: str
+
+    def stream(
+        self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
+    ) -> AsyncGenerator[HandlerEvent]:
+        return self.executor.stream(self._outer(call), lambda _: body(call))
+
+    async def gather(
+        self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
+    ) -> Sequence[Outcome]:
+        inner = {self._outer(call).key: call for call in calls}
+        return await self.executor.gather(
+            [self._outer(call) for call in calls], lambda step: body(inner[step.key])
+        )
+
+    def _outer(self, call: Call) -> Call:
+        return replace(call, run_id=self.run_id, key=f"{self.key}/{call.key}")

@@ -1,0 +1,72 @@
+"""What a run starts with: everything that can be checked before a model call, and the state of the run."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from interlock.agents import Agent
+from interlock.config import RunConfig
+from interlock.errors import ConfigError
+from interlock.executor import InProcess
+from interlock.graph import run_graph
+from interlock.history import View
+from interlock.hooks import RunHooks
+from interlock.messages import RunInput, call_ids, to_messages
+from interlock.models import handler_for, named
+from interlock.run_state import RunState, input_items
+
+__all__ = ["start"]
+
+
+def start(
+    agent: Agent[Any],
+    input: RunInput,
+    context: Any,
+    max_turns: int | None,
+    hooks: RunHooks | None,
+    config: RunConfig | None,
+    *,
+    stream: bool,
+) -> RunState:
+    """Check everything that can be checked before a model call, and return the state of a new run.
+
+    Raises:
+        ConfigError: all that is wrong.
+    """
+    _check_arguments(agent, max_turns, hooks, config)
+    config = config or RunConfig()
+    items = input_items(to_messages(input))
+    if not items:
+        raise ConfigError("Input is empty: pass the user's text, or a list with at least one message.")
+    default = handler_for(agent, config)
+    return RunState(
+        agent=agent,
+        handler=default if config.handler is None else named(agent, config.handler, config),
+        default_handler=default.name,
+        graph=run_graph(agent, config),
+        config=config,
+        executor=config.executor or InProcess(),
+        hooks=hooks,
+        max_turns=max_turns,
+        stream=stream,
+        context=context,
+        run_id=config.run_id or uuid.uuid4().hex,
+        items=items,
+        view=View(items),
+        input_count=len(items),
+        call_ids=call_ids(item.message for item in items),
+        shared_memory=dict(config.shared_memory),
+        scopes=frozenset(config.scopes),
+    )
+
+
+def _check_arguments(agent: object, max_turns: object, hooks: object, config: object) -> None:
+    if not isinstance(agent, Agent):
+        raise ConfigError(f"Runner needs an interlock.Agent to start with, not {type(agent).__name__}.")
+    if not isinstance(config, RunConfig | None):
+        raise ConfigError(f"run_config must be a RunConfig, not {type(config).__name__}.")
+    if isinstance(hooks, type):
+        raise ConfigError(f"hooks must be an object: pass {hooks.__name__}(), not the class.")
+    if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
+        raise ConfigError(f"max_turns must be at least 1, or None for no limit, not {max_turns!r}.")

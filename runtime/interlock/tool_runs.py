@@ -1,0 +1,169 @@
+"""Running the tools of a reply: at the same time where nobody watches, agents live where somebody does."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import anyio
+
+from interlock.agent_tools import AgentCall
+from interlock.context import ToolContext
+from interlock.errors import ConfigError, ToolError, ToolTimeout
+from interlock.executor import Call, Outcome
+from interlock.messages import ToolCall
+from interlock.nested import Consultation, Loop, consultations, step_key
+from interlock.outcomes import ToolErrorKind, ToolOutcome
+from interlock.results import NestedEvent
+from interlock.run_state import RunState
+from interlock.tell import tell
+from interlock.tools import Tool
+
+__all__ = ["Take", "run_tools"]
+
+Take = Callable[[ToolCall, ToolOutcome, bool], None]
+"""Is given each outcome as soon as it is there, and whether the run is to end with it."""
+
+_Calls = Sequence[tuple[ToolCall, Tool]]
+
+
+async def run_tools(run: RunState, calls: _Calls, take: Take, loop: Loop) -> AsyncGenerator[NestedEvent]:
+    """Run the tools that a reply calls, and yield what happens in nested runs if the run is streamed.
+
+    A streamed run answers the calls of agents one after the other, once the other tools are done: what
+    several of them do at the same time could only be shown by way of a queue, which reads ahead of its
+    reader. The outcomes are the same.
+    """
+    asked = [(call, tool, how) for call, tool in calls if isinstance(how := tool.on_invoke_tool, AgentCall)]
+    plain = [(call, tool) for call, tool in calls if not isinstance(tool.on_invoke_tool, AgentCall)]
+    if not asked:
+        await _run_plain(run, plain, take)
+        return
+    try:
+        made = consultations(run, asked)
+        if not run.stream:
+            jobs = [functools.partial(_drain, run, one, take, loop) for one in made]
+            await _at_once([functools.partial(_run_plain, run, plain, take), *jobs] if plain else jobs)
+            return
+        await _run_plain(run, plain, take)
+        for one in made:
+            async with aclosing(_consult(run, one, take, loop)) as events:
+                async for event in events:
+                    yield event
+    finally:
+        run.absorb()
+
+
+async def _at_once(jobs: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Do jobs at the same time. If one of them fails alone, its error comes out as it is."""
+    if len(jobs) == 1:
+        await jobs[0]()
+        return
+    try:
+        async with anyio.create_task_group() as group:
+            for job in jobs:
+                group.start_soon(job)
+    except ExceptionGroup as failed:
+        alone, *others = failed.exceptions
+        if others:
+            raise
+    else:
+        return
+    raise alone
+
+
+async def _drain(run: RunState, one: Consultation, take: Take, loop: Loop) -> None:
+    async with aclosing(_consult(run, one, take, loop)) as events:
+        async for _ in events:
+            pass
+
+
+async def _run_plain(run: RunState, calls: _Calls, take: Take) -> None:
+    """Run ordinary tools through the executor."""
+    if not calls:
+        return
+    by_key = {step_key(run, tool, call): (call, tool) for call, tool in calls}
+    ran: set[str] = set()
+
+    async def body(step: Call) -> Outcome:
+        call, tool = by_key[step.key]
+        ran.add(call["id"])
+        return await _invoke(run, call, tool, take)
+
+    steps = [
+        Call(
+            run.run_id,
+            key,
+            "tool",
+            {"name": tool.name, "call_id": call["id"], "arguments": call["function"].get("arguments") or ""},
+            tool.timeout,
+        )
+        for key, (call, tool) in by_key.items()
+    ]
+    outcomes = await run.executor.gather(steps, body)
+    for (call, _), outcome in zip(calls, outcomes, strict=True):
+        if call["id"] not in ran:  # an engine replayed this step instead of running it
+            take(call, ToolOutcome.from_envelope(outcome), bool(outcome.get("stop")))
+
+
+async def _invoke(run: RunState, call: ToolCall, tool: Tool, take: Take) -> Outcome:
+    """Run one tool and take its outcome."""
+    context = _context(run, call, tool)
+    await _tell_start(run, tool, context)
+    stop = False
+    try:
+        outcome = await tool.invoke(context, call["function"].get("arguments") or "")
+    except (ToolError, ConfigError) as raised:
+        outcome, stop = _stopped(raised), True
+    take(call, outcome, stop)  # a hook that is cancelled must not lose it
+    await _tell_end(run, tool, outcome, context)
+    return {**outcome.envelope(), "stop": stop}
+
+
+async def _consult(run: RunState, one: Consultation, take: Take, loop: Loop) -> AsyncGenerator[NestedEvent]:
+    """Let an agent answer one call and take the outcome."""
+    context = _context(run, one.call, one.tool)
+    await _tell_start(run, one.tool, context)
+    stop = False
+    try:
+        async with aclosing(one.events(context, loop)) as events:
+            async for event in events:
+                yield event
+        assert one.outcome is not None
+        outcome = one.outcome
+    except ToolError as raised:
+        outcome, stop = _stopped(raised), True
+    take(one.call, outcome, stop)
+    await _tell_end(run, one.tool, outcome, context)
+
+
+def _stopped(raised: ToolError | ConfigError) -> ToolOutcome:
+    kind: ToolErrorKind = "timeout" if isinstance(raised, ToolTimeout) else "raised"
+    return ToolOutcome(str(raised), error=kind, exception=raised)
+
+
+def _context(run: RunState, call: ToolCall, tool: Tool) -> ToolContext[Any]:
+    return ToolContext(
+        context=run.context,
+        run_id=run.run_id,
+        agent=run.agent.name,
+        turn=run.turn,
+        usage=run.usage,
+        shared_memory=run.shared_memory,
+        scopes=run.scopes,
+        tool_name=tool.name,
+        tool_call_id=call["id"],
+        tool_arguments=call["function"].get("arguments") or "",
+    )
+
+
+async def _tell_start(run: RunState, tool: Tool, context: ToolContext[Any]) -> None:
+    await tell(run, "on_tool_start", run.agent, tool, context=context)
+    await tell(run, None, tool, agent_hook="on_tool_start", context=context)
+
+
+async def _tell_end(run: RunState, tool: Tool, outcome: ToolOutcome, context: ToolContext[Any]) -> None:
+    await tell(run, "on_tool_end", run.agent, tool, outcome.output, context=context)
+    await tell(run, None, tool, outcome.output, agent_hook="on_tool_end", context=context)

@@ -1,0 +1,277 @@
+"""Asking for a transfer: everything that can fail about one, before anything changes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+from interlock.acceptance import LONGEST_REASON, Asked, Refused, Target, arguments_of, ask
+from interlock.agents import Agent, Handoff
+from interlock.callables import resolve
+from interlock.calls import reason_of
+from interlock.capabilities import Place
+from interlock.errors import ModelBehaviorError
+from interlock.handoff_request import HandoffRequest, HandoffStatus
+from interlock.handoff_types import HandoffTypes
+from interlock.messages import ToolCall
+from interlock.models import handler_for, load
+from interlock.payloads import HandoffPayload, sent_by
+from interlock.port import Handler
+from interlock.routing import Wanted
+from interlock.run_state import RunState
+from interlock.schema import clip, describe_error
+
+__all__ = ["Transfer", "edge_for", "passed_over", "try_transfer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """What became of one transfer call. Without a ``target`` it was not made, and ``error`` says why."""
+
+    call: ToolCall
+    edge: Handoff
+    request: HandoffRequest
+    """As the target was asked."""
+    answer: str
+    status: HandoffStatus
+    target: Target | None = None
+    handler: Handler | None = None
+    """What answers from then on."""
+    payload: HandoffPayload | None = None
+    place: Place | None = None
+    """The target's place, see ``RunConfig.capacity``."""
+    error: str | None = None
+    refusal: Literal["limit", "loop"] | None = None
+    """The run's own limit that refused it: asking again ends the run."""
+    exception: BaseException | None = None
+    by_tool: bool = False
+    """Whether a tool asked for it, and not the model."""
+    tried: bool = True
+    passed_over: tuple[tuple[str, str], ...] = ()
+    """Who else was asked, and why each did not take over."""
+    started: float = 0.0
+
+    @property
+    def input(self) -> Any:
+        """What was passed along."""
+        return self.request.input
+
+    @property
+    def reason(self) -> str | None:
+        """Why."""
+        return self.request.reason
+
+    @property
+    def target_name(self) -> str:
+        """The name of where it went, or was to go."""
+        return self.edge.agent_name if self.target is None else self.target.name
+
+
+def edge_for(run: RunState, request: HandoffRequest) -> Handoff | None:
+    """Return the way to what a tool asks to hand over to; None when there is nothing of that name.
+
+    A handoff that the agent declares counts with its filter and callback, offered or not. An object is
+    itself, and not another one of the same name. What the request says of its own is added.
+
+    Raises:
+        ConfigError: the object can answer nothing.
+    """
+    edge = _way_to(run, request.to_agent)
+    if edge is None:
+        return None
+    own: dict[str, Any] = {
+        name: value
+        for name, value in (
+            ("timeout", request.timeout),
+            ("payload", request.payload),
+            ("capabilities_required", request.capabilities_required),
+        )
+        if value
+    }
+    if not request.preserve_context and edge.preserve_context:
+        own |= {"preserve_context": False, "input_filter": None}
+    return replace(edge, **own) if own else edge
+
+
+def _way_to(run: RunState, target: Any) -> Handoff | None:
+    for edge in run.agent.edges:
+        end = run.graph.get(edge.target) if isinstance(edge.target, str) else edge.target
+        if target == edge.agent_name if isinstance(target, str) else target is end:
+            return edge
+    if not isinstance(target, str):
+        return Handoff(target=target)
+    if known := run.agent.equipment.get(target):
+        return Handoff(target=load(known), scope=known.scope)
+    return Handoff(target=run.graph[target]) if target in run.graph else None
+
+
+async def try_transfer(run: RunState, wanted: Wanted) -> Transfer:
+    """Do all that can fail about a transfer, before anything changes.
+
+    Whatever goes wrong becomes the answer to the model's call: the source stays in charge and knows
+    why (feature rows 0-16, 1-26 and 1-27).
+    """
+    started = run.config.clock()
+    request = _request(run, wanted)
+    asked: Asked | None = None
+    try:
+        request = _with_input(wanted, request)
+        _within_limit(run)
+        asked = await ask(run, wanted, request)
+        transfer = await _prepared(run, wanted, request, asked)
+    except Exception as error:
+        if asked is not None and asked.place is not None:
+            asked.place.release()
+        transfer = _not_made(wanted, request, error)
+    return replace(transfer, started=started)
+
+
+async def _prepared(run: RunState, wanted: Wanted, request: HandoffRequest, asked: Asked) -> Transfer:
+    """Do what is left once the target has agreed."""
+    edge, target = wanted.edge, asked.target
+    if isinstance(target, Agent):
+        handler = handler_for(target, run.config, run.failed_of(target))
+    else:
+        handler = target
+    _leads_on(run, target.name)
+    payload = await _payload(run, edge, request)
+    message = edge.get_transfer_message(target) if request.message is None else request.message
+    if not isinstance(cast(object, message), str):
+        raise TypeError(f"get_transfer_message must return text, not {type(message).__name__}")
+    if edge.on_handoff is not None:
+        value = request.input if edge.input_type is not None else request.reason
+        given = (run.now(), value) if edge.on_handoff_takes_input else (run.now(),)
+        await resolve(edge.on_handoff(*given))
+    return Transfer(
+        call=wanted.call,
+        edge=edge,
+        request=replace(request, to_agent=target.name),
+        answer=message,
+        status=HandoffStatus.PENDING.to(HandoffStatus.ACCEPTED, request.request_id),
+        target=target,
+        handler=handler,
+        payload=payload,
+        place=asked.place,
+        by_tool=wanted.request is not None,
+        passed_over=tuple(asked.passed_over),
+    )
+
+
+def _not_made(wanted: Wanted, request: HandoffRequest, error: Exception) -> Transfer:
+    name = wanted.edge.agent_name
+    if isinstance(error, Refused):
+        why, status, exception = str(error), error.status, error.cause
+        others = "; ".join(f"{agent}: {reason}" for agent, reason in error.passed_over)
+        told = clip(f"{why} ({others})", LONGEST_REASON) if others else why
+        refusal, passed = error.refusal, error.passed_over
+    else:
+        why = told = clip(reason_of(error), LONGEST_REASON)
+        status, exception, refusal, passed = HandoffStatus.FAILED, error, None, ()
+    return Transfer(
+        call=wanted.call,
+        edge=wanted.edge,
+        request=request,
+        answer=f"The transfer to {name!r} was not made: {told}",
+        status=HandoffStatus.PENDING.to(status, request.request_id),
+        error=why,
+        refusal=refusal,
+        exception=exception,
+        by_tool=wanted.request is not None,
+        passed_over=passed,
+    )
+
+
+def passed_over(run: RunState, wanted: Wanted, why: str) -> Transfer:
+    """Return a transfer that is not even tried; what a tool gave along with it is kept."""
+    now = run.config.clock()
+    return Transfer(
+        call=wanted.call,
+        edge=wanted.edge,
+        request=_request(run, wanted),
+        answer=why,
+        status=HandoffStatus.REJECTED,
+        error=why,
+        by_tool=wanted.request is not None,
+        tried=False,
+        started=now,
+    )
+
+
+# -- the request --
+
+
+def _request(run: RunState, wanted: Wanted) -> HandoffRequest:
+    """Return what is asked of the target, as far as it is known before the arguments are read."""
+    edge, given = wanted.edge, wanted.request
+    return HandoffRequest(
+        edge.agent_name,
+        input=None if given is None else given.input,
+        reason=edge.reason if given is None else given.reason or edge.reason,
+        message=None if given is None else given.message,
+        from_agent=run.in_charge,
+        request_id=run.next_handoff_id(),
+        preserve_context=edge.preserve_context,
+        capabilities_required=tuple(edge.capabilities_required),
+        timeout=edge.timeout,
+        priority=0 if given is None else given.priority,
+        metadata={} if given is None else given.metadata,
+    )
+
+
+def _with_input(wanted: Wanted, request: HandoffRequest) -> HandoffRequest:
+    """Return the request with what the model or the tool passed along, checked."""
+    edge = wanted.edge
+    if edge.input_type is not None:
+        try:
+            value = edge.input_type.parse(arguments_of(wanted), strict=True)
+        except ModelBehaviorError as error:
+            raise Refused(str(error)) from error
+        return replace(request, input=value)
+    if wanted.request is not None:
+        return request
+    return replace(request, reason=_reason(edge, wanted.call["function"].get("arguments") or ""))
+
+
+def _reason(edge: Handoff, arguments: str) -> str | None:
+    """Return why the model wants the transfer, or else why the declaration does."""
+    try:
+        plain: object = json.loads(arguments.strip() or "{}")
+    except ValueError as error:
+        raise Refused(describe_error(error, arguments)) from error
+    if plain is not None and not isinstance(plain, dict):
+        raise Refused("the arguments must be a JSON object, such as {}")
+    reason = cast("dict[str, Any]", plain or {}).get("reason")
+    said = str(reason) if reason else None
+    return said or edge.reason or ("No reason provided" if edge.ask_reason else None)
+
+
+def _within_limit(run: RunState) -> None:
+    taken = sum(record.taken for record in run.handoffs)
+    if run.config.max_handoffs is not None and taken >= run.config.max_handoffs:
+        raise Refused(
+            f"the limit of {run.config.max_handoffs} transfers is reached; answer the user yourself",
+            refusal="limit",
+        )
+
+
+def _leads_on(run: RunState, target: str) -> None:
+    if run.config.detect_loops and run.progress.goes_round(run.in_charge, target):
+        raise Refused(
+            "this transfer was already made and nothing new has come up since; "
+            "answer the user yourself, or say what is missing",
+            refusal="loop",
+        )
+
+
+async def _payload(run: RunState, edge: Handoff, request: HandoffRequest) -> HandoffPayload | None:
+    given: Any = edge.payload
+    if callable(given):
+        given = await resolve(given(run.now(), request.input))
+    if given is None:
+        return None
+    types = run.config.handoff_types or HandoffTypes()
+    payload, warning = types.check(sent_by(run.in_charge, given), strict=run.config.strict_payloads)
+    if warning is not None:
+        run.warnings.append(f"turn {run.turn}: {warning}")
+    return payload
