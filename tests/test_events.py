@@ -23,6 +23,7 @@ def test_each_class_has_a_word_of_its_own() -> None:
         "agent_updated",
         "attempt_failed",
         "handler_fallback",
+        "handoff_returned",
         "handoff_failed",
         "handoff_occurred",
         "handoff_requested",

@@ -15,6 +15,7 @@ from interlock.events import (
     HandoffFailed,
     HandoffOccurred,
     HandoffRequested,
+    HandoffReturned,
     MessageDone,
     Repaired,
     ToolCalled,
@@ -285,6 +286,7 @@ RunEvent = (
     | ToolOutput
     | HandoffRequested
     | HandoffOccurred
+    | HandoffReturned
     | HandoffFailed
     | Repaired
     | NestedEvent
