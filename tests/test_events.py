@@ -28,6 +28,7 @@ def test_each_class_has_a_word_of_its_own() -> None:
         "handoff_occurred",
         "handoff_requested",
         "message_done",
+        "nested",
         "reasoning_delta",
         "repaired",
         "run_done",
