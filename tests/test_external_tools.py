@@ -415,3 +415,9 @@ async def test_a_run_that_is_cancelled_before_its_end_has_nothing_pending() -> N
 async def test_turns_before_it_count_as_always() -> None:
     played = await asked(added(1), added(2), call("where"), max_turns=2)
     assert isinstance(played.error, MaxTurnsExceeded)
+
+
+async def test_a_mistake_beside_it_does_not_end_the_run_with_an_error() -> None:
+    """The caller is asked first; whether the model mends its ways shows later."""
+    played = await asked([call("where"), call("nothing")], max_mistakes=1)
+    assert played.result.stop_reason == "requires_action"

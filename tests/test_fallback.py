@@ -716,3 +716,11 @@ async def test_nothing_is_lost_between_error_classes() -> None:
     assert isinstance(played.error, ProviderError)
     assert isinstance(played.error, InterlockError)
     assert played.error.result is not None
+
+
+async def test_a_step_says_which_handler_is_asked() -> None:
+    """An engine that cannot carry a closure finds the handler by its name."""
+    recording = Recording()
+    agent = team((ADD, InvalidRequest("x")), "3")
+    await Runner.run(agent, "Hi", run_config=RunConfig(fallback=True, executor=recording))
+    assert [step.args["handler"] for step in recording.calls if step.op == "model"] == ["h0", "h0", "h1"]

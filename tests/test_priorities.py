@@ -446,3 +446,8 @@ async def test_the_handlers_of_a_run_are_loaded_from_nothing_but_the_agent() -> 
     before = agent.equipment
     assert [(await Runner.run(agent, "Hi")).last_handler for _ in range(2)] == ["s", "m"]
     assert agent.equipment is before
+
+
+async def test_what_a_handler_used_is_added_up() -> None:
+    played = await both(lambda: Agent("A", model=Voice("m", call("nothing"), call("nothing"), "Hi")))
+    assert {name: used.requests for name, used in played.result.usage_by_handler.items()} == {"m": 3}

@@ -238,6 +238,12 @@ def test_the_scope_of_a_prompt_is_checked() -> None:
         made.add_prompt("x", scope=5, name="s")
 
 
+def test_a_prompt_may_have_a_name_for_messages() -> None:
+    made = Registry("A")
+    made.add_prompt("x", name="mine")
+    assert [section.name for section in made.close().sections] == ["mine"]
+
+
 def test_hooks_stand_by_priority_and_then_as_they_were_added() -> None:
     made, functions = Registry("A"), [lambda: 0, lambda: 1, lambda: 2]
     made.add_hook("on_start", functions[2])

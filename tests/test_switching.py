@@ -1025,3 +1025,12 @@ async def test_the_events_of_a_switch_say_from_where_to_where() -> None:
         ("handoff_requested", "s1", "s2"),
         ("handoff_occurred", "s1", "s2"),
     ]
+
+
+async def test_a_model_step_says_what_was_passed_along() -> None:
+    recording = Recording()
+    agent = to_specialist("Done.", value=HandoffRequest("specialist", input=Ticket(number=7)))
+    await Runner.run(agent, "Hi", run_config=RunConfig(executor=recording))
+    given_ = [step.args.get("handoff_input") for step in recording.calls if step.op == "model"]
+    assert given_ == [None, {"number": 7}]
+    assert "handoff_input" not in recording.calls[0].args

@@ -87,7 +87,7 @@ class _Answers:
                     self.run.problem(answer.problem, answer.text, call_id=call["id"], error=answer.exception)
 
     def only_mistakes(self) -> bool:
-        return all(answer.mistake for answer in self.by_id.values())
+        return bool(self.by_id) and all(answer.mistake for answer in self.by_id.values())
 
 
 async def answer_calls(
@@ -262,7 +262,10 @@ async def _transfer(run: RunState, wanted: Wanted, answers: _Answers) -> Transfe
         run.hold(transfer.place)
     kind: Literal["tool", "handoff"] = "tool" if transfer.by_tool else "handoff"
     answer = _Answer(transfer.answer, kind, transfer.error, exception=transfer.exception)
-    answers.give(wanted.call, answer)
+    if transfer.returns:
+        answers.by_id.pop(wanted.call["id"], None)  # the target's output will answer it
+    else:
+        answers.give(wanted.call, answer)
     if transfer.error is not None:
         answer.mistake, answer.problem = not transfer.by_tool, "handoff"
     record(run, transfer)

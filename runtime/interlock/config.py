@@ -104,50 +104,53 @@ class RunConfig:
     """Names the run in ids and idempotency keys; None makes one up."""
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.raise_on) - set(get_args(Mistake)))
-        shape, on_limit, several = self.handoff_input_filter, self.on_limit, self.multiple_handoffs
-        rules = (
-            (
-                shape is None or callable(shape),
-                f"handoff_input_filter must be a function, not {shape!r:.80}",
-            ),
-            (not unknown, f"raise_on does not know {', '.join(unknown)}"),
-            (
-                on_limit in ("raise", "return") or callable(on_limit),
-                f"on_limit must be 'raise', 'return' or a function, not {on_limit!r:.80}",
-            ),
-            (
-                several in ("first", "reject"),
-                f"multiple_handoffs must be 'first' or 'reject', not {several!r:.80}",
-            ),
-            (
-                self.foreign_calls in ("told", "shown"),
-                f"foreign_calls must be 'told' or 'shown', not {self.foreign_calls!r:.80}",
-            ),
-            (
-                self.warn_handoffs_over is None or self.warn_handoffs_over >= 0,
-                f"warn_handoffs_over must be at least 0, or None to be quiet, not {self.warn_handoffs_over}",
-            ),
-            (
-                self.next_agent in get_args(NextAgent),
-                f"next_agent must be 'reset' or 'sticky', not {self.next_agent!r:.80}",
-            ),
-            (
-                self.max_handoffs is None or self.max_handoffs >= 0,
-                f"max_handoffs must be at least 0, or None for no limit, not {self.max_handoffs}",
-            ),
-            (
-                all(tool_name(tool) for tool in self.external_tools),
-                "external_tools are Tools, or dicts such as {'type': 'function', 'function': {'name': ...}}",
-            ),
-            (self.max_mistakes >= 1, f"max_mistakes must be at least 1, not {self.max_mistakes}"),
-        )
         if self.scopes:
             scopes = checked_scope(self.scopes, "RunConfig")
             names = (scopes,) if isinstance(scopes, str) else scopes  # a str is a collection of letters, too
             object.__setattr__(self, "scopes", frozenset(names))
         if self.history_wrappers is not None:
             checked_wrappers(self.history_wrappers)
-        wrong = [message for holds, message in rules if not holds]
-        if wrong:
+        if wrong := [*_wrong_choices(self), *_wrong_numbers(self)]:
             raise ConfigError(f"RunConfig: {'; '.join(wrong)}.")
+
+
+def _wrong_choices(config: RunConfig) -> list[str]:
+    unknown = sorted(set(config.raise_on) - set(get_args(Mistake)))
+    shape, on_limit = config.handoff_input_filter, config.on_limit
+    rules = (
+        (shape is None or callable(shape), f"handoff_input_filter must be a function, not {shape!r:.80}"),
+        (not unknown, f"raise_on does not know {', '.join(unknown)}"),
+        (
+            on_limit in ("raise", "return") or callable(on_limit),
+            f"on_limit must be 'raise', 'return' or a function, not {on_limit!r:.80}",
+        ),
+        (
+            all(tool_name(tool) for tool in config.external_tools),
+            "external_tools are Tools, or dicts such as {'type': 'function', 'function': {'name': ...}}",
+        ),
+    )
+    words: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+        ("multiple_handoffs", config.multiple_handoffs, ("first", "reject")),
+        ("foreign_calls", config.foreign_calls, ("told", "shown")),
+        ("next_agent", config.next_agent, get_args(NextAgent)),
+    )
+    return [message for holds, message in rules if not holds] + [
+        f"{name} must be {' or '.join(map(repr, allowed))}, not {word!r:.80}"
+        for name, word, allowed in words
+        if word not in allowed
+    ]
+
+
+def _wrong_numbers(config: RunConfig) -> list[str]:
+    limits = (
+        ("max_handoffs", config.max_handoffs, "no limit"),
+        ("warn_handoffs_over", config.warn_handoffs_over, "no warning"),
+    )
+    wrong = [
+        f"{name} must be at least 0, or None for {none}, not {number}"
+        for name, number, none in limits
+        if number is not None and number < 0
+    ]
+    if config.max_mistakes < 1:
+        wrong.append(f"max_mistakes must be at least 1, not {config.max_mistakes}")
+    return wrong

@@ -44,7 +44,15 @@ def check_handoff(edge: Any) -> None:
         ConfigError: all that cannot.
     """
     where = f"Handoff to {edge.agent_name!r}"
-    rules = (
+    wrong = [f"{where}: {message}" for holds, message in _handoff_rules(edge) if not holds]
+    if edge.on_handoff is not None:
+        wrong += _bad_callback(edge, where)
+    if wrong:
+        raise ConfigError("; ".join(wrong) + ".")
+
+
+def _handoff_rules(edge: Any) -> tuple[tuple[bool, str], ...]:
+    return (
         (
             edge.input_filter is None or callable(edge.input_filter),
             f"input_filter must be a function, not {edge.input_filter!r:.80}",
@@ -82,11 +90,6 @@ def check_handoff(edge: Any) -> None:
             f"providers take a tool name of 1 to 64 of a-z, A-Z, 0-9, _ and -, not {edge.tool_name!r:.80}",
         ),
     )
-    wrong = [f"{where}: {message}" for holds, message in rules if not holds]
-    if edge.on_handoff is not None:
-        wrong += _bad_callback(edge, where)
-    if wrong:
-        raise ConfigError("; ".join(wrong) + ".")
 
 
 def _bad_callback(edge: Any, where: str) -> list[str]:

@@ -88,8 +88,7 @@ def handoff(
     """Return a handoff to an agent, a handler, or the name of an agent of the same graph.
 
     Args:
-        agent: the target; several are asked in order until one agrees. None with
-            ``capabilities_required`` asks every agent of the run that has them.
+        agent: the target, or several: the first that agrees. None asks all with the capabilities.
         tool_name_override: replaces ``transfer_to_<target>``.
         tool_description_override: replaces the description that is made from the target's.
         on_handoff: called with the context when the transfer is made, and with the parsed input as

@@ -24,6 +24,7 @@ __all__ = [
     "HandoffFailed",
     "HandoffOccurred",
     "HandoffRequested",
+    "HandoffReturned",
     "MessageDone",
     "ReasoningDelta",
     "Repaired",
@@ -173,6 +174,20 @@ class HandoffOccurred:
     target: str
     call_id: str
     reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffReturned:
+    """Whoever was handed over to has answered, and the caller goes on; see ``Handoff.return_to_caller``."""
+
+    type: ClassVar[Literal["handoff_returned"]] = "handoff_returned"
+    source: str
+    """Who answered."""
+    target: str
+    """Who goes on."""
+    call_id: str
+    """The call of the caller's that is answered."""
+    output: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,14 @@ from typing import Any, cast
 
 from interlock.agents import Agent, Handoff
 from interlock.callables import resolve, users_code
+from interlock.callers import Caller
 from interlock.errors import HandoffFilterError
+from interlock.events import HandoffReturned
 from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_message
 from interlock.handoff_context import HandoffContext
 from interlock.handoff_request import HandoffStatus
 from interlock.history import View, filtered, nest_handoff_history, partition
-from interlock.messages import Message, RunItem, calls_of
+from interlock.messages import Message, RunItem, ToolCall, calls_of
 from interlock.payloads import PAYLOAD_KEY, carried, loggable
 from interlock.port import family_of
 from interlock.prompts import instructions
@@ -24,7 +26,7 @@ from interlock.run_state import RunState
 from interlock.tell import tell
 from interlock.transfers import Transfer
 
-__all__ = ["record", "take_over"]
+__all__ = ["come_back", "record", "take_over"]
 
 _log = logging.getLogger("interlock.handoff")
 
@@ -78,6 +80,10 @@ async def take_over(run: RunState, transfer: Transfer) -> None:
     }
     if not_tried:
         run.view.replace(_without_calls(run.view.items, not_tried))
+    if transfer.returns:
+        run.callers.append(_waiting(run, transfer.call))
+        answer = _answer(run, transfer.call, transfer.answer, place=len(run.items) - 1)
+        run.view.replace([*run.view.items, answer])
     try:
         await _reshape(run, transfer)
     except HandoffFilterError as error:
@@ -101,6 +107,48 @@ async def take_over(run: RunState, transfer: Transfer) -> None:
         await _received(run, target, transfer)
     else:
         run.switch(source, handler, given=transfer.input)
+
+
+def come_back(run: RunState, output: str) -> HandoffReturned:
+    """Answer the innermost caller's call with what was asked for, and let the caller go on."""
+    source = run.in_charge
+    run.close_record(HandoffStatus.COMPLETED)
+    run.hold(None)
+    call = _resume(run, run.callers.pop())
+    run.add("handoff", _answer(run, call, output, place=0).message)
+    function = call["function"]
+    run.progress.tool_results([(function["name"], function.get("arguments") or "", output)])
+    _log.info("%s -> %s with an answer in turn %d of run %s", source, run.in_charge, run.turn, run.run_id)
+    return HandoffReturned(source=source, target=run.in_charge, call_id=call["id"], output=output)
+
+
+def _waiting(run: RunState, call: ToolCall) -> Caller:
+    """Return whoever speaks, waiting for the answer to this call, with the view that it has now."""
+    return Caller(
+        agent=run.agent,
+        handler=run.handler,
+        default_handler=run.default_handler,
+        stands_in=run.stands_in,
+        agent_turns=run.agent_turns,
+        handoff_input=run.handoff_input,
+        source_prompt=run.source_prompt,
+        view=View(run.view.items),
+        call=call,
+    )
+
+
+def _resume(run: RunState, caller: Caller) -> ToolCall:
+    """Let a caller go on where it was, and return its call."""
+    run.agent, run.handler, run.default_handler = caller.agent, caller.handler, caller.default_handler
+    run.stands_in, run.agent_turns = caller.stands_in, caller.agent_turns
+    run.handoff_input, run.source_prompt, run.view = caller.handoff_input, caller.source_prompt, caller.view
+    run.moment = run.read_by = run.payload_note = None
+    return caller.call
+
+
+def _answer(run: RunState, call: ToolCall, text: str, *, place: int) -> RunItem:
+    message: Message = {"role": "tool", "tool_call_id": call["id"], "content": text}
+    return RunItem(id=place, kind="handoff", message=message, agent=run.agent.name)
 
 
 def _carry(run: RunState, transfer: Transfer) -> None:

@@ -10,7 +10,7 @@ a transfer was made -> the view, the agent or the handler changes
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, cast
@@ -26,6 +26,7 @@ from interlock.events import (
     EmptyReply,
     HandlerEvent,
     HandlerFallback,
+    HandoffReturned,
     MessageDone,
     ReasoningDelta,
     Repaired,
@@ -33,8 +34,9 @@ from interlock.events import (
     ToolCallDelta,
 )
 from interlock.executor import Call
-from interlock.guardrails import check_input, check_output
+from interlock.guardrails import Guardrail, check_input, check_output
 from interlock.handoff_request import HandoffStatus, recordable
+from interlock.handoffs import come_back
 from interlock.messages import Message, calls_of, text_of
 from interlock.models import next_handler
 from interlock.port import OutputSchema, Request, ToolChoice, family_of
@@ -134,7 +136,8 @@ async def _after(
             async for answer in answers:
                 yield answer
     elif not run.empty_replies or _is_answer(run):
-        await _conclude(run, reply)
+        if (back := await _conclude(run, reply)) is not None:
+            yield back
 
 
 def _is_answer(run: RunState) -> bool:
@@ -310,8 +313,11 @@ def _accept(run: RunState) -> tuple[list[HandlerEvent], MessageDone]:
     return unseen_of(reply.message, shown) if run.stream else [], reply
 
 
-async def _conclude(run: RunState, reply: MessageDone) -> None:
-    """Turn a reply without calls into the final output, or tell the model what is wrong with it."""
+async def _conclude(run: RunState, reply: MessageDone) -> HandoffReturned | None:
+    """Turn a reply without calls into an output, or tell the model what is wrong with it.
+
+    The output is the final one, or goes back to the agent that waits for it.
+    """
     refusal = str(reply.message.get("refusal") or "")
     text = text_of(reply.message) or refusal
     output: Any = text
@@ -322,19 +328,25 @@ async def _conclude(run: RunState, reply: MessageDone) -> None:
             output = run.agent.output.parse(text)
         except ModelBehaviorError as error:
             _ask_again(run, str(error))
-            return
-    for who, guardrails in (
-        (run.agent.name, run.agent.output_guardrails),
-        ("run", run.config.output_guardrails),
-    ):
-        if guardrails:
-            with users_code(f"An output guardrail of {who!r}"):
-                await check_output(guardrails, run.now(), run.agent, output)
+            return None
+    await _guard(run, run.agent.name, run.agent.output_guardrails, output)
+    if run.callers:
+        await tell(run, "on_agent_end", run.agent, output)
+        await tell(run, None, output, agent_hook="on_end")
+        return come_back(run, text)
+    await _guard(run, "run", run.config.output_guardrails, output)
     run.final_output = output
     run.stop_reason = "done"
     run.close_record(HandoffStatus.COMPLETED)
     await tell(run, "on_agent_end", run.agent, output)
     await tell(run, None, output, agent_hook="on_end")
+    return None
+
+
+async def _guard(run: RunState, whose: str, guardrails: Sequence[Guardrail], output: Any) -> None:
+    if guardrails:
+        with users_code(f"An output guardrail of {whose!r}"):
+            await check_output(guardrails, run.now(), run.agent, output)
 
 
 def _ask_again(run: RunState, wrong: str) -> None:

@@ -16,6 +16,7 @@ from interlock.events import (
     HandoffFailed,
     HandoffOccurred,
     HandoffRequested,
+    HandoffReturned,
     MessageDone,
     Repaired,
     ToolCalled,
@@ -289,6 +290,7 @@ RunEvent = (
     | ToolOutput
     | HandoffRequested
     | HandoffOccurred
+    | HandoffReturned
     | HandoffFailed
     | Repaired
     | NestedEvent

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from interlock.agents import Agent
+from interlock.callers import Caller
 from interlock.capabilities import Place
 from interlock.config import RunConfig
 from interlock.context import RunContext
@@ -77,6 +78,8 @@ class RunState:
     """Id of the transfer that put whoever speaks in charge."""
     calls_before: int = 0
     """How many model calls there were before that."""
+    callers: list[Caller] = field(default_factory=list[Caller])
+    """Who waits for an answer, the innermost last."""
     place: Place | None = None
     """The place of whoever speaks, see ``RunConfig.capacity``."""
     payload_note: str | None = None

@@ -53,6 +53,11 @@ class Transfer:
     started: float = 0.0
 
     @property
+    def returns(self) -> bool:
+        """Whether the source waits for the target's output, as the answer to its call."""
+        return self.target is not None and self.edge.return_to_caller
+
+    @property
     def input(self) -> Any:
         """What was passed along."""
         return self.request.input

@@ -30,7 +30,8 @@ LAYERS = """
     edges
     config results routing progress replies
     models
-    graph run_state
+    callers graph
+    run_state
     starting
     nested prompts tell
     tool_runs

@@ -1,0 +1,185 @@
+"""A handoff whose target's output goes back to the caller, as the answer to its call (pain 14)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scenes import facts
+from teams import HI, TO_B, agent, answers_of, look_up, requests, shown, statuses
+
+from interlock import Agent, GuardrailResult, HandoffRequest, RunConfig, Runner, RunResult, handoff, tool
+from interlock.errors import MaxTurnsExceeded, OutputGuardrailTripped, ProviderError
+from interlock.events import AgentUpdated, HandoffOccurred, HandoffReturned
+from interlock.handoff_request import HandoffStatus
+from interlock.messages import text_of
+from interlock.testing import ScriptedHandler, assert_valid, call
+
+pytestmark = pytest.mark.anyio
+
+
+def team(*first: Any, b: Agent[Any] | None = None, **options: Any) -> tuple[Agent[Any], Agent[Any]]:
+    """A, who asks B and goes on."""
+    b = b or agent("B", "Forty-two.")
+    return agent(
+        "A", *(first or (TO_B, "It is 42.")), handoffs=[handoff(b, return_to_caller=True, **options)]
+    ), b
+
+
+async def play(start: Agent[Any], stream: bool = False, **config: Any) -> RunResult[Any]:
+    config["clock"] = lambda: 0.0
+    settings = RunConfig(run_id="r", **config)
+    if not stream:
+        return await Runner.run(start, "Hi", run_config=settings)
+    return await Runner.run_streamed(start, "Hi", run_config=settings).drain()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_caller_gets_the_output_as_the_answer_to_its_call(stream: bool) -> None:
+    a, b = team()
+    result = await play(a, stream)
+    assert (result.final_output, result.last_agent) == ("It is 42.", a)
+    assert shown(a, 1)[-1] == {"role": "tool", "tool_call_id": "t", "content": "Forty-two."}
+    assert shown(b)[-1] == HI
+
+
+async def test_streamed_and_plain_are_the_same() -> None:
+    assert facts(await play(team()[0])) == facts(await play(team()[0], stream=True))
+
+
+async def test_the_caller_sees_nothing_of_how_the_answer_came_about() -> None:
+    b = Agent(
+        "B", model=ScriptedHandler([call("look_up", {"order": 7}), "On its way."], name="B"), tools=[look_up]
+    )
+    a, _ = team(TO_B, "Done.", b=b)
+    result = await play(a)
+    assert [message["role"] for message in shown(a, 1)] == ["user", "assistant", "tool"]
+    assert answers_of(result) == ["order 7 is on its way", "On its way."]
+
+
+async def test_the_call_is_answered_once_and_what_is_left_is_input_for_the_next_run() -> None:
+    a, _ = team()
+    first = await play(a)
+    again = first.to_input_list()
+    assert_valid(again)
+    assert [message.get("tool_call_id") for message in again].count("t") == 1
+    assert [text_of(message) for message in again if message["role"] == "assistant"][-1] == "It is 42."
+
+
+async def test_the_events_say_who_speaks() -> None:
+    a, _ = team()
+    async with Runner.run_streamed(a, "Hi") as stream:
+        events = [event async for event in stream]
+    kinds = (AgentUpdated, HandoffOccurred, HandoffReturned)
+    assert [event for event in events if isinstance(event, kinds)] == [
+        AgentUpdated("A"),
+        HandoffOccurred(source="A", target="B", call_id="t"),
+        AgentUpdated("B"),
+        HandoffReturned(source="B", target="A", call_id="t", output="Forty-two."),
+        AgentUpdated("A"),
+    ]
+
+
+async def test_tools_beside_it_are_answered_before_and_stand_where_they_were_called() -> None:
+    both = [TO_B, call("look_up", {"order": 7}, id="l")]
+    b = agent("B", "Forty-two.")
+    a = agent("A", both, "Done.", tools=[look_up], handoffs=[handoff(b, return_to_caller=True)])
+    await play(a)
+    assert sorted(m["tool_call_id"] for m in shown(a, 1) if m["role"] == "tool") == ["l", "t"]
+
+
+async def test_a_filter_shapes_what_the_target_sees_and_not_what_the_caller_does() -> None:
+    a, b = team(preserve_context=False)
+    await play(a)
+    assert shown(b) == [HI]
+    assert [message["role"] for message in shown(a, 1)] == ["user", "assistant", "tool"]
+
+
+async def test_callers_may_wait_for_callers() -> None:
+    c = agent("C", "C.")
+    b = agent("B", call("transfer_to_c", id="c"), "B after C.", handoffs=[handoff(c, return_to_caller=True)])
+    a, _ = team(TO_B, "A after B.", b=b)
+    result = await play(a)
+    assert result.final_output == "A after B."
+    assert answers_of(result) == ["C.", "B after C."]
+
+
+async def test_who_is_handed_on_to_answers_the_caller() -> None:
+    c = agent("C", "From C.")
+    a, _ = team(TO_B, "Done.", b=agent("B", call("transfer_to_c"), handoffs=[c]))
+    result = await play(a)
+    assert (result.final_output, shown(a, 1)[-1]["content"]) == ("Done.", "From C.")
+
+
+async def test_it_can_be_asked_for_again() -> None:
+    b = agent("B", "First.", "Second.")
+    a, _ = team(call("transfer_to_b", id="1"), call("transfer_to_b", id="2"), "Done.", b=b)
+    result = await play(a)
+    assert (result.final_output, statuses(result)) == ("Done.", [("A", "B", "taken")] * 2)
+
+
+async def test_a_handler_can_be_asked() -> None:
+    voice = ScriptedHandler(["Hello."], name="voice")
+    a = agent(
+        "A",
+        call("transfer_to_voice", id="v"),
+        "It said hello.",
+        handoffs=[handoff(voice, return_to_caller=True)],
+    )
+    result = await play(a)
+    assert (result.final_output, result.last_handler) == ("It said hello.", "A")
+
+
+async def test_a_tool_may_ask_for_it() -> None:
+    @tool
+    def ask() -> HandoffRequest:
+        return HandoffRequest("B")
+
+    b = agent("B", "Forty-two.")
+    a = agent("A", call("ask", id="q"), "Done.", tools=[ask], handoffs=[handoff(b, return_to_caller=True)])
+    result = await play(a)
+    assert result.final_output == "Done."
+    assert requests(a)[1].messages[-1] == {"role": "tool", "tool_call_id": "q", "content": "Forty-two."}
+
+
+async def test_the_next_run_starts_at_the_caller() -> None:
+    a, _ = team(TO_B, "One.", "Two.")
+    await play(a)
+    assert (await play(a)).final_output == "Two."
+
+
+async def test_the_record_says_that_the_work_is_done() -> None:
+    a, _ = team()
+    (record,) = (await play(a)).handoffs
+    assert (record.status, record.tokens) == (HandoffStatus.COMPLETED, 15)
+
+
+async def test_an_error_of_the_target_ends_the_run_with_everything_kept() -> None:
+    b = Agent("B", model=ScriptedHandler([ProviderError("down")]))
+    a, _ = team(b=b)
+    with pytest.raises(ProviderError) as caught:
+        await play(a)
+    (record,) = caught.value.result.handoffs
+    assert record.status is HandoffStatus.FAILED
+    assert_valid(caught.value.result.to_input_list())
+
+
+async def test_turns_are_counted_over_all() -> None:
+    a, _ = team()
+    with pytest.raises(MaxTurnsExceeded):
+        await Runner.run(a, "Hi", max_turns=2)
+
+
+async def test_the_targets_output_guardrails_hold_and_the_runs_wait_for_the_end() -> None:
+    seen: list[str] = []
+
+    def watch(context: Any, who: Any, output: Any) -> GuardrailResult:
+        seen.append(f"{who.name}: {output}")
+        return GuardrailResult(output == "no")
+
+    a, _ = team(b=agent("B", "yes", output_guardrails=[watch]))
+    await play(a, output_guardrails=[watch])
+    assert seen == ["B: yes", "A: It is 42."]
+    a, _ = team(b=agent("B", "no", output_guardrails=[watch]))
+    with pytest.raises(OutputGuardrailTripped):
+        await play(a)
