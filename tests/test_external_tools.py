@@ -423,3 +423,11 @@ async def test_a_mistake_beside_it_does_not_end_the_run_with_an_error() -> None:
     """The caller is asked first; whether the model mends its ways shows later."""
     played = await asked([call("where"), call("nothing")], max_mistakes=1)
     assert played.result.stop_reason == "requires_action"
+
+
+async def test_what_is_pending_may_be_edited() -> None:
+    """A caller that tidies up the arguments must not rewrite what the model said."""
+    played = await asked(call("click", {"x": 1}, id="c"))
+    played.result.pending[0]["function"]["arguments"] = "{}"
+    said = calls_of(played.result.new_items[0].message)
+    assert said[0]["function"]["arguments"] == '{"x": 1}'
