@@ -22,10 +22,10 @@ NEWEST_OVERRIDES = [
 
 
 def requirements() -> dict[str, str]:
-    """Every direct dependency, the test and testing extras included, by its bare name."""
+    """Every direct dependency, those of the extras that tests use included, by its bare name."""
     project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *extras["testing"], *extras["test"]]
+    lines = [*project["dependencies"], *extras["serve"], *extras["testing"], *extras["test"]]
     ours = (line for line in lines if not line.startswith("interlock["))
     return {re.split(r"[^\w.-]", line, maxsplit=1)[0]: line for line in ours}
 

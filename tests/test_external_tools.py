@@ -29,7 +29,7 @@ from interlock import (
 )
 from interlock.errors import ConfigError, MaxTurnsExceeded, ModelBehaviorError, ToolError
 from interlock.events import HandoffFailed, MessageDone, TextDelta, ToolCallDelta, ToolCalled, ToolOutput
-from interlock.messages import Message, text_of
+from interlock.messages import Message, calls_of, text_of
 from interlock.repair import NO_ANSWER
 from interlock.testing import ScriptedHandler, assert_valid, call, reply
 
@@ -190,7 +190,7 @@ async def test_a_missing_id_is_made_up_and_the_same_everywhere() -> None:
     played = await asked(script)
     (pending,) = played.result.pending
     (asked_,) = [item.message for item in played.result.new_items]
-    assert pending["id"] == asked_["tool_calls"][0]["id"] != ""
+    assert pending["id"] == calls_of(asked_)[0]["id"] != ""
 
 
 async def test_it_is_no_end_of_the_agent() -> None:
@@ -376,7 +376,9 @@ async def test_whatever_is_called_is_answered_or_pending(order: list[str]) -> No
         made["id"] for made, name in zip(calls, order, strict=True) if name in ("where", "click")
     ]
     assert (result.stop_reason == "requires_action") == bool(pending)
-    answered = [item.message.get("tool_call_id") for item in result.items if item.message["role"] == "tool"]
+    answered = [
+        str(item.message.get("tool_call_id")) for item in result.items if item.message["role"] == "tool"
+    ]
     assert sorted([*answered, *pending]) == sorted(made["id"] for made in calls)
     assert_valid([*result.to_input_list(), *answers(*[(call_id, "x") for call_id in pending])])
 
@@ -421,3 +423,11 @@ async def test_a_mistake_beside_it_does_not_end_the_run_with_an_error() -> None:
     """The caller is asked first; whether the model mends its ways shows later."""
     played = await asked([call("where"), call("nothing")], max_mistakes=1)
     assert played.result.stop_reason == "requires_action"
+
+
+async def test_what_is_pending_may_be_edited() -> None:
+    """A caller that tidies up the arguments must not rewrite what the model said."""
+    played = await asked(call("click", {"x": 1}, id="c"))
+    played.result.pending[0]["function"]["arguments"] = "{}"
+    said = calls_of(played.result.new_items[0].message)
+    assert said[0]["function"]["arguments"] == '{"x": 1}'

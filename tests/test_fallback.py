@@ -212,7 +212,8 @@ async def test_what_was_shown_before_the_failure_is_kept() -> None:
 )
 async def test_a_broken_reply_is_no_failure_to_answer(bad: Any) -> None:
     """It was paid for; to ask another one would hide what is wrong."""
-    played = await falling([MessageDone(message={"role": "assistant", **bad})], "Backup.")
+    message: Any = {"role": "assistant", **bad}
+    played = await falling([MessageDone(message=message)], "Backup.")
     assert isinstance(played.error, HandlerError)
 
 

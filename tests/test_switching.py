@@ -1017,7 +1017,7 @@ async def test_requests_that_differ_are_not_the_same_request_again() -> None:
 
 async def test_the_events_of_a_switch_say_from_where_to_where() -> None:
     played = await both(lambda: chained("s1", "s2"))
-    kinds = HandoffRequested | HandoffOccurred
+    kinds = (HandoffRequested, HandoffOccurred)
     ways = [(event.type, event.source, event.target) for event in played.events if isinstance(event, kinds)]
     assert ways == [
         ("handoff_requested", "A", "s1"),

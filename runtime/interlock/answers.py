@@ -22,7 +22,7 @@ from interlock.errors import (
 from interlock.events import HandoffFailed, HandoffOccurred, HandoffRequested, ToolCalled, ToolOutput
 from interlock.handoff_request import HandoffRequest
 from interlock.handoffs import record, take_over
-from interlock.messages import Message, ToolCall
+from interlock.messages import Message, ToolCall, detached
 from interlock.models import lineup
 from interlock.nested import Loop
 from interlock.outcomes import ToolOutcome
@@ -303,7 +303,7 @@ def _judge(run: RunState, planned: Plan, answers: _Answers, transfer: Transfer |
     if answers.raised is not None:
         raise answers.raised
     if planned.external:
-        run.pending = tuple(planned.external)
+        run.pending = tuple(detached(call) for call in planned.external)
         run.stop_reason = "requires_action"
         return
     if transfer is not None and transfer.error is not None:
