@@ -451,3 +451,11 @@ async def test_the_handlers_of_a_run_are_loaded_from_nothing_but_the_agent() -> 
 async def test_what_a_handler_used_is_added_up() -> None:
     played = await both(lambda: Agent("A", model=Voice("m", call("nothing"), call("nothing"), "Hi")))
     assert {name: used.requests for name, used in played.result.usage_by_handler.items()} == {"m": 3}
+
+
+async def test_a_run_may_start_at_a_handler_that_is_only_handed_over_to() -> None:
+    """So that a run which waited for its caller goes on where it was."""
+    voice = ScriptedHandler(["Hello."], name="voice")
+    agent = Agent("A", model=ScriptedHandler([], name="m"), handoffs=[voice])
+    result = await Runner.run(agent, "Hi", run_config=RunConfig(handler="voice"))
+    assert (result.final_output, result.last_handler) == ("Hello.", "voice")

@@ -49,6 +49,8 @@ def lineup(agent: Agent[Any], config: RunConfig) -> list[Ranked]:
 def named(agent: Agent[Any], name: str, config: RunConfig) -> Handler:
     """Return the handler of that name, for a run that is to start with it.
 
+    It is one of the agent's own, or one that it hands over to.
+
     Raises:
         ConfigError: the agent has none of that name, or not for whoever is asking.
     """
@@ -56,6 +58,10 @@ def named(agent: Agent[Any], name: str, config: RunConfig) -> Handler:
     for each in ranking:
         if each.name == name:
             return load(each)
+    for edge in agent.edges:
+        target = edge.to_handler
+        if target is not None and target.name == name and permits(edge.scope or "all", config.scopes):
+            return target
     known = ", ".join(repr(each.name) for each in ranking) or "none"
     raise ConfigError(
         f"RunConfig(handler={name!r}): agent {agent.name!r} has no such handler that the run's scopes "
