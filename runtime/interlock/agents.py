@@ -165,7 +165,7 @@ def _end_of(edge: Handoff) -> str:
     """Return the name of where a handoff leads, or what stands for it when that is decided later."""
     if edge.target is None and edge.on_invoke_handoff is not None and edge.agent_name:
         return edge.agent_name
-    if edge.target is None and edge.capabilities_required and not isinstance(edge.capabilities_required, str):
+    if edge.target is None and edge.capabilities_required and is_list(edge.capabilities_required):
         return f"agent with {' and '.join(edge.capabilities_required)}"
     return target_name(edge.target)
 

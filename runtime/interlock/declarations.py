@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from interlock.callables import name_of, takes
 from interlock.errors import ConfigError
+from interlock.payloads import HandoffPayload
 from interlock.tools import Tool
 
-__all__ = ["agent_problems", "check_handoff", "colliding_names", "is_list", "target_name"]
+__all__ = ["agent_problems", "check_handoff", "colliding_names", "is_list", "is_seconds", "target_name"]
 
 LISTS = ("tools", "handlers", "skills", "handoffs", "capabilities", "input_guardrails", "output_guardrails")
 
@@ -45,8 +46,11 @@ def check_handoff(edge: Any) -> None:
     """
     where = f"Handoff to {edge.agent_name!r}"
     wrong = [f"{where}: {message}" for holds, message in _handoff_rules(edge) if not holds]
+    wrong += _bad_others(edge, where)
     if edge.on_handoff is not None:
         wrong += _bad_callback(edge, where)
+    if callable(edge.payload) and not takes(edge.payload, 2):
+        wrong.append(f"{where}: payload {name_of(edge.payload)!r} must take the context and the input")
     if wrong:
         raise ConfigError("; ".join(wrong) + ".")
 
@@ -78,18 +82,37 @@ def _handoff_rules(edge: Any) -> tuple[tuple[bool, str], ...]:
             "the first of several agents must be one",
         ),
         (
-            edge.timeout is None or edge.timeout > 0,
+            edge.timeout is None or is_seconds(edge.timeout),
             f"timeout must be seconds or None, not {edge.timeout!r:.80}",
         ),
         (
-            not isinstance(edge.capabilities_required, str),
-            "capabilities_required must be a list of names, not one text",
+            is_list(edge.capabilities_required),
+            f"capabilities_required must be a list of names, not {edge.capabilities_required!r:.80}",
+        ),
+        (
+            isinstance(edge.payload, HandoffPayload | Mapping | None) or callable(edge.payload),
+            f"payload must be a HandoffPayload, a dict or a function, not {type(edge.payload).__name__}",
         ),
         (
             re.fullmatch("[a-zA-Z0-9_-]{1,64}", edge.tool_name) is not None,
             f"providers take a tool name of 1 to 64 of a-z, A-Z, 0-9, _ and -, not {edge.tool_name!r:.80}",
         ),
     )
+
+
+def _bad_others(edge: Any, where: str) -> list[str]:
+    """Return what is wrong with who is asked next: found now, not when somebody declines."""
+    if not is_list(edge.others):
+        return [f"{where}: others must be a list, not {edge.others!r:.80}"]
+    wrong: list[str] = []
+    names = [edge.agent_name]
+    for each in edge.others:
+        try:
+            names.append(target_name(each))
+        except ConfigError as error:
+            wrong.append(f"{where}: {str(error).removesuffix('.')}")
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    return [*wrong, *(f"{where}: {name!r} is in the list twice" for name in twice)]
 
 
 def _bad_callback(edge: Any, where: str) -> list[str]:
@@ -118,8 +141,6 @@ def agent_problems(agent: Any) -> list[str]:
     ]
     if not isinstance(agent.instructions, str | None) and not callable(agent.instructions):
         wrong.append(f"{where}: instructions must be text or a function, not {agent.instructions!r:.80}")
-    if isinstance(agent.capabilities, str):
-        wrong.append(f"{where}: capabilities must be a list of names, not one text")
     wrong += [
         f"{where}: {name} must be a function, not {hook!r:.80}"
         for name in ("on_handoff_request", "on_handoff_received")
@@ -130,6 +151,11 @@ def agent_problems(agent: Any) -> list[str]:
     except ConfigError as error:
         wrong.append(f"{where}: output_type {error}")
     return wrong
+
+
+def is_seconds(value: object) -> bool:
+    """Whether a value is a time to wait; infinity is one."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 def is_list(value: object) -> bool:

@@ -113,7 +113,7 @@ def handoff(
     Raises:
         ConfigError: the options contradict one another, or a callback cannot be called as described.
     """
-    target, *others = agent if isinstance(agent, list | tuple) else (agent,)
+    target, *others = (agent or (None,)) if isinstance(agent, list | tuple) else (agent,)
     return Handoff(
         target=target,
         others=tuple(others),
