@@ -6,6 +6,7 @@ the time of the transfer (feature rows 0-16 and 0-23 to 0-27).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
@@ -19,6 +20,7 @@ from interlock.calls import reason_of
 from interlock.capabilities import AT_MAXIMUM, NONE_AVAILABLE, NONE_CAPABLE, CapabilityRouter, Place
 from interlock.graph import find_agent
 from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
+from interlock.messages import unshared
 from interlock.port import Handler
 from interlock.routing import Wanted
 from interlock.run_state import RunState
@@ -27,7 +29,13 @@ from interlock.scopes import permits
 
 __all__ = ["Asked", "Refused", "Target", "arguments_of", "ask"]
 
+GOES_ROUND = (
+    "this transfer was already made and nothing new has come up since; "
+    "answer the user yourself, or say what is missing"
+)
 LONGEST_REASON = 700  # characters of an error: it stays in the history and is paid for again
+
+_log = logging.getLogger("interlock.handoff")
 
 Target = Agent[Any] | Handler
 
@@ -44,7 +52,7 @@ class Refused(Exception):
         passed_over: Sequence[tuple[str, str]] = (),
         cause: BaseException | None = None,
     ) -> None:
-        super().__init__(why)
+        super().__init__(clip(why, LONGEST_REASON))
         self.refusal: Literal["limit", "loop"] | None = refusal
         self.status = status
         self.passed_over = tuple(passed_over)
@@ -68,19 +76,20 @@ async def ask(run: RunState, wanted: Wanted, request: HandoffRequest) -> Asked:
     """
     edge = wanted.edge
     if edge.target is None and edge.on_invoke_handoff is None:
-        candidates: list[Target] = [agent for agent in run.graph.values() if agent is not run.agent]
+        candidates: list[object] = [agent for agent in run.graph.values() if agent is not run.agent]
         none_left = NONE_CAPABLE
     else:
-        candidates = [await _target(run, each, wanted) for each in (edge.target, *edge.others)]
+        candidates = [edge.target, *edge.others]
         none_left = NONE_AVAILABLE
     passed: list[tuple[str, str]] = []
-    for target in candidates:
+    for each in candidates:
         try:
+            target = await _target(run, each, wanted)
             place = await _agreed(run, target, request)
         except Refused as no:
             if len(candidates) == 1 and none_left is NONE_AVAILABLE:
                 raise
-            passed.append((target.name, str(no)))
+            passed.append((str(getattr(each, "name", each)), str(no)))
         else:
             return Asked(target, place, passed)
     raise Refused(none_left, passed_over=passed)
@@ -114,7 +123,12 @@ def _permitted(run: RunState, edge: Handoff, target: Target) -> bool:
 
 
 async def _agreed(run: RunState, target: Target, request: HandoffRequest) -> Place | None:
-    """Ask one target: what it can do, whether it is available, and whether it wants to (row 0-16)."""
+    """Ask one target: what it can do, whether it is available, and whether it wants to (row 0-16).
+
+    It is not asked for what the run would not let happen anyway.
+    """
+    if run.config.detect_loops and run.progress.goes_round(run.in_charge, target.name):
+        raise Refused(GOES_ROUND, refusal="loop")
     router = CapabilityRouter((target,), cast(Any, run.config.available))
     if why := router.refusal(target, request.capabilities_required):
         raise Refused(why)
@@ -123,7 +137,8 @@ async def _agreed(run: RunState, target: Target, request: HandoffRequest) -> Pla
         raise Refused(AT_MAXIMUM)
     try:
         if isinstance(target, Agent) and target.on_handoff_request is not None:
-            await _consent(target, replace(request, to_agent=target.name))
+            own = replace(request, to_agent=target.name, metadata=unshared(request.metadata))
+            await _consent(target, replace(own, input=unshared(request.input)))
     except BaseException:
         if place is not None:
             place.release()
@@ -138,7 +153,8 @@ async def _consent(target: Agent[Any], request: HandoffRequest) -> None:
         try:
             response = await resolve(target.on_handoff_request(request))
         except Exception as error:
-            raise Refused(clip(reason_of(error), LONGEST_REASON), cause=error) from error
+            _log.exception("on_handoff_request of agent %r raised", target.name)
+            raise Refused(reason_of(error), cause=error) from error
     if scope.cancelled_caught:
         raise Refused(
             f"{target.name!r} did not accept within {request.timeout:g} s", status=HandoffStatus.EXPIRED
@@ -146,7 +162,8 @@ async def _consent(target: Agent[Any], request: HandoffRequest) -> None:
     if not isinstance(response, HandoffResponse | None):
         raise Refused(f"on_handoff_request must return a HandoffResponse or None, not {response!r:.80}")
     if response is not None and not response.accepted:
-        raise Refused(response.rejection_reason or f"{target.name!r} declined")
+        status = response.status if response.status is HandoffStatus.EXPIRED else HandoffStatus.REJECTED
+        raise Refused(str(response.rejection_reason or f"{target.name!r} declined"), status=status)
 
 
 def arguments_of(wanted: Wanted) -> str:

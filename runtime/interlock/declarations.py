@@ -49,8 +49,7 @@ def check_handoff(edge: Any) -> None:
     wrong += _bad_others(edge, where)
     if edge.on_handoff is not None:
         wrong += _bad_callback(edge, where)
-    if callable(edge.payload) and not takes(edge.payload, 2):
-        wrong.append(f"{where}: payload {name_of(edge.payload)!r} must take the context and the input")
+    wrong += _bad_payload(edge, where)
     if wrong:
         raise ConfigError("; ".join(wrong) + ".")
 
@@ -90,10 +89,6 @@ def _handoff_rules(edge: Any) -> tuple[tuple[bool, str], ...]:
             f"capabilities_required must be a list of names, not {edge.capabilities_required!r:.80}",
         ),
         (
-            isinstance(edge.payload, HandoffPayload | Mapping | None) or callable(edge.payload),
-            f"payload must be a HandoffPayload, a dict or a function, not {type(edge.payload).__name__}",
-        ),
-        (
             re.fullmatch("[a-zA-Z0-9_-]{1,64}", edge.tool_name) is not None,
             f"providers take a tool name of 1 to 64 of a-z, A-Z, 0-9, _ and -, not {edge.tool_name!r:.80}",
         ),
@@ -113,6 +108,16 @@ def _bad_others(edge: Any, where: str) -> list[str]:
             wrong.append(f"{where}: {str(error).removesuffix('.')}")
     twice = [name for name, count in Counter(names).items() if count > 1]
     return [*wrong, *(f"{where}: {name!r} is in the list twice" for name in twice)]
+
+
+def _bad_payload(edge: Any, where: str) -> list[str]:
+    if callable(edge.payload):
+        called = f"{where}: payload {name_of(edge.payload)!r}"
+        return [] if takes(edge.payload, 2) else [f"{called} must take the context and the input"]
+    if isinstance(edge.payload, HandoffPayload | Mapping | None):
+        return []
+    kind = type(edge.payload).__name__
+    return [f"{where}: payload must be a HandoffPayload, a dict or a function, not {kind}"]
 
 
 def _bad_callback(edge: Any, where: str) -> list[str]:

@@ -119,6 +119,10 @@ class HandoffRequest:
             raise ConfigError(
                 f"A HandoffRequest names a handler or an agent, or is given it, not {self.to_agent!r:.80}."
             )
+        if isinstance(self.capabilities_required, str):
+            raise ConfigError(
+                "A HandoffRequest takes capabilities_required as a list of names, not one text."
+            )
 
     @property
     def target_name(self) -> str:
@@ -144,6 +148,7 @@ class HandoffRequest:
             "preserve_context": self.preserve_context,
             "capabilities_required": list(self.capabilities_required),
             "timeout": self.timeout,
+            "priority": self.priority,
             "payload": recordable(self.payload),
             "metadata": recordable(dict(self.metadata)),
         }

@@ -8,6 +8,7 @@ is never sent to anyone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Literal, Required, TypedDict, TypeVar, cast
 
@@ -29,6 +30,7 @@ __all__ = [
     "portable",
     "text_of",
     "to_messages",
+    "unshared",
 ]
 
 ORIGIN = "_origin"
@@ -211,6 +213,33 @@ def detached(value: T) -> T:
     if isinstance(value, list):
         return cast(T, [detached(each) for each in cast("list[Any]", value)])
     return value
+
+
+def unshared(value: T) -> T:
+    """Return a copy of somebody's data that shares no dict, list or set with it; objects stay themselves.
+
+    It may refer to itself. What is nested deeper than Python can follow stays as it is.
+    """
+    try:
+        return cast(T, _unshared(value, {}))
+    except RecursionError:
+        return value
+
+
+def _unshared(value: object, known: dict[int, object]) -> object:
+    if id(value) in known:
+        return known[id(value)]
+    if isinstance(value, dict):
+        mapping = known[id(value)] = copy(cast("dict[object, object]", value))
+        mapping.update({key: _unshared(each, known) for key, each in mapping.items()})
+        return mapping
+    if isinstance(value, list):
+        made = known[id(value)] = copy(cast("list[object]", value))
+        made[:] = [_unshared(each, known) for each in made]
+        return made
+    if type(value) is tuple:
+        return tuple(_unshared(each, known) for each in cast("tuple[object, ...]", value))
+    return set(cast("set[object]", value)) if type(value) is set else value
 
 
 def calls_of(message: Message) -> list[ToolCall]:

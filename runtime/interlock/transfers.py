@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -14,7 +15,7 @@ from interlock.capabilities import Place
 from interlock.errors import ModelBehaviorError
 from interlock.handoff_request import HandoffRequest, HandoffStatus
 from interlock.handoff_types import HandoffTypes
-from interlock.messages import ToolCall
+from interlock.messages import ToolCall, unshared
 from interlock.models import handler_for, load
 from interlock.payloads import HandoffPayload, sent_by
 from interlock.port import Handler
@@ -90,13 +91,19 @@ def edge_for(run: RunState, request: HandoffRequest) -> Handoff | None:
         for name, value in (
             ("timeout", request.timeout),
             ("payload", request.payload),
-            ("capabilities_required", request.capabilities_required),
+            ("capabilities_required", _both(edge, request)),
         )
-        if value
+        if value is not None
     }
     if not request.preserve_context and edge.preserve_context:
         own |= {"preserve_context": False, "input_filter": None}
     return replace(edge, **own) if own else edge
+
+
+def _both(edge: Handoff, request: HandoffRequest) -> Sequence[str] | None:
+    """Return what the way and the request require together: a tool cannot ask for less than was declared."""
+    more = [name for name in request.capabilities_required if name not in edge.capabilities_required]
+    return (*edge.capabilities_required, *more) if more else None
 
 
 def _way_to(run: RunState, target: Any) -> Handoff | None:
@@ -125,9 +132,11 @@ async def try_transfer(run: RunState, wanted: Wanted) -> Transfer:
         _within_limit(run)
         asked = await ask(run, wanted, request)
         transfer = await _prepared(run, wanted, request, asked)
-    except Exception as error:
+    except BaseException as error:
         if asked is not None and asked.place is not None:
             asked.place.release()
+        if not isinstance(error, Exception):
+            raise
         transfer = _not_made(wanted, request, error)
     return replace(transfer, started=started)
 
@@ -139,7 +148,6 @@ async def _prepared(run: RunState, wanted: Wanted, request: HandoffRequest, aske
         handler = handler_for(target, run.config, run.failed_of(target))
     else:
         handler = target
-    _leads_on(run, target.name)
     payload = await _payload(run, edge, request)
     message = edge.get_transfer_message(target) if request.message is None else request.message
     if not isinstance(cast(object, message), str):
@@ -260,15 +268,6 @@ def _within_limit(run: RunState) -> None:
         )
 
 
-def _leads_on(run: RunState, target: str) -> None:
-    if run.config.detect_loops and run.progress.goes_round(run.in_charge, target):
-        raise Refused(
-            "this transfer was already made and nothing new has come up since; "
-            "answer the user yourself, or say what is missing",
-            refusal="loop",
-        )
-
-
 async def _payload(run: RunState, edge: Handoff, request: HandoffRequest) -> HandoffPayload | None:
     given: Any = edge.payload
     if callable(given):
@@ -276,7 +275,9 @@ async def _payload(run: RunState, edge: Handoff, request: HandoffRequest) -> Han
     if given is None:
         return None
     types = run.config.handoff_types or HandoffTypes()
-    payload, warning = types.check(sent_by(run.in_charge, given), strict=run.config.strict_payloads)
+    sent = sent_by(run.in_charge, given)
+    sent = replace(sent, context_data=unshared(sent.context_data))  # the run may change its own, not theirs
+    payload, warning = types.check(sent, strict=run.config.strict_payloads)
     if warning is not None:
         run.warnings.append(f"turn {run.turn}: {warning}")
     return payload
