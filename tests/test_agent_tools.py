@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import pytest
-from bothways import QUICK
+from managers import ask, both, busy, manager, run
 from pydantic import BaseModel, field_validator
-from scenes import Recorder, facts
+from scenes import Recorder
 from teams import agent, answers_of, look_up, requests
 
 from interlock import (
@@ -28,75 +27,17 @@ from interlock import (
 from interlock.agent_tools import AsTool
 from interlock.errors import (
     ConfigError,
-    InterlockError,
     InvalidRequest,
     MaxTurnsExceeded,
     ToolError,
     ToolTimeout,
 )
 from interlock.port import Request
-from interlock.results import NestedEvent, RunEvent
+from interlock.results import NestedEvent
 from interlock.testing import ScriptedHandler, call, reply
 from interlock.usage import Usage
 
 pytestmark = pytest.mark.anyio
-
-Made = Callable[[], Agent[Any]]
-
-
-def ask(name: str = "helper", text: str = "Look.", id: str = "") -> Any:
-    return call(name, {"input": text}, id=id)
-
-
-def manager(*replies: Any, **agents: Agent[Any]) -> Agent[Any]:
-    """A manager that says these things, with each agent as a tool of that name."""
-    return agent("manager", *replies, tools=[each.as_tool(name) for name, each in agents.items()])
-
-
-@dataclass(frozen=True)
-class Ended:
-    result: RunResult[Any]
-    error: InterlockError | None
-    events: list[RunEvent]
-
-    @property
-    def outer(self) -> list[str]:
-        return [event.type for event in self.events if not event.type.endswith(("_delta", "nested"))]
-
-
-async def run(made: Agent[Any], *, stream: bool, max_turns: int | None = 20, **how: Any) -> Ended:
-    context, hooks = how.pop("context", None), how.pop("hooks", None)
-    config = RunConfig(**{"run_id": "r", "retry": QUICK, **how})
-    settings: Any = {"max_turns": max_turns, "context": context, "hooks": hooks, "run_config": config}
-    events: list[RunEvent] = []
-    try:
-        if not stream:
-            return Ended(await Runner.run(made, "Hi", **settings), None, [])
-        async with Runner.run_streamed(made, "Hi", **settings) as running:
-            async for event in running:
-                events.append(event)
-        return Ended(running.result, None, events)
-    except InterlockError as error:
-        return Ended(error.result, error, events)
-
-
-def everything(ended: Ended) -> dict[str, Any]:
-    """All that the two kinds of runs must have in common."""
-
-    def of(result: RunResult[Any]) -> dict[str, Any]:
-        nested = {call_id: of(inner) for call_id, inner in result.nested.items()}
-        return {**facts(result), "nested": list(nested.items()), "by handler": result.usage_by_handler}
-
-    return {**of(ended.result), "error": (type(ended.error), str(ended.error))}
-
-
-async def both(make: Made, **how: Any) -> Ended:
-    """Run what ``make`` makes plain and streamed, check that it comes to the same, and return the latter."""
-    plain = await run(make(), stream=False, **how)
-    streamed = await run(make(), stream=True, **how)
-    assert everything(plain) == everything(streamed)
-    return streamed
-
 
 # -- what is offered --
 
@@ -280,7 +221,7 @@ async def test_handoffs_happen_within_the_nested_run() -> None:
 async def test_the_agent_is_new_each_time_it_is_asked() -> None:
     helper = agent("helper", "one", "two")
     result = await Runner.run(manager(ask(text="A"), ask(text="B"), "Ok.", helper=helper), "Hi")
-    assert [request.messages[-1]["content"] for request in requests(helper)] == ["A", "B"]
+    assert [request.messages[-1].get("content") for request in requests(helper)] == ["A", "B"]
     assert [inner.final_output for inner in result.nested.values()] == ["one", "two"]
 
 
@@ -443,10 +384,6 @@ async def test_a_nested_run_that_fails_is_a_failure_with_what_there_is() -> None
     assert [(problem.kind, problem.call_id) for problem in ended.result.errors] == [("tool", "call_1_0")]
     assert ended.result.nested["call_1_0"].stop_reason == "error"
     assert [e.error for e in ended.events if e.type == "tool_output"] == ["raised"]
-
-
-def busy(name: str = "helper", turns: int = 30, **options: Any) -> Agent[Any]:
-    return agent(name, *(call("look_up", {"order": n}) for n in range(turns)), tools=[look_up], **options)
 
 
 @pytest.mark.parametrize("on_limit", ["raise", "return", lambda error: "Fine!"])
