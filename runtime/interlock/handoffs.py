@@ -15,7 +15,7 @@ from interlock.errors import HandoffFilterError
 from interlock.events import HandoffReturned
 from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_message
 from interlock.handoff_context import HandoffContext
-from interlock.handoff_request import HandoffStatus
+from interlock.handoff_request import HandoffStatus, recordable
 from interlock.history import View, filtered, nest_handoff_history, partition
 from interlock.messages import Message, RunItem, ToolCall, calls_of
 from interlock.payloads import PAYLOAD_KEY, carried, loggable
@@ -52,11 +52,13 @@ def record(run: RunState, transfer: Transfer) -> None:
             request=transfer.request,
             passed_over=transfer.passed_over,
             parent_id=run.open_handoff,
-            depth=1 + sum(one.taken for one in run.handoffs),
+            depth=1 + sum(one.taken and one.turn < run.turn for one in run.handoffs),
             started=transfer.started,
             ended=None if made else run.config.clock(),
         )
     )
+    if not made:
+        _log.info("%s -> %s: %s", run.in_charge, transfer.target_name, transfer.status)
 
 
 async def take_over(run: RunState, transfer: Transfer) -> None:
@@ -87,9 +89,11 @@ async def take_over(run: RunState, transfer: Transfer) -> None:
     try:
         await _reshape(run, transfer)
     except HandoffFilterError as error:
-        failed = transfer.request.request_id
+        failed, now = transfer.request.request_id, run.config.clock()
         run.handoffs = [
-            replace(one, status=HandoffStatus.FAILED, error=str(error)) if one.id == failed else one
+            replace(one, status=HandoffStatus.FAILED, error=str(error), ended=now)
+            if one.id == failed
+            else one
             for one in run.handoffs
         ]
         raise
@@ -158,8 +162,9 @@ def _carry(run: RunState, transfer: Transfer) -> None:
         return
     payload = carried(run.shared_memory, transfer.payload)
     run.shared_memory[PAYLOAD_KEY] = payload.to_dict()
-    level = logging.DEBUG if _log.isEnabledFor(logging.DEBUG) else logging.INFO
-    _log.log(level, "%s passes along %s", run.in_charge, loggable(payload, level))
+    _log.info("%s passes along %s", run.in_charge, loggable(payload))
+    _log.info("%s receives %s", transfer.target_name, loggable(payload))
+    _log.debug("it is %s", loggable(payload, logging.DEBUG))
 
 
 async def _received(run: RunState, target: Agent[Any], transfer: Transfer) -> None:
@@ -167,16 +172,17 @@ async def _received(run: RunState, target: Agent[Any], transfer: Transfer) -> No
     if target.on_handoff_received is None:
         return
     messages, _ = View(run.view.items).messages(family_of(run.handler), run.reader())
-    payload = {PAYLOAD_KEY: run.shared_memory[PAYLOAD_KEY]} if PAYLOAD_KEY in run.shared_memory else {}
-    context = HandoffContext.of(
-        messages,
-        agent=transfer.request.from_agent,
-        run_id=run.run_id,
-        handoff_id=transfer.request.request_id,
-        created_at=datetime.fromtimestamp(transfer.started, UTC),
-        metadata=payload,
-    )
+    carries = PAYLOAD_KEY in run.shared_memory
+    payload = {PAYLOAD_KEY: recordable(run.shared_memory[PAYLOAD_KEY])} if carries else {}
     with users_code(f"on_handoff_received of agent {target.name!r}"):
+        context = HandoffContext.of(
+            messages,
+            agent=transfer.request.from_agent,
+            run_id=run.run_id,
+            handoff_id=transfer.request.request_id,
+            created_at=datetime.fromtimestamp(transfer.started, UTC),
+            metadata=payload,
+        )
         await resolve(target.on_handoff_received(context))
 
 

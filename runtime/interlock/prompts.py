@@ -63,13 +63,16 @@ async def system_message(run: RunState, offered: Offer) -> Message | None:
 def _payload_note(run: RunState) -> str:
     """Return what the agent is told of the data that came with a transfer, written once per transfer.
 
-    Data that cannot be read is passed over (row 3-15); tools find it in the shared memory as it is.
+    Data that cannot be read is passed over (row 3-15); tools find it in the shared memory as it is. Whoever
+    sent it knows it, when in charge again.
     """
     if run.payload_note is None:
         payload, problem = payload_of(run.shared_memory)
         markers = run.config.history_wrappers or ()
-        note = payload.note(markers=markers) if payload is not None and run.agent.handoff_note else None
-        run.payload_note = f"{note}\n{payload.preview(markers=markers)}" if payload and note else ""
+        run.payload_note = ""
+        if payload is not None and run.agent.handoff_note and payload.source_agent != run.in_charge:
+            note = payload.note(markers=markers)
+            run.payload_note = f"{note}\n{payload.preview(markers=markers)}" if note else ""
         given = run.shared_memory[PAYLOAD_KEY]
         if problem and isinstance(given, Mapping) and "handoff_type" in given:
             run.warnings.append(f"turn {run.turn}: the handoff payload cannot be read: {problem}")

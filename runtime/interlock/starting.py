@@ -12,7 +12,7 @@ from interlock.executor import InProcess
 from interlock.graph import run_graph
 from interlock.history import View
 from interlock.hooks import RunHooks
-from interlock.messages import RunInput, call_ids, to_messages
+from interlock.messages import RunInput, call_ids, to_messages, unshared
 from interlock.models import handler_for, named
 from interlock.run_state import RunState, input_items
 
@@ -56,7 +56,7 @@ def start(
         view=View(items),
         input_count=len(items),
         call_ids=call_ids(item.message for item in items),
-        shared_memory=dict(config.shared_memory),
+        shared_memory=unshared(dict(config.shared_memory)),
         scopes=frozenset(config.scopes),
     )
 
