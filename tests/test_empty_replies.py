@@ -9,9 +9,9 @@ from bothways import both
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
-from teams import HI, agent, look_up, requests
+from teams import HI, agent, answers_of, look_up, requests
 
-from interlock import Agent, Message, RunConfig, Runner, function_handler
+from interlock import Agent, Message, RunConfig, Runner, function_handler, handoff
 from interlock.errors import LimitExceeded, LoopDetected, MaxTurnsExceeded
 from interlock.events import EmptyReply
 from interlock.messages import calls_of, text_of
@@ -50,7 +50,7 @@ def looking(*replies: Any, **options: Any) -> Agent[Any]:
     ],
 )
 def test_nothing_to_show_is_empty(message: Any) -> None:
-    assert is_empty({"role": "assistant", **message})
+    assert is_empty(message | {"role": "assistant"})
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_nothing_to_show_is_empty(message: Any) -> None:
     ],
 )
 def test_anything_to_show_is_not(message: Any) -> None:
-    assert not is_empty({"role": "assistant", **message})
+    assert not is_empty(message | {"role": "assistant"})
 
 
 # -- with nothing before it --
@@ -163,6 +163,12 @@ async def test_one_of_each_agent_is_not_two_in_a_row() -> None:
         lambda: agent("A", LOOK, "", TO_B, handoffs=[agent("B", "", "B answers.")], tools=[look_up])
     )
     assert played.result.final_output == "B answers."
+
+
+async def test_whoever_was_asked_something_is_asked_again_before_the_answer_goes_back() -> None:
+    asked = handoff(agent("B", "", "B."), return_to_caller=True)
+    result = await Runner.run(agent("A", TO_B, "A answers.", handoffs=[asked]), "Hi")
+    assert (result.final_output, answers_of(result)) == ("A answers.", ["B."])
 
 
 async def test_a_handler_that_says_nothing_is_asked_as_well() -> None:

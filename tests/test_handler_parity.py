@@ -416,7 +416,7 @@ def scripts(draw: st.DrawFn) -> list[tuple[Said, Pieces]]:
             for place, arguments in enumerate(every)
         )
         script.append(Said(draw(texts), draw(texts), calls, draw(finishes)))
-    script.append(Said(draw(texts.filter(bool)), draw(st.just("") | texts), (), draw(finishes)))
+    script.append(Said(draw(texts.filter(str.strip)), draw(st.just("") | texts), (), draw(finishes)))
     return [(said, draw(cut_up(said))) for said in script]
 
 

@@ -330,6 +330,23 @@ async def test_a_circle_through_two_handlers_is_stopped() -> None:
     assert result.usage.requests <= 4
 
 
+async def test_asking_for_the_same_answer_again_and_again_is_stopped() -> None:
+    """With ``return_to_caller`` too: an answer that is known is nothing new."""
+    b = Agent("B", model=ScriptedHandler(["The same."] * 9))
+    edge = handoff(b, return_to_caller=True)
+    result = await stopped(Agent("A", model=ScriptedHandler([TO_B] * 9), handoffs=[edge]), LoopDetected)
+    assert sum(record.taken for record in result.handoffs) <= 2
+
+
+async def test_asking_until_the_answer_is_another_is_fine() -> None:
+    b = Agent("B", model=ScriptedHandler([f"{number} of 5" for number in range(1, 6)]))
+    edge = handoff(b, return_to_caller=True)
+    result = await Runner.run(
+        Agent("A", model=ScriptedHandler([*[TO_B] * 5, "Ready."]), handoffs=[edge]), "Hi", max_turns=20
+    )
+    assert (result.final_output, result.errors) == ("Ready.", ())
+
+
 async def test_a_user_message_is_progress() -> None:
     """A run counts for itself: what the last one asked may be asked again."""
     agent = Agent(
@@ -436,8 +453,8 @@ async def test_five_handoffs_are_fine() -> None:
 
 
 async def test_handoffs_that_are_not_enabled_do_not_count() -> None:
-    closed = [handoff(each, is_enabled=False) for each in crowded(2, name="B").handoffs]
-    agent = replace(crowded(5), handoffs=[*crowded(5).handoffs, *closed])
+    closed = handoff(Agent("B", model=ScriptedHandler([])), is_enabled=False)
+    agent = replace(crowded(5), handoffs=[*crowded(5).handoffs, closed])
     assert (await Runner.run(agent, "Hi")).warnings == ()
 
 

@@ -189,6 +189,15 @@ async def test_it_is_known_however_the_run_ended(
 
 
 @POLICIES
+async def test_who_was_only_asked_something_does_not_stay(policy: Policy) -> None:
+    """Not even when the run ends before the answer was there."""
+    billing = Agent("billing", model=function_handler(fails))
+    start = agent("front", TO_BILLING, handoffs=[handoff(billing, return_to_caller=True)])
+    result = await run(start, "Hi", policy)
+    assert (result.last_agent, result.next_agent) == (billing, start)
+
+
+@POLICIES
 async def test_it_is_known_of_a_stream_that_was_left(policy: Policy) -> None:
     start = desk([TO_BILLING], ["A long story."])
     async with Runner.run_streamed(start, "Hi", run_config=RunConfig(next_agent=policy)) as stream:

@@ -76,7 +76,8 @@ class RunConfig:
     among many. None warns never."""
     next_agent: NextAgent = "reset"
     """Who answers the user's next message: with ``"reset"`` the agent that this run began with, with
-    ``"sticky"`` whoever was in charge when it ended. It is ``RunResult.next_agent``, to be passed on."""
+    ``"sticky"`` whoever was in charge when it ended, but nobody who was only asked something and was to
+    return. It is ``RunResult.next_agent``, to be passed on."""
     on_limit: OnLimit = "raise"
     """What happens when a limit ends the run: raise the error (which carries the partial result),
     return the partial result, or a function of the error that gives the final output."""

@@ -366,6 +366,12 @@ class RunState:
             for name, usage in result.usage_by_agent.items():
                 self.usage_by_agent[name] = self.usage_by_agent.get(name, Usage()) + usage
 
+    def _next_agent(self) -> Agent[Any]:
+        """Return who answers the user's next message. Whoever was only asked something does not stay."""
+        if self.config.next_agent == "reset":
+            return self.first
+        return self.callers[0].agent if self.callers else self.agent
+
     def result(self) -> RunResult[Any]:
         """Return the run as it stands now."""
         if self.within:
@@ -375,7 +381,7 @@ class RunState:
         return RunResult(
             final_output=self.final_output,
             last_agent=self.agent,
-            next_agent=self.agent if self.config.next_agent == "sticky" else self.first,
+            next_agent=self._next_agent(),
             items=tuple(self.items),
             input_count=self.input_count,
             usage=self.usage,
