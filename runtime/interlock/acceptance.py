@@ -27,7 +27,7 @@ from interlock.run_state import RunState
 from interlock.schema import clip
 from interlock.scopes import permits
 
-__all__ = ["Asked", "Refused", "Target", "arguments_of", "ask"]
+__all__ = ["Agreed", "Refused", "Target", "arguments_of", "ask"]
 
 GOES_ROUND = (
     "this transfer was already made and nothing new has come up since; "
@@ -60,7 +60,7 @@ class Refused(Exception):
 
 
 @dataclass(slots=True)
-class Asked:
+class Agreed:
     """A target that said yes, with the place it holds."""
 
     target: Target
@@ -68,7 +68,7 @@ class Asked:
     passed_over: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
 
-async def ask(run: RunState, wanted: Wanted, request: HandoffRequest) -> Asked:
+async def ask(run: RunState, wanted: Wanted, request: HandoffRequest) -> Agreed:
     """Ask the targets of a handoff in order, and return the first that agrees.
 
     Raises:
@@ -91,7 +91,7 @@ async def ask(run: RunState, wanted: Wanted, request: HandoffRequest) -> Asked:
                 raise
             passed.append((str(getattr(each, "name", each)), str(no)))
         else:
-            return Asked(target, place, passed)
+            return Agreed(target, place, passed)
     raise Refused(none_left, passed_over=passed)
 
 

@@ -10,7 +10,7 @@ a transfer was made -> the view, the agent or the handler changes
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, cast
@@ -19,14 +19,14 @@ from interlock.agents import Handoff
 from interlock.answers import answer_calls
 from interlock.attempts import attempts
 from interlock.callables import resolve, users_code
-from interlock.errors import HandlerError, InterlockError, LimitExceeded, LoopDetected, ModelBehaviorError
+from interlock.conclusion import conclude
+from interlock.errors import HandlerError, InterlockError, LimitExceeded, LoopDetected
 from interlock.events import (
     AgentUpdated,
     AttemptFailed,
     EmptyReply,
     HandlerEvent,
     HandlerFallback,
-    HandoffReturned,
     MessageDone,
     ReasoningDelta,
     Repaired,
@@ -34,10 +34,9 @@ from interlock.events import (
     ToolCallDelta,
 )
 from interlock.executor import Call
-from interlock.guardrails import Guardrail, check_input, check_output
+from interlock.guardrails import check_input
 from interlock.handoff_request import HandoffStatus, recordable
-from interlock.handoffs import come_back
-from interlock.messages import Message, calls_of, text_of
+from interlock.messages import calls_of
 from interlock.models import next_handler
 from interlock.port import OutputSchema, Request, ToolChoice, family_of
 from interlock.prompts import system_message
@@ -136,7 +135,7 @@ async def _after(
             async for answer in answers:
                 yield answer
     elif not run.empty_replies or _is_answer(run):
-        if (back := await _conclude(run, reply)) is not None:
+        if (back := await conclude(run, reply)) is not None:
             yield back
 
 
@@ -311,54 +310,6 @@ def _accept(run: RunState) -> tuple[list[HandlerEvent], MessageDone]:
     shown = run.partial.copy()
     reply = run.accept(reply)
     return unseen_of(reply.message, shown) if run.stream else [], reply
-
-
-async def _conclude(run: RunState, reply: MessageDone) -> HandoffReturned | None:
-    """Turn a reply without calls into an output, or tell the model what is wrong with it.
-
-    The output is the final one, or goes back to the agent that waits for it.
-    """
-    refusal = str(reply.message.get("refusal") or "")
-    text = text_of(reply.message) or refusal
-    output: Any = text
-    if run.agent.output is not None:
-        if refusal and text == refusal:
-            raise ModelBehaviorError(f"The model of agent {run.agent.name!r} refused: {refusal}")
-        try:
-            output = run.agent.output.parse(text)
-        except ModelBehaviorError as error:
-            _ask_again(run, str(error))
-            return None
-    await _guard(run, run.agent.name, run.agent.output_guardrails, output)
-    if run.callers:
-        await tell(run, "on_agent_end", run.agent, output)
-        await tell(run, None, output, agent_hook="on_end")
-        return come_back(run, text)
-    await _guard(run, "run", run.config.output_guardrails, output)
-    run.final_output = output
-    run.stop_reason = "done"
-    run.close_record(HandoffStatus.COMPLETED)
-    await tell(run, "on_agent_end", run.agent, output)
-    await tell(run, None, output, agent_hook="on_end")
-    return None
-
-
-async def _guard(run: RunState, whose: str, guardrails: Sequence[Guardrail], output: Any) -> None:
-    if guardrails:
-        with users_code(f"An output guardrail of {whose!r}"):
-            await check_output(guardrails, run.now(), run.agent, output)
-
-
-def _ask_again(run: RunState, wrong: str) -> None:
-    run.mistakes += 1
-    run.problem("output", wrong)
-    if run.mistakes >= run.config.max_mistakes:
-        raise ModelBehaviorError(
-            f"Agent {run.agent.name!r} gave no valid final output in {run.mistakes} turns in a row: {wrong}"
-        )
-    text = f"Your answer is not valid: {wrong} Answer again with nothing but the corrected JSON."
-    nudge: Message = {"role": "user", "content": text}
-    run.add("nudge", nudge)
 
 
 async def _end_badly(run: RunState, error: Exception) -> None:

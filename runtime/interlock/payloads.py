@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 from interlock.errors import PayloadError
 from interlock.glimpse import fit, glimpse, plain
 
-__all__ = ["HandoffPayload", "PayloadError", "carried", "loggable", "payload_of", "sent_by"]
+__all__ = ["HandoffPayload", "carried", "loggable", "payload_of", "sent_by"]
 
 PAYLOAD_KEY = "handoff_context"
 """Where the shared memory of a run holds the payload."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
-from interlock.acceptance import LONGEST_REASON, Asked, Refused, Target, arguments_of, ask
+from interlock.acceptance import LONGEST_REASON, Agreed, Refused, Target, arguments_of, ask
 from interlock.agents import Agent, Handoff
 from interlock.callables import resolve
 from interlock.calls import reason_of
@@ -126,7 +126,7 @@ async def try_transfer(run: RunState, wanted: Wanted) -> Transfer:
     """
     started = run.config.clock()
     request = _request(run, wanted)
-    asked: Asked | None = None
+    asked: Agreed | None = None
     try:
         request = _with_input(wanted, request)
         _within_limit(run)
@@ -141,7 +141,7 @@ async def try_transfer(run: RunState, wanted: Wanted) -> Transfer:
     return replace(transfer, started=started)
 
 
-async def _prepared(run: RunState, wanted: Wanted, request: HandoffRequest, asked: Asked) -> Transfer:
+async def _prepared(run: RunState, wanted: Wanted, request: HandoffRequest, asked: Agreed) -> Transfer:
     """Do what is left once the target has agreed."""
     edge, target = wanted.edge, asked.target
     if isinstance(target, Agent):

@@ -33,6 +33,7 @@ def test_every_error_has_a_status_and_keeps_its_text_to_itself(kind: Any) -> Non
         (NoHandlerError("x"), 403, "scope_denied"),
         (errors.ContentRefused("x"), 400, "content_filter"),
         (errors.InvalidRequest("x"), 502, "upstream_error"),
+        (errors.InvalidRequest("x", status=508), 508, "too_many_hops"),
         (errors.ModelNotFound("x"), 502, "upstream_error"),
         (errors.QuotaExhausted("x"), 502, "upstream_quota"),
         (ProviderTimeout("x"), 504, "upstream_timeout"),

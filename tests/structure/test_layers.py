@@ -38,7 +38,7 @@ LAYERS = """
     acceptance
     transfers
     handoffs
-    answers
+    answers conclusion
     loop
     runner
     interlock

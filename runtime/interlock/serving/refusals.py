@@ -94,6 +94,7 @@ _KNOWN: dict[type[BaseException], tuple[int, str, str]] = {
 }
 """What is said of interlock's errors. Never their own text: it may quote prompts, keys and paths."""
 
+_CIRCLE = (508, "too_many_hops", "Agents of several servers hand the request to each other.")
 _UNKNOWN = (500, "internal_error", "The server failed. Its log has more under the request id.")
 
 
@@ -106,6 +107,12 @@ def refusal_for(error: BaseException) -> Refusal:
     if isinstance(error, Refusal):
         return error
     status, code, message = next((_KNOWN[kind] for kind in type(error).__mro__ if kind in _KNOWN), _UNKNOWN)
+    if isinstance(error, ProviderError) and error.status == 508:  # from an agent further on in the circle
+        status, code, message = (
+            508,
+            "too_many_hops",
+            "Agents of several servers hand the request to each other.",
+        )
     headers: dict[str, str] = {}
     if not getattr(error, "retryable", False) or _has_acted(error):
         headers["x-should-retry"] = "false"

@@ -1,0 +1,66 @@
+"""Taking a reply without calls as an output: parsed, guarded, and given to whoever waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from interlock.callables import users_code
+from interlock.errors import ModelBehaviorError
+from interlock.events import HandoffReturned, MessageDone
+from interlock.guardrails import Guardrail, check_output
+from interlock.handoff_request import HandoffStatus
+from interlock.handoffs import come_back
+from interlock.messages import Message, text_of
+from interlock.run_state import RunState
+from interlock.tell import tell
+
+__all__ = ["conclude"]
+
+
+async def conclude(run: RunState, reply: MessageDone) -> HandoffReturned | None:
+    """Turn a reply without calls into an output, or tell the model what is wrong with it.
+
+    The output is the final one, or goes back to the agent that waits for it.
+    """
+    refusal = str(reply.message.get("refusal") or "")
+    text = text_of(reply.message) or refusal
+    output: Any = text
+    if run.agent.output is not None:
+        if refusal and text == refusal:
+            raise ModelBehaviorError(f"The model of agent {run.agent.name!r} refused: {refusal}")
+        try:
+            output = run.agent.output.parse(text)
+        except ModelBehaviorError as error:
+            _ask_again(run, str(error))
+            return None
+    await _guard(run, run.agent.name, run.agent.output_guardrails, output)
+    if run.callers:
+        await tell(run, "on_agent_end", run.agent, output)
+        await tell(run, None, output, agent_hook="on_end")
+        return come_back(run, text)
+    await _guard(run, "run", run.config.output_guardrails, output)
+    run.final_output = output
+    run.stop_reason = "done"
+    run.close_record(HandoffStatus.COMPLETED)
+    await tell(run, "on_agent_end", run.agent, output)
+    await tell(run, None, output, agent_hook="on_end")
+    return None
+
+
+async def _guard(run: RunState, whose: str, guardrails: Sequence[Guardrail], output: Any) -> None:
+    if guardrails:
+        with users_code(f"An output guardrail of {whose!r}"):
+            await check_output(guardrails, run.now(), run.agent, output)
+
+
+def _ask_again(run: RunState, wrong: str) -> None:
+    run.mistakes += 1
+    run.problem("output", wrong)
+    if run.mistakes >= run.config.max_mistakes:
+        raise ModelBehaviorError(
+            f"Agent {run.agent.name!r} gave no valid final output in {run.mistakes} turns in a row: {wrong}"
+        )
+    text = f"Your answer is not valid: {wrong} Answer again with nothing but the corrected JSON."
+    nudge: Message = {"role": "user", "content": text}
+    run.add("nudge", nudge)
