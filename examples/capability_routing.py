@@ -1,0 +1,57 @@
+"""Shows routing by capability: who can, who has a place, and who takes over when nobody else does."""
+
+import asyncio
+from typing import Any
+
+from interlock import Agent, Request, RunConfig, Runner, RunResult, function_handler, handoff
+from interlock.capabilities import Capacity
+from interlock.testing import ScriptedHandler, call
+
+
+def expert(name: str, *capabilities: str) -> Agent:
+    """An agent whose model takes its time."""
+
+    async def answer(request: Request) -> str:
+        await asyncio.sleep(0.05)
+        return f"{name} is on it."
+
+    return Agent(name, model=function_handler(answer, name=name), capabilities=capabilities)
+
+
+ada, bob, pool = expert("Ada", "python"), expert("Bob", "python", "sql"), expert("Pool")
+to_ada = call("transfer_to_ada")
+script = ScriptedHandler([call("find_sql"), call("find_cobol"), "Nobody does.", to_ada, to_ada, to_ada])
+ways = [
+    handoff([ada, bob, pool]),  # in this order; the last is the fallback
+    # without a target: any agent of the run that has what it takes
+    handoff(capabilities_required=["sql"], tool_name_override="find_sql"),
+    handoff(capabilities_required=["cobol"], tool_name_override="find_cobol"),
+]
+front = Agent("Front", "Hand over to somebody who can help.", model=script, handoffs=ways)
+away: set[str] = set()
+config = RunConfig(
+    capacity=Capacity({"Ada": 1, "Bob": 2}),  # at a time, over all runs that share it
+    available=lambda agent: f"{agent.name} is away" if agent.name in away else True,  # asked each time
+)
+
+
+def show(question: str, result: RunResult[Any]) -> None:
+    """Print who was asked, and who answered."""
+    print(question)
+    for record in result.handoffs:
+        for name, why in record.passed_over:
+            print(f"  not {name}: {why}")
+        print(f"  {record.status}: {record.error or record.target}")
+    print(f"{result.last_agent.name}: {result.final_output}")
+
+
+async def main() -> None:
+    """Ask for what somebody knows and what nobody knows, and then three times at once."""
+    for words in ("SQL?", "COBOL?"):
+        show(words, await Runner.run(front, words, run_config=config))
+    away.add("Bob")
+    for result in await asyncio.gather(*[Runner.run(front, "Ada?", run_config=config) for _ in range(3)]):
+        show("Ada?", result)
+
+
+asyncio.run(main())

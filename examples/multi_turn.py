@@ -1,0 +1,41 @@
+"""Shows who answers the next message: the same agent again (reset), or whoever answered last (sticky)."""
+
+from interlock import Agent, Message, RunConfig, Runner
+from interlock.messages import ToolCall
+from interlock.testing import ScriptedHandler, call
+
+MESSAGES = ("Why was I charged twice?", "And when do I get it back?", "Thanks. My lamp flickers, too.")
+
+BILL = "The second charge is a reservation."
+BACK = "Within two days."
+LAMP = "Try another bulb."
+TO_BILLING, TO_TECHNICAL = call("transfer_to_billing"), call("transfer_to_technical")
+
+
+def front_desk(triage: list[ToolCall | str], billing: list[ToolCall | str]) -> Agent:
+    """Three agents that know one another; what their models would say is written down."""
+    technical = Agent("Technical", "You repair.", model=ScriptedHandler([LAMP]), handoffs=["Triage"])
+    bills = Agent("Billing", "You explain bills.", model=ScriptedHandler(billing), handoffs=["Triage"])
+    return Agent("Triage", "You route.", model=ScriptedHandler(triage), handoffs=[bills, technical])
+
+
+def chat(start: Agent, *, sticky: bool) -> None:
+    """Send three messages. The conversation is kept here: a run keeps nothing."""
+    agent = start
+    history: list[Message] = []
+    for words in MESSAGES:
+        history.append({"role": "user", "content": words})
+        result = Runner.run_sync(agent, history, run_config=RunConfig(agents=[start]))
+        hops = [f"{record.source} -> {record.target}" for record in result.handoffs]
+        print(f"  You: {words}")
+        print(f"  {result.last_agent.name}: {result.final_output}  {hops or ''}")
+        history = result.to_input_list()
+        if sticky:
+            agent = result.last_agent
+
+
+print("Reset: every message goes to Triage first.")
+chat(front_desk([TO_BILLING, TO_BILLING, TO_TECHNICAL], [BILL, BACK]), sticky=False)
+
+print("Sticky: Billing answers on, and hands back what it does not know.")
+chat(front_desk([TO_BILLING, TO_TECHNICAL], [BILL, BACK, call("transfer_to_triage")]), sticky=True)
