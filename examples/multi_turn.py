@@ -19,23 +19,23 @@ def front_desk(triage: list[ToolCall | str], billing: list[ToolCall | str]) -> A
     return Agent("Triage", "You route.", model=ScriptedHandler(triage), handoffs=[bills, technical])
 
 
-def chat(start: Agent, *, sticky: bool) -> None:
-    """Send three messages. The conversation is kept here: a run keeps nothing."""
+def chat(start: Agent, config: RunConfig) -> None:
+    """Send three messages. Who is next and the conversation are kept here: a run keeps nothing."""
     agent = start
     history: list[Message] = []
     for words in MESSAGES:
         history.append({"role": "user", "content": words})
-        result = Runner.run_sync(agent, history, run_config=RunConfig(agents=[start]))
-        hops = [f"{record.source} -> {record.target}" for record in result.handoffs]
+        result = Runner.run_sync(agent, history, run_config=config)
+        hops = ", ".join(f"{record.source} -> {record.target}" for record in result.handoffs)
         print(f"  You: {words}")
-        print(f"  {result.last_agent.name}: {result.final_output}  {hops or ''}")
-        history = result.to_input_list()
-        if sticky:
-            agent = result.last_agent
+        print(f"  {result.last_agent.name}: {result.final_output} ({hops or 'no handoff'})")
+        agent, history = result.next_agent, result.to_input_list()
 
 
 print("Reset: every message goes to Triage first.")
-chat(front_desk([TO_BILLING, TO_BILLING, TO_TECHNICAL], [BILL, BACK]), sticky=False)
+desk = front_desk([TO_BILLING, TO_BILLING, TO_TECHNICAL], [BILL, BACK])
+chat(desk, RunConfig())
 
-print("Sticky: Billing answers on, and hands back what it does not know.")
-chat(front_desk([TO_BILLING, TO_TECHNICAL], [BILL, BACK, call("transfer_to_triage")]), sticky=True)
+print("Sticky: Billing stays, and hands back what it does not know.")
+desk = front_desk([TO_BILLING, TO_TECHNICAL], [BILL, BACK, call("transfer_to_triage")])
+chat(desk, RunConfig(next_agent="sticky", agents=[desk]))  # so that Billing finds its way back
