@@ -225,6 +225,22 @@ async def test_it_is_known_of_a_stream_that_was_cancelled(policy: Policy) -> Non
 
 
 @POLICIES
+async def test_it_is_known_while_an_agent_is_used_as_a_tool(policy: Policy) -> None:
+    seen: list[str] = []
+
+    async def look(request: Request) -> str:
+        seen.append(stream.result.next_agent.name)
+        return "42"
+
+    expert = Agent("expert", model=function_handler(look)).as_tool("ask", "Ask.")
+    billing = agent("billing", call("ask", {"input": "Sum?"}), "42.", tools=[expert])
+    start = agent("front", TO_BILLING, handoffs=[billing])
+    stream = Runner.run_streamed(start, "Hi", run_config=RunConfig(next_agent=policy))
+    await stream.drain()
+    assert seen == [{"reset": "front", "sticky": "billing"}[policy]]
+
+
+@POLICIES
 async def test_it_is_known_before_the_run_begins(policy: Policy) -> None:
     start = agent("A", "Hello.")
     stream = Runner.run_streamed(start, "Hi", run_config=RunConfig(next_agent=policy))

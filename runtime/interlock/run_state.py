@@ -6,7 +6,7 @@ why the next run starts at the default handler again, however this one ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from interlock.executor import Executor
 from interlock.handoff_request import HandoffStatus
 from interlock.history import View
 from interlock.hooks import RunHooks
-from interlock.messages import ItemKind, Message, RunItem, ToolCall, item_of
+from interlock.messages import ItemKind, Message, RunItem, ToolCall
 from interlock.models import lineup
 from interlock.narrative import Reader
 from interlock.payloads import PAYLOAD_KEY
@@ -32,13 +32,15 @@ from interlock.results import HandoffRecord, ModelCall, Problem, RunResult, Show
 from interlock.routing import Offer
 from interlock.usage import Usage
 
-__all__ = ["RunState", "input_items"]
+__all__ = ["RunState"]
 
 
 @dataclass(slots=True, kw_only=True)
 class RunState:
     """One run while it goes on."""
 
+    first: Agent[Any]
+    """The agent that the run begins with."""
     agent: Agent[Any]
     handler: Handler
     graph: Mapping[str, Agent[Any]]
@@ -54,8 +56,6 @@ class RunState:
     input_count: int
     scopes: frozenset[str] = frozenset()
     """Who is asking."""
-    first: Agent[Any] = field(init=False)
-    """The agent that the run began with."""
 
     speaker: Agent[Any] | None = None
     """The agent that was announced last."""
@@ -131,9 +131,6 @@ class RunState:
     """How many turns those had."""
     final_output: Any = None
     stop_reason: StopReason = "unfinished"
-
-    def __post_init__(self) -> None:
-        self.first = self.agent
 
     def now(self) -> RunContext[Any]:
         """Return the context of this moment, for the code of the app."""
@@ -397,8 +394,3 @@ class RunState:
             pending=self.pending,
             nested=dict(self.nested),
         )
-
-
-def input_items(messages: Iterable[Message]) -> list[RunItem]:
-    """Make the first items of a transcript; one from an earlier run still knows its family, or a nudge."""
-    return [item_of(message, place, "input") for place, message in enumerate(messages)]

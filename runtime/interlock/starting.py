@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 from interlock.agents import Agent
@@ -12,11 +13,11 @@ from interlock.executor import InProcess
 from interlock.graph import run_graph
 from interlock.history import View
 from interlock.hooks import RunHooks
-from interlock.messages import RunInput, call_ids, to_messages, unshared
+from interlock.messages import Message, RunInput, RunItem, call_ids, item_of, to_messages, unshared
 from interlock.models import handler_for, named
-from interlock.run_state import RunState, input_items
+from interlock.run_state import RunState
 
-__all__ = ["start"]
+__all__ = ["input_items", "start"]
 
 
 def start(
@@ -41,6 +42,7 @@ def start(
         raise ConfigError("Input is empty: pass the user's text, or a list with at least one message.")
     default = handler_for(agent, config)
     return RunState(
+        first=agent,
         agent=agent,
         handler=default if config.handler is None else named(agent, config.handler, config),
         default_handler=default.name,
@@ -70,3 +72,8 @@ def _check_arguments(agent: object, max_turns: object, hooks: object, config: ob
         raise ConfigError(f"hooks must be an object: pass {hooks.__name__}(), not the class.")
     if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
         raise ConfigError(f"max_turns must be at least 1, or None for no limit, not {max_turns!r}.")
+
+
+def input_items(messages: Iterable[Message]) -> list[RunItem]:
+    """Make the first items of a transcript; one from an earlier run still knows its family, or a nudge."""
+    return [item_of(message, place, "input") for place, message in enumerate(messages)]
