@@ -29,7 +29,7 @@ from interlock.events import MessageDone
 from interlock.graph import find_agent
 from interlock.messages import Message
 from interlock.port import Request
-from interlock.run_state import input_items
+from interlock.starting import input_items
 from interlock.testing import ScriptedHandler, call, reply
 from interlock.usage import Usage
 

@@ -6,7 +6,7 @@ why the next run starts at the default handler again, however this one ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from interlock.executor import Executor
 from interlock.handoff_request import HandoffStatus
 from interlock.history import View
 from interlock.hooks import RunHooks
-from interlock.messages import ItemKind, Message, RunItem, ToolCall, item_of
+from interlock.messages import ItemKind, Message, RunItem, ToolCall
 from interlock.models import lineup
 from interlock.narrative import Reader
 from interlock.payloads import PAYLOAD_KEY
@@ -32,7 +32,7 @@ from interlock.results import HandoffRecord, ModelCall, Problem, RunResult, Show
 from interlock.routing import Offer
 from interlock.usage import Usage
 
-__all__ = ["RunState", "input_items"]
+__all__ = ["RunState"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -310,11 +310,11 @@ class RunState:
         free = refused and nothing_came
         self.count(Usage(requests=1, cost=0.0) if free else Usage(requests=1, estimated=True))
 
-    def count(self, usage: Usage) -> None:
-        """Add what a call consumed to the run and to the active agent."""
+    def count(self, usage: Usage, agent: str | None = None) -> None:
+        """Add what was consumed to the run and to an agent: the active one, if none is named."""
         self.usage += usage
         self.moment = None
-        name = self.agent.name
+        name = self.agent.name if agent is None else agent
         self.usage_by_agent[name] = self.usage_by_agent.get(name, Usage()) + usage
 
     def keep_partial(self, error: BaseException | None = None) -> None:
@@ -356,15 +356,13 @@ class RunState:
 
     def absorb(self) -> None:
         """Take the runs within this one into its books: in call order, whoever ended first."""
-        within, self.within, self.moment = self.within, {}, None
+        within, self.within = self.within, {}
         for call_id, inner in within.items():
-            if inner.stop_reason == "unfinished" and not inner.turn:
-                continue  # nobody came to it
-            result = self.nested[call_id] = inner.result()
-            self.usage += result.usage
-            self.turns_within += inner.turn + inner.turns_within
-            for name, usage in result.usage_by_agent.items():
-                self.usage_by_agent[name] = self.usage_by_agent.get(name, Usage()) + usage
+            if inner.turn or inner.stop_reason != "unfinished":  # else nobody came to it
+                self.nested[call_id] = inner.result()
+                self.turns_within += inner.turn + inner.turns_within
+                for name, usage in self.nested[call_id].usage_by_agent.items():
+                    self.count(usage, name)
 
     def _next_agent(self) -> Agent[Any]:
         """Return who answers the user's next message. Whoever was only asked something does not stay."""
@@ -397,8 +395,3 @@ class RunState:
             pending=self.pending,
             nested=dict(self.nested),
         )
-
-
-def input_items(messages: Iterable[Message]) -> list[RunItem]:
-    """Make the first items of a transcript; one from an earlier run still knows its family, or a nudge."""
-    return [item_of(message, place, "input") for place, message in enumerate(messages)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from typing import Any
 
 from interlock.agents import Agent
@@ -12,11 +13,11 @@ from interlock.executor import InProcess
 from interlock.graph import run_graph
 from interlock.history import View
 from interlock.hooks import RunHooks
-from interlock.messages import RunInput, call_ids, to_messages, unshared
+from interlock.messages import Message, RunInput, RunItem, call_ids, item_of, to_messages, unshared
 from interlock.models import handler_for, named
-from interlock.run_state import RunState, input_items
+from interlock.run_state import RunState
 
-__all__ = ["start"]
+__all__ = ["input_items", "start"]
 
 
 def start(
@@ -59,6 +60,11 @@ def start(
         shared_memory=unshared(dict(config.shared_memory)),
         scopes=frozenset(config.scopes),
     )
+
+
+def input_items(messages: Iterable[Message]) -> list[RunItem]:
+    """Make the first items of a transcript; one from an earlier run still knows its family, or a nudge."""
+    return [item_of(message, place, "input") for place, message in enumerate(messages)]
 
 
 def _check_arguments(agent: object, max_turns: object, hooks: object, config: object) -> None:
