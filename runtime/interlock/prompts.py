@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import cast
 
 from interlock.agents import Handoff
@@ -74,7 +73,7 @@ def _payload_note(run: RunState) -> str:
             note = payload.note(markers=markers)
             run.payload_note = f"{note}\n{payload.preview(markers=markers)}" if note else ""
         given = run.shared_memory[PAYLOAD_KEY]
-        if problem and isinstance(given, Mapping) and "handoff_type" in given:
+        if problem and isinstance(given, dict) and "handoff_type" in given:
             run.warnings.append(f"turn {run.turn}: the handoff payload cannot be read: {problem}")
     return run.payload_note
 

@@ -307,11 +307,11 @@ class RunState:
         free = refused and nothing_came
         self.count(Usage(requests=1, cost=0.0) if free else Usage(requests=1, estimated=True))
 
-    def count(self, usage: Usage) -> None:
-        """Add what a call consumed to the run and to the active agent."""
+    def count(self, usage: Usage, agent: str | None = None) -> None:
+        """Add what was consumed to the run and to an agent: the active one, if none is named."""
         self.usage += usage
         self.moment = None
-        name = self.agent.name
+        name = self.agent.name if agent is None else agent
         self.usage_by_agent[name] = self.usage_by_agent.get(name, Usage()) + usage
 
     def keep_partial(self, error: BaseException | None = None) -> None:
@@ -353,15 +353,13 @@ class RunState:
 
     def absorb(self) -> None:
         """Take the runs within this one into its books: in call order, whoever ended first."""
-        within, self.within, self.moment = self.within, {}, None
+        within, self.within = self.within, {}
         for call_id, inner in within.items():
-            if inner.stop_reason == "unfinished" and not inner.turn:
-                continue  # nobody came to it
-            result = self.nested[call_id] = inner.result()
-            self.usage += result.usage
-            self.turns_within += inner.turn + inner.turns_within
-            for name, usage in result.usage_by_agent.items():
-                self.usage_by_agent[name] = self.usage_by_agent.get(name, Usage()) + usage
+            if inner.turn or inner.stop_reason != "unfinished":  # else nobody came to it
+                self.nested[call_id] = inner.result()
+                self.turns_within += inner.turn + inner.turns_within
+                for name, usage in self.nested[call_id].usage_by_agent.items():
+                    self.count(usage, name)
 
     def _next_agent(self) -> Agent[Any]:
         """Return who answers the user's next message. Whoever was only asked something does not stay."""

@@ -63,6 +63,11 @@ def start(
     )
 
 
+def input_items(messages: Iterable[Message]) -> list[RunItem]:
+    """Make the first items of a transcript; one from an earlier run still knows its family, or a nudge."""
+    return [item_of(message, place, "input") for place, message in enumerate(messages)]
+
+
 def _check_arguments(agent: object, max_turns: object, hooks: object, config: object) -> None:
     if not isinstance(agent, Agent):
         raise ConfigError(f"Runner needs an interlock.Agent to start with, not {type(agent).__name__}.")

@@ -1,0 +1,465 @@
+"""Asking for a transfer: what can fail about one, what tools ask for, and places that never leak."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from bothways import both
+from hypothesis import given
+from hypothesis import strategies as st
+from teams import HI, TO_B, agent, answers_of, pair, requests, shown
+
+from interlock import Agent, HandoffRequest, RunConfig, Runner, function_tool, handoff
+from interlock.capabilities import Capacity
+from interlock.errors import ConfigError, HandoffFilterError, InterlockError
+from interlock.events import HandoffOccurred, TextDelta
+from interlock.handoff_request import HandoffResponse, HandoffStatus
+from interlock.messages import Message
+from interlock.testing import ScriptedHandler, call
+
+pytestmark = pytest.mark.anyio
+
+Status = HandoffStatus
+
+
+def asking(
+    request: Callable[[], HandoffRequest], *targets: Any, first: Any = None, more: Any = "Mine."
+) -> Agent[Any]:
+    """A, whose tool asks for a transfer."""
+
+    @function_tool
+    def hand_over() -> HandoffRequest:
+        """Hand over."""
+        return request()
+
+    return agent("A", first or call("hand_over", id="t"), more, tools=[hand_over], handoffs=list(targets))
+
+
+# -- requests of tools (row 0-19) --
+
+
+async def test_a_tool_can_ask_for_a_transfer() -> None:
+    """Row 0-19: the request is typed, and the record says who wanted it and why."""
+    played = await both(lambda: asking(lambda: HandoffRequest("B", reason="money"), agent("B", "B here.")))
+    (record,) = played.result.handoffs
+    assert played.result.final_output == "B here."
+    assert (record.requested_by, record.reason, record.tool_name) == ("tool", "money", "hand_over")
+
+
+async def test_a_tool_can_ask_for_the_newest_message_only() -> None:
+    """Rows 0-19 and 0-22: the wish of the request counts, although the edge keeps the context."""
+    b = agent("B", "B here.")
+    history: list[Message] = [
+        HI,
+        {"role": "assistant", "content": "Yes?"},
+        {"role": "user", "content": "Help"},
+    ]
+    await Runner.run(asking(lambda: HandoffRequest("B", preserve_context=False), b), history)
+    assert shown(b) == [{"role": "user", "content": "Help"}]
+
+
+async def test_the_wish_of_a_request_goes_before_the_filter_of_the_edge() -> None:
+    """Row 1-33: the two cannot both hold, and the one asking now knows more."""
+    called: list[Any] = []
+
+    def shape(data: Any) -> Any:
+        called.append(data)
+        return data
+
+    b = agent("B", "B here.")
+    edge = handoff(b, input_filter=shape)
+    await Runner.run(asking(lambda: HandoffRequest("B", preserve_context=False), edge), "Hi")
+    assert called == []
+    assert shown(b) == [HI]
+
+
+async def test_a_tool_can_say_how_long_the_target_has() -> None:
+    """Rows 0-12 and 0-33."""
+
+    async def slow(request: HandoffRequest) -> None:
+        await anyio.sleep_forever()
+
+    played = await both(
+        lambda: asking(lambda: HandoffRequest("B", timeout=0.01), agent("B", on_handoff_request=slow))
+    )
+    assert played.result.handoffs[0].status is Status.EXPIRED
+    assert played.result.final_output == "Mine."
+
+
+@pytest.mark.parametrize("timeout", [0, -1.0, float("nan"), "5"])
+async def test_a_time_that_is_none_is_answered(timeout: Any) -> None:
+    played = await both(lambda: asking(lambda: HandoffRequest("B", timeout=timeout), agent("B")))
+    assert "timeout must be seconds or None" in played.answers[0]
+    assert played.result.final_output == "Mine."
+
+
+async def test_a_tool_can_say_what_the_target_must_be_able_to_do() -> None:
+    """Rows 0-12 and 0-23."""
+    played = await both(
+        lambda: asking(lambda: HandoffRequest("B", capabilities_required=["sql"]), agent("B"))
+    )
+    assert played.result.handoffs[0].error == "Missing capability: sql"
+
+
+async def test_a_tool_cannot_ask_for_less_than_was_declared() -> None:
+    """Row 0-23: what the edge requires stays required."""
+
+    def make() -> Agent[Any]:
+        edge = handoff(agent("B", capabilities=["pdf"]), capabilities_required=["sql"])
+        return asking(lambda: HandoffRequest("B", capabilities_required=["pdf"]), edge)
+
+    assert (await both(make)).result.handoffs[0].error == "Missing capability: sql"
+
+
+def test_one_text_is_no_list_of_capabilities() -> None:
+    with pytest.raises(ConfigError, match="as a list of names"):
+        HandoffRequest("B", capabilities_required="sql")
+
+
+async def test_a_target_sees_what_a_tool_adds() -> None:
+    """Row 0-12: priority and metadata are for the app's own policy."""
+    asked: list[HandoffRequest] = []
+    b = agent("B", "B here.", on_handoff_request=asked.append)
+    await Runner.run(asking(lambda: HandoffRequest("B", priority=3, metadata={"by": "me"}), b), "Hi")
+    assert (asked[0].priority, dict(asked[0].metadata), asked[0].from_agent) == (3, {"by": "me"}, "A")
+
+
+def test_what_a_tool_adds_survives_a_journal() -> None:
+    request = HandoffRequest(
+        "B", priority=3, metadata={"by": "me"}, timeout=1.5, capabilities_required=("sql",)
+    )
+    assert HandoffRequest.from_envelope(request.envelope()) == request
+
+
+async def test_who_asks_cannot_be_made_up() -> None:
+    """Row 3-02's rule for requests: the run fills in who asks and the id."""
+    asked: list[HandoffRequest] = []
+    b = agent("B", "B here.", on_handoff_request=asked.append)
+    forged = HandoffRequest("B", from_agent="boss", request_id="h-1")
+    await Runner.run(asking(lambda: forged, b), "Hi", run_config=RunConfig(run_id="r"))
+    assert (asked[0].from_agent, asked[0].request_id) == ("A", "h-r-1")
+
+
+async def test_a_tools_transfer_may_be_declined_and_it_is_told() -> None:
+    played = await both(
+        lambda: asking(
+            lambda: HandoffRequest("B"),
+            agent("B", on_handoff_request=lambda request: HandoffResponse.reject("full")),
+        )
+    )
+    assert played.answers == ["The transfer to 'B' was not made: full"]
+    assert played.result.final_output == "Mine."
+
+
+async def test_a_made_up_target_is_answered_with_those_there_are() -> None:
+    """Row 2-11."""
+    played = await both(lambda: asking(lambda: HandoffRequest("nobody"), agent("B")))
+    assert "Handoff target 'nobody' was not found" in played.answers[0]
+    assert played.result.handoffs == ()
+
+
+# -- ids (row 0-21) --
+
+
+async def test_ids_are_the_same_whenever_the_run_is_repeated() -> None:
+    """Row 0-21: they come from the run and the order of its transfers."""
+    first = agent("A", [TO_B, call("transfer_to_c", id="u")], handoffs=[agent("B", "B."), agent("C")])
+    result = await Runner.run(first, "Hi", run_config=RunConfig(run_id="r"))
+    assert [record.id for record in result.handoffs] == ["h-r-1", "h-r-2"]
+
+
+async def test_every_id_is_there_once_over_made_declined_and_passed_over_ones() -> None:
+    def make() -> Agent[Any]:
+        no = agent("N", on_handoff_request=lambda request: HandoffResponse.reject("no"))
+        b = agent("B", [call("transfer_to_c"), call("transfer_to_n")], handoffs=[agent("C", "C."), no])
+        return agent("A", call("transfer_to_n"), [TO_B, call("transfer_to_n")], handoffs=[b, no])
+
+    ids = [record.id for record in (await both(make)).result.handoffs]
+    assert ids == [f"h-r-{n}" for n in range(1, 6)]
+
+
+# -- places (row 0-27) --
+
+
+def one_place() -> Capacity:
+    return Capacity({"B": 1})
+
+
+def crowd(answer: Any = "Done.", **options: Any) -> Agent[Any]:
+    return agent("A", TO_B, "Mine.", handoffs=[handoff(agent("B", answer), **options)])
+
+
+async def test_two_runs_at_once_do_not_get_the_same_place() -> None:
+    """Row 0-27: the second is declined, word for word, and goes on."""
+    capacity, inside, leave = one_place(), anyio.Event(), anyio.Event()
+
+    async def wait(_: Any) -> str:
+        inside.set()
+        await leave.wait()
+        return "Done."
+
+    config = RunConfig(capacity=capacity)
+    results: list[Any] = []
+
+    async def first() -> None:
+        results.append(await Runner.run(crowd(wait), "Hi", run_config=config))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(first)
+        await inside.wait()
+        second = await Runner.run(crowd(), "Hi", run_config=config)
+        leave.set()
+    assert second.final_output == "Mine."
+    assert second.handoffs[0].error == "At maximum capacity"
+    assert results[0].final_output == "Done."
+    assert capacity.free("B") == 1
+
+
+async def test_a_place_is_free_after_the_answer() -> None:
+    """Row 0-27; and it is taken while the target works."""
+    capacity, seen = one_place(), list[Any]()
+
+    def look(_: Any) -> str:
+        seen.append(capacity.free("B"))
+        return "Done."
+
+    await Runner.run(crowd(look), "Hi", run_config=RunConfig(capacity=capacity))
+    assert seen == [0]
+    assert capacity.free("B") == 1
+
+
+async def test_a_place_is_free_after_an_error() -> None:
+    capacity = one_place()
+    with pytest.raises(InterlockError):
+        await Runner.run(crowd(ValueError("no")), "Hi", run_config=RunConfig(capacity=capacity))
+    assert capacity.free("B") == 1
+
+
+async def test_a_place_is_free_after_a_filter_that_broke() -> None:
+    capacity = one_place()
+
+    def broken(data: Any) -> Any:
+        raise ValueError("no")
+
+    with pytest.raises(HandoffFilterError):
+        await Runner.run(crowd(input_filter=broken), "Hi", run_config=RunConfig(capacity=capacity))
+    assert capacity.free("B") == 1
+
+
+async def test_a_place_is_free_after_the_next_transfer() -> None:
+    capacity, seen = Capacity({"B": 1, "C": 1}), list[Any]()
+
+    def look(_: Any) -> str:
+        seen.append((capacity.free("B"), capacity.free("C")))
+        return "C here."
+
+    b = agent("B", call("transfer_to_c"), handoffs=[agent("C", look)])
+    await Runner.run(agent("A", TO_B, handoffs=[b]), "Hi", run_config=RunConfig(capacity=capacity))
+    assert seen == [(1, 0)]
+    assert (capacity.free("B"), capacity.free("C")) == (1, 1)
+
+
+async def test_a_place_is_free_after_a_stream_that_was_left() -> None:
+    capacity = one_place()
+    config = RunConfig(capacity=capacity)
+    async with aclosing(
+        aiter(Runner.run_streamed(crowd("One two three"), "Hi", run_config=config))
+    ) as events:  # type: ignore[type-var]
+        async for event in events:
+            if isinstance(event, HandoffOccurred):
+                assert capacity.free("B") == 0
+            if isinstance(event, TextDelta):
+                break
+    assert capacity.free("B") == 1
+
+
+@pytest.mark.parametrize("where", ["consent", "payload", "on_handoff", "filter", "received", "model"])
+async def test_a_place_is_free_after_a_cancellation_anywhere(where: str) -> None:
+    """Row 0-27: also between the yes of the target and the transfer itself."""
+    capacity, there = one_place(), anyio.Event()
+
+    async def stay(*_: Any) -> Any:
+        there.set()
+        await anyio.sleep_forever()
+
+    hooks = {"consent": "on_handoff_request", "received": "on_handoff_received"}
+    edges = {"payload": "payload", "on_handoff": "on_handoff", "filter": "input_filter"}
+
+    async def on_handoff(context: Any) -> None:
+        await stay()
+
+    async def payload(context: Any, given: Any) -> Any:
+        await stay()
+
+    async def one(_: Any) -> Any:
+        await stay()
+
+    given: dict[str, Any] = {"payload": payload, "on_handoff": on_handoff}
+    b = agent("B", one, **({hooks[where]: one} if where in hooks else {}))
+    edge = handoff(b, **({edges[where]: given.get(where, one)} if where in edges else {}))
+    a = agent("A", TO_B, handoffs=[edge])
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: Runner.run(a, "Hi", run_config=RunConfig(capacity=capacity)))
+        await there.wait()
+        assert capacity.free("B") == 0
+        group.cancel_scope.cancel()
+    assert capacity.free("B") == 1
+
+
+@pytest.mark.parametrize("broken", ["consent", "late", "payload", "on_handoff", "message", "model"])
+async def test_a_place_is_free_after_a_transfer_that_came_to_nothing(broken: str) -> None:
+    capacity = one_place()
+
+    def fail(*_: Any) -> Any:
+        raise ValueError("no")
+
+    def edge_fails(context: Any) -> Any:
+        raise ValueError("no")
+
+    def payload_fails(context: Any, given: Any) -> Any:
+        raise ValueError("no")
+
+    async def late(request: Any) -> None:
+        await anyio.sleep_forever()
+
+    hooks: dict[str, Any] = {"consent": fail, "late": late}
+    b = (
+        Agent("B")
+        if broken == "model"
+        else agent("B", **({"on_handoff_request": hooks[broken]} if broken in hooks else {}))
+    )
+    options: dict[str, Any] = {
+        "payload": {"payload": payload_fails},
+        "on_handoff": {"on_handoff": edge_fails},
+        "late": {"timeout": 0.01},
+    }.get(broken, {})
+    if broken == "message":
+        options = {"payload": {"handoff_type": 5}}
+    first = call("transfer_to_decided", id="t") if broken == "model" else TO_B
+    edge: Any = handoff(b, **options)
+    if broken == "model":
+        from_code = HandoffRequest(b)
+        a = asking(lambda: from_code)
+    else:
+        a = agent("A", first, "Mine.", handoffs=[edge])
+    result = await Runner.run(a, "Hi", run_config=RunConfig(capacity=capacity))
+    assert result.final_output == "Mine."
+    assert not result.handoffs[0].taken
+    assert capacity.free("B") == 1
+
+
+STEPS = st.lists(
+    st.sampled_from(["answer", "error", "reject", "callback", "filter", "on", "leave"]), max_size=6
+)
+
+
+@given(steps=STEPS)
+def test_places_never_leak(steps: list[str]) -> None:
+    """Row 0-27, however many runs end in whatever way."""
+    capacity = Capacity({"B": 1, "C": 1})
+
+    async def play() -> None:
+        for step in steps:
+            await _play(step, RunConfig(capacity=capacity))
+            assert (capacity.free("B"), capacity.free("C")) == (1, 1)
+
+    anyio.run(play)
+
+
+async def _play(step: str, config: RunConfig) -> None:
+    def fail(*_: Any) -> Any:
+        raise ValueError("no")
+
+    def callback(context: Any) -> None:
+        raise ValueError("no")
+
+    def reject(request: Any) -> HandoffResponse:
+        return HandoffResponse.reject("no")
+
+    answer: Any = {"error": ValueError("no"), "on": call("transfer_to_c")}.get(step, "One two")
+    c = agent("C", "C here.")
+    b = agent("B", answer, handoffs=[c], on_handoff_request=reject if step == "reject" else None)
+    edge = handoff(
+        b,
+        on_handoff=callback if step == "callback" else None,
+        input_filter=fail if step == "filter" else None,
+    )
+    run = Runner.run_streamed(agent("A", TO_B, "Mine.", handoffs=[edge]), "Hi", run_config=config)
+    try:
+        async with aclosing(aiter(run)) as events:  # type: ignore[type-var]
+            async for event in events:
+                if step == "leave" and isinstance(event, HandoffOccurred):
+                    break
+    except InterlockError:
+        pass
+
+
+# -- what fails about a transfer (R4) --
+
+
+async def test_a_callback_that_fails_is_told_recorded_and_noted() -> None:
+    """Rows 1-27 and R4."""
+
+    def broken(context: Any) -> None:
+        raise LookupError("no desk")
+
+    played = await both(lambda: pair("Mine.", on_handoff=broken)[0])
+    (record,), (problem,) = played.result.handoffs, played.result.errors
+    assert (record.status, record.error) == (Status.FAILED, "LookupError: no desk")
+    assert isinstance(problem.error, LookupError)
+    assert played.answers == ["The transfer to 'B' was not made: LookupError: no desk"]
+
+
+async def test_a_callback_that_runs_an_agent_keeps_the_two_apart() -> None:
+    inner: list[Any] = []
+
+    async def ask(context: Any) -> None:
+        inner.append(await Runner.run(agent("X", "Fine."), "May I?"))
+
+    played = await both(lambda: pair(on_handoff=ask)[0])
+    assert played.result.final_output == "Done."
+    assert {made.agent for made in played.result.calls} == {"A", "B"}
+    assert inner[0].final_output == "Fine."
+
+
+async def test_a_failed_transfer_leaves_the_source_with_its_tools() -> None:
+    """Row 2-22 the other way round."""
+
+    def broken(context: Any) -> None:
+        raise LookupError("no desk")
+
+    a, _ = pair("Mine.", on_handoff=broken)
+    await Runner.run(a, "Hi")
+    first, second = requests(a)
+    assert first.tools == second.tools
+
+
+async def test_the_log_names_who_and_not_what(caplog: pytest.LogCaptureFixture) -> None:
+    """Row 2-28."""
+    with caplog.at_level(logging.DEBUG, "interlock"):
+        await Runner.run(pair()[0], "my secret", run_config=RunConfig(run_id="r"))
+    assert "A -> B in turn 1 of run r" in caplog.text
+    assert "my secret" not in caplog.text
+
+
+async def test_a_transfer_that_is_not_made_changes_nothing_of_the_view() -> None:
+    """R5: the source sees its own call and the reason, and nothing is left out."""
+    a, _ = pair("Mine.", capabilities_required=["sql"])
+    result = await Runner.run(a, "Hi")
+    assert [message["role"] for message in shown(a, 1)] == ["user", "assistant", "tool"]
+    assert answers_of(result)[0].startswith("The transfer to 'B' was not made")
+
+
+async def test_a_handler_can_be_full() -> None:
+    """Row 0-27 for the other kind of target."""
+    capacity = Capacity({"voice": 0})
+    voice = ScriptedHandler([], name="voice")
+    a = agent("A", call("transfer_to_voice"), "Mine.", handoffs=[voice])
+    result = await Runner.run(a, "Hi", run_config=RunConfig(capacity=capacity))
+    assert result.handoffs[0].error == "At maximum capacity"
