@@ -77,8 +77,3 @@ def _check_arguments(agent: object, max_turns: object, hooks: object, config: ob
         raise ConfigError(f"hooks must be an object: pass {hooks.__name__}(), not the class.")
     if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
         raise ConfigError(f"max_turns must be at least 1, or None for no limit, not {max_turns!r}.")
-
-
-def input_items(messages: Iterable[Message]) -> list[RunItem]:
-    """Make the first items of a transcript; one from an earlier run still knows its family, or a nudge."""
-    return [item_of(message, place, "input") for place, message in enumerate(messages)]
