@@ -37,6 +37,15 @@ async def test_the_target_is_told_of_the_transfer() -> None:
     assert [message["role"] for message in result.messages] == ["user", "assistant", "tool", "assistant"]
 
 
+async def test_a_run_that_ended_before_the_target_spoke_is_told_of_to_it_afterwards() -> None:
+    a, b = pair()
+    config = RunConfig(on_limit="return")
+    first = await Runner.run(a, "Hi", max_turns=1, run_config=config)
+    second = await Runner.run(first.last_agent, first.to_input_list())
+    assert [message["role"] for message in second.calls[0].messages] == ["system", "user", "user"]
+    assert '"handed over to": "B"' in text_of(second.calls[0].messages[1])
+
+
 async def test_the_target_can_be_shown_everything_with_the_transfer_answered() -> None:
     """(rows 1-12, 1-18, 2-14)"""
     a, b = pair()

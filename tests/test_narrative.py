@@ -96,6 +96,20 @@ def test_what_follows_the_note_keeps_its_place() -> None:
     assert [item.id for item in shown] == [1, 2, 0, 3, 4]
 
 
+def test_a_transfer_of_an_earlier_run_is_told_as_one() -> None:
+    """Nothing is left of it but its answer."""
+    items = [
+        called(1, "a", ("t", "transfer_to_b", "{}")),
+        answered(2, None, "t", '{"assistant": "b"}', "handoff"),
+    ]
+    assert lines(narrated(items, READER)) == [{"agent": "a", "handed over to": "b"}]
+
+
+def test_another_answer_of_an_earlier_transfer_is_quoted() -> None:
+    items = [called(1, "a", ("t", "transfer_to_b", "{}")), answered(2, None, "t", "Welcome!", "handoff")]
+    assert lines(narrated(items, READER)) == [{"agent": "a", "asked to hand over": {}, "result": "Welcome!"}]
+
+
 def test_ones_own_calls_stay_calls() -> None:
     items = [called(1, "b", ("c", "nonsense", "{}")), answered(2, "b", "c", "There is no such tool")]
     assert narrated(items, Reader(agent="b", can_call=())) is items

@@ -9,6 +9,7 @@ from scenes import facts
 from teams import HI, TO_B, agent, answers_of, look_up, requests, shown, statuses
 
 from interlock import Agent, GuardrailResult, HandoffRequest, RunConfig, Runner, RunResult, handoff, tool
+from interlock.capabilities import Capacity
 from interlock.errors import MaxTurnsExceeded, OutputGuardrailTripped, ProviderError
 from interlock.events import AgentUpdated, HandoffOccurred, HandoffReturned
 from interlock.handoff_request import HandoffStatus
@@ -152,6 +153,23 @@ async def test_the_record_says_that_the_work_is_done() -> None:
     a, _ = team()
     (record,) = (await play(a)).handoffs
     assert (record.status, record.tokens) == (HandoffStatus.COMPLETED, 15)
+
+
+async def test_who_waits_keeps_its_place() -> None:
+    """(row 0-27)"""
+    capacity, free = Capacity({"B": 1, "C": 1}), []
+
+    def look(context: Any) -> str:
+        free.append((context.agent, capacity.free("B"), capacity.free("C")))
+        return ""
+
+    c = Agent("C", look, model=ScriptedHandler(["C."]))
+    b_says = ScriptedHandler([call("transfer_to_c", id="c"), "B."])
+    b = Agent("B", look, model=b_says, handoffs=[handoff(c, return_to_caller=True)])
+    a, _ = team(TO_B, "A.", b=b)
+    await play(a, capacity=capacity)
+    assert free == [("B", 0, 1), ("C", 0, 0), ("B", 0, 1)]
+    assert (capacity.free("B"), capacity.free("C")) == (1, 1)
 
 
 async def test_an_error_of_the_target_ends_the_run_with_everything_kept() -> None:

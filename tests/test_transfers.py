@@ -307,7 +307,7 @@ async def test_a_place_is_free_after_a_cancellation_anywhere(where: str) -> None
     async with anyio.create_task_group() as group:
         group.start_soon(lambda: Runner.run(a, "Hi", run_config=RunConfig(capacity=capacity)))
         await there.wait()
-        assert capacity.free("B") == 0
+        assert capacity.free("B") == (1 if where == "payload" else 0)  # data is made before B is asked
         group.cancel_scope.cancel()
     assert capacity.free("B") == 1
 

@@ -165,7 +165,9 @@ def _end_of(edge: Handoff) -> str:
     """Return the name of where a handoff leads, or what stands for it when that is decided later."""
     if edge.target is None and edge.on_invoke_handoff is not None and edge.agent_name:
         return edge.agent_name
-    if edge.target is None and edge.capabilities_required and is_list(edge.capabilities_required):
+    if edge.target is None and edge.capabilities_required:
+        if not is_list(edge.capabilities_required):
+            raise ConfigError("Handoff: capabilities_required must be a list of names, not one text.")
         return f"agent with {' and '.join(edge.capabilities_required)}"
     return target_name(edge.target)
 
@@ -180,7 +182,9 @@ def _description(edge: Handoff) -> str:
         about = edge.target.handoff_description
     else:
         about = cast("str | None", getattr(edge.target, "prompt", None))
-    parts = [f"Handoff to the {edge.agent_name} agent to handle the request.", about, edge.reason]
+    found_later = edge.target is None and bool(edge.capabilities_required)
+    to = f"an {edge.agent_name}" if found_later else f"the {edge.agent_name} agent"
+    parts = [f"Handoff to {to} to handle the request.", about, edge.reason]
     return " ".join(part for part in parts if part)
 
 

@@ -259,7 +259,7 @@ def _failed(run: RunState, call: ToolCall, target: str, why: str) -> HandoffFail
 async def _transfer(run: RunState, wanted: Wanted, answers: _Answers) -> Transfer:
     transfer = await try_transfer(run, wanted)
     if transfer.target is not None:
-        run.hold(transfer.place)
+        run.places.take_over(transfer.place, waits=transfer.returns)
     kind: Literal["tool", "handoff"] = "tool" if transfer.by_tool else "handoff"
     answer = _Answer(transfer.answer, kind, transfer.error, exception=transfer.exception)
     if transfer.returns:

@@ -24,6 +24,7 @@ __all__ = [
     "Choice",
     "Named",
     "Place",
+    "Places",
     "first_to_accept",
     "missing_capability",
 ]
@@ -251,6 +252,35 @@ class Place:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+class Places:
+    """The places that one run holds: that of whoever speaks, and those of the agents that wait for it."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held: list[Place | None] = [None]
+
+    def take_over(self, place: Place | None, *, waits: bool) -> None:
+        """Hold the place of whoever speaks from now on; give back that of the last one, unless it waits."""
+        if waits:
+            self._held.append(place)
+            return
+        if (last := self._held[-1]) is not None:
+            last.release()
+        self._held[-1] = place
+
+    def come_back(self) -> None:
+        """Give back the place of whoever spoke; the one that waited for it goes on with its own."""
+        if (last := self._held.pop()) is not None:
+            last.release()
+
+    def release(self) -> None:
+        """Give back all of them. Safe to call twice."""
+        while self._held:
+            self.come_back()
+        self._held.append(None)
 
 
 def _name(agent: Named | str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from interlock.callables import name_of, takes
 from interlock.errors import ConfigError
+from interlock.hooks import AgentHooks, RunHooks
 from interlock.payloads import HandoffPayload
 from interlock.tools import Tool
 
@@ -29,8 +30,9 @@ def target_name(target: object) -> str:
     """
     name = target if isinstance(target, str) else getattr(target, "name", None)
     if not isinstance(name, str) or not name:
+        hint = "; wrap a function with interlock.function_handler(...)" if callable(target) else ""
         raise ConfigError(
-            f"A handoff leads to an Agent, a Handler or the name of an agent, not to {target!r:.80}."
+            f"A handoff leads to an Agent, a Handler or the name of an agent, not to {target!r:.80}{hint}."
         )
     leads = isinstance(target, str) or hasattr(target, "handoff_description")  # an agent
     if not leads and not callable(getattr(target, "stream", None)):
@@ -130,6 +132,17 @@ def _bad_callback(edge: Any, where: str) -> list[str]:
     return [] if takes(edge.on_handoff, 1) else [f"{called} must take one argument: the context"]
 
 
+def _no_tool(given: Any) -> str:
+    if hasattr(given, "as_tool"):
+        return f"agent {given.name!r} is not a Tool; pass its .as_tool(), or put it into handoffs"
+    return f"{given!r:.80} is not a Tool; wrap functions with @function_tool"
+
+
+def _may_watch(hooks: object) -> bool:
+    """Whether an agent's hooks are any; those of a run have other names, and would never be called."""
+    return not isinstance(hooks, type) and (isinstance(hooks, AgentHooks) or not isinstance(hooks, RunHooks))
+
+
 def agent_problems(agent: Any) -> list[str]:
     """Return what cannot work about an agent's own fields."""
     if not isinstance(agent.name, str) or not agent.name:
@@ -140,12 +153,14 @@ def agent_problems(agent: Any) -> list[str]:
     if wrong:
         return wrong
     wrong = [
-        f"{where}: {tool!r:.80} is not a Tool; wrap functions with @function_tool"
+        f"{where}: {_no_tool(tool)}"
         for tool in agent.tools
         if not isinstance(tool, Tool)
     ]
     if not isinstance(agent.instructions, str | None) and not callable(agent.instructions):
         wrong.append(f"{where}: instructions must be text or a function, not {agent.instructions!r:.80}")
+    if (hooks := agent.hooks) is not None and not _may_watch(hooks):
+        wrong.append(f"{where}: hooks must be an AgentHooks, not {hooks!r:.80}; RunHooks are for Runner.run")
     wrong += [
         f"{where}: {name} must be a function, not {hook!r:.80}"
         for name in ("on_handoff_request", "on_handoff_received")

@@ -62,7 +62,9 @@ async def _check(
     value: Any,
     error: type[GuardrailTripped],
 ) -> None:
-    found = await resolve(guardrail(context, agent, value))
+    found = cast("object", await resolve(guardrail(context, agent, value)))
+    if not isinstance(found, GuardrailResult):
+        raise TypeError(f"guardrail {name_of(guardrail)!r} must return a GuardrailResult, not {found!r:.80}")
     if found.tripwire_triggered:
         name = name_of(guardrail)
         raise error(

@@ -175,6 +175,8 @@ class Collector:
         hint = ""
         if piece is None:
             hint = " Is a `return` missing?"
+        elif isinstance(piece, HandoffRequest):
+            hint = " Only a tool hands over with a HandoffRequest; a handler calls the tool transfer_to_<name>."
         elif isinstance(piece, Iterator):
             hint = " An iterator has to be an async one: take the vendor's async client."
         return HandlerError(

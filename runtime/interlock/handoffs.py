@@ -117,7 +117,7 @@ def come_back(run: RunState, output: str) -> HandoffReturned:
     """Answer the innermost caller's call with what was asked for, and let the caller go on."""
     source = run.in_charge
     run.close_record(HandoffStatus.COMPLETED)
-    run.hold(None)
+    run.places.come_back()
     call = _resume(run, run.callers.pop())
     run.add("handoff", _answer(run, call, output, place=0).message)
     function = call["function"]

@@ -157,10 +157,18 @@ def _line(agent: str, call: ToolCall, answer: RunItem | None, reader: Reader) ->
     elif target:
         told |= {"could not hand over to": target, "because": result}
     elif answer is not None and answer.kind == "handoff":
-        told |= {"asked to hand over": arguments, "result": result}
+        told |= _earlier_transfer(arguments, result or "")
     else:
         told |= {"called": function.get("name") or "", "with": arguments, "result": result}
     return f"- {_as_json(told).translate(_LINE_ENDS)}"
+
+
+def _earlier_transfer(arguments: object, answer: str) -> dict[str, Any]:
+    """Tell of a transfer of an earlier run, of which nothing but the answer is left."""
+    read = _read(answer)
+    if isinstance(read, dict) and list(read) == ["assistant"]:  # what `Handoff.get_transfer_message` says
+        return {"handed over to": read["assistant"]} | ({"saying": arguments} if arguments else {})
+    return {"asked to hand over": arguments, "result": answer}
 
 
 def _read(arguments: str) -> object:

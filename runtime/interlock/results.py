@@ -235,7 +235,8 @@ class RunResult(Generic[T]):
         Messages keep what belongs to the provider that wrote them, marked with a private key, and the
         next run shows it to that provider only. All are copies: to edit one does not change the result.
         """
-        several = len({item.agent for item in self.items if item.agent is not None}) > 1
+        agents = {item.agent for item in self.items if item.agent is not None}
+        several = len(agents) > 1 or any(record.taken for record in self.handoffs)
         messages = repair([_marked(item, several) for item in self.items])[0]
         if not self.pending:
             return messages

@@ -12,7 +12,7 @@ from typing import Any
 
 from interlock.agents import Agent
 from interlock.callers import Caller
-from interlock.capabilities import Place
+from interlock.capabilities import Places
 from interlock.config import RunConfig
 from interlock.context import RunContext
 from interlock.errors import MaxTurnsExceeded, ProviderError, ProviderTimeout
@@ -80,8 +80,8 @@ class RunState:
     """How many model calls there were before that."""
     callers: list[Caller] = field(default_factory=list[Caller])
     """Who waits for an answer, the innermost last."""
-    place: Place | None = None
-    """The place of whoever speaks, see ``RunConfig.capacity``."""
+    places: Places = field(default_factory=Places)
+    """Those of whoever speaks and of those who wait, see ``RunConfig.capacity``."""
     payload_note: str | None = None
     """The section of the prompt about the payload that rides along, once it was written."""
     read_by: Reader | None = None
@@ -187,15 +187,9 @@ class RunState:
     def wind_up(self, status: HandoffStatus | None = None, error: str | None = None) -> None:
         """End what must not outlive the run. Safe to call twice; the first word counts."""
         self.close_record(status, error)
-        self.hold(None)
+        self.places.release()
         if not self.depth:  # the memory is that of the outermost run
             self.shared_memory.pop(PAYLOAD_KEY, None)
-
-    def hold(self, place: Place | None) -> None:
-        """Give back the place of whoever spoke until now, and take this one."""
-        if self.place is not None:
-            self.place.release()
-        self.place = place
 
     @property
     def in_charge(self) -> str:

@@ -39,7 +39,6 @@ class Transfer:
     target: Target | None = None
     handler: Handler | None = None
     """What answers from then on."""
-    payload: HandoffPayload | None = None
     place: Place | None = None
     """The target's place, see ``RunConfig.capacity``."""
     error: str | None = None
@@ -62,6 +61,11 @@ class Transfer:
     def input(self) -> Any:
         """What was passed along."""
         return self.request.input
+
+    @property
+    def payload(self) -> HandoffPayload | None:
+        """The data that rides along."""
+        return cast("HandoffPayload | None", self.request.payload)
 
     @property
     def reason(self) -> str | None:
@@ -130,6 +134,7 @@ async def try_transfer(run: RunState, wanted: Wanted) -> Transfer:
     try:
         request = _with_input(wanted, request)
         _within_limit(run)
+        request = replace(request, payload=await _payload(run, wanted.edge, request))
         asked = await ask(run, wanted, request)
         transfer = await _prepared(run, wanted, request, asked)
     except BaseException as error:
@@ -148,7 +153,6 @@ async def _prepared(run: RunState, wanted: Wanted, request: HandoffRequest, aske
         handler = handler_for(target, run.config, run.failed_of(target))
     else:
         handler = target
-    payload = await _payload(run, edge, request)
     message = edge.get_transfer_message(target) if request.message is None else request.message
     if not isinstance(cast(object, message), str):
         raise TypeError(f"get_transfer_message must return text, not {type(message).__name__}")
@@ -164,7 +168,6 @@ async def _prepared(run: RunState, wanted: Wanted, request: HandoffRequest, aske
         status=HandoffStatus.PENDING.to(HandoffStatus.ACCEPTED, request.request_id),
         target=target,
         handler=handler,
-        payload=payload,
         place=asked.place,
         by_tool=wanted.request is not None,
         passed_over=tuple(asked.passed_over),

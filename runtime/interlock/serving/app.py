@@ -90,7 +90,8 @@ async def _stray(request: Request, error: Exception) -> Response:
     """Answer what no route takes, and what nobody foresaw, in the form that clients read."""
     status = int(getattr(error, "status_code", 500))
     messages = {
-        404: f"There is nothing at {request.url.path[:200]}. Set the base URL to end in /v1.",
+        404: f"There is nothing at {request.url.path[:200]}. There are /v1/chat/completions and /v1/models; "
+        "set a client's base URL to end in /v1.",
         405: f"{request.method} does not work here.",
     }
     request_id = f"req_{uuid.uuid4().hex}"
