@@ -21,6 +21,7 @@ from interlock.capabilities import AT_MAXIMUM, NONE_AVAILABLE, NONE_CAPABLE, Cap
 from interlock.graph import find_agent
 from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from interlock.messages import unshared
+from interlock.payloads import HandoffPayload
 from interlock.port import Handler
 from interlock.routing import Wanted
 from interlock.run_state import RunState
@@ -137,13 +138,24 @@ async def _agreed(run: RunState, target: Target, request: HandoffRequest) -> Pla
         raise Refused(AT_MAXIMUM)
     try:
         if isinstance(target, Agent) and target.on_handoff_request is not None:
-            own = replace(request, to_agent=target.name, metadata=unshared(request.metadata))
-            await _consent(target, replace(own, input=unshared(request.input)))
+            await _consent(target, _copy(request, target.name))
     except BaseException:
         if place is not None:
             place.release()
         raise
     return place
+
+
+def _copy(request: HandoffRequest, target: str) -> HandoffRequest:
+    """Return the request as one target is shown it: what that one changes in it is its own."""
+    sent = cast("HandoffPayload | None", request.payload)
+    return replace(
+        request,
+        to_agent=target,
+        input=unshared(request.input),
+        metadata=unshared(request.metadata),
+        payload=None if sent is None else replace(sent, context_data=unshared(sent.context_data)),
+    )
 
 
 async def _consent(target: Agent[Any], request: HandoffRequest) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,3 +27,12 @@ class Caller:
     source_prompt: str | None
     view: View
     call: ToolCall
+    seconds: float | None = None
+    """How long it waits, see ``Handoff.run_timeout``; None for ever."""
+    until: float = math.inf
+    """When that is over, on the event loop's clock."""
+    open_handoff: str | None
+    """The transfer that put it in charge."""
+    payload: Any
+    """What rode along with that one."""
+    payload_note: str | None

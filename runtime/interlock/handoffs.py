@@ -17,7 +17,7 @@ from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_me
 from interlock.handoff_context import HandoffContext
 from interlock.handoff_request import HandoffStatus, recordable
 from interlock.history import View, filtered, nest_handoff_history, partition
-from interlock.messages import Message, RunItem, ToolCall, calls_of
+from interlock.messages import Message, RunItem, ToolCall, calls_of, unshared
 from interlock.payloads import PAYLOAD_KEY, carried, loggable
 from interlock.port import family_of
 from interlock.prompts import instructions
@@ -97,7 +97,7 @@ async def take_over(run: RunState, transfer: Transfer) -> None:
             for one in run.handoffs
         ]
         raise
-    run.open_record(transfer.request.request_id)
+    run.open_record(transfer.request.request_id, waits=transfer.returns)
     _carry(run, transfer)
     if isinstance(target, Agent):
         run.source_prompt = await _passed_on(run) if transfer.edge.transfer_system_message else None
@@ -138,6 +138,9 @@ def _waiting(run: RunState, call: ToolCall) -> Caller:
         source_prompt=run.source_prompt,
         view=View(run.view.items),
         call=call,
+        open_handoff=run.open_handoff,
+        payload=run.shared_memory.get(PAYLOAD_KEY),
+        payload_note=run.payload_note,
     )
 
 
@@ -146,7 +149,11 @@ def _resume(run: RunState, caller: Caller) -> ToolCall:
     run.agent, run.handler, run.default_handler = caller.agent, caller.handler, caller.default_handler
     run.stands_in, run.agent_turns = caller.stands_in, caller.agent_turns
     run.handoff_input, run.source_prompt, run.view = caller.handoff_input, caller.source_prompt, caller.view
-    run.moment = run.read_by = run.payload_note = None
+    run.moment = run.read_by = None
+    run.open_handoff, run.payload_note = caller.open_handoff, caller.payload_note
+    run.shared_memory.pop(PAYLOAD_KEY, None)
+    if caller.payload is not None:
+        run.shared_memory[PAYLOAD_KEY] = caller.payload
     return caller.call
 
 
@@ -161,7 +168,7 @@ def _carry(run: RunState, transfer: Transfer) -> None:
     if transfer.payload is None:
         return
     payload = carried(run.shared_memory, transfer.payload)
-    run.shared_memory[PAYLOAD_KEY] = payload.to_dict()
+    run.shared_memory[PAYLOAD_KEY] = unshared(payload.to_dict())  # the record keeps what was sent
     _log.info("%s passes along %s", run.in_charge, loggable(payload))
     _log.info("%s receives %s", transfer.target_name, loggable(payload))
     _log.debug("it is %s", loggable(payload, logging.DEBUG))

@@ -6,7 +6,7 @@ why the next run starts at the default handler again, however this one ended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -76,8 +76,8 @@ class RunState:
     """What the last transfer passed along."""
     open_handoff: str | None = None
     """Id of the transfer that put whoever speaks in charge."""
-    calls_before: int = 0
-    """How many model calls there were before that."""
+    spent: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    """What the complete replies of each transfer's target consumed, by its id."""
     callers: list[Caller] = field(default_factory=list[Caller])
     """Who waits for an answer, the innermost last."""
     places: Places = field(default_factory=Places)
@@ -165,28 +165,37 @@ class RunState:
         """Return the id of the next transfer: the same whenever the run is replayed (row 0-21)."""
         return f"h-{self.run_id}-{len(self.handoffs) + 1}"
 
-    def open_record(self, handoff_id: str) -> None:
-        """Let the transfer of this id be the one that puts whoever speaks now in charge."""
-        self.close_record(HandoffStatus.COMPLETED)
-        self.open_handoff, self.calls_before = handoff_id, len(self.calls)
+    def open_record(self, handoff_id: str, *, waits: bool) -> None:
+        """Let the transfer of this id be the one that puts whoever speaks now in charge.
+
+        The work of whoever spoke until now is done, unless that one waits.
+        """
+        if not waits:
+            self.close_record(HandoffStatus.COMPLETED)
+        self.open_handoff, self.spent[handoff_id] = handoff_id, Usage()
 
     def close_record(self, status: HandoffStatus | None = None, error: str | None = None) -> None:
-        """Put on record how the work of whoever speaks ended; with no status, that the run ended first."""
+        """Put on record how the work of whoever speaks ended."""
+        self._close([self.open_handoff], status, error)
+        self.open_handoff = None
+
+    def _close(self, ids: Collection[str | None], status: HandoffStatus | None, error: str | None) -> None:
         for place, one in enumerate(self.handoffs):
-            if one.id == self.open_handoff:
-                used = [call.reply.usage for call in self.calls[self.calls_before :] if call.reply]
+            if one.id in ids and one.ended is None:
                 self.handoffs[place] = replace(
                     one,
                     status=one.status if status is None else one.status.to(status, one.id),
                     error=error,
                     ended=self.config.clock(),
-                    usage=sum((usage for usage in used if usage), Usage()),
+                    usage=self.spent.get(one.id),
                 )
-        self.open_handoff = None
 
     def wind_up(self, status: HandoffStatus | None = None, error: str | None = None) -> None:
-        """End what must not outlive the run. Safe to call twice; the first word counts."""
-        self.close_record(status, error)
+        """End what must not outlive the run. Safe to call twice; the first word counts.
+
+        With no status, the run ended before the work of whoever speaks, or waits, was done.
+        """
+        self._close([one.id for one in self.handoffs], status, error)
         self.places.release()
         if not self.depth:  # the memory is that of the outermost run
             self.shared_memory.pop(PAYLOAD_KEY, None)
@@ -260,6 +269,8 @@ class RunState:
         done = with_own_ids(reply, self.turn, self.call_ids)
         self._end_call(done)
         self.count(reply.usage or Usage(requests=1, estimated=True))
+        if self.open_handoff is not None and reply.usage is not None:
+            self.spent[self.open_handoff] += reply.usage
         self.forget()
         self.add("model", done.message, origin=family_of(self.handler))
         return done
