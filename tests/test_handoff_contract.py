@@ -501,14 +501,10 @@ async def test_an_error_fails_who_waits_as_well() -> None:
 
 async def test_what_comes_after_hangs_on_the_hop_of_who_waited() -> None:
     """Row 3-23: its own, not the one that came back."""
-
-    def make() -> Agent[Any]:
-        a, b, c = asking_c("42", call("transfer_to_d", id="w"))
-        b = dataclasses.replace(b, handoffs=[*b.handoffs, agent("D", "D here.")])
-        del c
-        return dataclasses.replace(a, handoffs=[b])
-
-    first, second, third = (await both(make)).result.handoffs
+    a, b, _ = asking_c("42", call("transfer_to_d", id="w"))
+    b = dataclasses.replace(b, handoffs=[*b.handoffs, agent("D", "D here.")])
+    result = await Runner.run(dataclasses.replace(a, handoffs=[b]), "Hi")
+    first, second, third = result.handoffs
     assert (second.parent_id, third.parent_id) == (first.id, first.id)
 
 
