@@ -267,11 +267,9 @@ async def test_a_place_is_free_after_the_next_transfer() -> None:
 
 async def test_a_place_is_free_after_a_stream_that_was_left() -> None:
     capacity = one_place()
-    config = RunConfig(capacity=capacity)
-    async with aclosing(
-        aiter(Runner.run_streamed(crowd("One two three"), "Hi", run_config=config))
-    ) as events:  # type: ignore[type-var]
-        async for event in events:
+    run = Runner.run_streamed(crowd("One two three"), "Hi", run_config=RunConfig(capacity=capacity))
+    async with aclosing(run):
+        async for event in run:
             if isinstance(event, HandoffOccurred):
                 assert capacity.free("B") == 0
             if isinstance(event, TextDelta):
@@ -392,8 +390,8 @@ async def _play(step: str, config: RunConfig) -> None:
     )
     run = Runner.run_streamed(agent("A", TO_B, "Mine.", handoffs=[edge]), "Hi", run_config=config)
     try:
-        async with aclosing(aiter(run)) as events:  # type: ignore[type-var]
-            async for event in events:
+        async with aclosing(run):
+            async for event in run:
                 if step == "leave" and isinstance(event, HandoffOccurred):
                     break
     except InterlockError:
