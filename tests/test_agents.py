@@ -18,6 +18,7 @@ from typing_extensions import TypedDict
 from interlock import Agent, ConfigError, Handoff, RunContext, Tool, function_handler, function_tool, handoff
 from interlock.callables import resolve
 from interlock.filters import HandoffInputData, remove_all_tools
+from interlock.hooks import AgentHooks, RunHooks
 from interlock.schema import JsonType
 from interlock.testing import ScriptedHandler
 
@@ -341,6 +342,11 @@ def test_all_problems_of_a_handoff_are_told_at_once() -> None:
         handoff(B, input_filter=remove_all_tools, preserve_context=False, input_type=Ticket, ask_reason=True)
 
 
+def test_a_function_as_target_is_told_how_to_become_one() -> None:
+    with pytest.raises(ConfigError, match=r"wrap a function with interlock\.function_handler"):
+        handoff(cast(Any, len))
+
+
 @pytest.mark.parametrize("name", [None, "", 5, B])
 def test_an_agent_needs_a_name(name: Any) -> None:
     with pytest.raises(ConfigError, match="An agent's name must be text"):
@@ -352,6 +358,9 @@ def test_an_agent_needs_a_name(name: Any) -> None:
     [
         ({"tools": [len]}, "is not a Tool; wrap functions with @function_tool"),
         ({"tools": [look_up, "x"]}, "'x' is not a Tool"),
+        ({"tools": [B]}, r"agent '.*' is not a Tool; pass its \.as_tool\(\), or put it into handoffs"),
+        ({"hooks": RunHooks()}, "hooks must be an AgentHooks, .*RunHooks are for Runner.run"),
+        ({"hooks": AgentHooks}, "hooks must be an AgentHooks"),
         ({"tools": look_up}, "tools must be a list"),
         ({"tools": "look_up"}, "tools must be a list"),
         ({"handoffs": B}, "handoffs must be a list"),

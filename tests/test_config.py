@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
-from interlock import Retry, RunConfig
+from interlock import Agent, Request, Retry, RunConfig, function_handler
 from interlock.errors import ConfigError
+
+
+async def answers(request: Request) -> str:
+    return "Hi"
 
 
 def test_the_defaults_are_safe() -> None:
@@ -42,6 +46,16 @@ def test_a_config_cannot_be_changed() -> None:
         ({"multiple_handoffs": "last"}, "multiple_handoffs must be 'first' or 'reject', not 'last'"),
         ({"max_handoffs": -1}, "max_handoffs must be at least 0, or None for no limit, not -1"),
         ({"max_mistakes": 0}, "max_mistakes must be at least 1, not 0"),
+        ({"max_handoffs": "5"}, "max_handoffs must be at least 0, or None for no limit, not '5'"),
+        ({"max_mistakes": None}, "max_mistakes must be at least 1, not None"),
+        ({"capacity": {"writer": 1}}, "capacity must be a Capacity, such as .*, not {'writer': 1}"),
+        ({"available": True}, "available must be a function, not True"),
+        ({"retry": 3}, r"retry must be a Retry, such as Retry\(attempts=3\), not 3"),
+        ({"fallback": ["gpt"]}, "fallback must be True or False; .*, not \\['gpt'"),
+        ({"handler": function_handler(answers)}, "handler must be the name of a handler, not Function"),
+        ({"agents": Agent("B")}, "agents must be a list of agents, not Agent"),
+        ({"model_settings": 0.2}, "model_settings must be a dict, not 0.2"),
+        ({"shared_memory": "x", "agents": None}, "shared_memory must be a dict, not 'x'; agents must be"),
     ],
 )
 def test_what_cannot_work_is_said_when_it_is_written(settings: Any, wrong: str) -> None:

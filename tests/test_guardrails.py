@@ -136,3 +136,9 @@ async def test_a_guardrail_that_fails_stops_the_run(guardrail: Any, kind: str, w
     config = RunConfig(**(own if whose == "run" else {}))
     with pytest.raises(CallbackError, match=r"An (in|out)put guardrail of"):
         await Runner.run(agent, "Hi", run_config=config)
+
+
+async def test_a_guardrail_that_gives_something_else_is_told_what_to_give() -> None:
+    agent = Agent("A", model=ScriptedHandler(["Hello."]), output_guardrails=[wrong])
+    with pytest.raises(CallbackError, match=r"guardrail 'wrong' must return a GuardrailResult, not True"):
+        await Runner.run(agent, "Hi")

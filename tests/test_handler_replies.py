@@ -24,6 +24,7 @@ from interlock.events import (
     ToolCallDelta,
 )
 from interlock.handler_replies import Collector
+from interlock.handoff_request import HandoffRequest
 from interlock.messages import Message, calls_of
 from interlock.port import Handler, Request
 from interlock.testing import call
@@ -449,6 +450,11 @@ async def test_an_error_among_the_chunks_is_told(beside: Any) -> None:
 async def test_nothing_asks_for_a_return() -> None:
     with pytest.raises(HandlerError, match=r"gave None; .* Is a `return` missing\?"):
         await events_of(returning(None))
+
+
+async def test_a_handler_that_wants_to_hand_over_is_told_how() -> None:
+    with pytest.raises(HandlerError, match=r"Only a tool .* a handler calls transfer_to_<name>"):
+        await events_of(returning(HandoffRequest("billing")))
 
 
 async def test_a_sync_iterator_asks_for_an_async_one() -> None:

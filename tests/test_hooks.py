@@ -12,6 +12,7 @@ from teams import outcome
 
 from interlock import Agent, AgentHooks, RunHooks, Runner, ToolContext, function_tool
 from interlock.context import RunContext
+from interlock.errors import ConfigError
 from interlock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
@@ -177,6 +178,12 @@ async def test_hooks_may_be_sync() -> None:
     result = await Runner.run(Agent("A", model=ScriptedHandler(["Hi"])), "Hello", hooks=hooks)
     assert hooks.seen == ["A"]
     assert {problem.kind for problem in result.errors} == {"hook"}
+
+
+async def test_an_agents_hooks_cannot_watch_a_run() -> None:
+    hooks: Any = AgentHooks()
+    with pytest.raises(ConfigError, match=r"an AgentHooks belongs to Agent\(hooks=...\)"):
+        await Runner.run(Agent("A", model=ScriptedHandler(["Hi"])), "Hello", hooks=hooks)
 
 
 @pytest.mark.parametrize("hooks", [RunHooks, AgentHooks])

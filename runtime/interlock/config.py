@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import UnionType
 from typing import Any, Literal, get_args
 
 from interlock.agents import Agent
@@ -111,14 +112,33 @@ class RunConfig:
             object.__setattr__(self, "scopes", frozenset(names))
         if self.history_wrappers is not None:
             checked_wrappers(self.history_wrappers)
-        if wrong := [*_wrong_choices(self), *_wrong_numbers(self)]:
+        if wrong := [*_wrong_types(self), *_wrong_choices(self), *_wrong_numbers(self)]:
             raise ConfigError(f"RunConfig: {'; '.join(wrong)}.")
+
+
+def _wrong_types(config: RunConfig) -> list[str]:
+    """Find what would only fail in the middle of a run, as somebody else's fault."""
+    kinds: tuple[tuple[str, type | UnionType, str], ...] = (
+        ("handler", str | None, "the name of a handler"),
+        ("fallback", bool, "True or False; whoever is next by priority takes over"),
+        ("model_settings", Mapping, "a dict"),
+        ("shared_memory", Mapping, "a dict"),
+        ("agents", Collection, "a list of agents"),
+        ("capacity", Capacity | None, "a Capacity, such as Capacity({'writer': 2})"),
+        ("retry", Retry, "a Retry, such as Retry(attempts=3)"),
+    )
+    return [
+        f"{name} must be {what}, not {value!r:.80}"
+        for name, kind, what in kinds
+        if not isinstance(value := getattr(config, name), kind)
+    ]
 
 
 def _wrong_choices(config: RunConfig) -> list[str]:
     unknown = sorted(set(config.raise_on) - set(get_args(Mistake)))
-    shape, on_limit = config.handoff_input_filter, config.on_limit
+    shape, on_limit, available = config.handoff_input_filter, config.on_limit, config.available
     rules = (
+        (available is None or callable(available), f"available must be a function, not {available!r:.80}"),
         (shape is None or callable(shape), f"handoff_input_filter must be a function, not {shape!r:.80}"),
         (not unknown, f"raise_on does not know {', '.join(unknown)}"),
         (
@@ -148,10 +168,14 @@ def _wrong_numbers(config: RunConfig) -> list[str]:
         ("warn_handoffs_over", config.warn_handoffs_over, "no warning"),
     )
     wrong = [
-        f"{name} must be at least 0, or None for {none}, not {number}"
+        f"{name} must be at least 0, or None for {none}, not {number!r}"
         for name, number, none in limits
-        if number is not None and number < 0
+        if number is not None and not _from(0, number)
     ]
-    if config.max_mistakes < 1:
-        wrong.append(f"max_mistakes must be at least 1, not {config.max_mistakes}")
+    if not _from(1, config.max_mistakes):
+        wrong.append(f"max_mistakes must be at least 1, not {config.max_mistakes!r}")
     return wrong
+
+
+def _from(least: int, number: object) -> bool:
+    return isinstance(number, int) and number >= least

@@ -152,11 +152,7 @@ def agent_problems(agent: Any) -> list[str]:
     wrong = [f"{where}: {name} must be a list, not {each!r:.80}" for name, each in lists if not is_list(each)]
     if wrong:
         return wrong
-    wrong = [
-        f"{where}: {_no_tool(tool)}"
-        for tool in agent.tools
-        if not isinstance(tool, Tool)
-    ]
+    wrong = [f"{where}: {_no_tool(tool)}" for tool in agent.tools if not isinstance(tool, Tool)]
     if not isinstance(agent.instructions, str | None) and not callable(agent.instructions):
         wrong.append(f"{where}: instructions must be text or a function, not {agent.instructions!r:.80}")
     if (hooks := agent.hooks) is not None and not _may_watch(hooks):

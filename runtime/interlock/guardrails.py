@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from interlock.callables import MaybeAwaitable, name_of, resolve
 from interlock.context import RunContext

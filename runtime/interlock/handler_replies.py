@@ -17,6 +17,7 @@ from interlock.events import (
     TextDelta,
     ToolCallDelta,
 )
+from interlock.handoff_request import HandoffRequest
 from interlock.messages import Message, calls_of
 
 __all__ = ["Collector"]
@@ -176,7 +177,7 @@ class Collector:
         if piece is None:
             hint = " Is a `return` missing?"
         elif isinstance(piece, HandoffRequest):
-            hint = " Only a tool hands over with a HandoffRequest; a handler calls the tool transfer_to_<name>."
+            hint = " Only a tool hands over with a HandoffRequest; a handler calls transfer_to_<name>."
         elif isinstance(piece, Iterator):
             hint = " An iterator has to be an async one: take the vendor's async client."
         return HandlerError(

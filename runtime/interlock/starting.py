@@ -12,7 +12,7 @@ from interlock.errors import ConfigError
 from interlock.executor import InProcess
 from interlock.graph import run_graph
 from interlock.history import View
-from interlock.hooks import RunHooks
+from interlock.hooks import AgentHooks, RunHooks
 from interlock.messages import Message, RunInput, RunItem, call_ids, item_of, to_messages, unshared
 from interlock.models import handler_for, named
 from interlock.run_state import RunState
@@ -75,9 +75,7 @@ def _check_arguments(agent: object, max_turns: object, hooks: object, config: ob
         raise ConfigError(f"run_config must be a RunConfig, not {type(config).__name__}.")
     if isinstance(hooks, type):
         raise ConfigError(f"hooks must be an object: pass {hooks.__name__}(), not the class.")
-    if not isinstance(hooks, RunHooks | None):
-        raise ConfigError(
-            f"hooks must be a RunHooks, not {type(hooks).__name__}. AgentHooks belong to Agent(hooks=...)."
-        )
+    if isinstance(hooks, AgentHooks) and not isinstance(hooks, RunHooks):
+        raise ConfigError("hooks must be a RunHooks; an AgentHooks belongs to Agent(hooks=...).")
     if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
         raise ConfigError(f"max_turns must be at least 1, or None for no limit, not {max_turns!r}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import httpx
@@ -139,7 +139,7 @@ def test_an_unknown_path_and_method_are_told_in_the_same_form() -> None:
     with served(agent()) as url:
         lost, wrong = httpx.post(f"{url}/completions", json={}), httpx.get(f"{url}/chat/completions")
     assert (lost.status_code, lost.json()["error"]["code"]) == (404, "not_found")
-    assert "/v1" in lost.json()["error"]["message"]
+    assert "There are /v1/chat/completions and /v1/models" in lost.json()["error"]["message"]
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (405, "method_not_allowed")
 
 
@@ -394,6 +394,8 @@ def test_too_many_hops_end_a_ping_pong() -> None:
     [
         ([], "there is none"),
         (["A"], "not 'A'"),
+        ("shop:triage", "not 'shop:triage'"),
+        (None, "not None"),
         ([Agent("A", model=ScriptedHandler([])), Agent("A", model=ScriptedHandler([]))], "one name"),
         (Agent("A"), "has no model"),
     ],
@@ -401,3 +403,8 @@ def test_too_many_hops_end_a_ping_pong() -> None:
 def test_what_cannot_be_served_is_told_at_once(agents: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         create_app(agents)
+
+
+def test_settings_that_are_a_dict_are_refused() -> None:
+    with pytest.raises(ConfigError, match="config must be a ServeConfig, not dict"):
+        create_app(agent(), cast("ServeConfig", {"api_keys": ["k"]}))

@@ -78,6 +78,7 @@ def test_keys_of_any_script_are_compared() -> None:
         ({"allowed_hosts": "example.com"}, "list"),
         ({"max_concurrent": 0}, "max_concurrent"),
         ({"timeout": -1}, "timeout"),
+        ({"timeout": None}, "timeout must be more than 0, not None"),
         ({"max_hops": -1}, "max_hops"),
     ],
 )

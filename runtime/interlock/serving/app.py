@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from interlock.agents import Agent
-from interlock.errors import MissingExtra
+from interlock.errors import ConfigError, MissingExtra
 from interlock.serving.config import ServeConfig
 from interlock.serving.endpoints import Endpoint, Handle
 from interlock.serving.refusals import Refusal
@@ -63,6 +63,8 @@ def create_app(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig | 
         raise MissingExtra(
             "Serving needs starlette and uvicorn, which are not installed: pip install 'interlock[serve]'."
         ) from error
+    if not isinstance(cast("object", config), ServeConfig | None):
+        raise ConfigError(f"config must be a ServeConfig, not {type(config).__name__}.")
     service = Service(agents, config or ServeConfig())
     ends: list[tuple[str, Handle, str]] = [
         ("/models", service.models, "GET"),

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from interlock.agents import Agent
 from interlock.config import RunConfig
+from interlock.declarations import is_list
 from interlock.errors import ConfigError
 from interlock.graph import run_graph
 from interlock.names import transfer_tool_name
@@ -56,7 +57,8 @@ class Catalog:
     """
 
     def __init__(self, agents: Agent[Any] | Sequence[Agent[Any]], config: RunConfig) -> None:
-        listed = (agents,) if isinstance(agents, Agent) else tuple(agents)
+        several = cast("Sequence[Agent[Any]]", agents if is_list(agents) else (agents,))
+        listed = tuple(several)
         wrong = [each for each in listed if not isinstance(cast(object, each), Agent)]
         if wrong or not listed:
             given = f"not {wrong[0]!r:.80}" if wrong else "and there is none"

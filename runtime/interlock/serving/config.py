@@ -98,6 +98,10 @@ class ServeConfig:
             "pending_bytes",
             "pending_ttl",
         )
-        wrong += [f"{name} must be more than 0" for name in limits if not getattr(self, name) > 0]
+        wrong += [
+            f"{name} must be more than 0, not {number!r}"
+            for name in limits
+            if not (isinstance(number := getattr(self, name), int | float) and number > 0)
+        ]
         if wrong:
             raise ConfigError(f"ServeConfig: {'; '.join(wrong)}.")
