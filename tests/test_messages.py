@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any, cast
@@ -23,6 +24,7 @@ from interlock.messages import (
     portable,
     text_of,
     to_messages,
+    unshared,
 )
 
 USER: Message = {"role": "user", "content": "Hi"}
@@ -312,3 +314,43 @@ def test_an_edited_item_keeps_its_id() -> None:
     item = RunItem(id=7, kind="model", message=USER, agent="a", origin="openai")
     edited = dataclasses.replace(item, message={"role": "user", "content": "Bye"})
     assert (edited.id, edited.kind, edited.agent, edited.origin) == (7, "model", "a", "openai")
+
+
+# -- unshared --
+
+
+def test_a_copy_of_somebodys_data_shares_no_container() -> None:
+    """However they are inside one another."""
+    data: dict[str, Any] = {"list": [{"a": {1}}], "tuple": ([1],)}
+    copied = unshared(data)
+    copied["list"][0]["a"].add(2)
+    copied["tuple"][0].append(2)
+    assert data == {"list": [{"a": {1}}], "tuple": ([1],)}
+
+
+def test_an_object_in_it_stays_itself() -> None:
+    thing = object()
+    assert unshared({"thing": thing})["thing"] is thing
+
+
+def test_a_container_of_the_apps_own_kind_stays_of_that_kind() -> None:
+    counts = Counter(a=1)
+    copied = unshared({"counts": counts})["counts"]
+    copied["a"] += 1
+    assert type(copied) is Counter
+    assert counts["a"] == 1
+
+
+def test_what_refers_to_itself_does_so_in_the_copy() -> None:
+    data: dict[str, Any] = {"list": []}
+    data["list"].append(data)
+    copied = unshared(data)
+    assert copied["list"][0] is copied
+    assert copied is not data
+
+
+def test_what_is_deeper_than_python_can_follow_stays_as_it_is() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert unshared(deep) is deep

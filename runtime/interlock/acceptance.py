@@ -163,7 +163,7 @@ async def _consent(target: Agent[Any], request: HandoffRequest) -> None:
     response: object = None
     with anyio.move_on_after(request.timeout) as scope:
         try:
-            response = await resolve(target.on_handoff_request(request))
+            response = cast(object, await resolve(target.on_handoff_request(request)))
         except Exception as error:
             _log.exception("on_handoff_request of agent %r raised", target.name)
             raise Refused(reason_of(error), cause=error) from error

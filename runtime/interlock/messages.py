@@ -227,14 +227,15 @@ def unshared(value: T) -> T:
 
 
 def _unshared(value: object, known: dict[int, object]) -> object:
-    if id(value) in known:
-        return known[id(value)]
+    place = id(value)
+    if place in known:
+        return known[place]
     if isinstance(value, dict):
-        mapping = known[id(value)] = copy(cast("dict[object, object]", value))
+        mapping = known[place] = copy(cast("dict[object, object]", value))
         mapping.update({key: _unshared(each, known) for key, each in mapping.items()})
         return mapping
     if isinstance(value, list):
-        made = known[id(value)] = copy(cast("list[object]", value))
+        made = known[place] = copy(cast("list[object]", value))
         made[:] = [_unshared(each, known) for each in made]
         return made
     if type(value) is tuple:
