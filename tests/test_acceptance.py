@@ -627,3 +627,52 @@ async def test_one_that_always_asks_in_vain_is_stopped() -> None:
     played = await both(lambda: team(no("never"), *[TO_B] * 9))
     assert "nothing but mistakes" in str(played.error)
     assert len(played.result.handoffs) == 3
+
+
+async def test_being_capable_opens_no_way_that_is_closed() -> None:
+    """Rows 0-24 and R9: whoever may not go to B directly does not get there by way of what B can do."""
+
+    def make() -> Agent[Any]:
+        b, c = agent("B", capabilities=["sql"]), agent("C", "C here.", capabilities=["sql"])
+        first = call("transfer_to_agent_with_sql", id="t")
+        edges = [handoff(b, scope="admin"), handoff(capabilities_required=["sql"]), c]
+        return agent("A", first, "Mine.", handoffs=edges)
+
+    played = await both(make)
+    assert played.result.final_output == "C here."
+    assert played.result.handoffs[0].passed_over[0][0] == "B"
+
+
+async def test_the_scope_of_a_search_holds_when_a_tool_asks_for_it() -> None:
+    def make() -> Agent[Any]:
+        b = agent("B", capabilities=["sql"])
+        search = handoff(capabilities_required=["sql"], scope="admin")
+
+        @function_tool
+        def hand_over() -> HandoffRequest:
+            """Hand over."""
+            return HandoffRequest("agent with sql")
+
+        return agent(
+            "A", call("hand_over"), "Mine.", tools=[hand_over], handoffs=[search, handoff(b, scope="admin")]
+        )
+
+    assert (await both(make)).result.final_output == "Mine."
+
+
+async def test_the_target_is_shown_the_data_that_would_ride_along() -> None:
+    """And what it does to it stays with it."""
+    seen: list[Any] = []
+
+    def look(request: HandoffRequest) -> None:
+        seen.append(dict(request.payload.context_data))
+        request.payload.context_data["files"].append("forged")
+
+    b = agent("B", "Done.", on_handoff_request=look)
+    data = {"handoff_type": "research_delegation", "referenced_files": "none", "files": ["a"]}
+    a = agent("A", TO_B, handoffs=[handoff(b, payload=data)])
+    await Runner.run(a, "Hi")
+    assert seen[0]["referenced_files"] == "none"
+    assert data["files"] == ["a"]
+    assert isinstance(b.model, ScriptedHandler)
+    assert "forged" not in str(b.model.requests[0].messages)

@@ -676,3 +676,22 @@ def test_whatever_rides_along_the_conversation_is_the_same(data: dict[str, Any],
         assert KEY not in result.context.shared_memory
 
     anyio.run(play)
+
+
+async def test_the_record_says_what_kind_of_data_it_was_and_holds_none_of_it() -> None:
+    """Rows 3-25 and R7: records are kept for long."""
+    played = await both(lambda: team()[0])
+    (record,) = played.result.handoffs
+    assert record.request is not None
+    payload = record.request.payload
+    assert (payload.source_agent, payload.handoff_type) == ("A", "research_delegation")
+    assert dict(payload.context_data) == {}
+
+
+async def test_an_agent_that_the_target_asks_is_not_told() -> None:
+    """Row 3-06: the note is the target's; what its expert is to know, it says."""
+    expert = agent("expert", "42")
+    a, b = team(b=[call("expert", {"input": "What is it?"}), "Done."], tools=[expert.as_tool()])
+    await Runner.run(a, "Hi")
+    assert "Delegated by: A" in system(b, 1)
+    assert "Delegated" not in system(expert)

@@ -120,7 +120,13 @@ def _permitted(run: RunState, edge: Handoff, target: Target) -> bool:
     """Whether the scopes of the run open both the way and what it leads to."""
     if not permits(edge.scope or "all", run.scopes):
         return False
-    return isinstance(target, Agent) or run.agent.equipment.opens(target, run.scopes)
+    if not isinstance(target, Agent):
+        return run.agent.equipment.opens(target, run.scopes)
+    if edge.target is not None or edge.on_invoke_handoff is not None:
+        return True
+    # found by what it can do: that must not get round the scope of the way that is declared
+    ways = [way for way in run.agent.edges if way.target is target or way.target == target.name]
+    return not ways or any(permits(way.scope or "all", run.scopes) for way in ways)
 
 
 async def _agreed(run: RunState, target: Target, request: HandoffRequest) -> Place | None:

@@ -15,7 +15,7 @@ from interlock.errors import HandoffFilterError
 from interlock.events import HandoffReturned
 from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_message
 from interlock.handoff_context import HandoffContext
-from interlock.handoff_request import HandoffStatus, recordable
+from interlock.handoff_request import HandoffRequest, HandoffStatus, recordable
 from interlock.history import View, filtered, nest_handoff_history, partition
 from interlock.messages import Message, RunItem, ToolCall, calls_of, unshared
 from interlock.payloads import PAYLOAD_KEY, carried, loggable
@@ -49,7 +49,7 @@ def record(run: RunState, transfer: Transfer) -> None:
             reason=transfer.reason,
             input=transfer.input,
             error=transfer.error,
-            request=transfer.request,
+            request=_kept(transfer),
             passed_over=transfer.passed_over,
             parent_id=run.open_handoff,
             depth=1 + sum(one.taken and one.turn < run.turn for one in run.handoffs),
@@ -59,6 +59,12 @@ def record(run: RunState, transfer: Transfer) -> None:
     )
     if not made:
         _log.info("%s -> %s: %s", run.in_charge, transfer.target_name, transfer.status)
+
+
+def _kept(transfer: Transfer) -> HandoffRequest:
+    """Return the request for the record: the data that rode along is gone with the run (row 3-25)."""
+    payload = transfer.payload
+    return replace(transfer.request, payload=None if payload is None else replace(payload, context_data={}))
 
 
 async def take_over(run: RunState, transfer: Transfer) -> None:

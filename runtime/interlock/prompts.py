@@ -69,7 +69,9 @@ def _payload_note(run: RunState) -> str:
         payload, problem = payload_of(run.shared_memory)
         markers = run.config.history_wrappers or ()
         run.payload_note = ""
-        if payload is not None and run.agent.handoff_note and payload.source_agent != run.in_charge:
+        is_target = not run.depth or run.open_handoff is not None  # and no agent that a target asks
+        mine = is_target and run.agent.handoff_note
+        if payload is not None and mine and payload.source_agent != run.in_charge:
             note = payload.note(markers=markers)
             run.payload_note = f"{note}\n{payload.preview(markers=markers)}" if note else ""
         given = run.shared_memory[PAYLOAD_KEY]
