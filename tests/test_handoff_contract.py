@@ -14,6 +14,7 @@ import anyio.lowlevel
 import pytest
 from bothways import both
 from teams import HI, TO_B, agent, answers_of, look_up, pair, requests, shown
+from test_executor import Recording, Replaying
 
 from interlock import (
     Agent,
@@ -24,6 +25,7 @@ from interlock import (
     function_tool,
     handoff,
 )
+from interlock.errors import CallbackError
 from interlock.events import HandoffOccurred, HandoffRequested, TextDelta
 from interlock.filters import keep_last, remove_all_tools
 from interlock.handoff_context import HandoffContext, deserialize_context, serialize_context
@@ -225,6 +227,14 @@ async def test_the_first_agent_of_a_run_has_received_nothing() -> None:
 async def test_any_words_of_the_user_are_handed_on(words: str) -> None:
     context, _ = await received(_team, words)
     assert {"role": "user", "content": words} in context.conversation_history
+
+
+async def test_words_that_no_snapshot_can_hold_are_told_as_such() -> None:
+    """It is not the hook that broke."""
+    b = agent("B", on_handoff_received=lambda context: None)
+    odd: Any = [{"type": "text", "text": "Hi", "odd": (1, 2)}]
+    with pytest.raises(CallbackError, match="The snapshot for on_handoff_received of agent 'B'"):
+        await Runner.run(agent("A", TO_B, handoffs=[b]), [{"role": "user", "content": odd}])
 
 
 # -- what the target sees (R5, rows 2-14 to 2-16, 0-22) --
@@ -523,3 +533,37 @@ async def test_a_refusal_leaves_the_answers_in_order() -> None:
     result = await Runner.run(a, "Hi")
     assert answers_of(result)[0] == "order 1 is on its way"
     assert "Missing capability: sql" in answers_of(result)[1]
+
+
+# -- a run that is replayed (row 0-21) --
+
+
+async def test_a_replayed_run_has_the_same_records() -> None:
+    """Row 0-21: ids, statuses and what tools asked for come out of the journal as they were."""
+
+    def make() -> Agent[Any]:
+        @function_tool
+        def hand_over() -> HandoffRequest:
+            """Hand over."""
+            return HandoffRequest(
+                "C",
+                reason="money",
+                payload={"handoff_type": "quick_lookup", "conversation_context": "moss"},
+                priority=2,
+                metadata={"by": "me"},
+                capabilities_required=("sql",),
+                timeout=30.0,
+            )
+
+        no = agent("N", on_handoff_request=_declines)
+        c = agent("C", "C here.", capabilities=["sql"])
+        b = agent("B", call("hand_over", id="h"), tools=[hand_over], handoffs=[c])
+        return agent("A", call("transfer_to_n", id="n"), TO_B, handoffs=[no, b])
+
+    journal = Recording()
+    first = await Runner.run(make(), "Hi", run_config=RunConfig(run_id="r", executor=journal))
+    second = await Runner.run(make(), "Hi", run_config=RunConfig(run_id="r", executor=Replaying(journal)))
+    assert [one.id for one in first.handoffs] == ["h-r-1", "h-r-2", "h-r-3"]
+    assert [one.status.value for one in first.handoffs] == ["REJECTED", "COMPLETED", "COMPLETED"]
+    assert first.handoffs == second.handoffs
+    assert first.messages == second.messages

@@ -187,7 +187,7 @@ async def _received(run: RunState, target: Agent[Any], transfer: Transfer) -> No
     messages, _ = View(run.view.items).messages(family_of(run.handler), run.reader())
     carries = PAYLOAD_KEY in run.shared_memory
     payload = {PAYLOAD_KEY: recordable(run.shared_memory[PAYLOAD_KEY])} if carries else {}
-    with users_code(f"on_handoff_received of agent {target.name!r}"):
+    with users_code(f"The snapshot for on_handoff_received of agent {target.name!r}"):
         context = HandoffContext.of(
             messages,
             agent=transfer.request.from_agent,
@@ -196,6 +196,7 @@ async def _received(run: RunState, target: Agent[Any], transfer: Transfer) -> No
             created_at=datetime.fromtimestamp(transfer.started, UTC),
             metadata=payload,
         )
+    with users_code(f"on_handoff_received of agent {target.name!r}"):
         await resolve(target.on_handoff_received(context))
 
 
