@@ -318,3 +318,21 @@ async def test_a_defect_in_a_library_is_not_retried() -> None:
 async def test_a_run_retries_by_default() -> None:
     retry = RunConfig().retry
     assert (retry.attempts, retry.mid_stream) == (3, False)
+
+
+async def gives_text(request: Request) -> str:
+    return "Hi"
+
+
+@dataclass
+class ByHand:
+    """A handler with a name, and a stream that is not one."""
+
+    stream: Any
+    name: str = "mine"
+
+
+@pytest.mark.parametrize(("stream", "gave"), [(gives_text, "coroutine"), (lambda request: "Hi", "str")])
+async def test_a_stream_that_is_no_async_generator_is_told(stream: Any, gave: str) -> None:
+    with pytest.raises(HandlerError, match=f"'mine': stream must be an async generator, .* gave a {gave}"):
+        await Runner.run(Agent("A", model=ByHand(stream)), "Hi")

@@ -44,6 +44,21 @@ def test_a_target_without_a_name_is_refused_at_once(target: Any) -> None:
         HandoffRequest(target)
 
 
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({"metadata": 5}, "metadata of a HandoffRequest must be a dict, not 5"),
+        ({"reason": 5}, "reason of a HandoffRequest must be text, not 5"),
+        ({"message": {"a": 1}}, "message of a HandoffRequest must be text, not {"),
+        ({"preserve_context": "no"}, "preserve_context of a HandoffRequest must be True or False, not 'no'"),
+    ],
+)
+def test_what_is_of_another_kind_is_the_tools_mistake(options: Any, wrong: str) -> None:
+    """Found where it is made: later it would look as if the model's handler had failed."""
+    with pytest.raises(ConfigError, match=wrong):
+        HandoffRequest("B", **options)
+
+
 def test_it_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         HandoffRequest("B").to_agent = "C"  # type: ignore[misc]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
 
 import anyio
 
-from interlock.errors import ConfigError, ProviderError
+from interlock.errors import ConfigError, HandlerError, ProviderError
 from interlock.events import AttemptFailed, HandlerEvent
 from interlock.port import Handler, Request
 
@@ -65,7 +65,7 @@ async def attempts(handler: Handler, request: Request, retry: Retry) -> AsyncGen
     while True:
         shown = False
         try:
-            async with aclosing(handler.stream(request)) as events:
+            async with aclosing(_stream_of(handler, request)) as events:
                 async for event in events:
                     shown = True
                     yield event
@@ -78,3 +78,17 @@ async def attempts(handler: Handler, request: Request, retry: Retry) -> AsyncGen
         yield failed
         await retry.sleep(delay)
         attempt += 1
+
+
+def _stream_of(handler: Handler, request: Request) -> AsyncGenerator[HandlerEvent]:
+    """Ask a handler; one that somebody wrote by hand may have a ``stream`` that gives something else."""
+    events = handler.stream(request)
+    if hasattr(events, "__aiter__") and hasattr(events, "aclose"):
+        return events
+    if isinstance(events, Coroutine):
+        events.close()  # or Python warns that nobody awaited it
+    raise HandlerError(
+        f"Handler {handler.name!r}: stream must be an async generator, `async def` with `yield`, but gave a "
+        f"{type(events).__name__}. A function that returns its reply becomes one with "
+        "interlock.function_handler(...)."
+    )

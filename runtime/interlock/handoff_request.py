@@ -123,6 +123,15 @@ class HandoffRequest:
             raise ConfigError(
                 "A HandoffRequest takes capabilities_required as a list of names, not one text."
             )
+        kinds = (
+            ("reason", str | None, "text"),
+            ("message", str | None, "text"),
+            ("preserve_context", bool, "True or False"),
+            ("metadata", Mapping, "a dict"),
+        )
+        for name, kind, what in kinds:
+            if not isinstance(value := getattr(self, name), kind):
+                raise ConfigError(f"The {name} of a HandoffRequest must be {what}, not {value!r:.80}.")
 
     @property
     def target_name(self) -> str:
