@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import aclosing
@@ -461,3 +462,29 @@ async def test_a_handler_can_be_full() -> None:
     a = agent("A", call("transfer_to_voice"), "Mine.", handoffs=[voice])
     result = await Runner.run(a, "Hi", run_config=RunConfig(capacity=capacity))
     assert result.handoffs[0].error == "At maximum capacity"
+
+
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("where", ["on_handoff_request", "on_handoff", "payload"])
+async def test_a_callback_that_waits_for_something_cancelled_does_not_end_the_run(where: str) -> None:
+    """Pain 28: nobody has cancelled the run, so it must not look as if somebody had."""
+
+    async def wait(*_: Any) -> Any:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    async def one(context: Any) -> Any:
+        await wait()
+
+    async def two(context: Any, given: Any) -> Any:
+        await wait()
+
+    capacity = one_place()
+    hook: dict[str, Any] = {where: one} if where == "on_handoff_request" else {}
+    edge: dict[str, Any] = {} if hook else {where: two if where == "payload" else one}
+    a = agent("A", TO_B, "Mine.", handoffs=[handoff(agent("B", **hook), **edge)])
+    result = await Runner.run(a, "Hi", run_config=RunConfig(capacity=capacity))
+    assert result.final_output == "Mine."
+    assert result.handoffs[0].error == "CancelledError"
+    assert capacity.free("B") == 1

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from interlock.acceptance import LONGEST_REASON, Agreed, Refused, Target, arguments_of, ask
 from interlock.agents import Agent, Handoff
 from interlock.callables import resolve
-from interlock.calls import reason_of
+from interlock.calls import cancelled_itself, reason_of
 from interlock.capabilities import Place
 from interlock.errors import ModelBehaviorError
 from interlock.handoff_request import HandoffRequest, HandoffStatus
@@ -140,7 +140,7 @@ async def try_transfer(run: RunState, wanted: Wanted) -> Transfer:
     except BaseException as error:
         if asked is not None and asked.place is not None:
             asked.place.release()
-        if not isinstance(error, Exception):
+        if not isinstance(error, Exception) and not cancelled_itself(error):
             raise
         transfer = _not_made(wanted, request, error)
     return replace(transfer, started=started)
@@ -174,7 +174,7 @@ async def _prepared(run: RunState, wanted: Wanted, request: HandoffRequest, aske
     )
 
 
-def _not_made(wanted: Wanted, request: HandoffRequest, error: Exception) -> Transfer:
+def _not_made(wanted: Wanted, request: HandoffRequest, error: BaseException) -> Transfer:
     name = wanted.edge.agent_name
     if isinstance(error, Refused):
         why, status, exception = str(error), error.status, error.cause
