@@ -89,7 +89,7 @@ async def _play(scripts: list[list[Any]], *, stream: bool, capacity: Capacity) -
     try:
         if not stream:
             return await Runner.run(first, "Hi", max_turns=12, run_config=config), ""
-        run: RunStream[Any] = Runner.run_streamed(first, "Hi", max_turns=12, run_config=config)
+        run: RunStream = Runner.run_streamed(first, "Hi", max_turns=12, run_config=config)
         async for _ in run:
             pass
     except InterlockError as error:
