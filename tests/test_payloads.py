@@ -228,6 +228,14 @@ def test_a_long_value_leaves_room_for_the_others() -> None:
     assert [line[:12] for line in preview.split("\n")] == ['"document": ', '"query": "wh', '"notes": "yy']
 
 
+def test_a_preview_shows_no_secrets() -> None:
+    """It goes to a vendor in a system prompt; the data itself stays for the target's tools."""
+    made = payload({"api_key": "k-1", "pins": {"password": "hunter2"}, "url": "https://ada:pw@shop.example"})
+    assert not any(secret in made.preview() for secret in ("k-1", "hunter2", "ada:pw"))
+    assert made.preview().startswith('"api_key": "[redacted]"\n"pins": {"password": "[redacted]"')
+    assert made.context_data["api_key"] == "k-1"
+
+
 def test_without_data_there_is_nothing_to_preview() -> None:
     assert payload().preview() == ""
     assert payload({"a": 1}).preview(0) == ""

@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 
 from interlock.errors import PayloadError
 from interlock.glimpse import fit, glimpse, plain
+from interlock.redaction import REDACTED, is_secret_name, redact_text
 
 __all__ = ["HandoffPayload", "carried", "loggable", "payload_of", "sent_by"]
 
@@ -158,6 +159,8 @@ class HandoffPayload:
     def preview(self, limit: int = 1000, *, markers: Collection[str] = ()) -> str:
         """Return one line for each key, cut where it does not fit; those of earlier payloads come last.
 
+        What is known for a secret (see `interlock.redaction`) is ``[redacted]``; tools have it all the same.
+
         No text in the data can begin a line, so it can forge no heading, role or marker. The time it takes
         does not depend on the size or the depth of the data.
 
@@ -178,7 +181,7 @@ class HandoffPayload:
         lines = [
             glimpse(key, limit, markers=markers)
             + ("" if owner is self else f" from {glimpse(owner.source_agent, 40, markers=markers)}")
-            + f": {glimpse(value, limit, markers=markers)}"
+            + f": {_shown(key, value, limit, markers)}"
             for owner, key, value in islice(entries, most)
         ]
         return fit(lines if most == count else [*lines, f"({count - most} more)"], limit)
@@ -188,6 +191,13 @@ def _name(text: str, room: int, markers: Collection[str] = ()) -> str:
     """Return a name as it is, and in quotes when it could be taken for more than a name."""
     is_name = re.fullmatch(r"[\w .-]+", text[:room]) is not None
     return (plain if is_name else glimpse)(text, room, markers=markers)
+
+
+def _shown(key: str, value: object, room: int, markers: Collection[str]) -> str:
+    """Return a value as a model may see it: a secret that tools need is no business of the vendor's."""
+    secret = not isinstance(value, bool | None) and is_secret_name(key[:_LONGEST_NOTE])
+    shown = REDACTED if secret else value
+    return redact_text(glimpse(shown, room, markers=markers))
 
 
 def _entries(payload: HandoffPayload) -> Iterator[tuple[HandoffPayload, str, Any]]:
