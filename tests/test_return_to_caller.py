@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
+import anyio
 import pytest
 from scenes import facts
 from teams import HI, TO_B, agent, answers_of, look_up, requests, shown, statuses
 
-from interlock import Agent, GuardrailResult, HandoffRequest, RunConfig, Runner, RunResult, handoff, tool
+from interlock import (
+    Agent,
+    GuardrailResult,
+    HandoffRequest,
+    Request,
+    RunConfig,
+    Runner,
+    RunResult,
+    function_handler,
+    handoff,
+    tool,
+)
 from interlock.capabilities import Capacity
-from interlock.errors import MaxTurnsExceeded, OutputGuardrailTripped, ProviderError
-from interlock.events import AgentUpdated, HandoffOccurred, HandoffReturned
+from interlock.errors import ConfigError, MaxTurnsExceeded, OutputGuardrailTripped, ProviderError
+from interlock.events import AgentUpdated, HandoffFailed, HandoffOccurred, HandoffReturned
 from interlock.handoff_request import HandoffStatus
 from interlock.messages import text_of
 from interlock.testing import ScriptedHandler, assert_valid, call
@@ -201,3 +214,68 @@ async def test_the_targets_output_guardrails_hold_and_the_runs_wait_for_the_end(
     a, _ = team(b=agent("B", "no", output_guardrails=[watch]))
     with pytest.raises(OutputGuardrailTripped):
         await play(a)
+
+
+# -- waiting no longer --
+
+
+async def _never(request: Request) -> str:
+    await anyio.sleep_forever()
+    return ""
+
+
+async def _trickle(request: Request) -> AsyncGenerator[str]:
+    yield "Let me "
+    await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("slow", [_never, _trickle])
+async def test_a_target_that_takes_too_long_is_given_up(slow: Any, stream: bool) -> None:
+    """(row 3-22)"""
+    a, _ = team(b=Agent("B", model=function_handler(slow)), run_timeout=0.05)
+    result = await play(a, stream)
+    assert (result.final_output, result.last_agent) == ("It is 42.", a)
+    assert shown(a, 1)[-1]["content"] == "'B' timed out: there was no answer within 0.05 s"
+    (record,) = result.handoffs
+    assert (record.status, record.error) == (
+        HandoffStatus.FAILED,
+        "'B' timed out: there was no answer within 0.05 s",
+    )
+    assert [problem.kind for problem in result.errors] == ["handoff"]
+    assert_valid(result.to_input_list())
+
+
+async def test_what_it_had_said_by_then_is_kept() -> None:
+    a, _ = team(b=Agent("B", model=function_handler(_trickle)), run_timeout=0.05)
+    result = await play(a, stream=True)
+    assert [text_of(item.message) for item in result.items if item.agent == "B"] == ["Let me "]
+
+
+async def test_giving_up_is_an_event() -> None:
+    a, _ = team(b=Agent("B", model=function_handler(_never)), run_timeout=0.05)
+    async with Runner.run_streamed(a, "Hi") as stream:
+        failed = [event async for event in stream if isinstance(event, HandoffFailed)]
+    assert [(event.source, event.target, event.call_id) for event in failed] == [("A", "B", "t")]
+
+
+async def test_who_has_waited_longest_goes_on() -> None:
+    c = Agent("C", model=function_handler(_never))
+    b = agent("B", call("transfer_to_c", id="c"), "B.", handoffs=[handoff(c, return_to_caller=True)])
+    a, _ = team(TO_B, "A.", b=b, run_timeout=0.05)
+    result = await play(a)
+    assert (result.final_output, answers_of(result)) == (
+        "A.",
+        ["'C' timed out: there was no answer within 0.05 s"],
+    )
+    assert_valid(result.to_input_list())
+
+
+async def test_in_time_nothing_happens() -> None:
+    a, _ = team(run_timeout=60.0)
+    assert (await play(a)).final_output == "It is 42."
+
+
+def test_somebody_has_to_wait() -> None:
+    with pytest.raises(ConfigError, match="run_timeout is seconds, and for return_to_caller=True"):
+        handoff(agent("B"), run_timeout=1.0)

@@ -94,6 +94,9 @@ class Handoff:
     model passed, that makes it."""
     return_to_caller: bool = False
     """Whether the target's output answers the source's call, and the source goes on."""
+    run_timeout: float | None = None
+    """Seconds that the source waits for that output; then it goes on without. A tool that is running is
+    not interrupted: give it a timeout of its own."""
 
     def __post_init__(self) -> None:
         if not isinstance(cast(object, self.input_type), JsonType | None):

@@ -83,6 +83,10 @@ def _handoff_rules(edge: Any) -> tuple[tuple[bool, str], ...]:
             "the first of several agents must be one",
         ),
         (
+            edge.run_timeout is None or (is_seconds(edge.run_timeout) and edge.return_to_caller),
+            "run_timeout is seconds, and for return_to_caller=True, where somebody waits",
+        ),
+        (
             edge.timeout is None or is_seconds(edge.timeout),
             f"timeout must be seconds or None, not {edge.timeout!r:.80}",
         ),

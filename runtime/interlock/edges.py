@@ -39,6 +39,7 @@ def handoff(
     timeout: float | None = None,
     payload: HandoffPayload | Mapping[str, Any] | Callable[..., MaybeAwaitable[Any]] | None = None,
     return_to_caller: bool = False,
+    run_timeout: float | None = None,
 ) -> Handoff: ...
 
 
@@ -62,6 +63,7 @@ def handoff(
     timeout: float | None = None,
     payload: HandoffPayload | Mapping[str, Any] | Callable[..., MaybeAwaitable[Any]] | None = None,
     return_to_caller: bool = False,
+    run_timeout: float | None = None,
 ) -> Handoff: ...
 
 
@@ -84,6 +86,7 @@ def handoff(
     timeout: float | None = None,
     payload: HandoffPayload | Mapping[str, Any] | Callable[..., MaybeAwaitable[Any]] | None = None,
     return_to_caller: bool = False,
+    run_timeout: float | None = None,
 ) -> Handoff:
     """Return a handoff to an agent, a handler, or the name of an agent of the same graph.
 
@@ -109,6 +112,7 @@ def handoff(
         payload: data that rides along, see `interlock.payloads`, or a function of the context and what
             the model passed, sync or async, that makes it.
         return_to_caller: the target's output answers the source's call, and the source goes on.
+        run_timeout: seconds that the source waits for it; then it goes on without.
 
     Raises:
         ConfigError: the options contradict one another, or a callback cannot be called as described.
@@ -133,4 +137,5 @@ def handoff(
         timeout=timeout,
         payload=payload,
         return_to_caller=return_to_caller,
+        run_timeout=run_timeout,
     )

@@ -11,6 +11,7 @@
         ToolTimeout               a tool took longer than its own timeout
       HandoffError                a transfer failed and the policy is to stop the run
         HandoffFilterError        an input filter or history mapper broke what it was given
+        HandoffTimeout            the target took longer than the handoff's run_timeout
         HandoffStateError         a handoff cannot go from its state to the one asked for
         PayloadError              the data that was to ride along is not what its type says
       GuardrailTripped            one of your guardrails said stop
@@ -56,6 +57,7 @@ __all__ = [
     "HandoffError",
     "HandoffFilterError",
     "HandoffStateError",
+    "HandoffTimeout",
     "IncompleteResponse",
     "InputGuardrailTripped",
     "InterlockError",
@@ -131,6 +133,10 @@ class HandoffFilterError(HandoffError):
     The run stops rather than show the next agent the unfiltered history, which the filter may have
     been there to hide (feature row 1-14).
     """
+
+
+class HandoffTimeout(HandoffError):
+    """The target took longer than its handoff's ``run_timeout``; the caller is told, and goes on."""
 
 
 class HandoffStateError(HandoffError, ValueError):

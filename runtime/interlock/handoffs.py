@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
+import anyio
+
 from interlock.agents import Agent, Handoff
 from interlock.callables import resolve, users_code
 from interlock.callers import Caller
-from interlock.errors import HandoffFilterError
-from interlock.events import HandoffReturned
+from interlock.errors import HandoffFilterError, HandoffTimeout
+from interlock.events import HandoffFailed, HandoffReturned
 from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_message
 from interlock.handoff_context import HandoffContext
 from interlock.handoff_request import HandoffRequest, HandoffStatus, recordable
@@ -26,7 +29,7 @@ from interlock.run_state import RunState
 from interlock.tell import tell
 from interlock.transfers import Transfer
 
-__all__ = ["come_back", "record", "take_over"]
+__all__ = ["come_back", "give_up", "record", "take_over"]
 
 _log = logging.getLogger("interlock.handoff")
 
@@ -89,7 +92,7 @@ async def take_over(run: RunState, transfer: Transfer) -> None:
     if not_tried:
         run.view.replace(_without_calls(run.view.items, not_tried))
     if transfer.returns:
-        run.callers.append(_waiting(run, transfer.call))
+        run.callers.append(_waiting(run, transfer))
         answer = _answer(run, transfer.call, transfer.answer, place=len(run.items) - 1)
         run.view.replace([*run.view.items, answer])
     try:
@@ -132,8 +135,23 @@ def come_back(run: RunState, output: str) -> HandoffReturned:
     return HandoffReturned(source=source, target=run.in_charge, call_id=call["id"], output=output)
 
 
-def _waiting(run: RunState, call: ToolCall) -> Caller:
-    """Return whoever speaks, waiting for the answer to this call, with the view that it has now."""
+def give_up(run: RunState, error: HandoffTimeout) -> HandoffFailed:
+    """Let the caller whose patience is over go on, with an error as the answer to its call."""
+    run.keep_partial(error)
+    source, now = run.in_charge, anyio.current_time()
+    late = next(place for place, caller in enumerate(run.callers) if caller.until <= now)
+    for _ in run.callers[late:]:
+        run.close_record(HandoffStatus.FAILED, str(error))
+        run.places.come_back()
+        call = _resume(run, run.callers.pop())
+    run.add("handoff", _answer(run, call, str(error), place=0).message)
+    run.problem("handoff", str(error), call_id=call["id"], error=error)
+    return HandoffFailed(source=run.in_charge, target=source, call_id=call["id"], reason=str(error))
+
+
+def _waiting(run: RunState, transfer: Transfer) -> Caller:
+    """Return whoever speaks, waiting for the answer to its call, with the view that it has now."""
+    seconds = transfer.edge.run_timeout
     return Caller(
         agent=run.agent,
         handler=run.handler,
@@ -143,7 +161,9 @@ def _waiting(run: RunState, call: ToolCall) -> Caller:
         handoff_input=run.handoff_input,
         source_prompt=run.source_prompt,
         view=View(run.view.items),
-        call=call,
+        call=transfer.call,
+        seconds=seconds,
+        until=math.inf if seconds is None else anyio.current_time() + seconds,
         open_handoff=run.open_handoff,
         payload=run.shared_memory.get(PAYLOAD_KEY),
         payload_note=run.payload_note,

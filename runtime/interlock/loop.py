@@ -15,18 +15,21 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
+import anyio
+
 from interlock.agents import Handoff
 from interlock.answers import answer_calls
 from interlock.attempts import attempts
 from interlock.callables import resolve, users_code
 from interlock.conclusion import conclude
-from interlock.errors import HandlerError, InterlockError, LimitExceeded, LoopDetected
+from interlock.errors import HandlerError, HandoffTimeout, InterlockError, LimitExceeded, LoopDetected
 from interlock.events import (
     AgentUpdated,
     AttemptFailed,
     EmptyReply,
     HandlerEvent,
     HandlerFallback,
+    HandoffFailed,
     MessageDone,
     ReasoningDelta,
     Repaired,
@@ -36,6 +39,7 @@ from interlock.events import (
 from interlock.executor import Call
 from interlock.guardrails import check_input
 from interlock.handoff_request import HandoffStatus, recordable
+from interlock.handoffs import give_up
 from interlock.messages import calls_of
 from interlock.models import next_handler
 from interlock.port import OutputSchema, Request, ToolChoice, family_of
@@ -45,6 +49,7 @@ from interlock.results import RunDone, RunEvent, Shown
 from interlock.routing import Offer, offer
 from interlock.run_state import RunState
 from interlock.tell import tell
+from interlock.time_limits import in_time
 
 __all__ = ["run_loop"]
 
@@ -252,15 +257,29 @@ def _model_step(run: RunState, turn: _Turn) -> AsyncGenerator[HandlerEvent]:
     if run.failed:
         key += f".{run.handler.name}"
     call = Call(run.run_id, key, "model", args)
-    return run.executor.stream(call, lambda _: attempts(run.handler, request, run.config.retry))
+    events = run.executor.stream(call, lambda _: attempts(run.handler, request, run.config.retry))
+    return _in_patience(run, events) if run.callers else events
 
 
-def _fall_back(run: RunState, error: Exception) -> HandlerFallback:
+def _in_patience(run: RunState, events: AsyncGenerator[HandlerEvent]) -> AsyncGenerator[HandlerEvent]:
+    """Let the model call take no longer than the callers wait."""
+    first = min(run.callers, key=lambda caller: caller.until)
+    if first.seconds is None:
+        return events
+    late = HandoffTimeout(f"{run.in_charge!r} timed out: there was no answer within {first.seconds:g} s")
+    return in_time(events, first.until - anyio.current_time(), late)
+
+
+def _fall_back(run: RunState, error: Exception) -> HandlerFallback | HandoffFailed:
     """Put the agent's next handler in the place of one that failed before it showed anything.
+
+    When somebody has waited too long for the agent, that one goes on instead.
 
     Raises:
         Exception: the error itself, when the run does not allow it or nobody is left.
     """
+    if isinstance(error, HandoffTimeout):
+        return give_up(run, error)
     excused = isinstance(error, HandlerError) or not isinstance(error, InterlockError | AssertionError)
     began = run.open_call is None or run.partial or run.arrived is not None
     if not excused or began or not run.config.fallback:

@@ -13,8 +13,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
-import anyio
-
 from interlock.agent_tools import AgentCall
 from interlock.callables import resolve
 from interlock.calls import cancelled_itself, refusal_text, to_text
@@ -37,6 +35,7 @@ from interlock.results import NestedEvent, RunEvent
 from interlock.run_state import RunState
 from interlock.schema import clip
 from interlock.starting import start
+from interlock.time_limits import in_time
 from interlock.tools import Tool
 
 __all__ = ["Consultation", "Loop", "consultations", "step_key"]
@@ -210,7 +209,8 @@ async def _carried_out(inner: RunState, tool: Tool, loop: Loop) -> AsyncGenerato
     payload = inner.shared_memory.get(PAYLOAD_KEY)
     events = loop(inner)
     if tool.timeout is not None:
-        events = _in_time(events, tool.name, tool.timeout)
+        late = ToolTimeout(f"Tool {tool.name!r} timed out after {tool.timeout:g}s.")
+        events = in_time(events, tool.timeout, late)
     try:
         async with aclosing(events):
             async for event in events:
@@ -220,29 +220,6 @@ async def _carried_out(inner: RunState, tool: Tool, loop: Loop) -> AsyncGenerato
             inner.shared_memory.pop(PAYLOAD_KEY, None)
             if payload is not None:
                 inner.shared_memory[PAYLOAD_KEY] = payload
-
-
-async def _in_time(events: AsyncGenerator[RunEvent], name: str, seconds: float) -> AsyncGenerator[RunEvent]:
-    """Pass events on until their making has taken that long; what the reader does in between is free.
-
-    The scope is a new one for each event: one around all of them would be open while we yield.
-
-    Raises:
-        ToolTimeout: it took too long.
-    """
-    left = seconds
-    async with aclosing(events):
-        while True:
-            since = anyio.current_time()
-            event: RunEvent | None = None
-            with anyio.move_on_after(max(0.0, left)) as scope:
-                event = await anext(events, None)
-            if scope.cancelled_caught:
-                raise ToolTimeout(f"Tool {name!r} timed out after {seconds:g}s.")
-            if event is None:
-                return
-            left -= anyio.current_time() - since
-            yield event
 
 
 @dataclass(frozen=True, slots=True)

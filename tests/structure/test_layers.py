@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 LAYERS = """
-    glimpse metrics
+    glimpse metrics time_limits
     errors names pieces plain_json strict usage
     callables context handoff_request messages redaction schema scopes
     capabilities payloads
