@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,7 +31,7 @@ wine = Agent("wine", model=sommelier)  # what `interlock serve remote_handoff:wi
 
 
 @contextmanager
-def served(spec: str) -> Iterator[str]:
+def served(spec: str) -> Generator[str]:
     """Serve agents of a module in a process of its own, and yield the URL."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

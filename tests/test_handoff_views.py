@@ -38,7 +38,7 @@ async def test_the_target_is_told_of_the_transfer() -> None:
 
 
 async def test_a_run_that_ended_before_the_target_spoke_is_told_of_to_it_afterwards() -> None:
-    a, b = pair()
+    a, _ = pair()
     config = RunConfig(on_limit="return")
     first = await Runner.run(a, "Hi", max_turns=1, run_config=config)
     second = await Runner.run(first.last_agent, first.to_input_list())

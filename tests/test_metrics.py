@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from interlock.handoff_request import HandoffStatus
 from interlock.metrics import HandoffMetrics, HandoffTally, HandoffTotals
 from interlock.results import HandoffRecord
 
@@ -115,7 +116,7 @@ def test_the_records_of_a_result_can_be_counted() -> None:
         tool_name="transfer_to_billing",
         call_id="c",
         turn=1,
-        status="taken",
+        status=HandoffStatus.COMPLETED,
     )
     assert HandoffMetrics.of([record]).totals().total == 1
 

@@ -228,7 +228,7 @@ async def test_an_input_that_does_not_fit_into_json() -> None:
 
 
 async def test_a_served_run_counts_the_servers_and_passes_the_trace_on() -> None:
-    memory = {"handoff_context": {"hops": 2, "traceparent": PARENT, "run_id": "other"}}
+    memory = {"handoff_origin": {"hops": 2, "traceparent": PARENT, "run_id": "other"}}
     with Server(HELLO) as server:
         await ask(server.url, request(memory=memory))
     assert server.requests[0].body["handoff_context"]["hops"] == 3
@@ -242,7 +242,7 @@ async def test_a_served_run_counts_the_servers_and_passes_the_trace_on() -> None
 async def test_a_context_that_came_in_broken(context: Any) -> None:
     """It is text of a stranger's: it must neither stop the run nor get into a header."""
     with Server(HELLO) as server:
-        await ask(server.url, request(memory={"handoff_context": context}))
+        await ask(server.url, request(memory={"handoff_origin": context}))
     assert server.requests[0].body["handoff_context"]["hops"] == 1
     assert "traceparent" not in server.requests[0].headers
 

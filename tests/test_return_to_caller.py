@@ -80,6 +80,19 @@ async def test_the_call_is_answered_once_and_what_is_left_is_input_for_the_next_
     assert [text_of(message) for message in again if message["role"] == "assistant"][-1] == "It is 42."
 
 
+async def test_the_next_run_shows_the_caller_nothing_that_it_did_not_see() -> None:
+    a, _ = team(TO_B, "It is 42.", "Again.")
+    first = await play(a)
+    await Runner.run(a, [*first.to_input_list(), HI])
+    assert [message["role"] for message in shown(a, 2)] == ["user", "assistant", "tool", "assistant", "user"]
+
+
+async def test_what_was_said_before_an_answer_came_is_input_for_the_next_run() -> None:
+    b = agent("B", call("look_up", {"order": 7}), tools=[look_up])
+    first = await Runner.run(team(b=b)[0], "Hi", max_turns=2, run_config=RunConfig(on_limit="return"))
+    assert "order 7 is on its way" in [text_of(message) for message in first.to_input_list()]
+
+
 async def test_the_events_say_who_speaks() -> None:
     a, _ = team()
     async with Runner.run_streamed(a, "Hi") as stream:
@@ -99,7 +112,7 @@ async def test_tools_beside_it_are_answered_before_and_stand_where_they_were_cal
     b = agent("B", "Forty-two.")
     a = agent("A", both, "Done.", tools=[look_up], handoffs=[handoff(b, return_to_caller=True)])
     await play(a)
-    assert sorted(m["tool_call_id"] for m in shown(a, 1) if m["role"] == "tool") == ["l", "t"]
+    assert sorted(str(m.get("tool_call_id")) for m in shown(a, 1) if m["role"] == "tool") == ["l", "t"]
 
 
 async def test_a_filter_shapes_what_the_target_sees_and_not_what_the_caller_does() -> None:
@@ -122,7 +135,7 @@ async def test_who_is_handed_on_to_answers_the_caller() -> None:
     c = agent("C", "From C.")
     a, _ = team(TO_B, "Done.", b=agent("B", call("transfer_to_c"), handoffs=[c]))
     result = await play(a)
-    assert (result.final_output, shown(a, 1)[-1]["content"]) == ("Done.", "From C.")
+    assert (result.final_output, text_of(shown(a, 1)[-1])) == ("Done.", "From C.")
 
 
 async def test_it_can_be_asked_for_again() -> None:
@@ -236,7 +249,7 @@ async def test_a_target_that_takes_too_long_is_given_up(slow: Any, stream: bool)
     a, _ = team(b=Agent("B", model=function_handler(slow)), run_timeout=0.05)
     result = await play(a, stream)
     assert (result.final_output, result.last_agent) == ("It is 42.", a)
-    assert shown(a, 1)[-1]["content"] == "'B' timed out: there was no answer within 0.05 s"
+    assert text_of(shown(a, 1)[-1]) == "'B' timed out: there was no answer within 0.05 s"
     (record,) = result.handoffs
     assert (record.status, record.error) == (
         HandoffStatus.FAILED,

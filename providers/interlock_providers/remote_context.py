@@ -75,7 +75,7 @@ def _found(given: object, key: str) -> str:
 def _incoming(request: Request) -> Mapping[str, Any]:
     """Return the handoff context that came in with the request that this run serves."""
     memory: Mapping[str, Any] = {} if request.context is None else request.context.shared_memory
-    found: object = memory.get("handoff_context")
+    found: object = memory.get("handoff_origin")
     return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
 
 

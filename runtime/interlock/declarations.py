@@ -78,6 +78,12 @@ def _handoff_rules(edge: Any) -> tuple[tuple[bool, str], ...]:
             edge.on_invoke_handoff is None or callable(edge.on_invoke_handoff),
             f"on_invoke_handoff must be a function, not {edge.on_invoke_handoff!r:.80}",
         ),
+        *_asking_rules(edge),
+    )
+
+
+def _asking_rules(edge: Any) -> tuple[tuple[bool, str], ...]:
+    return (
         (
             edge.target is not None or not edge.others,
             "the first of several agents must be one",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, cast, overload
 
 from interlock.agents import Agent, Handoff
 from interlock.callables import MaybeAwaitable
@@ -117,10 +117,12 @@ def handoff(
     Raises:
         ConfigError: the options contradict one another, or a callback cannot be called as described.
     """
-    target, *others = (agent or (None,)) if isinstance(agent, list | tuple) else (agent,)
+    targets: Sequence[Any] = (agent,)
+    if isinstance(agent, list | tuple):
+        targets = cast("Sequence[Any]", agent) or (None,)
     return Handoff(
-        target=target,
-        others=tuple(others),
+        target=targets[0],
+        others=tuple(targets[1:]),
         tool_name=tool_name_override or "",
         tool_description=tool_description_override or "",
         on_handoff=on_handoff,

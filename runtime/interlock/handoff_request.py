@@ -165,7 +165,9 @@ class HandoffRequest:
     @classmethod
     def from_envelope(cls, envelope: Mapping[str, Any]) -> HandoffRequest:
         """Return the request that `envelope` was made from."""
-        return cls(**{**envelope, "capabilities_required": tuple(envelope.get("capabilities_required", ()))})
+        fields: dict[str, Any] = dict(envelope)
+        fields["capabilities_required"] = tuple(fields.get("capabilities_required", ()))
+        return cls(**fields)
 
 
 def recordable(value: object) -> Any:

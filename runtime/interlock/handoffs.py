@@ -140,10 +140,11 @@ def give_up(run: RunState, error: HandoffTimeout) -> HandoffFailed:
     run.keep_partial(error)
     source, now = run.in_charge, anyio.current_time()
     late = next(place for place, caller in enumerate(run.callers) if caller.until <= now)
+    call = run.callers[late].call
     for _ in run.callers[late:]:
         run.close_record(HandoffStatus.FAILED, str(error))
         run.places.come_back()
-        call = _resume(run, run.callers.pop())
+        _resume(run, run.callers.pop())
     run.add("handoff", _answer(run, call, str(error), place=0).message)
     run.problem("handoff", str(error), call_id=call["id"], error=error)
     return HandoffFailed(source=run.in_charge, target=source, call_id=call["id"], reason=str(error))

@@ -95,7 +95,8 @@ class RunItem:
     is the family of the handler that wrote a model message, such as ``"anthropic"``: its thinking
     blocks and signatures go back to that family and to no other. ``covers`` is what a summary
     stands for, and ``whole`` copies of all the messages of that summary. A filter that edits a message keeps
-    the id: ``dataclasses.replace(item, message=...)``.
+    the id: ``dataclasses.replace(item, message=...)``. ``asked_by`` is the call that waits for the
+    answer that the item is a part of, see ``Handoff.return_to_caller``.
     """
 
     id: int
@@ -105,6 +106,7 @@ class RunItem:
     origin: str | None = None
     covers: tuple[RunItem, ...] = ()
     whole: tuple[Message, ...] = ()
+    asked_by: str | None = None
 
 
 def to_messages(value: RunInput) -> list[Message]:

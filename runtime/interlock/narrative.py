@@ -165,9 +165,10 @@ def _line(agent: str, call: ToolCall, answer: RunItem | None, reader: Reader) ->
 
 def _earlier_transfer(arguments: object, answer: str) -> dict[str, Any]:
     """Tell of a transfer of an earlier run, of which nothing but the answer is left."""
-    read = _read(answer)
-    if isinstance(read, dict) and list(read) == ["assistant"]:  # what `Handoff.get_transfer_message` says
-        return {"handed over to": read["assistant"]} | ({"saying": arguments} if arguments else {})
+    read: Any = _read(answer)
+    told: dict[str, Any] = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
+    if list(told) == ["assistant"]:  # what `Handoff.get_transfer_message` says
+        return {"handed over to": told["assistant"]} | ({"saying": arguments} if arguments else {})
     return {"asked to hand over": arguments, "result": answer}
 
 

@@ -126,8 +126,9 @@ def is_handler(candidate: object) -> TypeGuard[Handler]:
     return named and callable(getattr(candidate, "stream", None)) and not isinstance(candidate, type)
 
 
-def tool_name(tool: Any) -> str:
+def tool_name(tool: object) -> str:
     """Return the name of a tool, or of a tool's spec; empty when it has none."""
     if isinstance(tool, Mapping):
-        return str(cast("Mapping[str, Any]", tool.get("function") or {}).get("name") or "")
+        function: Any = cast("Mapping[str, Any]", tool).get("function") or {}
+        return str(cast("Mapping[str, Any]", function).get("name") or "")
     return str(getattr(tool, "name", ""))

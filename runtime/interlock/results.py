@@ -233,11 +233,15 @@ class RunResult(Generic[T]):
         those that are ``pending`` stay open: add a ``tool`` message for each.
 
         Messages keep what belongs to the provider that wrote them, marked with a private key, and the
-        next run shows it to that provider only. All are copies: to edit one does not change the result.
+        next run shows it to that provider only; which agent made a call is marked alike. All are copies: to
+        edit one does not change the result. How an agent that was asked came to its answer is left out
+        (``Handoff.return_to_caller``): whoever asked has the answer.
         """
         agents = {item.agent for item in self.items if item.agent is not None}
         several = len(agents) > 1 or any(record.taken for record in self.handoffs)
-        messages = repair([_marked(item, several) for item in self.items])[0]
+        answered = {item.message.get("tool_call_id") for item in self.items}
+        kept = (item for item in self.items if item.asked_by is None or item.asked_by not in answered)
+        messages = repair([_marked(item, several) for item in kept])[0]
         if not self.pending:
             return messages
         still_open = {call["id"] for call in self.pending}

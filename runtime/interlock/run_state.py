@@ -166,10 +166,7 @@ class RunState:
         return f"h-{self.run_id}-{len(self.handoffs) + 1}"
 
     def open_record(self, handoff_id: str, *, waits: bool) -> None:
-        """Let the transfer of this id be the one that puts whoever speaks now in charge.
-
-        The work of whoever spoke until now is done, unless that one waits.
-        """
+        """Let this transfer be what puts whoever speaks in charge; who spoke before is done, or waits."""
         if not waits:
             self.close_record(HandoffStatus.COMPLETED)
         self.open_handoff, self.spent[handoff_id] = handoff_id, Usage()
@@ -191,9 +188,9 @@ class RunState:
                 )
 
     def wind_up(self, status: HandoffStatus | None = None, error: str | None = None) -> None:
-        """End what must not outlive the run. Safe to call twice; the first word counts.
+        """End what must not outlive the run, which with no status ended before its agents were done.
 
-        With no status, the run ended before the work of whoever speaks, or waits, was done.
+        Safe to call twice; the first word counts.
         """
         self._close([one.id for one in self.handoffs], status, error)
         self.places.release()
@@ -255,7 +252,9 @@ class RunState:
 
     def add(self, kind: ItemKind, message: Message, *, origin: str | None = None) -> RunItem:
         """Append to the transcript and to the view."""
-        item = RunItem(id=len(self.items), kind=kind, message=message, agent=self.agent.name, origin=origin)
+        place, name = len(self.items), self.agent.name
+        asked_by = self.callers[-1].call["id"] if self.callers else None
+        item = RunItem(id=place, kind=kind, message=message, agent=name, origin=origin, asked_by=asked_by)
         self.items.append(item)
         self.view.add(item)
         return item

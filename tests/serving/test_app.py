@@ -291,7 +291,7 @@ def test_the_context_is_made_of_what_is_known_of_the_request() -> None:
     assert not {"authorization", "cookie"} & about.headers.keys()
     assert "key-2" not in repr(about)
     assert context.scopes == frozenset(["admin"])
-    assert context.shared_memory == {"shop": 7, "handoff_context": about.handoff_context}
+    assert context.shared_memory == {"shop": 7, "handoff_origin": about.handoff_context}
 
 
 def test_a_run_has_no_context_unless_one_is_made() -> None:

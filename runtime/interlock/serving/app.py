@@ -43,8 +43,8 @@ def create_app(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig | 
     * The content is all that the agents of the run wrote, texts of different replies a blank line apart;
       if the agent that answers has an ``output_type`` it is that output alone, and nothing is streamed
       before. ``x_agent`` on a delta or message names who speaks.
-    * ``handoff_context``, an object, and the ``traceparent`` header are in ``shared_memory
-      ["handoff_context"]`` of the run. Its ``hops`` counts the servers that a request has passed.
+    * ``handoff_context``, an object, and the ``traceparent`` header are in
+      ``shared_memory["handoff_origin"]`` of the run. Its ``hops`` counts the servers passed.
     * A client that leaves cancels its run.
 
     Args:

@@ -145,7 +145,7 @@ def _can_start_at(handler: str, agent: Agent[Any], settings: RunConfig) -> bool:
 def _settings(asked: ChatRequest, about: ServedRequest, base: RunConfig) -> RunConfig:
     """Return the app's settings with what this request adds."""
     choice = {"tool_choice": asked.tool_choice} if asked.tool_choice else {}
-    memory = {"handoff_context": dict(about.handoff_context)} if about.handoff_context else {}
+    memory = {"handoff_origin": dict(about.handoff_context)} if about.handoff_context else {}
     return replace(
         base,
         run_id=None,
