@@ -19,6 +19,11 @@ __all__ = ["handoff"]
 Given = TypeVar("Given")
 
 
+def _listed(agent: object) -> Sequence[Any]:
+    """Return one target or several as several; an empty list as one that is missing."""
+    return cast("Sequence[Any]", agent) or (None,) if isinstance(agent, list | tuple) else (agent,)
+
+
 @overload
 def handoff(
     agent: Agent[Any] | Handler | str | Sequence[Agent[Any] | Handler | str] | None = None,
@@ -117,9 +122,7 @@ def handoff(
     Raises:
         ConfigError: the options contradict one another, or a callback cannot be called as described.
     """
-    targets: Sequence[Any] = (agent,)
-    if isinstance(agent, list | tuple):
-        targets = cast("Sequence[Any]", agent) or (None,)
+    targets = _listed(agent)
     return Handoff(
         target=targets[0],
         others=tuple(targets[1:]),
