@@ -145,3 +145,24 @@ async def test_the_apps_object_is_the_very_one_that_was_passed() -> None:
     result = await Runner.run(agent, "Hi", context=mine)
     assert result.messages[2].get("content") == "true"
     assert result.context.context is mine
+
+
+async def test_code_of_the_app_knows_whose_conversation_it_is() -> None:
+    """Row 3-04: in instructions, tools and hooks alike; no model is told."""
+    seen: list[tuple[str | None, str | None]] = []
+
+    @function_tool
+    def look(context: ToolContext[Any]) -> str:
+        """Look."""
+        seen.append((context.user_id, context.conversation_id))
+        return "ok"
+
+    def instructions(context: RunContext[Any]) -> str:
+        seen.append((context.user_id, context.conversation_id))
+        return ""
+
+    model = ScriptedHandler([call("look"), "Done."])
+    agent = Agent("A", instructions, model=model, tools=[look])
+    result = await Runner.run(agent, "Hi", run_config=RunConfig(user_id="ada", conversation_id="c-7"))
+    assert set(seen) == {("ada", "c-7")}
+    assert "ada" not in json.dumps([list(made.messages) for made in result.calls])

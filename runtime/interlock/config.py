@@ -41,6 +41,10 @@ class RunConfig:
     """Whether, when a handler fails before it showed anything, the agent's next one by priority answers."""
     scopes: Collection[str] = ()
     """Who is asking, such as ``("owner",)``; nothing for somebody unknown. See `interlock.scopes`."""
+    user_id: str | None = None
+    """The app's name for the user. Tools and hooks find it in their context; no model is told."""
+    conversation_id: str | None = None
+    """The app's name for the conversation, alike."""
     model_settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Added to each agent's own settings, which win key by key."""
     agents: Sequence[Agent[Any]] = ()

@@ -36,6 +36,10 @@ class RunContext(Generic[T]):
     """Data that the parts of one run share; gone when the run ends."""
     scopes: frozenset[str] = frozenset()
     """Who is asking, as ``RunConfig.scopes`` says; see `interlock.scopes`."""
+    user_id: str | None = None
+    """The app's name for the user, as ``RunConfig.user_id`` says."""
+    conversation_id: str | None = None
+    """The app's name for the conversation, as ``RunConfig.conversation_id`` says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

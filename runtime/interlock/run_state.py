@@ -143,6 +143,8 @@ class RunState:
                 usage=self.usage,
                 shared_memory=self.shared_memory,
                 scopes=self.scopes,
+                user_id=self.config.user_id,
+                conversation_id=self.config.conversation_id,
             )
         return self.moment
 

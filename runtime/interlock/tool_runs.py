@@ -153,6 +153,8 @@ def _context(run: RunState, call: ToolCall, tool: Tool) -> ToolContext[Any]:
         usage=run.usage,
         shared_memory=run.shared_memory,
         scopes=run.scopes,
+        user_id=run.config.user_id,
+        conversation_id=run.config.conversation_id,
         tool_name=tool.name,
         tool_call_id=call["id"],
         tool_arguments=call["function"].get("arguments") or "",
