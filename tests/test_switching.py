@@ -1034,3 +1034,12 @@ async def test_a_model_step_says_what_was_passed_along() -> None:
     given_ = [step.args.get("handoff_input") for step in recording.calls if step.op == "model"]
     assert given_ == [None, {"number": 7}]
     assert "handoff_input" not in recording.calls[0].args
+
+
+async def test_a_request_among_other_things_is_the_tools_mistake() -> None:
+    """It would hand over to nobody, and the model would read it as data."""
+    model = ScriptedHandler([call("ask"), "I stay."])
+    tools = [asks([HandoffRequest("B")])]
+    result = await Runner.run(Agent("A", model=model, tools=tools, handoffs=[Agent("B", model=model)]), "Hi")
+    assert (result.final_output, result.handoffs) == ("I stay.", ())
+    assert "only when it is returned by itself" in result.errors[0].message

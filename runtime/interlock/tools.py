@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, overload
 
@@ -243,9 +243,13 @@ def _odd(name: str) -> str:
 
 
 def _outcome(value: Any) -> ToolOutcome:
-    content, usage = (value.content, value.usage) if isinstance(value, ToolResult) else (value, None)
+    content: object = value.content if isinstance(value, ToolResult) else value
+    usage = value.usage if isinstance(value, ToolResult) else None
     if isinstance(content, HandoffRequest):
         return ToolOutcome(content.answer, usage=usage, value=value, handoff=content)
+    several = cast("Sequence[object]", content) if isinstance(content, list | tuple) else ()
+    if any(isinstance(each, HandoffRequest) for each in several):
+        raise NoTextError("a HandoffRequest hands over only when it is returned by itself")
     return ToolOutcome(to_text(content), usage=usage, value=value)
 
 
