@@ -247,10 +247,14 @@ def _outcome(value: Any) -> ToolOutcome:
     usage = value.usage if isinstance(value, ToolResult) else None
     if isinstance(content, HandoffRequest):
         return ToolOutcome(content.answer, usage=usage, value=value, handoff=content)
-    several = cast("Sequence[object]", content) if isinstance(content, list | tuple) else ()
-    if any(isinstance(each, HandoffRequest) for each in several):
+    if _hides_a_request(content):
         raise NoTextError("a HandoffRequest hands over only when it is returned by itself")
     return ToolOutcome(to_text(content), usage=usage, value=value)
+
+
+def _hides_a_request(content: object) -> bool:
+    several = cast("Sequence[object]", content) if isinstance(content, list | tuple) else ()
+    return any(isinstance(each, HandoffRequest) for each in several)
 
 
 def _kind(error: Exception) -> ToolErrorKind:
