@@ -258,6 +258,15 @@ async def test_the_key() -> None:
     assert sent == ["Bearer k-1", "Bearer none"], "OpenAI's key must not go to another endpoint"
 
 
+async def test_the_organization_of_openai_is_told_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library sends what it finds in the environment to every endpoint."""
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-1")
+    with Server(HELLO) as server:
+        await ask(server)
+    assert not {"openai-organization", "openai-project"} & set(server.requests[0].headers)
+
+
 async def test_a_missing_key_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(AuthenticationFailed, match="OPENAI_API_KEY") as caught:

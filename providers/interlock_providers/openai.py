@@ -133,6 +133,8 @@ class OpenAI:
             if self._base_url is not None:
                 key = key or "none"  # a local server needs no key; one that does says so
             client = AsyncOpenAI(api_key=key, base_url=self._base_url, max_retries=0)
+            if self.provider != "openai":
+                client.organization = client.project = None  # read from OPENAI_ORG_ID: nobody else's business
             self._clients.set(client)
         return client
 
