@@ -17,10 +17,10 @@ export PYTHON
 demo: $(VENV)/.ready-run
 	$(BIN)/python examples/support_desk.py
 
-# With the gate on branch coverage; pytest's own summary stays the last thing shown. A part of the tests:
-#  make test PYTEST_ARGS="--no-cov tests/test_loop.py"
+# On all cores, with the gate on branch coverage; pytest's own summary stays the last thing shown. A part of the tests:
+#  make test PYTEST_ARGS="--no-cov -n 0 tests/test_loop.py"
 test: $(VENV)/.ready-test $(VENV)/clients/.ready
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 record: $(VENV)/.ready-run
 	$(BIN)/python scripts/record_cassettes.py $(RECORD_ARGS)
@@ -41,11 +41,11 @@ check: lint types test
 
 test-lowest: .venv-lowest/.ready-lowest
 	.venv-lowest/bin/python scripts/bounds.py installed
-	.venv-lowest/bin/python -m pytest $(PYTEST_ARGS)
+	.venv-lowest/bin/python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
 
 test-newest: .venv-newest/.ready-newest
 	.venv-newest/bin/python scripts/bounds.py installed
-	.venv-newest/bin/python -m pytest $(PYTEST_ARGS)
+	.venv-newest/bin/python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
 
 help:
 	@sed -n 's/^#   //p' Makefile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -391,8 +392,8 @@ async def test_random_ways_with_progress_are_never_stopped(moves: list[str]) -> 
     assert sum(record.taken for record in result.handoffs) == moves.count("hand over")
 
 
-@given(data=st.data())
-async def test_random_ways_without_progress_always_end(data: st.DataObject) -> None:
+@given(seed=st.integers(0, 2**32))
+async def test_random_ways_without_progress_always_end(seed: int) -> None:
     """Three agents who ask the same two things and hand over at will.
 
     There are six ways between them. Each is gone once after each of the two results that are new, and
@@ -400,12 +401,13 @@ async def test_random_ways_without_progress_always_end(data: st.DataObject) -> N
     """
     names = ["A", "B", "C"]
     tools = ["clock", "weather"]
+    dice = random.Random(seed)  # not drawn on the way: an event loop hides what drawing raises
 
     async def wander(request: Request) -> Any:
-        calls = [call(data.draw(st.sampled_from(tools)))] if data.draw(st.booleans()) else []
+        calls = [call(dice.choice(tools))] if dice.random() < 0.5 else []
         others = [name for name in names if name != request.agent]
-        if not calls or data.draw(st.booleans()):
-            calls.append(call(f"transfer_to_{data.draw(st.sampled_from(others)).lower()}"))
+        if not calls or dice.random() < 0.5:
+            calls.append(call(f"transfer_to_{dice.choice(others).lower()}"))
         return {"role": "assistant", "content": None, "tool_calls": calls}
 
     agents = [
