@@ -13,12 +13,13 @@ from typing import Any
 
 import pydantic
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from interlock.errors import HandoffError, PayloadError
 from interlock.payloads import HandoffPayload, carried, loggable, payload_of, sent_by
+from interlock.redaction import redact
 
 SECRET = "hunter2"
 NAMES = ["source_agent", "handoff_type", "context_data", "handoff_reason", "expected_output", "previous"]
@@ -197,7 +198,8 @@ def test_a_preview_is_bounded_and_forges_nothing(
 
 @given(DATA)
 def test_a_preview_that_is_not_cut_is_the_data(data: dict[str, Any]) -> None:
-    """One line for each key; read back, they are what was sent."""
+    """One line for each key; read back, they are what was sent, but for secrets."""
+    assume(redact(data) == data)
     lines = payload(data).preview(1_000_000).split("\n") if data else []
     assert len(lines) == len(data)
     assert json.loads("{" + ",".join(lines) + "}") == data
