@@ -36,15 +36,13 @@ async def conclude(run: RunState, reply: MessageDone) -> HandoffReturned | None:
             return None
     await _guard(run, run.agent.name, run.agent.output_guardrails, output)
     if run.callers:
-        await tell(run, "on_agent_end", run.agent, output)
-        await tell(run, None, output, agent_hook="on_end")
+        await tell(run, "on_agent_end", "on_end", output)
         return come_back(run, text)
     await _guard(run, "run", run.config.output_guardrails, output)
     run.final_output = output
     run.stop_reason = "done"
     run.close_record(HandoffStatus.COMPLETED)
-    await tell(run, "on_agent_end", run.agent, output)
-    await tell(run, None, output, agent_hook="on_end")
+    await tell(run, "on_agent_end", "on_end", output)
     return None
 
 

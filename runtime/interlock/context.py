@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
@@ -42,6 +42,9 @@ class RunContext(Generic[T]):
     """The app's name for the conversation, as ``RunConfig.conversation_id`` says."""
 
 
+_SHARED = tuple(each.name for each in fields(RunContext))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext(RunContext[T]):
     """The context of one tool call."""
@@ -52,6 +55,18 @@ class ToolContext(RunContext[T]):
     """JSON text as the model wrote it."""
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The arguments after validation, for the tool itself; hooks see ``tool_arguments``."""
+
+    @classmethod
+    def of(
+        cls, moment: RunContext[T], *, tool_name: str, tool_call_id: str, tool_arguments: str
+    ) -> ToolContext[T]:
+        """Return the context of a call that is made at this moment of a run."""
+        return cls(
+            **{name: getattr(moment, name) for name in _SHARED},
+            tool_name=tool_name,
+            tool_call_id=tool_call_id,
+            tool_arguments=tool_arguments,
+        )
 
     @property
     def idempotency_key(self) -> str:

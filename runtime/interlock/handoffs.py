@@ -112,11 +112,11 @@ async def take_over(run: RunState, transfer: Transfer) -> None:
         run.source_prompt = await _passed_on(run) if transfer.edge.transfer_system_message else None
     run.progress.transferred(speaker, target.name)
     _log.info("%s -> %s in turn %d of run %s", speaker, target.name, run.turn, run.run_id)
-    await tell(run, "on_handoff", source, target)
+    await tell(run, "on_handoff", None, target)
     if isinstance(target, Agent):
         run.graph = {**target.graph, **run.graph}
         run.switch(target, handler, given=transfer.input)
-        await tell(run, None, source, agent_hook="on_handoff")
+        await tell(run, None, "on_handoff", source)
         await _received(run, target, transfer)
     else:
         run.switch(source, handler, given=transfer.input)

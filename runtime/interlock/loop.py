@@ -118,8 +118,7 @@ async def _begin_turn(run: RunState) -> _Turn:
     run.repairs += repairs
     shown = Shown(system, messages, len(messages))
     request = _request(run, offered, shown)
-    await tell(run, "on_llm_start", run.agent, request)
-    await tell(run, None, request, agent_hook="on_llm_start")
+    await tell(run, "on_llm_start", "on_llm_start", request)
     return _Turn(request, shown, offered, repairs)
 
 
@@ -130,8 +129,7 @@ async def _after(
     for delta in unseen:
         yield delta
     yield reply
-    await tell(run, "on_llm_end", run.agent, reply)
-    await tell(run, None, reply, agent_hook="on_llm_end")
+    await tell(run, "on_llm_end", "on_llm_end", reply)
     run.empty_replies = run.empty_replies + 1 if is_empty(reply.message) else 0
     if run.empty_replies:
         yield EmptyReply(run.agent.name)
@@ -176,8 +174,7 @@ async def _check_run_input(run: RunState) -> None:
 async def _start_agent(run: RunState) -> None:
     """Run what belongs to the moment an agent becomes the active one."""
     run.started = True
-    await tell(run, "on_agent_start", run.agent)
-    await tell(run, None, agent_hook="on_start")
+    await tell(run, "on_agent_start", "on_start")
     if run.agent.input_guardrails:
         messages = [item.message for item in run.view.items]
         with users_code(f"An input guardrail of agent {run.agent.name!r}"):

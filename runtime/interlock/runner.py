@@ -14,7 +14,7 @@ from interlock.errors import ConfigError
 from interlock.hooks import RunHooks
 from interlock.loop import run_loop
 from interlock.messages import RunInput
-from interlock.results import RunEvent, RunResult
+from interlock.results import RunDone, RunEvent, RunResult
 from interlock.run_state import RunState
 from interlock.starting import start
 
@@ -99,9 +99,10 @@ class Runner:
 async def _finish(run: RunState) -> RunResult[Any]:
     """Drain a run and return its result."""
     async with aclosing(run_loop(run)) as events:
-        async for _ in events:
-            pass
-    return run.result()
+        async for event in events:
+            if isinstance(event, RunDone):
+                return event.result
+    raise AssertionError("a run that ends well ends with RunDone")
 
 
 class RunStream:

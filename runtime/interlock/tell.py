@@ -14,26 +14,29 @@ _log = logging.getLogger("interlock.hooks")
 
 
 async def tell(
-    run: RunState, run_hook: str | None, *args: Any, agent_hook: str | None = None, context: Any = None
+    run: RunState, run_hook: str | None, agent_hook: str | None, *args: Any, context: Any = None
 ) -> None:
     """Call one hook of the run, and one of the active agent and of its skills, if there are any.
 
-    A hook that raises is logged and noted on the result: watching a run must not end it, and an
-    exception must not get lost.
+    Each is given the context, the active agent and ``args``. A hook that raises is logged and noted on the
+    result: watching a run must not end it, and an exception must not get lost.
     """
+    agent = run.agent
     if run_hook is not None and run.hooks is not None:
-        await _call(run, run.hooks, run_hook, (context or run.now(), *args))
+        await _call(run, run_hook, getattr(run.hooks, run_hook, None), context, agent, *args)
     if agent_hook is None:
         return
-    if run.agent.hooks is not None:
-        await _call(run, run.agent.hooks, agent_hook, (context or run.now(), run.agent, *args))
-    for hook in run.agent.equipment.hooks.get(agent_hook, ()):
-        await _call(run, hook, agent_hook, (context or run.now(), run.agent, *args))
+    if agent.hooks is not None:
+        await _call(run, agent_hook, getattr(agent.hooks, agent_hook, None), context, agent, *args)
+    for hook in agent.equipment.hooks.get(agent_hook, ()):
+        await _call(run, agent_hook, hook, context, agent, *args)
 
 
-async def _call(run: RunState, hooks: Any, name: str, args: tuple[Any, ...]) -> None:
+async def _call(run: RunState, name: str, hook: Any, context: Any, *args: Any) -> None:
     try:
-        await resolve((getattr(hooks, name, None) or hooks)(*args))
+        if hook is None:
+            raise TypeError(f"there is no method {name}; derive from RunHooks or AgentHooks")
+        await resolve(hook(context or run.now(), *args))
     except Exception as error:
         _log.exception("hook %s raised", name)
         run.problem("hook", f"hook {name} raised {type(error).__name__}: {error}", error=error)

@@ -145,16 +145,8 @@ def _stopped(raised: ToolError | ConfigError) -> ToolOutcome:
 
 
 def _context(run: RunState, call: ToolCall, tool: Tool) -> ToolContext[Any]:
-    return ToolContext(
-        context=run.context,
-        run_id=run.run_id,
-        agent=run.agent.name,
-        turn=run.turn,
-        usage=run.usage,
-        shared_memory=run.shared_memory,
-        scopes=run.scopes,
-        user_id=run.config.user_id,
-        conversation_id=run.config.conversation_id,
+    return ToolContext.of(
+        run.now(),
         tool_name=tool.name,
         tool_call_id=call["id"],
         tool_arguments=call["function"].get("arguments") or "",
@@ -162,10 +154,8 @@ def _context(run: RunState, call: ToolCall, tool: Tool) -> ToolContext[Any]:
 
 
 async def _tell_start(run: RunState, tool: Tool, context: ToolContext[Any]) -> None:
-    await tell(run, "on_tool_start", run.agent, tool, context=context)
-    await tell(run, None, tool, agent_hook="on_tool_start", context=context)
+    await tell(run, "on_tool_start", "on_tool_start", tool, context=context)
 
 
 async def _tell_end(run: RunState, tool: Tool, outcome: ToolOutcome, context: ToolContext[Any]) -> None:
-    await tell(run, "on_tool_end", run.agent, tool, outcome.output, context=context)
-    await tell(run, None, tool, outcome.output, agent_hook="on_tool_end", context=context)
+    await tell(run, "on_tool_end", "on_tool_end", tool, outcome.output, context=context)

@@ -134,7 +134,8 @@ async def try_transfer(run: RunState, wanted: Wanted) -> Transfer:
     try:
         request = _with_input(wanted, request)
         _within_limit(run)
-        request = replace(request, payload=await _payload(run, wanted.edge, request))
+        if wanted.edge.payload is not None:
+            request = replace(request, payload=await _payload(run, wanted.edge, request))
         asked = await ask(run, wanted, request)
         transfer = await _prepared(run, wanted, request, asked)
     except BaseException as error:
@@ -163,7 +164,7 @@ async def _prepared(run: RunState, wanted: Wanted, request: HandoffRequest, aske
     return Transfer(
         call=wanted.call,
         edge=edge,
-        request=replace(request, to_agent=target.name),
+        request=request if request.to_agent == target.name else replace(request, to_agent=target.name),
         answer=message,
         status=HandoffStatus.PENDING.to(HandoffStatus.ACCEPTED, request.request_id),
         target=target,
