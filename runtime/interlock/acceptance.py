@@ -24,7 +24,7 @@ from interlock.messages import unshared
 from interlock.payloads import HandoffPayload
 from interlock.port import Handler
 from interlock.routing import Wanted
-from interlock.run_state import RunState
+from interlock.run import Run
 from interlock.schema import clip
 from interlock.scopes import permits
 
@@ -69,7 +69,7 @@ class Agreed:
     passed_over: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
 
 
-async def ask(run: RunState, wanted: Wanted, request: HandoffRequest) -> Agreed:
+async def ask(run: Run, wanted: Wanted, request: HandoffRequest) -> Agreed:
     """Ask the targets of a handoff in order, and return the first that agrees.
 
     Raises:
@@ -96,7 +96,7 @@ async def ask(run: RunState, wanted: Wanted, request: HandoffRequest) -> Agreed:
     raise Refused(none_left, passed_over=passed)
 
 
-async def _target(run: RunState, target: object, wanted: Wanted) -> Target:
+async def _target(run: Run, target: object, wanted: Wanted) -> Target:
     edge = wanted.edge
     if edge.on_invoke_handoff is not None:
         target = await resolve(edge.on_invoke_handoff(run.now(), arguments_of(wanted)))
@@ -116,7 +116,7 @@ async def _target(run: RunState, target: object, wanted: Wanted) -> Target:
     return found
 
 
-def _permitted(run: RunState, edge: Handoff, target: Target) -> bool:
+def _permitted(run: Run, edge: Handoff, target: Target) -> bool:
     """Whether the scopes of the run open both the way and what it leads to."""
     if not permits(edge.scope or "all", run.scopes):
         return False
@@ -129,7 +129,7 @@ def _permitted(run: RunState, edge: Handoff, target: Target) -> bool:
     return not ways or any(permits(way.scope or "all", run.scopes) for way in ways)
 
 
-async def _agreed(run: RunState, target: Target, request: HandoffRequest) -> Place | None:
+async def _agreed(run: Run, target: Target, request: HandoffRequest) -> Place | None:
     """Ask one target: what it can do, whether it is available, and whether it wants to (row 0-16).
 
     It is not asked for what the run would not let happen anyway.

@@ -28,7 +28,7 @@ from interlock.nested import Loop
 from interlock.outcomes import ToolOutcome
 from interlock.results import RunEvent
 from interlock.routing import Offer, Plan, Wanted, plan, unknown_tool
-from interlock.run_state import RunState
+from interlock.run import Run
 from interlock.schema import clip
 from interlock.tool_runs import run_tools
 from interlock.transfers import Transfer, edge_for, passed_over, try_transfer
@@ -63,7 +63,7 @@ class _Answer:
 class _Answers:
     """The answers of one turn. They go into the transcript in call order, however the turn ends."""
 
-    def __init__(self, run: RunState, calls: Sequence[ToolCall]) -> None:
+    def __init__(self, run: Run, calls: Sequence[ToolCall]) -> None:
         self.run = run
         self.calls = calls
         self.by_id: dict[str, _Answer] = {}
@@ -91,7 +91,7 @@ class _Answers:
 
 
 async def answer_calls(
-    run: RunState, offered: Offer, calls: Sequence[ToolCall], loop: Loop
+    run: Run, offered: Offer, calls: Sequence[ToolCall], loop: Loop
 ) -> AsyncGenerator[RunEvent]:
     """Answer a reply's calls: tools first and at the same time, then the first transfer.
 
@@ -147,7 +147,7 @@ async def answer_calls(
     _judge(run, planned, answers, transfer)
 
 
-def _take_requests(run: RunState, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> None:
+def _take_requests(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> None:
     """Let the handoffs that tools asked for stand in line with the model's own, in call order."""
     asked = {call_id: answer.request for call_id, answer in answers.by_id.items() if answer.request}
     if not asked:
@@ -165,7 +165,7 @@ def _take_requests(run: RunState, planned: Plan, calls: Sequence[ToolCall], answ
     planned.choose(run.config.multiple_handoffs)
 
 
-def _way(run: RunState, request: HandoffRequest) -> Handoff | str:
+def _way(run: Run, request: HandoffRequest) -> Handoff | str:
     """Return the way to what a tool asks to hand over to, or why there is none."""
     try:
         edge = edge_for(run, request)
@@ -185,7 +185,7 @@ def _spare_transfer(planned: Plan, answers: _Answers) -> None:
         planned.set_aside(_WAITS)
 
 
-def _note_results(run: RunState, planned: Plan, answers: _Answers) -> None:
+def _note_results(run: Run, planned: Plan, answers: _Answers) -> None:
     """Let the run see whether it gets anywhere."""
     if planned.tools and run.config.detect_loops:
         results: dict[bool, list[tuple[str, str, str]]] = {True: [], False: []}
@@ -196,7 +196,7 @@ def _note_results(run: RunState, planned: Plan, answers: _Answers) -> None:
         run.progress.tool_results(results[True], requests=results[False])
 
 
-def _take_outcome(run: RunState, answers: _Answers, call: ToolCall, outcome: ToolOutcome, stop: bool) -> None:
+def _take_outcome(run: Run, answers: _Answers, call: ToolCall, outcome: ToolOutcome, stop: bool) -> None:
     answer = _Answer(outcome.output, error=outcome.error, exception=outcome.exception)
     if outcome.handoff is not None:
         answer.text = _UNDECIDED.format(target=outcome.handoff.target_name)
@@ -220,7 +220,7 @@ def _stopping(outcome: ToolOutcome) -> InterlockError:
     return (ToolTimeout if outcome.error == "timeout" else ToolError)(outcome.output)
 
 
-def _answer_unknown(run: RunState, planned: Plan, answers: _Answers, offered: Offer) -> None:
+def _answer_unknown(run: Run, planned: Plan, answers: _Answers, offered: Offer) -> None:
     for call in planned.unknown:
         text = unknown_tool(call["function"].get("name") or "", offered)
         answer = _Answer(text, error="unknown_tool", mistake=True, problem="unknown_tool")
@@ -229,7 +229,7 @@ def _answer_unknown(run: RunState, planned: Plan, answers: _Answers, offered: Of
             answer.stop = ModelBehaviorError(f"Agent {run.agent.name!r}, turn {run.turn}: {text}")
 
 
-def _outputs(run: RunState, calls: Sequence[ToolCall], answers: _Answers) -> list[RunEvent]:
+def _outputs(run: Run, calls: Sequence[ToolCall], answers: _Answers) -> list[RunEvent]:
     return [
         ToolOutput(
             agent=run.agent.name,
@@ -243,7 +243,7 @@ def _outputs(run: RunState, calls: Sequence[ToolCall], answers: _Answers) -> lis
     ]
 
 
-def _requested(run: RunState, wanted: Wanted) -> HandoffRequested:
+def _requested(run: Run, wanted: Wanted) -> HandoffRequested:
     return HandoffRequested(
         source=run.in_charge,
         target=wanted.edge.agent_name,
@@ -252,11 +252,11 @@ def _requested(run: RunState, wanted: Wanted) -> HandoffRequested:
     )
 
 
-def _failed(run: RunState, call: ToolCall, target: str, why: str) -> HandoffFailed:
+def _failed(run: Run, call: ToolCall, target: str, why: str) -> HandoffFailed:
     return HandoffFailed(source=run.in_charge, target=target, call_id=call["id"], reason=why)
 
 
-async def _transfer(run: RunState, wanted: Wanted, answers: _Answers) -> Transfer:
+async def _transfer(run: Run, wanted: Wanted, answers: _Answers) -> Transfer:
     transfer = await try_transfer(run, wanted)
     if transfer.target is not None:
         run.places.take_over(transfer.place, waits=transfer.returns)
@@ -272,7 +272,7 @@ async def _transfer(run: RunState, wanted: Wanted, answers: _Answers) -> Transfe
     return transfer
 
 
-def _answer_not_taken(run: RunState, planned: Plan, answers: _Answers) -> None:
+def _answer_not_taken(run: Run, planned: Plan, answers: _Answers) -> None:
     for wanted, why in planned.not_taken:
         by_tool = wanted.request is not None
         mistake = planned.transfer is None and not by_tool
@@ -284,7 +284,7 @@ def _answer_not_taken(run: RunState, planned: Plan, answers: _Answers) -> None:
         )
 
 
-async def _switch(run: RunState, transfer: Transfer | None) -> AsyncGenerator[RunEvent]:
+async def _switch(run: Run, transfer: Transfer | None) -> AsyncGenerator[RunEvent]:
     """Announce what became of the transfer, and make it."""
     if transfer is None:
         return
@@ -298,7 +298,7 @@ async def _switch(run: RunState, transfer: Transfer | None) -> AsyncGenerator[Ru
     )
 
 
-def _judge(run: RunState, planned: Plan, answers: _Answers, transfer: Transfer | None) -> None:
+def _judge(run: Run, planned: Plan, answers: _Answers, transfer: Transfer | None) -> None:
     """End the run if the turn calls for it. Everything that happened is in the transcript by now."""
     if answers.raised is not None:
         raise answers.raised
@@ -318,7 +318,7 @@ def _judge(run: RunState, planned: Plan, answers: _Answers, transfer: Transfer |
         _judge_repetition(run)
 
 
-def _judge_failed_transfer(run: RunState, transfer: Transfer) -> None:
+def _judge_failed_transfer(run: Run, transfer: Transfer) -> None:
     if "failed_handoff" in run.config.raise_on:
         raise HandoffError(
             f"Agent {run.agent.name!r}, turn {run.turn}: {transfer.answer}"
@@ -334,7 +334,7 @@ def _judge_failed_transfer(run: RunState, transfer: Transfer) -> None:
             raise LoopDetected(again)
 
 
-def _judge_repetition(run: RunState) -> None:
+def _judge_repetition(run: Run) -> None:
     seen = run.progress
     if seen.is_stuck:
         raise LoopDetected(

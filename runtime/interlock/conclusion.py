@@ -12,13 +12,13 @@ from interlock.guardrails import Guardrail, check_output
 from interlock.handoff_request import HandoffStatus
 from interlock.handoffs import come_back
 from interlock.messages import Message, text_of
-from interlock.run_state import RunState
+from interlock.run import Run
 from interlock.tell import tell
 
 __all__ = ["conclude"]
 
 
-async def conclude(run: RunState, reply: MessageDone) -> HandoffReturned | None:
+async def conclude(run: Run, reply: MessageDone) -> HandoffReturned | None:
     """Turn a reply without calls into an output, or tell the model what is wrong with it.
 
     The output is the final one, or goes back to the agent that waits for it.
@@ -46,13 +46,13 @@ async def conclude(run: RunState, reply: MessageDone) -> HandoffReturned | None:
     return None
 
 
-async def _guard(run: RunState, whose: str, guardrails: Sequence[Guardrail], output: Any) -> None:
+async def _guard(run: Run, whose: str, guardrails: Sequence[Guardrail], output: Any) -> None:
     if guardrails:
         with users_code(f"An output guardrail of {whose!r}"):
             await check_output(guardrails, run.now(), run.agent, output)
 
 
-def _ask_again(run: RunState, wrong: str) -> None:
+def _ask_again(run: Run, wrong: str) -> None:
     run.mistakes += 1
     run.problem("output", wrong)
     if run.mistakes >= run.config.max_mistakes:

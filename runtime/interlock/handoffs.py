@@ -25,7 +25,7 @@ from interlock.payloads import PAYLOAD_KEY, carried, loggable
 from interlock.port import family_of
 from interlock.prompts import instructions
 from interlock.results import HandoffRecord
-from interlock.run_state import RunState
+from interlock.run import Run
 from interlock.tell import tell
 from interlock.transfers import Transfer
 
@@ -34,7 +34,7 @@ __all__ = ["come_back", "give_up", "record", "take_over"]
 _log = logging.getLogger("interlock.handoff")
 
 
-def record(run: RunState, transfer: Transfer) -> None:
+def record(run: Run, transfer: Transfer) -> None:
     """Put a transfer on the result, taken or not."""
     by_tool = transfer.by_tool
     made = transfer.target is not None
@@ -70,7 +70,7 @@ def _kept(transfer: Transfer) -> HandoffRequest:
     return replace(transfer.request, payload=None if payload is None else replace(payload, context_data={}))
 
 
-async def take_over(run: RunState, transfer: Transfer) -> None:
+async def take_over(run: Run, transfer: Transfer) -> None:
     """Reshape the view for the target and make it the active agent or handler.
 
     Transfers that were not taken, in this turn or before, are left out of the view: what they ask for
@@ -122,7 +122,7 @@ async def take_over(run: RunState, transfer: Transfer) -> None:
         run.switch(source, handler, given=transfer.input)
 
 
-def come_back(run: RunState, output: str) -> HandoffReturned:
+def come_back(run: Run, output: str) -> HandoffReturned:
     """Answer the innermost caller's call with what was asked for, and let the caller go on."""
     source = run.in_charge
     run.close_record(HandoffStatus.COMPLETED)
@@ -135,7 +135,7 @@ def come_back(run: RunState, output: str) -> HandoffReturned:
     return HandoffReturned(source=source, target=run.in_charge, call_id=call["id"], output=output)
 
 
-def give_up(run: RunState, error: HandoffTimeout) -> HandoffFailed:
+def give_up(run: Run, error: HandoffTimeout) -> HandoffFailed:
     """Let the caller whose patience is over go on, with an error as the answer to its call."""
     run.keep_partial(error)
     source, now = run.in_charge, anyio.current_time()
@@ -150,7 +150,7 @@ def give_up(run: RunState, error: HandoffTimeout) -> HandoffFailed:
     return HandoffFailed(source=run.in_charge, target=source, call_id=call["id"], reason=str(error))
 
 
-def _waiting(run: RunState, transfer: Transfer) -> Caller:
+def _waiting(run: Run, transfer: Transfer) -> Caller:
     """Return whoever speaks, waiting for the answer to its call, with the view that it has now."""
     seconds = transfer.edge.run_timeout
     return Caller(
@@ -171,7 +171,7 @@ def _waiting(run: RunState, transfer: Transfer) -> Caller:
     )
 
 
-def _resume(run: RunState, caller: Caller) -> ToolCall:
+def _resume(run: Run, caller: Caller) -> ToolCall:
     """Let a caller go on where it was, and return its call."""
     run.agent, run.handler, run.default_handler = caller.agent, caller.handler, caller.default_handler
     run.stands_in, run.agent_turns = caller.stands_in, caller.agent_turns
@@ -184,12 +184,12 @@ def _resume(run: RunState, caller: Caller) -> ToolCall:
     return caller.call
 
 
-def _answer(run: RunState, call: ToolCall, text: str, *, place: int) -> RunItem:
+def _answer(run: Run, call: ToolCall, text: str, *, place: int) -> RunItem:
     message: Message = {"role": "tool", "tool_call_id": call["id"], "content": text}
     return RunItem(id=place, kind="handoff", message=message, agent=run.agent.name)
 
 
-def _carry(run: RunState, transfer: Transfer) -> None:
+def _carry(run: Run, transfer: Transfer) -> None:
     """Let the payload ride along in the run's shared memory."""
     run.payload_note = None
     if transfer.payload is None:
@@ -201,7 +201,7 @@ def _carry(run: RunState, transfer: Transfer) -> None:
     _log.debug("it is %s", loggable(payload, logging.DEBUG))
 
 
-async def _received(run: RunState, target: Agent[Any], transfer: Transfer) -> None:
+async def _received(run: Run, target: Agent[Any], transfer: Transfer) -> None:
     """Call the target's own hook, last of all, with the history that it is about to be shown (row 0-17)."""
     if target.on_handoff_received is None:
         return
@@ -221,13 +221,13 @@ async def _received(run: RunState, target: Agent[Any], transfer: Transfer) -> No
         await resolve(target.on_handoff_received(context))
 
 
-async def _passed_on(run: RunState) -> str | None:
+async def _passed_on(run: Run) -> str | None:
     """Return the source's instructions as a section of the target's."""
     prompt = await instructions(run)
     return f"# Instructions of the previous agent, {run.agent.name}\n{prompt}" if prompt else None
 
 
-async def _reshape(run: RunState, transfer: Transfer) -> None:
+async def _reshape(run: Run, transfer: Transfer) -> None:
     chosen = _shaping(run, transfer.edge)
     if chosen is None:
         return
@@ -251,7 +251,7 @@ async def _reshape(run: RunState, transfer: Transfer) -> None:
     run.view.replace(items)
 
 
-def _shaping(run: RunState, edge: Handoff) -> tuple[str, HandoffInputFilter, bool] | None:
+def _shaping(run: Run, edge: Handoff) -> tuple[str, HandoffInputFilter, bool] | None:
     """Choose what shapes the target's view: the edge's own wish, then the run's filter, then nesting.
 
     Return its name, itself, and whether it is interlock's own and so known not to edit in place.

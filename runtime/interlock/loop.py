@@ -1,6 +1,6 @@
 """The one loop. Plain runs drain it, streamed runs hand it out; there is no other.
 
-view, handler, agent = start of the run          # in RunState: the reset is structural
+view, handler, agent = start of the run          # in Run: the reset is structural
 for each turn:
 reply = the MessageDone among handler.stream(request)
 no tool calls -> final output
@@ -47,7 +47,7 @@ from interlock.prompts import system_message
 from interlock.replies import is_empty, unseen_of, wrong_with
 from interlock.results import RunDone, RunEvent, Shown
 from interlock.routing import Offer, offer
-from interlock.run_state import RunState
+from interlock.run import Run
 from interlock.tell import tell
 from interlock.time_limits import in_time
 
@@ -56,7 +56,7 @@ __all__ = ["run_loop"]
 _SAY_SOMETHING = "Your reply was empty. Answer the user, or call a tool."
 
 
-async def run_loop(run: RunState) -> AsyncGenerator[RunEvent]:
+async def run_loop(run: Run) -> AsyncGenerator[RunEvent]:
     """Carry out a run and yield what happens, ending with `RunDone`.
 
     Raises:
@@ -87,7 +87,7 @@ async def run_loop(run: RunState) -> AsyncGenerator[RunEvent]:
 
 
 @asynccontextmanager
-async def _ending(run: RunState) -> AsyncGenerator[None]:
+async def _ending(run: Run) -> AsyncGenerator[None]:
     """Keep what there is, however the run ends, and let an error carry it."""
     try:
         yield
@@ -108,7 +108,7 @@ class _Turn:
     repairs: list[str]
 
 
-async def _begin_turn(run: RunState) -> _Turn:
+async def _begin_turn(run: Run) -> _Turn:
     run.begin_turn()
     if not run.started:
         await _start_agent(run)
@@ -123,7 +123,7 @@ async def _begin_turn(run: RunState) -> _Turn:
 
 
 async def _after(
-    run: RunState, offered: Offer, unseen: list[HandlerEvent], reply: MessageDone
+    run: Run, offered: Offer, unseen: list[HandlerEvent], reply: MessageDone
 ) -> AsyncGenerator[RunEvent]:
     """Show a reply and do what it asks for: answer its calls, or take it as the final output."""
     for delta in unseen:
@@ -142,7 +142,7 @@ async def _after(
             yield back
 
 
-def _is_answer(run: RunState) -> bool:
+def _is_answer(run: Run) -> bool:
     """Whether an empty reply is the final output. After a tool or a transfer the model is asked once more.
 
     Raises:
@@ -164,14 +164,14 @@ def _is_answer(run: RunState) -> bool:
     return False
 
 
-async def _check_run_input(run: RunState) -> None:
+async def _check_run_input(run: Run) -> None:
     if run.config.input_guardrails:
         messages = [item.message for item in run.view.items]
         with users_code("An input guardrail of the run"):
             await check_input(run.config.input_guardrails, run.now(), run.agent, messages)
 
 
-async def _start_agent(run: RunState) -> None:
+async def _start_agent(run: Run) -> None:
     """Run what belongs to the moment an agent becomes the active one."""
     run.started = True
     await tell(run, "on_agent_start", "on_start")
@@ -181,7 +181,7 @@ async def _start_agent(run: RunState) -> None:
             await check_input(run.agent.input_guardrails, run.now(), run.agent, messages)
 
 
-async def _offer(run: RunState) -> Offer:
+async def _offer(run: Run) -> Offer:
     key = (run.agent, run.handler.name)
     known = run.offers.get(key)
     if known is not None:
@@ -195,7 +195,7 @@ async def _offer(run: RunState) -> Offer:
     return offered
 
 
-def _warn_of_many(run: RunState, offered: Offer) -> None:
+def _warn_of_many(run: Run, offered: Offer) -> None:
     most = run.config.warn_handoffs_over
     count = sum(isinstance(route, Handoff) for route in offered.routes.values())
     if most is None or count <= most or run.warned_of_many:
@@ -207,7 +207,7 @@ def _warn_of_many(run: RunState, offered: Offer) -> None:
     )
 
 
-def _request(run: RunState, offered: Offer, shown: Shown) -> Request:
+def _request(run: Run, offered: Offer, shown: Shown) -> Request:
     """Put together what the handler is given."""
     settings: dict[str, Any] = {**run.config.model_settings, **run.agent.model_settings}
     output = run.agent.output
@@ -225,7 +225,7 @@ def _request(run: RunState, offered: Offer, shown: Shown) -> Request:
     )
 
 
-def _tool_choice(run: RunState, offered: Offer, choice: ToolChoice | None) -> ToolChoice | None:
+def _tool_choice(run: Run, offered: Offer, choice: ToolChoice | None) -> ToolChoice | None:
     """Return the agent's tool choice where it applies: one that forces holds once, and for what is there."""
     if choice in (None, "auto", "none"):
         return choice
@@ -234,7 +234,7 @@ def _tool_choice(run: RunState, offered: Offer, choice: ToolChoice | None) -> To
     return choice if choice == "required" or choice in offered.routes else None
 
 
-def _model_step(run: RunState, turn: _Turn) -> AsyncGenerator[HandlerEvent]:
+def _model_step(run: Run, turn: _Turn) -> AsyncGenerator[HandlerEvent]:
     """Make the model call through the executor."""
     request = turn.request
     run.begin_call(request, turn.shown)
@@ -258,7 +258,7 @@ def _model_step(run: RunState, turn: _Turn) -> AsyncGenerator[HandlerEvent]:
     return _in_patience(run, events) if run.callers else events
 
 
-def _in_patience(run: RunState, events: AsyncGenerator[HandlerEvent]) -> AsyncGenerator[HandlerEvent]:
+def _in_patience(run: Run, events: AsyncGenerator[HandlerEvent]) -> AsyncGenerator[HandlerEvent]:
     """Let the model call take no longer than the callers wait."""
     first = min(run.callers, key=lambda caller: caller.until)
     if first.seconds is None:
@@ -267,7 +267,7 @@ def _in_patience(run: RunState, events: AsyncGenerator[HandlerEvent]) -> AsyncGe
     return in_time(events, first.until - anyio.current_time(), late)
 
 
-def _fall_back(run: RunState, error: Exception) -> HandlerFallback | HandoffFailed:
+def _fall_back(run: Run, error: Exception) -> HandlerFallback | HandoffFailed:
     """Put the agent's next handler in the place of one that failed before it showed anything.
 
     When somebody has waited too long for the agent, that one goes on instead.
@@ -291,7 +291,7 @@ def _fall_back(run: RunState, error: Exception) -> HandlerFallback | HandoffFail
     return HandlerFallback(agent=run.agent.name, handler=failed, next_handler=handler.name, error=error)
 
 
-def _note(run: RunState, event: HandlerEvent) -> None:
+def _note(run: Run, event: HandlerEvent) -> None:
     """Remember what arrives, so that nothing is lost however the call ends."""
     if isinstance(event, MessageDone):
         if run.arrived is not None:
@@ -311,7 +311,7 @@ def _note(run: RunState, event: HandlerEvent) -> None:
         run.partial.append("")  # nothing to keep, but something was shown
 
 
-def _accept(run: RunState) -> tuple[list[HandlerEvent], MessageDone]:
+def _accept(run: Run) -> tuple[list[HandlerEvent], MessageDone]:
     """Take the complete reply; return what of it nobody has seen yet, and itself."""
     reply = run.arrived
     if reply is None:
@@ -328,7 +328,7 @@ def _accept(run: RunState) -> tuple[list[HandlerEvent], MessageDone]:
     return unseen_of(reply.message, shown) if run.stream else [], reply
 
 
-async def _end_badly(run: RunState, error: Exception) -> None:
+async def _end_badly(run: Run, error: Exception) -> None:
     """End the run with an error that carries the partial result, or with a result if a limit is to be one."""
     run.keep_partial(error)
     run.stop_reason = "error"
@@ -353,7 +353,7 @@ async def _end_badly(run: RunState, error: Exception) -> None:
     raise raised from error
 
 
-async def _end_at_limit(run: RunState, error: LimitExceeded) -> None:
+async def _end_at_limit(run: Run, error: LimitExceeded) -> None:
     """Take the limit as the end of the run; the app may say what its final output is."""
     run.stop_reason = "limit"
     run.problem("limit", str(error), error=error)

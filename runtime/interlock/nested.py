@@ -32,7 +32,7 @@ from interlock.messages import ToolCall, text_of
 from interlock.outcomes import ToolOutcome
 from interlock.payloads import PAYLOAD_KEY
 from interlock.results import NestedEvent, RunEvent
-from interlock.run_state import RunState
+from interlock.run import Run
 from interlock.schema import clip
 from interlock.starting import start
 from interlock.time_limits import in_time
@@ -40,7 +40,7 @@ from interlock.tools import Tool
 
 __all__ = ["Consultation", "Loop", "consultations", "step_key"]
 
-Loop = Callable[[RunState], AsyncGenerator[RunEvent]]
+Loop = Callable[[Run], AsyncGenerator[RunEvent]]
 """`interlock.loop.run_loop`, which is given to those below it."""
 
 _DEEPEST = 20
@@ -52,14 +52,14 @@ _LONGEST_PARTIAL = 1000
 class Consultation:
     """One call of an agent tool."""
 
-    run: RunState
+    run: Run
     """The outer one."""
     call: ToolCall
     tool: Tool
     asked: AgentCall
     text: str = ""
     """What the agent is asked."""
-    inner: RunState | None = None
+    inner: Run | None = None
     """The nested run, if there can be one."""
     refused: Exception | None = None
     """Why there is none."""
@@ -122,7 +122,7 @@ class Consultation:
             cancelled.__cause__ = error
             self.outcome = await self._failed(context, cancelled)
 
-    def _ready(self) -> RunState:
+    def _ready(self) -> Run:
         if self.inner is None:
             assert self.refused is not None
             raise self.refused
@@ -136,7 +136,7 @@ class Consultation:
             )
         return NestedEvent(path=(name, self.asked.agent.name), call_ids=(call_id,), event=event)
 
-    async def _answer(self, inner: RunState) -> ToolOutcome:
+    async def _answer(self, inner: Run) -> ToolOutcome:
         output: Any = inner.final_output
         if self.asked.output is not None:
             output = await resolve(self.asked.output(inner.result()))
@@ -158,7 +158,7 @@ class Consultation:
         return replace(outcome, output=outcome.output + so_far)
 
 
-def consultations(run: RunState, calls: Sequence[tuple[ToolCall, Tool, AgentCall]]) -> list[Consultation]:
+def consultations(run: Run, calls: Sequence[tuple[ToolCall, Tool, AgentCall]]) -> list[Consultation]:
     """Make ready the calls of agent tools in one reply, so that they can be answered in any order.
 
     They share what the run has left of its turns, evenly, and one turn is kept for whoever asks: a
@@ -173,14 +173,14 @@ def consultations(run: RunState, calls: Sequence[tuple[ToolCall, Tool, AgentCall
     return made
 
 
-def _shares(run: RunState, count: int) -> list[int | None]:
+def _shares(run: Run, count: int) -> list[int | None]:
     if run.max_turns is None:
         return [None] * count
     left = max(0, run.max_turns - run.turn - run.turns_within - 1)
     return [left // count + (place < left % count) for place in range(count)]
 
 
-def _inner(run: RunState, one: Consultation, max_turns: int | None) -> RunState:
+def _inner(run: Run, one: Consultation, max_turns: int | None) -> Run:
     key = step_key(run, one.tool, one.call)
     config = replace(
         run.config,
@@ -199,12 +199,12 @@ def _inner(run: RunState, one: Consultation, max_turns: int | None) -> RunState:
     return inner
 
 
-def step_key(run: RunState, tool: Tool, call: ToolCall) -> str:
+def step_key(run: Run, tool: Tool, call: ToolCall) -> str:
     """Return the key of a tool's step: unique in the run, and the same whenever it is replayed."""
     return f"t{run.turn}.tool.{tool.name}.{call['id']}"
 
 
-async def _carried_out(inner: RunState, tool: Tool, loop: Loop) -> AsyncGenerator[RunEvent]:
+async def _carried_out(inner: Run, tool: Tool, loop: Loop) -> AsyncGenerator[RunEvent]:
     """Carry out a nested run, and leave the payload of the outer run's handoff as it was."""
     payload = inner.shared_memory.get(PAYLOAD_KEY)
     events = loop(inner)

@@ -10,7 +10,7 @@ from interlock.messages import Message
 from interlock.payloads import PAYLOAD_KEY, payload_of
 from interlock.registry import Section
 from interlock.routing import Offer
-from interlock.run_state import RunState
+from interlock.run import Run
 from interlock.scopes import permits
 
 __all__ = ["RECOMMENDED_PROMPT_PREFIX", "instructions", "prompt_with_handoff_instructions", "system_message"]
@@ -29,7 +29,7 @@ def prompt_with_handoff_instructions(prompt: str) -> str:
     return f"{RECOMMENDED_PROMPT_PREFIX}\n\n{prompt}"
 
 
-async def instructions(run: RunState) -> str:
+async def instructions(run: Run) -> str:
     """Return the active agent's own instructions at this moment.
 
     Raises:
@@ -45,7 +45,7 @@ async def instructions(run: RunState) -> str:
     return prompt or ""
 
 
-async def system_message(run: RunState, offered: Offer) -> Message | None:
+async def system_message(run: Run, offered: Offer) -> Message | None:
     """Return the active agent's system prompt, with what the last handoff and the run add to it."""
     prompt = await instructions(run)
     if run.agent.sections:
@@ -59,7 +59,7 @@ async def system_message(run: RunState, offered: Offer) -> Message | None:
     return {"role": "system", "content": prompt} if prompt else None
 
 
-def _payload_note(run: RunState) -> str:
+def _payload_note(run: Run) -> str:
     """Return what the agent is told of the data that came with a transfer, written once per transfer.
 
     Data that cannot be read is passed over (row 3-15); tools find it in the shared memory as it is. Whoever
@@ -80,7 +80,7 @@ def _payload_note(run: RunState) -> str:
     return run.payload_note
 
 
-async def _sections(run: RunState, offered: Offer) -> list[str]:
+async def _sections(run: Run, offered: Offer) -> list[str]:
     """Return the prompts of the agent's skills, and of the handlers that may take over from its default.
 
     Who is in charge makes no difference to them: a prompt that stays the same keeps caches warm.
@@ -96,7 +96,7 @@ async def _sections(run: RunState, offered: Offer) -> list[str]:
     ]
 
 
-async def _written(run: RunState, section: Section) -> str:
+async def _written(run: Run, section: Section) -> str:
     if isinstance(section.text, str):
         return section.text
     with users_code(f"A prompt of {section.name!r}, a skill of agent {run.agent.name!r},"):

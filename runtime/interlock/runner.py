@@ -15,7 +15,7 @@ from interlock.hooks import RunHooks
 from interlock.loop import run_loop
 from interlock.messages import RunInput
 from interlock.results import RunDone, RunEvent, RunResult
-from interlock.run_state import RunState
+from interlock.run import Run
 from interlock.starting import start
 
 __all__ = ["DEFAULT_MAX_TURNS", "RunStream", "Runner"]
@@ -96,7 +96,7 @@ class Runner:
         return RunStream(start(starting_agent, input, context, max_turns, hooks, run_config, stream=True))
 
 
-async def _finish(run: RunState) -> RunResult[Any]:
+async def _finish(run: Run) -> RunResult[Any]:
     """Drain a run and return its result."""
     async with aclosing(run_loop(run)) as events:
         async for event in events:
@@ -117,7 +117,7 @@ class RunStream:
     ``result`` is what happened until then.
     """
 
-    def __init__(self, run: RunState) -> None:
+    def __init__(self, run: Run) -> None:
         self._run = run
         self._events: AsyncGenerator[RunEvent] = run_loop(run)
 

@@ -15,7 +15,7 @@ from interlock.history import View
 from interlock.hooks import AgentHooks, RunHooks
 from interlock.messages import Message, RunInput, RunItem, call_ids, item_of, to_messages, unshared
 from interlock.models import handler_for, named
-from interlock.run_state import RunState
+from interlock.run import Run
 
 __all__ = ["input_items", "start"]
 
@@ -29,7 +29,7 @@ def start(
     config: RunConfig | None,
     *,
     stream: bool,
-) -> RunState:
+) -> Run:
     """Check everything that can be checked before a model call, and return the state of a new run.
 
     Raises:
@@ -41,7 +41,7 @@ def start(
     if not items:
         raise ConfigError("Input is empty: pass the user's text, or a list with at least one message.")
     default = handler_for(agent, config)
-    return RunState(
+    return Run(
         first=agent,
         agent=agent,
         handler=default if config.handler is None else named(agent, config.handler, config),

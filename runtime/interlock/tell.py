@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from interlock.callables import resolve
-from interlock.run_state import RunState
+from interlock.run import Run
 
 __all__ = ["tell"]
 
@@ -14,7 +14,7 @@ _log = logging.getLogger("interlock.hooks")
 
 
 async def tell(
-    run: RunState, run_hook: str | None, agent_hook: str | None, *args: Any, context: Any = None
+    run: Run, run_hook: str | None, agent_hook: str | None, *args: Any, context: Any = None
 ) -> None:
     """Call one hook of the run, and one of the active agent and of its skills, if there are any.
 
@@ -32,7 +32,7 @@ async def tell(
         await _call(run, agent_hook, hook, context, agent, *args)
 
 
-async def _call(run: RunState, name: str, hook: Any, context: Any, *args: Any) -> None:
+async def _call(run: Run, name: str, hook: Any, context: Any, *args: Any) -> None:
     try:
         if hook is None:
             raise TypeError(f"there is no method {name}; derive from RunHooks or AgentHooks")

@@ -17,7 +17,7 @@ from interlock.messages import ToolCall
 from interlock.nested import Consultation, Loop, consultations, step_key
 from interlock.outcomes import ToolErrorKind, ToolOutcome
 from interlock.results import NestedEvent
-from interlock.run_state import RunState
+from interlock.run import Run
 from interlock.tell import tell
 from interlock.tools import Tool
 
@@ -29,7 +29,7 @@ Take = Callable[[ToolCall, ToolOutcome, bool], None]
 _Calls = Sequence[tuple[ToolCall, Tool]]
 
 
-async def run_tools(run: RunState, calls: _Calls, take: Take, loop: Loop) -> AsyncGenerator[NestedEvent]:
+async def run_tools(run: Run, calls: _Calls, take: Take, loop: Loop) -> AsyncGenerator[NestedEvent]:
     """Run the tools that a reply calls, and yield what happens in nested runs if the run is streamed.
 
     A streamed run answers the calls of agents one after the other, once the other tools are done: what
@@ -74,13 +74,13 @@ async def _at_once(jobs: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> N
     raise alone
 
 
-async def _drain(run: RunState, one: Consultation, take: Take, loop: Loop) -> None:
+async def _drain(run: Run, one: Consultation, take: Take, loop: Loop) -> None:
     async with aclosing(_consult(run, one, take, loop)) as events:
         async for _ in events:
             pass
 
 
-async def _run_plain(run: RunState, calls: _Calls, take: Take) -> None:
+async def _run_plain(run: Run, calls: _Calls, take: Take) -> None:
     """Run ordinary tools through the executor."""
     if not calls:
         return
@@ -108,7 +108,7 @@ async def _run_plain(run: RunState, calls: _Calls, take: Take) -> None:
             take(call, ToolOutcome.from_envelope(outcome), bool(outcome.get("stop")))
 
 
-async def _invoke(run: RunState, call: ToolCall, tool: Tool, take: Take) -> Outcome:
+async def _invoke(run: Run, call: ToolCall, tool: Tool, take: Take) -> Outcome:
     """Run one tool and take its outcome."""
     context = _context(run, call, tool)
     await _tell_start(run, tool, context)
@@ -122,7 +122,7 @@ async def _invoke(run: RunState, call: ToolCall, tool: Tool, take: Take) -> Outc
     return {**outcome.envelope(), "stop": stop}
 
 
-async def _consult(run: RunState, one: Consultation, take: Take, loop: Loop) -> AsyncGenerator[NestedEvent]:
+async def _consult(run: Run, one: Consultation, take: Take, loop: Loop) -> AsyncGenerator[NestedEvent]:
     """Let an agent answer one call and take the outcome."""
     context = _context(run, one.call, one.tool)
     await _tell_start(run, one.tool, context)
@@ -144,7 +144,7 @@ def _stopped(raised: ToolError | ConfigError) -> ToolOutcome:
     return ToolOutcome(str(raised), error=kind, exception=raised)
 
 
-def _context(run: RunState, call: ToolCall, tool: Tool) -> ToolContext[Any]:
+def _context(run: Run, call: ToolCall, tool: Tool) -> ToolContext[Any]:
     return ToolContext.of(
         run.now(),
         tool_name=tool.name,
@@ -153,9 +153,9 @@ def _context(run: RunState, call: ToolCall, tool: Tool) -> ToolContext[Any]:
     )
 
 
-async def _tell_start(run: RunState, tool: Tool, context: ToolContext[Any]) -> None:
+async def _tell_start(run: Run, tool: Tool, context: ToolContext[Any]) -> None:
     await tell(run, "on_tool_start", "on_tool_start", tool, context=context)
 
 
-async def _tell_end(run: RunState, tool: Tool, outcome: ToolOutcome, context: ToolContext[Any]) -> None:
+async def _tell_end(run: Run, tool: Tool, outcome: ToolOutcome, context: ToolContext[Any]) -> None:
     await tell(run, "on_tool_end", "on_tool_end", tool, outcome.output, context=context)

@@ -20,7 +20,7 @@ from interlock.models import handler_for, load
 from interlock.payloads import HandoffPayload, sent_by
 from interlock.port import Handler
 from interlock.routing import Wanted
-from interlock.run_state import RunState
+from interlock.run import Run
 from interlock.schema import clip, describe_error
 
 __all__ = ["Transfer", "edge_for", "passed_over", "try_transfer"]
@@ -78,7 +78,7 @@ class Transfer:
         return self.edge.agent_name if self.target is None else self.target.name
 
 
-def edge_for(run: RunState, request: HandoffRequest) -> Handoff | None:
+def edge_for(run: Run, request: HandoffRequest) -> Handoff | None:
     """Return the way to what a tool asks to hand over to; None when there is nothing of that name.
 
     A handoff that the agent declares counts with its filter and callback, offered or not. An object is
@@ -110,7 +110,7 @@ def _both(edge: Handoff, request: HandoffRequest) -> Sequence[str] | None:
     return (*edge.capabilities_required, *more) if more else None
 
 
-def _way_to(run: RunState, target: Any) -> Handoff | None:
+def _way_to(run: Run, target: Any) -> Handoff | None:
     for edge in run.agent.edges:
         end = run.graph.get(edge.target) if isinstance(edge.target, str) else edge.target
         if target == edge.agent_name if isinstance(target, str) else target is end:
@@ -122,7 +122,7 @@ def _way_to(run: RunState, target: Any) -> Handoff | None:
     return Handoff(target=run.graph[target]) if target in run.graph else None
 
 
-async def try_transfer(run: RunState, wanted: Wanted) -> Transfer:
+async def try_transfer(run: Run, wanted: Wanted) -> Transfer:
     """Do all that can fail about a transfer, before anything changes.
 
     Whatever goes wrong becomes the answer to the model's call: the source stays in charge and knows
@@ -147,7 +147,7 @@ async def try_transfer(run: RunState, wanted: Wanted) -> Transfer:
     return replace(transfer, started=started)
 
 
-async def _prepared(run: RunState, wanted: Wanted, request: HandoffRequest, asked: Agreed) -> Transfer:
+async def _prepared(run: Run, wanted: Wanted, request: HandoffRequest, asked: Agreed) -> Transfer:
     """Do what is left once the target has agreed."""
     edge, target = wanted.edge, asked.target
     if isinstance(target, Agent):
@@ -199,7 +199,7 @@ def _not_made(wanted: Wanted, request: HandoffRequest, error: BaseException) -> 
     )
 
 
-def passed_over(run: RunState, wanted: Wanted, why: str) -> Transfer:
+def passed_over(run: Run, wanted: Wanted, why: str) -> Transfer:
     """Return a transfer that is not even tried; what a tool gave along with it is kept."""
     now = run.config.clock()
     return Transfer(
@@ -218,7 +218,7 @@ def passed_over(run: RunState, wanted: Wanted, why: str) -> Transfer:
 # -- the request --
 
 
-def _request(run: RunState, wanted: Wanted) -> HandoffRequest:
+def _request(run: Run, wanted: Wanted) -> HandoffRequest:
     """Return what is asked of the target, as far as it is known before the arguments are read."""
     edge, given = wanted.edge, wanted.request
     return HandoffRequest(
@@ -263,7 +263,7 @@ def _reason(edge: Handoff, arguments: str) -> str | None:
     return said or edge.reason or ("No reason provided" if edge.ask_reason else None)
 
 
-def _within_limit(run: RunState) -> None:
+def _within_limit(run: Run) -> None:
     taken = sum(record.taken for record in run.handoffs)
     if run.config.max_handoffs is not None and taken >= run.config.max_handoffs:
         raise Refused(
@@ -272,7 +272,7 @@ def _within_limit(run: RunState) -> None:
         )
 
 
-async def _payload(run: RunState, edge: Handoff, request: HandoffRequest) -> HandoffPayload | None:
+async def _payload(run: Run, edge: Handoff, request: HandoffRequest) -> HandoffPayload | None:
     given: Any = edge.payload
     if callable(given):
         given = await resolve(given(run.now(), request.input))

@@ -31,7 +31,7 @@ LAYERS = """
     config results routing progress replies
     models
     callers graph
-    run_state
+    run
     starting
     nested prompts tell
     tool_runs

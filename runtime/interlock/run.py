@@ -32,11 +32,11 @@ from interlock.results import HandoffRecord, ModelCall, Problem, RunResult, Show
 from interlock.routing import Offer
 from interlock.usage import Usage
 
-__all__ = ["RunState"]
+__all__ = ["Run"]
 
 
 @dataclass(slots=True, kw_only=True)
-class RunState:
+class Run:
     """One run while it goes on."""
 
     first: Agent[Any]
@@ -123,7 +123,7 @@ class RunState:
     """Calls that the caller has to answer."""
     depth: int = 0
     """How many runs this one is within."""
-    within: dict[str, RunState] = field(default_factory=dict[str, "RunState"])
+    within: dict[str, Run] = field(default_factory=dict[str, "Run"])
     """The runs of the agent tools that are being called, by call id and in call order."""
     nested: dict[str, RunResult[Any]] = field(default_factory=dict[str, RunResult[Any]])
     """Those that have ended."""
