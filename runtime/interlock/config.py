@@ -67,6 +67,12 @@ class RunConfig:
     foreign_calls: Literal["told", "shown"] = "told"
     """How an agent sees what it could not have called itself, the others' tools and transfers: told in
     a note, or shown as calls, which models take for their own (pains 4 and 21)."""
+    timeout: float | None = None
+    """Seconds that the run may take; then whatever it waits for is cancelled, and it ends as at any other
+    limit, with `RunTimeout`. What a slow reader of a stream takes does not count."""
+    turn_timeout: float | None = None
+    """Seconds that each turn's reply may take, its retries included; then the handler has failed with
+    `ProviderTimeout`, and ``fallback`` applies. A tool has a ``timeout`` of its own."""
     raise_on: Collection[Mistake] = ()
     """Mistakes of the model that end the run instead of being answered so that it can correct them."""
     max_mistakes: int = 3
@@ -176,6 +182,9 @@ def _wrong_numbers(config: RunConfig) -> list[str]:
         for name, number, none in limits
         if number is not None and not _from(0, number)
     ]
+    for name, seconds in (("timeout", config.timeout), ("turn_timeout", config.turn_timeout)):
+        if seconds is not None and not _is_time(seconds):
+            wrong.append(f"{name} must be more than 0 seconds, or None for no limit, not {seconds!r:.80}")
     if not _from(1, config.max_mistakes):
         wrong.append(f"max_mistakes must be at least 1, not {config.max_mistakes!r}")
     return wrong
@@ -183,3 +192,7 @@ def _wrong_numbers(config: RunConfig) -> list[str]:
 
 def _from(least: int, number: object) -> bool:
     return isinstance(number, int) and number >= least
+
+
+def _is_time(seconds: object) -> bool:
+    return isinstance(seconds, int | float) and seconds > 0

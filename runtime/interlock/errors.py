@@ -21,6 +21,7 @@
         MaxTurnsExceeded
         MaxHandoffsExceeded
         LoopDetected              agents or tools went round without progress
+        RunTimeout                the run took longer than its timeout
       HandlerError                whatever answers for the model failed
         ProviderError             the vendor or the way to it failed; see .retryable and .status
           AuthenticationFailed    401, 403, a missing key
@@ -77,6 +78,7 @@ __all__ = [
     "ProviderTimeout",
     "QuotaExhausted",
     "RateLimited",
+    "RunTimeout",
     "ServerFailed",
     "SkillInitError",
     "ToolError",
@@ -181,6 +183,10 @@ class MaxHandoffsExceeded(LimitExceeded):
 
 class LoopDetected(LimitExceeded):
     """Transfers or tool calls repeated without progress, after a warning."""
+
+
+class RunTimeout(LimitExceeded):
+    """The run took longer than ``RunConfig.timeout`` seconds."""
 
 
 class HandlerError(InterlockError):

@@ -189,6 +189,7 @@ def _inner(run: Run, one: Consultation, max_turns: int | None) -> Run:
         input_guardrails=(),
         output_guardrails=(),
         on_limit="raise",  # an agent that ran out of budget has not answered (pain 26)
+        timeout=None,  # that of the outer run goes on
         executor=_Steps(run.executor, run.run_id, key),
         run_id=f"{run.run_id}/{key}",
     )

@@ -38,7 +38,7 @@ LAYERS = """
     acceptance
     transfers
     handoffs
-    answers conclusion
+    answers conclusion endings
     loop
     runner
     interlock

@@ -23,6 +23,7 @@ from interlock.errors import (
     ProviderTimeout,
     QuotaExhausted,
     RateLimited,
+    RunTimeout,
     ToolError,
 )
 
@@ -87,6 +88,7 @@ _KNOWN: dict[type[BaseException], tuple[int, str, str]] = {
     MaxTurnsExceeded: (500, "max_turns_exceeded", "The run needed more model calls than it may make."),
     MaxHandoffsExceeded: (500, "max_handoffs_exceeded", "The run made more transfers than it may make."),
     LoopDetected: (500, "loop_detected", "The agents went round without progress, so the run was ended."),
+    RunTimeout: (504, "run_timeout", "The run took longer than it may."),
     LimitExceeded: (500, "limit_exceeded", "A limit of the run is used up."),
     ModelBehaviorError: (502, "bad_model_output", "The model kept sending something unusable."),
     ToolError: (500, "tool_failed", "A tool of this agent failed."),

@@ -1,0 +1,309 @@
+"""Deadlines of a run and of a turn: whatever is under way is ended, and what there is is kept (pain 11)."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from bothways import QUICK, both
+from managers import Ended, ask, run
+from managers import both as both_managers
+from teams import agent, answers_of, look_up
+
+from interlock import (
+    Agent,
+    Handoff,
+    Retry,
+    RunConfig,
+    RunHooks,
+    Runner,
+    function_handler,
+    function_tool,
+    handoff,
+)
+from interlock.errors import ConfigError, ConnectionFailed, InterlockError, ProviderTimeout, RunTimeout
+from interlock.events import HandlerEvent, TextDelta
+from interlock.filters import HandoffInputData
+from interlock.port import Request
+from interlock.repair import problems
+from interlock.results import RunDone
+from interlock.testing import ScriptedHandler, assert_valid, call
+from interlock.usage import Usage
+
+pytestmark = pytest.mark.anyio
+
+SHORT = 0.02
+Made = Callable[[], Agent[Any]]
+
+
+async def never(*given: Any) -> Any:
+    await anyio.sleep_forever()
+
+
+@function_tool
+async def stall() -> str:
+    """Never answer."""
+    await anyio.sleep_forever()
+    return "never"
+
+
+def stalling_model() -> Agent[Any]:
+    async def model(request: Request) -> AsyncGenerator[HandlerEvent]:
+        yield TextDelta("So far")
+        await anyio.sleep_forever()
+
+    return Agent("A", model=function_handler(model))
+
+
+def stalling_tool() -> Agent[Any]:
+    return agent("A", [call("look_up", {"order": 1}), call("stall")], tools=[look_up, stall])
+
+
+def stalling_thread() -> Agent[Any]:
+    @function_tool
+    def block() -> str:
+        """Block a thread for longer than anybody waits."""
+        threading.Event().wait(1.0)
+        return "late"
+
+    return agent("A", call("block"), tools=[block])
+
+
+def stalling_backoff() -> Agent[Any]:
+    return agent("A", ConnectionFailed("reset"), "never")
+
+
+def stalling_consent() -> Agent[Any]:
+    b = agent("B", "never", on_handoff_request=never)
+    return agent("A", call("transfer_to_b"), handoffs=[b])
+
+
+def stalling_callback() -> Agent[Any]:
+    return agent("A", call("transfer_to_b"), handoffs=[handoff(agent("B"), on_handoff=never)])
+
+
+def stalling_filter() -> Agent[Any]:
+    async def shape(data: HandoffInputData) -> HandoffInputData:
+        await anyio.sleep_forever()
+        return data
+
+    return agent("A", call("transfer_to_b"), handoffs=[handoff(agent("B"), input_filter=shape)])
+
+
+def stalling_target() -> Agent[Any]:
+    edge: Handoff = handoff(agent("B", call("stall"), tools=[stall]), return_to_caller=True)
+    return agent("A", call("transfer_to_b"), handoffs=[edge])
+
+
+def stalling_guardrail() -> Agent[Any]:
+    return agent("A", "never", input_guardrails=[never])
+
+
+def stalling_output_guardrail() -> Agent[Any]:
+    return agent("A", "never", output_guardrails=[never])
+
+
+def stalling_helper() -> Agent[Any]:
+    helper = agent("helper", [call("look_up", {"order": 1}), call("stall")], tools=[look_up, stall])
+    return agent("A", [ask(), call("look_up", {"order": 2})], tools=[helper.as_tool(), look_up])
+
+
+STALLING: list[Made] = [
+    stalling_model,
+    stalling_tool,
+    stalling_thread,
+    stalling_backoff,
+    stalling_consent,
+    stalling_callback,
+    stalling_filter,
+    stalling_target,
+    stalling_guardrail,
+    stalling_output_guardrail,
+    stalling_helper,
+]
+SLOW = Retry(sleep=never)
+
+
+async def ended(make: Made, error: type[InterlockError] = RunTimeout, *, stream: bool, **how: Any) -> Ended:
+    played = await run(make(), stream=stream, **how)
+    assert type(played.error) is error
+    return played
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
+@pytest.mark.parametrize("make", STALLING)
+async def test_a_run_ends_in_time_whatever_it_waits_for(make: Made, stream: bool) -> None:
+    """The partial result is valid, every call that was begun is counted, and no task is left."""
+    before = len(anyio.get_running_tasks())
+    late = await ended(make, stream=stream, timeout=SHORT, retry=SLOW)
+    assert re.search(r"longer than its timeout of 0\.02 s", str(late.error))
+    result = late.result
+    assert result.stop_reason == "error"
+    assert_valid(result.to_input_list())
+    begun = len(result.calls) + sum(len(inner.calls) for inner in result.nested.values())
+    assert result.usage.requests == begun + (make is stalling_backoff)  # whether it was over is not known
+    assert len(anyio.get_running_tasks()) == before
+
+
+@pytest.mark.parametrize("make", [make for make in STALLING if make is not stalling_model])
+async def test_a_deadline_is_the_same_streamed_and_not(make: Made) -> None:
+    late = await both_managers(make, timeout=SHORT, retry=SLOW)
+    assert isinstance(late.error, RunTimeout)
+
+
+@pytest.mark.parametrize("make", STALLING)
+async def test_a_deadline_may_be_a_result(make: Made) -> None:
+    """As any limit, see ``RunConfig.on_limit``."""
+    config = RunConfig(timeout=SHORT, retry=SLOW, on_limit="return")
+    result = await Runner.run(make(), "Hi", run_config=config)
+    assert result.stop_reason == "limit"
+    assert isinstance(result.errors[-1].error, RunTimeout)
+    assert problems(result.to_input_list()) == []
+
+
+async def test_the_app_may_say_what_a_late_run_ends_with() -> None:
+    """The function has its time: the deadline is over, and does not cancel it."""
+
+    async def sorry(error: Any) -> str:
+        await anyio.sleep(SHORT)
+        return f"Sorry, {error.result.usage.requests} call was not enough."
+
+    stream = Runner.run_streamed(stalling_tool(), "Hi", run_config=RunConfig(timeout=SHORT, on_limit=sorry))
+    events = [event async for event in stream]
+    assert isinstance(events[-1], RunDone)
+    assert stream.final_output == "Sorry, 1 call was not enough."
+
+
+async def test_what_was_done_in_time_is_kept() -> None:
+    """Pain 28: the finished sibling is in the transcript, and its unfinished one is answered on reading."""
+    late = await ended(stalling_tool, stream=True, timeout=SHORT)
+    assert answers_of(late.result) == ["order 1 is on its way"]
+    said = [message.get("content") for message in late.result.to_input_list()[-2:]]
+    assert said == ["order 1 is on its way", "No result was recorded for this call."]
+
+
+async def test_half_a_reply_is_kept() -> None:
+    result = await Runner.run_streamed(
+        stalling_model(), "Hi", run_config=RunConfig(timeout=SHORT, on_limit="return")
+    ).drain()
+    assert result.messages[-1] == {"role": "assistant", "content": "So far"}
+    assert result.usage == Usage(requests=1, estimated=True)
+
+
+async def test_nested_agents_have_no_more_time_than_the_run() -> None:
+    late = await both_managers(stalling_helper, timeout=SHORT)
+    assert answers_of(late.result) == ["order 2 is on its way"]
+    (inner,) = late.result.nested.values()
+    assert answers_of(inner) == ["order 1 is on its way"]
+
+
+async def test_a_run_in_time_is_as_it_would_be_without_a_deadline() -> None:
+    def make() -> Agent[Any]:
+        return agent("A", call("look_up", {"order": 1}), "Done.", tools=[look_up])
+
+    hurried, free = await both(make, timeout=60.0, turn_timeout=60.0), await both(make)
+    assert hurried.result.items == free.result.items
+    assert hurried.kinds == free.kinds
+
+
+async def test_what_a_slow_reader_takes_is_free() -> None:
+    """Nothing happens while the reader has the event, so it is not the run's time."""
+    made = agent("A", call("look_up", {"order": 1}), "Done.", tools=[look_up])
+    async with Runner.run_streamed(made, "Hi", run_config=RunConfig(timeout=0.5)) as stream:
+        async for _ in stream:
+            await anyio.sleep(0.1)
+    assert stream.final_output == "Done."
+
+
+async def test_a_caller_in_a_hurry_is_not_told_of_the_runs_own_deadline() -> None:
+    with anyio.move_on_after(SHORT) as scope:
+        await Runner.run(stalling_tool(), "Hi", run_config=RunConfig(timeout=60.0))
+    assert scope.cancelled_caught
+
+
+async def test_the_next_run_starts_at_the_default_with_all_of_its_time() -> None:
+    made = agent("A", call("stall"), "Here I am.", tools=[stall])
+    config = RunConfig(timeout=0.2, on_limit="return")
+    late = await Runner.run(made, "Hi", run_config=config)
+    result = await Runner.run(made, late.to_input_list(), run_config=config)
+    assert (late.stop_reason, result.final_output) == ("limit", "Here I am.")
+
+
+class _Late(RunHooks):
+    async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
+        await anyio.sleep_forever()
+
+
+async def test_a_final_output_whose_hook_is_late_is_on_the_error() -> None:
+    with pytest.raises(RunTimeout) as caught:
+        await Runner.run(agent("A", "Hello"), "Hi", hooks=_Late(), run_config=RunConfig(timeout=SHORT))
+    assert caught.value.result.final_output == "Hello"
+
+
+# -- a turn --
+
+
+def stalls_once() -> tuple[Agent[Any], ScriptedHandler]:
+    async def model(request: Request) -> str:
+        await anyio.sleep_forever()
+        return "never"
+
+    second = ScriptedHandler(["I am quicker."], name="second")
+    return Agent("A", model=function_handler(model, name="first"), handlers=[second]), second
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
+async def test_a_late_reply_is_the_handlers_failure(stream: bool) -> None:
+    late = await ended(lambda: stalls_once()[0], ProviderTimeout, stream=stream, turn_timeout=SHORT)
+    assert "'first' gave no complete reply in turn 1 within 0.02 s" in str(late.error)
+    assert late.result.usage == Usage(requests=1, estimated=True)
+
+
+async def test_another_handler_may_answer_for_a_late_one() -> None:
+    played = await both(lambda: stalls_once()[0], turn_timeout=SHORT, fallback=True)
+    assert played.result.final_output == "I am quicker."
+    assert isinstance(played.result.errors[0].error, ProviderTimeout)
+
+
+async def test_retries_are_within_the_time_of_the_turn() -> None:
+    with pytest.raises(ProviderTimeout):
+        await Runner.run(stalling_backoff(), "Hi", run_config=RunConfig(turn_timeout=SHORT, retry=SLOW))
+
+
+async def test_tools_are_not_within_the_time_of_the_turn() -> None:
+    @function_tool
+    async def slow() -> str:
+        """Take longer than a reply may."""
+        await anyio.sleep(0.3)
+        return "done"
+
+    result = await Runner.run(
+        agent("A", call("slow"), "Done.", tools=[slow]), "Hi", run_config=RunConfig(turn_timeout=0.2)
+    )
+    assert answers_of(result) == ["done"]
+
+
+async def test_nested_agents_have_the_same_time_for_each_turn() -> None:
+    helper, _ = stalls_once()
+    made = agent("manager", ask(), "Ok.", tools=[helper.as_tool("helper")])
+    result = await Runner.run(made, "Hi", run_config=RunConfig(turn_timeout=SHORT, retry=QUICK))
+    assert "within 0.02 s" in answers_of(result)[0]
+    assert result.final_output == "Ok."
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, "5"])
+@pytest.mark.parametrize("name", ["timeout", "turn_timeout"])
+def test_a_deadline_is_some_time(name: str, seconds: Any) -> None:
+    with pytest.raises(ConfigError, match=f"{name} must be more than 0 seconds, or None for no limit"):
+        RunConfig(**{name: seconds})
+
+
+async def test_a_run_without_any_time_ends_well_or_late() -> None:
+    played = await run(agent("A", "Hello"), stream=False, timeout=1e-9)
+    assert played.error is None or isinstance(played.error, RunTimeout)
+    assert_valid([*played.result.to_input_list(), {"role": "user", "content": "Go on."}])
