@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import cast
 
 from interlock.callables import resolve, users_code
@@ -13,7 +13,19 @@ from interlock.results import RunDone, RunEvent
 from interlock.run import Run
 from interlock.time_limits import in_time
 
-__all__ = ["end_badly", "within"]
+__all__ = ["ending", "within"]
+
+
+@asynccontextmanager
+async def ending(run: Run) -> AsyncGenerator[None]:
+    """Keep what there is, however the run ends, and let an error carry it."""
+    try:
+        yield
+    except Exception as error:
+        await _end_badly(run, error)
+    finally:
+        run.keep_partial()
+        run.wind_up()
 
 
 async def within(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> AsyncGenerator[RunEvent]:
@@ -30,11 +42,11 @@ async def within(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> 
     except RunTimeout as error:
         if error is not late:
             raise
-    await end_badly(run, late)
+    await _end_badly(run, late)
     yield RunDone(run.result())
 
 
-async def end_badly(run: Run, error: Exception) -> None:
+async def _end_badly(run: Run, error: Exception) -> None:
     """End the run with an error that carries the partial result, or with a result if a limit is to be one."""
     run.keep_partial(error)
     run.stop_reason = "error"
