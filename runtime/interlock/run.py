@@ -6,14 +6,13 @@ why the next run starts at the default handler again, however this one ended.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from interlock.agents import Agent
 from interlock.callers import Caller
 from interlock.capabilities import Places
-from interlock.config import RunConfig
 from interlock.context import RunContext
 from interlock.errors import MaxTurnsExceeded, ProviderError, ProviderTimeout
 from interlock.events import MessageDone
@@ -21,6 +20,7 @@ from interlock.executor import Executor
 from interlock.handoff_request import HandoffStatus
 from interlock.history import View
 from interlock.hooks import RunHooks
+from interlock.hops import Hops
 from interlock.messages import ItemKind, Message, RunItem, ToolCall
 from interlock.models import lineup
 from interlock.narrative import Reader
@@ -28,7 +28,7 @@ from interlock.payloads import PAYLOAD_KEY
 from interlock.port import Handler, Request, family_of, tool_name
 from interlock.progress import Progress
 from interlock.replies import with_own_ids, wrong_with
-from interlock.results import HandoffRecord, ModelCall, Problem, RunResult, Shown, StopReason
+from interlock.results import ModelCall, Problem, RunResult, Shown, StopReason
 from interlock.routing import Offer
 from interlock.usage import Usage
 
@@ -36,7 +36,7 @@ __all__ = ["Run"]
 
 
 @dataclass(slots=True, kw_only=True)
-class Run:
+class Run(Hops):
     """One run while it goes on."""
 
     first: Agent[Any]
@@ -44,13 +44,11 @@ class Run:
     agent: Agent[Any]
     handler: Handler
     graph: Mapping[str, Agent[Any]]
-    config: RunConfig
     executor: Executor
     hooks: RunHooks | None
     max_turns: int | None
     stream: bool
     context: Any
-    run_id: str
     items: list[RunItem]
     view: View
     input_count: int
@@ -74,10 +72,6 @@ class Run:
     """Whether a transfer put another handler in charge than the active agent's default."""
     handoff_input: Any = None
     """What the last transfer passed along."""
-    open_handoff: str | None = None
-    """Id of the transfer that put whoever speaks in charge."""
-    spent: dict[str, Usage] = field(default_factory=dict[str, Usage])
-    """What the complete replies of each transfer's target consumed, by its id."""
     callers: list[Caller] = field(default_factory=list[Caller])
     """Who waits for an answer, the innermost last."""
     places: Places = field(default_factory=Places)
@@ -88,10 +82,8 @@ class Run:
     """Who is shown the history, once it was asked for."""
     source_prompt: str | None = None
     """The section of the prompt with the source's instructions, when the last handoff passes them on."""
-    shared_memory: dict[str, Any] = field(default_factory=dict[str, Any])
     usage: Usage = field(default_factory=Usage)
     usage_by_agent: dict[str, Usage] = field(default_factory=dict[str, Usage])
-    handoffs: list[HandoffRecord] = field(default_factory=list[HandoffRecord])
     errors: list[Problem] = field(default_factory=list[Problem])
     repairs: list[str] = field(default_factory=list[str])
     warnings: list[str] = field(default_factory=list[str])
@@ -163,39 +155,16 @@ class Run:
             )
         return self.read_by
 
-    def next_handoff_id(self) -> str:
-        """Return the id of the next transfer: the same whenever the run is replayed (row 0-21)."""
-        return f"h-{self.run_id}-{len(self.handoffs) + 1}"
-
-    def open_record(self, handoff_id: str, *, waits: bool) -> None:
-        """Let this transfer be what puts whoever speaks in charge; who spoke before is done, or waits."""
-        if not waits:
-            self.close_record(HandoffStatus.COMPLETED)
-        self.open_handoff, self.spent[handoff_id] = handoff_id, Usage()
-
-    def close_record(self, status: HandoffStatus | None = None, error: str | None = None) -> None:
-        """Put on record how the work of whoever speaks ended."""
-        self._close([self.open_handoff], status, error)
-        self.open_handoff = None
-
-    def _close(self, ids: Collection[str | None], status: HandoffStatus | None, error: str | None) -> None:
-        for place, one in enumerate(self.handoffs):
-            if one.id in ids and one.ended is None:
-                self.handoffs[place] = replace(
-                    one,
-                    status=one.status if status is None else one.status.to(status, one.id),
-                    error=error,
-                    ended=self.config.clock(),
-                    usage=self.spent.get(one.id),
-                )
-
     def wind_up(self, status: HandoffStatus | None = None, error: str | None = None) -> None:
         """End what must not outlive the run, which with no status ended before its agents were done.
 
         Safe to call twice; the first word counts.
         """
-        self._close([one.id for one in self.handoffs], status, error)
+        self.close_records([one.id for one in self.handoffs], status, error)
         self.places.release()
+        if self.narrowings:
+            self.widen()
+            self.moment = None
         if not self.depth:  # the memory is that of the outermost run
             self.shared_memory.pop(PAYLOAD_KEY, None)
 
@@ -270,8 +239,6 @@ class Run:
         done = with_own_ids(reply, self.turn, self.call_ids)
         self._end_call(done)
         self.count(reply.usage or Usage(requests=1, estimated=True))
-        if self.open_handoff is not None and reply.usage is not None:
-            self.spent[self.open_handoff] += reply.usage
         self.forget()
         self.add("model", done.message, origin=family_of(self.handler))
         return done
@@ -319,6 +286,8 @@ class Run:
         self.moment = None
         name = self.agent.name if agent is None else agent
         self.usage_by_agent[name] = self.usage_by_agent.get(name, Usage()) + usage
+        if self.open_handoff is not None:
+            self.spent[self.open_handoff] += usage
 
     def keep_partial(self, error: BaseException | None = None) -> None:
         """Keep what arrived of a reply whose call did not come to its end, and count the call."""
@@ -376,7 +345,9 @@ class Run:
     def result(self) -> RunResult[Any]:
         """Return the run as it stands now."""
         if self.within:
-            so_far = replace(self, nested={**self.nested}, usage_by_agent={**self.usage_by_agent})
+            books = ("nested", "usage_by_agent", "spent")
+            own: dict[str, Any] = {name: {**getattr(self, name)} for name in books}
+            so_far = replace(self, **own)
             so_far.absorb()
             return so_far.result()
         return RunResult(

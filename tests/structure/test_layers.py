@@ -29,7 +29,8 @@ LAYERS = """
     agents
     edges
     config results routing progress replies
-    models
+    models sharing
+    hops
     callers graph
     run
     starting

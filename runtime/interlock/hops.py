@@ -1,0 +1,75 @@
+"""What a run knows of its transfers: the records, who is in charge by which, and what each may see.
+
+Part of `interlock.run.Run`, where all that changes during a run is together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from interlock.config import RunConfig
+from interlock.handoff_request import HandoffStatus
+from interlock.results import HandoffRecord
+from interlock.sharing import Narrowed, narrowed
+from interlock.usage import Usage
+
+__all__ = ["Hops"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Hops:
+    """The transfers of one run while it goes on."""
+
+    run_id: str
+    config: RunConfig
+    handoffs: list[HandoffRecord] = field(default_factory=list[HandoffRecord])
+    open_handoff: str | None = None
+    """Id of the transfer that put whoever speaks in charge."""
+    spent: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    """What each transfer's target consumed, by its id: whatever the run counts while it is in charge."""
+    shared_memory: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What whoever speaks sees of it, see ``Handoff.share``."""
+    narrowings: list[Narrowed] = field(default_factory=list[Narrowed])
+    """Those that made it what it is, the newest last."""
+
+    def next_handoff_id(self) -> str:
+        """Return the id of the next transfer: the same whenever the run is replayed (row 0-21)."""
+        return f"h-{self.run_id}-{len(self.handoffs) + 1}"
+
+    def open_record(self, handoff_id: str, *, waits: bool) -> None:
+        """Let this transfer be what puts whoever speaks in charge; who spoke before is done, or waits."""
+        if not waits:
+            self.close_record(HandoffStatus.COMPLETED)
+        self.open_handoff, self.spent[handoff_id] = handoff_id, Usage()
+
+    def close_record(self, status: HandoffStatus | None = None, error: str | None = None) -> None:
+        """Put on record how the work of whoever speaks ended."""
+        self.close_records([self.open_handoff], status, error)
+        self.open_handoff = None
+
+    def close_records(
+        self, ids: Collection[str | None], status: HandoffStatus | None = None, error: str | None = None
+    ) -> None:
+        """Put on record how these transfers ended, as far as they have not; with no status as they stand."""
+        for place, one in enumerate(self.handoffs):
+            if one.id in ids and one.ended is None:
+                self.handoffs[place] = replace(
+                    one,
+                    status=one.status if status is None else one.status.to(status, one.id),
+                    error=error,
+                    ended=self.config.clock(),
+                    usage=self.spent.get(one.id),
+                )
+
+    def narrow(self, keys: Sequence[str] | None) -> None:
+        """Let whoever speaks next see a memory of its own, see `interlock.sharing`."""
+        narrowing = narrowed(self.shared_memory, keys)
+        self.narrowings.append(narrowing)
+        self.shared_memory = narrowing.inner
+
+    def widen(self, level: int = 0) -> None:
+        """Go back to the memory of when there were so many narrowings, with what was shared as it is now."""
+        while len(self.narrowings) > level:
+            self.shared_memory = self.narrowings.pop().widened()
