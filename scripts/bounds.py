@@ -21,11 +21,14 @@ NEWEST_OVERRIDES = [
 ]
 
 
+_TESTED = ("direct", "serve", "testing", "test")
+
+
 def requirements() -> dict[str, str]:
     """Every direct dependency, those of the extras that tests use included, by its bare name."""
     project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
-    lines = [*project["dependencies"], *extras["serve"], *extras["testing"], *extras["test"]]
+    lines = [*project["dependencies"], *(line for name in _TESTED for line in extras[name])]
     ours = (line for line in lines if not line.startswith("interlock["))
     return {re.split(r"[^\w.-]", line, maxsplit=1)[0]: line for line in ours}
 

@@ -70,14 +70,18 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         _close(self._listener)
-        for connection in list(self._open):
-            _close(connection)
+        self.hang_up()
         for thread in self._threads:
             thread.join(PATIENCE)
 
     async def client_hung_up(self) -> bool:
         """Wait until a client has closed a connection; False when none does in time."""
         return await anyio.to_thread.run_sync(self.hung_up.wait, PATIENCE)
+
+    def hang_up(self) -> None:
+        """Close the connections that are open now, as a server does that has waited long enough."""
+        for connection in list(self._open):
+            _close(connection)
 
     def _spawn(self, work: Callable[..., None], *args: object) -> None:
         thread = threading.Thread(target=work, args=args, daemon=True)

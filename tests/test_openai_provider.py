@@ -1,4 +1,7 @@
-"""The OpenAI handler against a true server on a true socket, well-behaved and not."""
+"""The handlers of OpenAI's chat API against a true server on a true socket, well-behaved and not.
+
+There are two: one lets the openai library send, the other aiohttp, on asyncio alone. They do the same.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,7 @@ from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelt
 from interlock.port import Handler, OutputSchema, Request, family_of
 from interlock.usage import Usage
 from interlock_providers.openai import OpenAI
+from interlock_providers.openai_compatible import OpenAICompatible
 
 pytestmark = pytest.mark.anyio
 
@@ -53,9 +57,35 @@ def request(*, stream: bool = False, **more: Any) -> Request:
     return Request(messages=[{"role": "user", "content": "Hi"}], stream=stream, **more)
 
 
+EITHER = OpenAI | OpenAICompatible
+WAYS = [
+    pytest.param(OpenAI, "asyncio", id="openai-asyncio"),
+    pytest.param(OpenAI, "trio", id="openai-trio"),
+    pytest.param(OpenAICompatible, "asyncio", id="aiohttp-asyncio"),
+]
+KINDS: list[type[EITHER]] = []
+"""Whom the running test is about."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test with both handlers, where they can run."""
+    if metafunc.definition.get_closest_marker("asyncio_only") or "anyio_backend" not in metafunc.fixturenames:
+        metafunc.parametrize("handler_kind", [OpenAI, OpenAICompatible], indirect=True)
+    else:
+        metafunc.parametrize(
+            ("handler_kind", "anyio_backend"), WAYS, indirect=["handler_kind"], scope="module"
+        )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def handler_kind(request: pytest.FixtureRequest) -> type[EITHER]:
+    KINDS[:] = [request.param]
+    return request.param
+
+
 @asynccontextmanager
-async def handler_at(url: str, **settings: Any) -> AsyncGenerator[OpenAI]:
-    handler = OpenAI("m", base_url=url, **settings)
+async def handler_at(url: str, **settings: Any) -> AsyncGenerator[EITHER]:
+    handler = KINDS[0]("m", base_url=url, **settings)
     try:
         yield handler
     finally:
@@ -254,8 +284,9 @@ async def test_the_key() -> None:
     with Server(HELLO) as server:
         await ask(server, api_key="k-1")
         await ask(server)
-    sent = [seen.headers["authorization"] for seen in server.requests]
-    assert sent == ["Bearer k-1", "Bearer none"], "OpenAI's key must not go to another endpoint"
+    first, second = [seen.headers.get("authorization", "Bearer none") for seen in server.requests]
+    assert first == "Bearer k-1"
+    assert second == "Bearer none", "OpenAI's key must not go to another endpoint"
 
 
 async def test_the_organization_of_openai_is_told_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +301,7 @@ async def test_the_organization_of_openai_is_told_to_nobody_else(monkeypatch: py
 async def test_a_missing_key_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(AuthenticationFailed, match="OPENAI_API_KEY") as caught:
-        async for _ in OpenAI("gpt-4o").stream(request()):
+        async for _ in KINDS[0]("gpt-4o").stream(request()):
             pass
     assert not caught.value.retryable
 
@@ -578,17 +609,19 @@ async def test_after_closing_the_handler_opens_anew() -> None:
         ("https://api.groq.com/openai/v1", "groq_gpt-4o", "api.groq.com"),
         ("https://openrouter.ai/api/v1", "openrouter_gpt-4o", "openrouter.ai"),
         ("https://me.openai.azure.com/openai/v1", "azure_gpt-4o", "me.openai.azure.com"),
+        ("https://openai.example.net/v1", "example_gpt-4o", "openai.example.net"),
+        ("https://openai.internal/v1", "local_gpt-4o", "openai.internal"),
         ("http://localhost:11434/v1", "local_gpt-4o", "localhost"),
         ("http://10.0.0.1:8000/v1", "local_gpt-4o", "10.0.0.1"),
     ],
 )
 def test_names_and_families(url: str | None, name: str, family: str) -> None:
-    handler: Handler = OpenAI("gpt-4o", base_url=url)
+    handler: Handler = KINDS[0]("gpt-4o", base_url=url)
     assert handler.name == name
     assert family_of(handler) == family
 
 
 def test_a_name_of_ones_own() -> None:
-    handler = OpenAI("openai/gpt-oss-20b", base_url="https://api.groq.com/openai/v1")
+    handler = KINDS[0]("openai/gpt-oss-20b", base_url="https://api.groq.com/openai/v1")
     assert handler.name == "groq_openai_gpt-oss-20b"
-    assert OpenAI("m", name="small", priority=3).name == "small"
+    assert KINDS[0]("m", name="small", priority=3).name == "small"

@@ -1,4 +1,4 @@
-"""What talks to model vendors: litellm (the default), openai, remote agents.
+"""What talks to model vendors: litellm (the default), endpoints with OpenAI's API, remote agents.
 
 Importing this imports none of their libraries. The others are in modules of their own:
 ``from interlock_providers.openai import OpenAI``.
@@ -6,6 +6,7 @@ Importing this imports none of their libraries. The others are in modules of the
 
 from interlock_providers.litellm import LiteLLM
 from interlock_providers.litellm_library import close_litellm, load_litellm
+from interlock_providers.openai_compatible import OpenAICompatible
 from interlock_providers.remote import RemoteAgent
 
-__all__ = ["LiteLLM", "RemoteAgent", "close_litellm", "load_litellm"]
+__all__ = ["LiteLLM", "OpenAICompatible", "RemoteAgent", "close_litellm", "load_litellm"]

@@ -7,12 +7,8 @@ measured without it, a call with 101 messages took a fifteenth of the CPU, a chu
 
 from __future__ import annotations
 
-import ipaddress
-import os
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 from anyio.lowlevel import RunVar
@@ -20,17 +16,12 @@ from anyio.lowlevel import RunVar
 from interlock.events import HandlerEvent
 from interlock.port import Request
 from interlock_providers.chat import Chat
-from interlock_providers.wire import Shape, shape_of
+from interlock_providers.endpoints import OPENAI, family_at, host_of, key_of, provider_at, shape_at
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, AsyncStream
 
 __all__ = ["OpenAI"]
-
-_OPENAI_KEYS = frozenset(
-    "role content name tool_calls tool_call_id refusal audio function_call annotations".split()
-)
-"""What OpenAI's own messages have; LiteLLM, whose family is the same, may have kept more in them."""
 
 _PATH = "/chat/completions"
 
@@ -72,10 +63,10 @@ class OpenAI:
         name: str | None = None,
         priority: int = 10,
     ) -> None:
-        host = _host_of(base_url if client is None else str(client.base_url))
+        host = host_of(str(client.base_url) if client is not None else base_url or OPENAI)
         self.model = model
-        self.provider = _provider_of(host)
-        self.family = "openai" if self.provider == "openai" else host
+        self.provider = provider_at(host)
+        self.family = family_at(host)
         self.name = name or f"{self.provider}_{model.replace('/', '_')}"
         self.priority = priority
         self._base_url = base_url
@@ -85,7 +76,7 @@ class OpenAI:
         self._chat = Chat(
             provider=self.provider,
             model=model,
-            shape=_shape(self.provider, model),
+            shape=shape_at(host, model),
             timeout=timeout,
             chunk_timeout=chunk_timeout,
         )
@@ -129,7 +120,7 @@ class OpenAI:
         if client is None:
             from openai import AsyncOpenAI  # noqa: PLC0415 - openai costs 0.7 s to import
 
-            key = self._api_key or os.environ.get(f"{self.provider.upper()}_API_KEY")
+            key = self._api_key or key_of(self.provider)
             if self._base_url is not None:
                 key = key or "none"  # a local server needs no key; one that does says so
             client = AsyncOpenAI(api_key=key, base_url=self._base_url, max_retries=0)
@@ -137,29 +128,3 @@ class OpenAI:
                 client.organization = client.project = None  # read from OPENAI_ORG_ID: nobody else's business
             self._clients.set(client)
         return client
-
-
-def _shape(provider: str, model: str) -> Shape:
-    shape = shape_of(provider, model)
-    return replace(shape, message_keys=_OPENAI_KEYS) if provider in ("openai", "azure") else shape
-
-
-def _host_of(base_url: str | None) -> str:
-    return "api.openai.com" if base_url is None else urlsplit(base_url).hostname or base_url
-
-
-def _provider_of(host: str) -> str:
-    """Return the short name of the vendor at this host, such as ``"groq"`` for ``api.groq.com``."""
-    known = {"azure": "azure", "googleapis": "gemini", "x": "xai"}
-    labels = host.split(".")
-    if len(labels) < 2 or _is_address(host):
-        return "local"
-    return known.get(labels[-2], labels[-2])
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 LAYERS = """
-    glimpse metrics time_limits
+    glimpse metrics showing time_limits
     errors names pieces plain_json strict usage
+    request_wire
     callables context handoff_request messages redaction schema scopes
     capabilities payloads
     handoff_types
@@ -31,7 +32,7 @@ LAYERS = """
     config results routing progress replies
     models sharing
     hops
-    callers graph
+    callers graph handoff_store
     run
     starting
     nested prompts tell
@@ -67,10 +68,11 @@ LAZY_AND_UPWARD = {
     ("interlock.models", "interlock_providers.litellm"),
 }
 
-VENDORS = {"litellm", "openai"}
+VENDORS = {"aiohttp", "litellm", "openai"}
 
 LATE = {
-    # modules that are about one vendor's library and nothing else, and that nobody loads before it is needed
+    # modules that are about one library and nothing else, and that nobody loads before it is needed
+    "interlock_providers.http_client",
     "interlock_providers.openai",
     "interlock_providers.tapped",
 }

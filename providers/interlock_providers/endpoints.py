@@ -1,0 +1,58 @@
+"""What the address of an OpenAI-compatible endpoint tells: whose it is, and what that vendor demands."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+from interlock_providers.shapes import Shape, shape_of
+
+__all__ = ["OPENAI", "family_at", "host_of", "key_of", "provider_at", "shape_at"]
+
+OPENAI = "https://api.openai.com/v1"
+
+_OPENAI_KEYS = frozenset(
+    "role content name tool_calls tool_call_id refusal audio function_call annotations".split()
+)
+"""What OpenAI's own messages have; LiteLLM, whose family is the same, may have kept more in them."""
+
+
+def host_of(base_url: str) -> str:
+    """Return the host of an address, or the text itself when it has none."""
+    return urlsplit(base_url).hostname or base_url
+
+
+def provider_at(host: str) -> str:
+    """Return the short name of the vendor at this host, such as ``"groq"`` for ``api.groq.com``."""
+    known = {"azure": "azure", "googleapis": "gemini", "x": "xai"}
+    labels = host.split(".")
+    if len(labels) < 2 or _is_address(host) or (labels[-2] == "openai" and labels[-1] != "com"):
+        return "local"  # OpenAI's key and organization go to nobody who only has the name
+    return known.get(labels[-2], labels[-2])
+
+
+def family_at(host: str) -> str:
+    """Return the family of the models at this host: those that can read one another's private fields."""
+    return "openai" if provider_at(host) == "openai" else host
+
+
+def shape_at(host: str, model: str) -> Shape:
+    """Return what the vendor at this host demands of messages to ``model``."""
+    provider = provider_at(host)
+    shape = shape_of(provider, model)
+    return replace(shape, message_keys=_OPENAI_KEYS) if provider in ("openai", "azure") else shape
+
+
+def key_of(provider: str) -> str | None:
+    """Return the key that the environment has for a vendor, such as ``GROQ_API_KEY``."""
+    return os.environ.get(f"{provider.upper()}_API_KEY")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

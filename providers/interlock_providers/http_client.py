@@ -1,0 +1,182 @@
+"""HTTP by aiohttp: one pool of connections per event loop, closed with it.
+
+This imports aiohttp; `interlock_providers.openai_compatible` imports it at the first call, not before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from urllib.request import getproxies, proxy_bypass
+from weakref import finalize
+
+import aiohttp
+from yarl import URL
+
+from interlock.errors import InvalidRequest, ProviderError
+from interlock_providers.answers import Answer, error_from_answer, shortened
+
+__all__ = ["HttpClient", "HttpResponse"]
+
+_LONGEST_EXCUSE = 64 * 2**10  # bytes of an error's body that are read
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=None)
+"""Deadlines are `interlock_providers.deadlines`'s: they count the waiting of a call and nothing else."""
+
+
+class HttpResponse:
+    """An answer whose body has not been read yet."""
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self.status_code = response.status
+        self.headers: Mapping[str, str] = response.headers
+
+    @property
+    def response(self) -> HttpResponse:
+        """The answer itself."""
+        return self
+
+    def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives."""
+        return self._response.content.iter_any()
+
+    async def close(self) -> None:
+        """Give back the connection, or end it when something is left unread."""
+        self._response.close()
+
+
+class _Pool:
+    """The connections of one event loop, closed whenever nobody can use them any more.
+
+    An app need not close anything, and aiohttp finds nothing to complain of: the session lives in an
+    asynchronous generator, and a loop that ends closes those (``loop.shutdown_asyncgens``). One that nobody
+    refers to is closed as well; so that this is not the moment in which the session itself is torn down, it
+    is kept apart from its owner until the owner is gone.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession, owner: object) -> None:
+        self.session = session
+        self._keeper = _keep(session)
+        self._kept_apart = finalize(owner, lambda keeper: None, self._keeper)
+        self._kept_apart.atexit = False
+
+    async def open(self) -> None:
+        """Let the running event loop know of it."""
+        await anext(self._keeper)
+
+    async def aclose(self) -> None:
+        """Close the connections now."""
+        self.let_go()
+        await self._keeper.aclose()
+
+    def let_go(self) -> None:
+        """Forget about the owner."""
+        self._kept_apart.detach()
+
+
+async def _keep(session: aiohttp.ClientSession) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        await session.close()
+
+
+class HttpClient:
+    """Posts JSON to one address.
+
+    Args:
+        url: where to.
+        headers: sent with each request.
+        provider: whom errors name.
+        model: the model that errors name.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str], *, provider: str, model: str) -> None:
+        self._url = URL(url, encoded=True)
+        self._headers = headers
+        self._who = (provider, model)
+        self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
+
+    async def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> HttpResponse:
+        """Send a body and return the answer as soon as its headers are there.
+
+        Raises:
+            ProviderError: the server refused, or redirects elsewhere.
+        """
+        pool = self._pools.get(asyncio.get_running_loop()) or await self._opened()
+        sent = {**self._headers, **headers} if headers else self._headers
+        response = await pool.session.post(self._url, data=body, headers=sent, allow_redirects=False)
+        if response.status >= 300:
+            try:
+                raise await self._refusal(response)
+            finally:
+                response.close()
+        return HttpResponse(response)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.aclose()
+
+    async def _opened(self) -> _Pool:
+        for ended in [loop for loop in self._pools if loop.is_closed()]:
+            self._pools.pop(ended).let_go()
+        session = _session(self._url)
+        pool = self._pools[asyncio.get_running_loop()] = _Pool(session, self)
+        await pool.open()
+        return pool
+
+    async def _refusal(self, response: aiohttp.ClientResponse) -> ProviderError:
+        provider, model = self._who
+        if response.status < 400:
+            where = shortened(response.headers.get("location", "nowhere"), 200)
+            return InvalidRequest(
+                f"{provider} answered {response.status}, a redirect to {where!r}, which is not followed: a "
+                "key would go there too. Pass the new address as base_url.",
+                status=response.status,
+                provider=provider,
+                model=model,
+            )
+        body = await _beginning(response)
+        answer = Answer(response.status, response.headers, body.decode("utf-8", "replace"))
+        return error_from_answer(answer, provider=provider, model=model)
+
+
+async def _beginning(response: aiohttp.ClientResponse) -> bytes:
+    """Return what is needed of an error's body; what comes with a broken connection is better than none."""
+    body = bytearray()
+    with suppress(aiohttp.ClientError):
+        async for piece in response.content.iter_any():
+            body += piece
+            if len(body) > _LONGEST_EXCUSE:
+                break
+    return bytes(body)
+
+
+def _session(url: URL) -> aiohttp.ClientSession:
+    connector = aiohttp.TCPConnector(limit=0, ssl=_tls() if url.scheme == "https" else True)
+    return aiohttp.ClientSession(
+        connector=connector, timeout=_NO_TIMEOUT, cookie_jar=aiohttp.DummyCookieJar(), proxy=_proxy_for(url)
+    )
+
+
+def _tls() -> ssl.SSLContext:
+    """Trust whom httpx trusts: what SSL_CERT_FILE or SSL_CERT_DIR name, else certifi where it is there."""
+    if not (os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")) and find_spec("certifi"):
+        import certifi  # noqa: PLC0415 - aiohttp comes without it
+
+        return ssl.create_default_context(cafile=certifi.where())
+    return ssl.create_default_context()
+
+
+def _proxy_for(url: URL) -> str | None:
+    """Return the proxy that the environment names for this address, once and not on every call."""
+    if url.host is None or proxy_bypass(url.host):
+        return None
+    proxies = getproxies()
+    return proxies.get(url.scheme) or proxies.get("all")

@@ -1,0 +1,173 @@
+"""Chat completions straight over HTTP: every endpoint that speaks like OpenAI's, and OpenAI's own.
+
+Nothing stands between the request and the socket but aiohttp: JSON goes out, JSON comes in, and no
+library walks over it. For trio, or with a client of your own, there is `interlock_providers.openai.OpenAI`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+from interlock.errors import AuthenticationFailed, ConfigError, MissingExtra
+from interlock.events import HandlerEvent
+from interlock.port import Request
+from interlock_providers.answers import key_hint
+from interlock_providers.chat import Chat
+from interlock_providers.deadlines import check_seconds
+from interlock_providers.endpoints import OPENAI, family_at, host_of, key_of, provider_at, shape_at
+
+if TYPE_CHECKING:
+    from interlock_providers.http_client import HttpClient, HttpResponse
+
+__all__ = ["OpenAICompatible"]
+
+_PATH = "/chat/completions"
+
+
+class OpenAICompatible:
+    """A handler that asks one model of an endpoint with OpenAI's chat API; it runs on asyncio.
+
+    It says and refuses the same as `interlock_providers.openai.OpenAI`, in a fraction of the time. aiohttp
+    carries the requests; it comes with litellm, and with the extra ``interlock[direct]``.
+
+    A streamed reply is complete when a finish reason or the usage has come, or, for text, when the
+    stream ended with ``[DONE]``. A stream that just ends, or that ends within the arguments of a
+    call, raises `IncompleteResponse`: text that was cut looks like text that ended.
+
+    Args:
+        model: the model's name as the endpoint knows it, such as ``"gpt-4o-mini"``.
+        base_url: the endpoint, such as ``"https://api.groq.com/openai/v1"``; default: OpenAI's.
+            ``/chat/completions`` is added unless it is there; a query such as Azure's ``api-version`` stays.
+        api_key: the key. Default: the environment variable named after the endpoint, such as
+            ``OPENAI_API_KEY`` or, for ``api.groq.com``, ``GROQ_API_KEY``. OpenAI's key is never
+            sent to another endpoint unless it is passed here; where there is no key, none is sent.
+        headers: sent with each request; one named ``authorization`` stands in for the key.
+        timeout: seconds for one whole reply, streamed or not; None for no limit.
+        chunk_timeout: seconds that a stream may be silent once it has begun; comments that keep the
+            connection alive are silence. None for no limit.
+        name: the handler's name; default ``<vendor>_<model>``.
+        priority: where handlers are ranked, the lower number comes first.
+
+    Settings pass through to the API, but ``None`` leaves a key out, ``stream_options=None`` included, for
+    endpoints that refuse it. ``extra_headers`` and ``extra_body`` are added to headers and body. Redirects
+    are not followed. Proxies are those of the environment. Retrying is the run's.
+
+    Raises:
+        ConfigError: an argument that cannot work.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = 600.0,
+        chunk_timeout: float | None = 120.0,
+        name: str | None = None,
+        priority: int = 10,
+    ) -> None:
+        check_seconds(timeout=timeout, chunk_timeout=chunk_timeout)
+        self._url = _completions_url(base_url or OPENAI)
+        host = host_of(self._url)
+        self.model = model
+        self.provider = provider_at(host)
+        self.family = family_at(host)
+        self.name = name or f"{self.provider}_{model.replace('/', '_')}"
+        self.priority = priority
+        self._api_key = api_key
+        self._headers = {name.lower(): value for name, value in (headers or {}).items()}
+        self._client: HttpClient | None = None
+        self._chat = Chat(
+            provider=self.provider,
+            model=model,
+            shape=shape_at(host, model),
+            timeout=timeout,
+            chunk_timeout=chunk_timeout,
+        )
+
+    def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+        """Ask the model; stream the reply if the request is being watched.
+
+        Raises:
+            ProviderError: whatever went wrong, see `interlock.errors`.
+            ConfigError: the event loop is not asyncio's.
+            MissingExtra: aiohttp is not installed.
+        """
+        self._check_loop()
+        client = self._client or self._connected()
+        headers = request.settings.get("extra_headers")
+        return self._chat.stream(request, lambda body: self._post(client, body, headers))
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop. The handler may be used again."""
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _post(
+        self, client: HttpClient, body: Mapping[str, Any], headers: Mapping[str, str] | None
+    ) -> HttpResponse:
+        return await client.post(_encode(body).encode(), headers)
+
+    def _check_loop(self) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise ConfigError(
+                f"{self.name} needs asyncio, because aiohttp does. Run it with asyncio, or on trio use "
+                "interlock_providers.openai.OpenAI with the same base_url."
+            ) from error
+
+    def _connected(self) -> HttpClient:
+        try:
+            http_client: Any = importlib.import_module("interlock_providers.http_client")
+        except ImportError as error:
+            raise MissingExtra(
+                "OpenAICompatible needs aiohttp, which is not installed: pip install 'interlock[direct]'."
+            ) from error
+        client: HttpClient = http_client.HttpClient(
+            self._url, self._sent(), provider=self.provider, model=self.model
+        )
+        self._client = client
+        return client
+
+    def _sent(self) -> Mapping[str, str]:
+        """Return the headers of each request."""
+        headers = {**_OURS, **self._headers}
+        if "authorization" in headers or "api-key" in headers:
+            return headers
+        key = self._api_key or key_of(self.provider)
+        if key is not None:
+            # Azure takes keys in a header of its own, and tokens as everyone else
+            own = {"api-key": key} if self.provider == "azure" else {"authorization": f"Bearer {key}"}
+            return headers | own
+        if self.provider == "openai":
+            raise AuthenticationFailed(
+                f"There is no key for openai, so {self.model!r} was not asked. {key_hint('openai')}",
+                provider=self.provider,
+                model=self.model,
+            )
+        return headers
+
+
+_OURS = {
+    "accept": "application/json, text/event-stream",
+    "content-type": "application/json",
+    "user-agent": "interlock",
+}
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def _completions_url(base_url: str) -> str:
+    parts = urlsplit(base_url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"base_url must be an http or https address, not {base_url!r}.")
+    path = parts.path.rstrip("/").removesuffix(_PATH)
+    return urlunsplit(parts._replace(path=path + _PATH, fragment=""))

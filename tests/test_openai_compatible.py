@@ -1,0 +1,274 @@
+"""What is the aiohttp handler's own; what it shares with the other one is in test_openai_provider."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import trio
+import yaml
+from servers import HELLO, HELLO_STREAM, Reply, Server, chunk, said, streamed
+
+from interlock import Agent, Runner
+from interlock.errors import AuthenticationFailed, ConfigError, InvalidRequest, ProviderError
+from interlock.events import MessageDone, TextDelta
+from interlock.port import Request
+from interlock.testing import use_cassette
+from interlock_providers import OpenAICompatible
+
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+
+
+def request(**more: Any) -> Request:
+    return Request(messages=[{"role": "user", "content": "Hi"}], **more)
+
+
+async def ask(handler: OpenAICompatible, asked: Request | None = None) -> Any:
+    """Return the last event of a reply, and close the connections."""
+    try:
+        return [event async for event in handler.stream(asked or request())][-1]
+    finally:
+        await handler.aclose()
+
+
+# Where it goes
+
+
+@pytest.mark.parametrize(
+    ("ending", "path"),
+    [
+        ("", "/v1/chat/completions"),
+        ("/", "/v1/chat/completions"),
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/deployments/a%2Fb?api-version=1", "/v1/deployments/a%2Fb/chat/completions?api-version=1"),
+    ],
+)
+async def test_the_address(ending: str, path: str) -> None:
+    with Server(HELLO) as server:
+        await ask(OpenAICompatible("m", base_url=server.url + ending))
+    assert server.requests[0].path == path
+
+
+@pytest.mark.parametrize("url", ["api.groq.com/openai/v1", "ftp://x.org", "http://"])
+def test_what_is_no_address(url: str) -> None:
+    with pytest.raises(ConfigError, match="base_url"):
+        OpenAICompatible("m", base_url=url)
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    """The key would go wherever the server says."""
+    with Server(HELLO) as other:
+        moved = Reply(status=308, headers={"location": f"{other.url}/chat/completions"})
+        with Server(moved) as server:
+            with pytest.raises(InvalidRequest, match="base_url") as caught:
+                await ask(OpenAICompatible("m", base_url=server.url, api_key="k"))
+    assert caught.value.status == 308
+    assert not other.requests
+
+
+async def test_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server(HELLO) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
+        await ask(OpenAICompatible("m", base_url="http://models.invalid/v1"))
+    assert proxy.requests[0].path == "http://models.invalid/v1/chat/completions"
+
+
+async def test_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server(HELLO) as server:
+        monkeypatch.setenv("http_proxy", "http://proxy.invalid")
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        await ask(OpenAICompatible("m", base_url=server.url))
+    assert server.requests[0].path == "/v1/chat/completions"
+
+
+# Headers
+
+
+async def test_the_headers() -> None:
+    with Server(HELLO) as server:
+        handler = OpenAICompatible("m", base_url=server.url, headers={"X-Title": "a"})
+        await ask(handler, request(settings={"extra_headers": {"x-trace": "b"}}))
+    headers = server.requests[0].headers
+    assert headers["content-type"] == "application/json"
+    assert (headers["x-title"], headers["x-trace"]) == ("a", "b")
+    assert "cookie" not in headers
+
+
+async def test_a_header_stands_in_for_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server(HELLO) as server:
+        handler = OpenAICompatible(
+            "m", base_url=server.url, api_key="k", headers={"Authorization": "Basic abc"}
+        )
+        await ask(handler)
+    assert server.requests[0].headers["authorization"] == "Basic abc"
+
+
+async def test_azure_takes_its_key_in_a_header_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server(HELLO) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
+        monkeypatch.setenv("AZURE_API_KEY", "k")
+        await ask(OpenAICompatible("m", base_url="http://me.openai.azure.com/openai/v1"))
+    headers = proxy.requests[0].headers
+    assert headers["api-key"] == "k"
+    assert "authorization" not in headers
+
+
+async def test_the_key_of_the_vendor(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server(HELLO) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
+        monkeypatch.setenv("GROQ_API_KEY", "k")
+        await ask(OpenAICompatible("m", base_url="http://api.groq.com/openai/v1"))
+    assert proxy.requests[0].headers["authorization"] == "Bearer k"
+
+
+async def test_cookies_are_not_kept() -> None:
+    reply = said({"content": "a"})
+    with Server(Reply(reply.pieces, headers={"set-cookie": "a=b"})) as server:
+        handler = OpenAICompatible("m", base_url=server.url)
+        for _ in range(2):
+            async for _ in handler.stream(request()):
+                pass
+        await handler.aclose()
+    assert "cookie" not in server.requests[1].headers
+
+
+# Connections
+
+
+async def test_hundreds_at_once() -> None:
+    """aiohttp alone would let a hundred calls through at a time, and the others wait."""
+    slow = streamed(chunk({"content": "x"}, finish="stop"), delay=0.3)
+    with Server(slow) as server:
+        handler = OpenAICompatible("m", base_url=server.url, timeout=8)
+
+        async def one() -> None:
+            first, *_ = [event async for event in handler.stream(request(stream=True))]
+            assert first == TextDelta("x")
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(150):
+                tasks.start_soon(one)
+        await handler.aclose()
+    assert server.connections == 150
+
+
+async def test_a_connection_that_the_server_closed_is_not_used_again() -> None:
+    with Server(HELLO) as server:
+        handler = OpenAICompatible("m", base_url=server.url)
+        async for _ in handler.stream(request()):
+            pass
+        server.hang_up()
+        await anyio.sleep(0.05)
+        await ask(handler)
+    assert server.connections == 2
+
+
+async def test_an_empty_error_body_that_is_cut() -> None:
+    with Server(Reply((b"no",), 500, ending="cut")) as server:
+        with pytest.raises(ProviderError, match="no") as caught:
+            await ask(OpenAICompatible("m", base_url=server.url))
+    assert caught.value.status == 500
+
+
+def test_each_event_loop_has_its_own_connections_and_closes_them() -> None:
+    """Nothing has to be closed by hand, and aiohttp has nothing to complain of."""
+    with Server(HELLO) as server, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        handler = OpenAICompatible("m", base_url=server.url)
+        agent = Agent("a", model=handler)
+        for _ in range(3):
+            assert Runner.run_sync(agent, "Hi").final_output == "Hello"
+        gc.collect()
+    assert server.connections == 3
+    assert server.hung_up.is_set()
+    assert handler._client is not None
+    assert len(handler._client._pools) == 1, "of the loops that ended, all but the last one are forgotten"
+
+
+def test_a_handler_that_is_dropped_leaves_nothing_open() -> None:
+    async def drop() -> bool:
+        with Server(HELLO) as server:
+            agent = Agent("a", model=OpenAICompatible("m", base_url=server.url))
+            await Runner.run(agent, "Hi")
+            del agent
+            gc.collect()
+            return await server.client_hung_up()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert asyncio.run(drop())
+
+
+# Other libraries
+
+
+def test_trio_is_told_where_to_go() -> None:
+    async def ask_on_trio() -> None:
+        with pytest.raises(ConfigError, match=r"interlock_providers\.openai\.OpenAI"):
+            async for _ in OpenAICompatible("m", base_url="http://127.0.0.1:1").stream(request()):
+                pass
+
+    trio.run(ask_on_trio)
+
+
+async def test_a_missing_key_is_asked_of_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(AuthenticationFailed, match="OPENAI_API_KEY"):
+        async for _ in OpenAICompatible("m").stream(request()):
+            pass
+
+
+def test_without_aiohttp_the_extra_is_named() -> None:
+    code = """
+import asyncio, sys
+sys.modules["aiohttp"] = None
+from interlock import Agent, Runner
+from interlock.errors import MissingExtra
+from interlock_providers import OpenAICompatible
+try:
+    Runner.run_sync(Agent("a", model=OpenAICompatible("m", base_url="http://127.0.0.1:1")), "Hi")
+except MissingExtra as error:
+    print(error)
+"""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    assert "interlock[direct]" in done.stdout, done.stderr
+
+
+# Cassettes
+
+
+@pytest.mark.parametrize("watched", [False, True])
+async def test_it_is_answered_from_a_cassette(tmp_path: Path, watched: bool) -> None:
+    reply = HELLO_STREAM if watched else HELLO
+    asked: dict[str, Any] = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}]}
+    if watched:
+        asked |= {"stream": True, "stream_options": {"include_usage": True}}
+    recorded = {
+        "request": {
+            "method": "POST",
+            "uri": "https://api.openai.com/v1/chat/completions",
+            "body": json.dumps(asked),
+            "headers": {},
+        },
+        "response": {
+            "status": {"code": 200, "message": "OK"},
+            "headers": {"content-type": [reply.content_type]},
+            "body": {"string": b"".join(reply.pieces).decode()},
+        },
+    }
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml.safe_dump({"version": 1, "interactions": [recorded]}))
+    with use_cassette(path):
+        done = await ask(OpenAICompatible("gpt-4o"), request(stream=watched))
+    assert isinstance(done, MessageDone)
+    assert done.message.get("content") == "Hello"
