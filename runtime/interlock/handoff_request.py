@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from interlock.errors import ConfigError, HandoffStateError
+from interlock.request_wire import as_wire, from_wire
 
 __all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "recordable"]
 
@@ -161,6 +163,31 @@ class HandoffRequest:
             "payload": recordable(self.payload),
             "metadata": recordable(dict(self.metadata)),
         }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the request as JSON data for another process, with the target by its name.
+
+        ``preserve_context`` is ``preserve_history`` there, the snapshot is base64, and what is a model or a
+        payload here is an object there.
+
+        Raises:
+            ValueError: something in it has no JSON form; the message says where.
+        """
+        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        return as_wire({**fields, "to_agent": self.target_name})
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> HandoffRequest:
+        """Return the request that `to_dict` made this of, or that another program means by it.
+
+        ``from_agent`` and ``to_agent`` must be there; the rest may be missing. A ``payload`` stays a dict,
+        which `HandoffPayload.parse` reads.
+
+        Raises:
+            ValueError: it is no request. All that is wrong is named at once, unknown keys included, and no
+                value is shown.
+        """
+        return cls(**from_wire(data))
 
     @classmethod
     def from_envelope(cls, envelope: Mapping[str, Any]) -> HandoffRequest:

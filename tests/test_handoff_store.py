@@ -1,0 +1,627 @@
+"""The store of handoffs: who files, who decides, and that nobody holds what another one can change."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from interlock import Agent, HandoffRequest, RunConfig, Runner, handoff
+from interlock.errors import ConfigError, HandoffStateError
+from interlock.handoff_request import HandoffResponse, HandoffStatus
+from interlock.handoff_store import HandoffStore, InMemoryHandoffStore, asks, decided
+from interlock.testing import ScriptedHandler, call
+
+STATES = {
+    "PENDING": (),
+    "ACCEPTED": ("accept",),
+    "REJECTED": ("reject",),
+    "EXPIRED": ("expire",),
+    "COMPLETED": ("accept", "complete"),
+    "FAILED": ("accept", "fail"),
+}
+"""How a handoff gets into each state."""
+ALLOWED = {
+    ("PENDING", "accept"),
+    ("PENDING", "reject"),
+    ("PENDING", "expire"),
+    ("PENDING", "fail"),
+    ("ACCEPTED", "complete"),
+    ("ACCEPTED", "fail"),
+}
+LEADS_TO = {
+    "accept": "ACCEPTED",
+    "reject": "REJECTED",
+    "expire": "EXPIRED",
+    "complete": "COMPLETED",
+    "fail": "FAILED",
+}
+
+
+def asked(request_id: str = "r1", target: str = "b", **more: Any) -> HandoffRequest:
+    return HandoffRequest(target, from_agent="a", request_id=request_id, **more)
+
+
+def move(store: InMemoryHandoffStore, step: str, handoff_id: str) -> HandoffResponse:
+    reasoned = {"reject": ("no",), "fail": ("broken",)}
+    response: HandoffResponse = getattr(store, step)(handoff_id, *reasoned.get(step, ()))
+    return response
+
+
+class Clock:
+    """A clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+# -- filing --
+
+
+def test_a_request_that_is_filed_again_is_the_same() -> None:
+    """A retry makes no second handoff (row 0-21)."""
+    store = InMemoryHandoffStore()
+    request = asked()
+    assert store.request(request) == store.request(request) == "r1:b"
+    assert len(store.pending("b")) == 1
+
+
+def test_it_is_the_same_however_far_it_has_come() -> None:
+    store = InMemoryHandoffStore()
+    store.accept(store.request(asked()))
+    assert store.status(store.request(asked())).status is HandoffStatus.ACCEPTED
+    assert store.pending("b") == []
+
+
+def test_one_request_may_be_put_to_several_targets() -> None:
+    """A run asks the targets of ``handoff([b, c])`` in turn, under one id."""
+    store = InMemoryHandoffStore()
+    assert store.request(asked(target="b")) != store.request(asked(target="c"))
+
+
+def test_another_request_under_the_same_id_is_refused() -> None:
+    """It would get the answer to the first."""
+    store = InMemoryHandoffStore()
+    store.request(asked(reason="x"))
+    with pytest.raises(ValueError, match=r"under request_id 'r1', with another reason, priority; give"):
+        store.request(asked(reason="y", priority=1))
+    assert [request.reason for _, request in store.pending("b")] == ["x"]
+
+
+def test_ids_come_from_the_factory() -> None:
+    """(row 0-21)"""
+    numbers = itertools.count(1)
+    store = InMemoryHandoffStore(new_id=lambda request: f"{request.from_agent}-{next(numbers)}")
+    assert [store.request(asked(each)) for each in ("r1", "r2", "r1")] == ["a-1", "a-2", "a-1"]
+
+
+@pytest.mark.parametrize("made", ["", None, 5, "taken"])
+def test_an_id_that_is_none_or_in_use_is_the_factorys_mistake(made: Any) -> None:
+    store = InMemoryHandoffStore(new_id=lambda request: made if request.request_id == "r2" else "taken")
+    store.request(asked("r1"))
+    with pytest.raises(ConfigError, match="new_id must make a new text"):
+        store.request(asked("r2"))
+    assert [handoff_id for handoff_id, _ in store.pending("b")] == ["taken"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "wrong"),
+    [
+        (HandoffRequest("b", from_agent="a"), "request_id"),
+        (HandoffRequest("b", from_agent="a", request_id="  "), "request_id"),
+        (HandoffRequest("b", request_id="r"), "from_agent"),
+        (asked(timeout=-1), "timeout"),
+        (asked(priority="high"), "priority"),
+        (asked(capabilities_required=[5]), r"capabilities_required\.0"),
+        (asked(input=object()), "input"),
+        (asked(request_id="\ud800"), "request_id"),
+    ],
+)
+def test_what_nobody_could_read_is_not_filed(request_: HandoffRequest, wrong: str) -> None:
+    """Found by the one who asks, not by the one who looks for work (row 0-21)."""
+    store = InMemoryHandoffStore()
+    with pytest.raises(ValueError, match=wrong):
+        store.request(request_)
+    assert store.pending("b") == []
+
+
+# -- looking --
+
+
+def test_pending_yields_ids_and_requests() -> None:
+    """Whoever sees a request can accept it (row 0-20)."""
+    store = InMemoryHandoffStore()
+    request = asked(reason="needs SQL", preserve_context=False, context_snapshot=b"\xff")
+    handoff_id = store.request(request)
+    store.request(asked(target="c"))
+    assert store.pending("b") == [(handoff_id, request)]
+    assert store.accept(store.pending("b")[0][0]).accepted
+
+
+def test_lower_priority_comes_first_then_whoever_came_first() -> None:
+    store = InMemoryHandoffStore()
+    for name, priority in (("r1", 5), ("r2", 1), ("r3", 5), ("r4", 1)):
+        store.request(asked(name, priority=priority))
+    assert [request.request_id for _, request in store.pending("b")] == ["r2", "r4", "r1", "r3"]
+
+
+def test_nobody_asked_is_nothing_pending() -> None:
+    assert InMemoryHandoffStore().pending("b") == []
+
+
+def test_what_is_decided_is_not_pending() -> None:
+    store = InMemoryHandoffStore()
+    for number, step in enumerate(("accept", "reject", "expire", "fail")):
+        move(store, step, store.request(asked(str(number))))
+    assert store.pending("b") == []
+
+
+def test_what_is_returned_is_a_copy() -> None:
+    """(row 0-20)"""
+    store = InMemoryHandoffStore()
+    mine, told = {"a": [1]}, {"b": [1]}
+    handoff_id = store.request(asked(metadata=mine, input=mine))
+    mine["a"].append(2)
+    [(_, shown)] = store.pending("b")
+    shown.metadata["a"].append(3)
+    shown.input["a"].append(3)
+    [(_, again)] = store.pending("b")
+    assert (again.metadata, again.input) == ({"a": [1]}, {"a": [1]})
+    accepted: Any = store.accept(handoff_id, told)
+    told["b"].append(2)
+    accepted.metadata["b"].append(3)
+    assert store.status(handoff_id).metadata == {"b": [1]}
+
+
+def test_a_response_does_not_change_with_the_handoff() -> None:
+    """(row 0-20: others return the very object that is stored)"""
+    store = InMemoryHandoffStore()
+    before = store.status(store.request(asked()))
+    store.reject("r1:b", "busy")
+    assert before == HandoffResponse(handoff_id="r1:b")
+
+
+# -- deciding --
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("step", LEADS_TO)
+def test_states_follow_the_machine(state: str, step: str) -> None:
+    """What is not allowed changes nothing (row 0-15)."""
+    store = InMemoryHandoffStore()
+    handoff_id = store.request(asked())
+    for before in STATES[state]:
+        move(store, before, handoff_id)
+    if (state, step) in ALLOWED:
+        assert move(store, step, handoff_id).status == LEADS_TO[step]
+        return
+    before_it = store.status(handoff_id)
+    with pytest.raises(HandoffStateError, match=rf"^Handoff r1:b is not in .* \(current: {state}\)$"):
+        move(store, step, handoff_id)
+    assert store.status(handoff_id) == before_it
+
+
+def test_a_rejection_tells_why() -> None:
+    store = InMemoryHandoffStore()
+    response = store.reject(store.request(asked()), "At maximum capacity")
+    assert response == HandoffResponse.reject("At maximum capacity", "r1:b") == store.status("r1:b")
+
+
+def test_what_is_said_adds_up() -> None:
+    store = InMemoryHandoffStore()
+    handoff_id = store.request(asked())
+    store.accept(handoff_id, {"by": "Eve", "answer": None})
+    assert store.complete(handoff_id, {"answer": "42"}).metadata == {"by": "Eve", "answer": "42"}
+
+
+@pytest.mark.parametrize("metadata", [{"x": object()}, {"x": (1,)}, {1: 2}, {"x": float("nan")}])
+def test_what_is_said_is_json(metadata: Any) -> None:
+    store = InMemoryHandoffStore()
+    handoff_id = store.request(asked())
+    with pytest.raises(ValueError, match=r"metadata"):
+        store.accept(handoff_id, metadata)
+    assert store.status(handoff_id).status is HandoffStatus.PENDING
+
+
+@pytest.mark.parametrize("step", ["status", *LEADS_TO])
+def test_an_unknown_id_is_told(step: str) -> None:
+    """(row 0-15)"""
+    with pytest.raises(HandoffStateError, match=r"^Handoff h-9 not found$"):
+        move(InMemoryHandoffStore(), step, "h-9")
+
+
+@pytest.mark.parametrize("empty", ["", " ", None, 5])
+@pytest.mark.parametrize("step", ["status", "pending", *LEADS_TO])
+def test_an_empty_id_is_a_mistake(step: str, empty: Any) -> None:
+    """(row 0-21)"""
+    with pytest.raises(ValueError, match=r"needs a .* that is text and not empty"):
+        move(InMemoryHandoffStore(), step, empty)
+
+
+# -- time --
+
+
+def test_a_request_expires_by_its_timeout() -> None:
+    clock = Clock()
+    store = InMemoryHandoffStore(clock=clock)
+    handoff_id = store.request(asked(timeout=5))
+    clock.now = 4.9
+    assert store.status(handoff_id).status is HandoffStatus.PENDING
+    clock.now = 5
+    response = store.status(handoff_id)
+    assert (response.status, response.rejection_reason) == ("EXPIRED", "'b' did not accept within 5 s")
+
+
+@pytest.mark.parametrize("look", [lambda store: store.pending("b"), lambda store: store.request(asked("r2"))])
+def test_an_expired_one_cannot_be_accepted(look: Callable[[InMemoryHandoffStore], object]) -> None:
+    """Whoever looks first."""
+    clock = Clock()
+    store = InMemoryHandoffStore(clock=clock)
+    handoff_id = store.request(asked(timeout=5))
+    clock.now = 6
+    look(store)
+    with pytest.raises(HandoffStateError, match=r"not in PENDING status \(current: EXPIRED\)"):
+        store.accept(handoff_id)
+    assert handoff_id not in dict(store.pending("b"))
+
+
+def test_time_does_not_undo_a_decision() -> None:
+    clock = Clock()
+    store = InMemoryHandoffStore(clock=clock)
+    handoff_id = store.request(asked(timeout=5))
+    store.accept(handoff_id)
+    clock.now = 6
+    assert store.complete(handoff_id).status is HandoffStatus.COMPLETED
+
+
+def test_filing_again_gives_no_more_time() -> None:
+    clock = Clock()
+    store = InMemoryHandoffStore(clock=clock)
+    store.request(asked(timeout=5))
+    clock.now = 4
+    store.request(asked(timeout=5))
+    clock.now = 5
+    assert store.status("r1:b").status is HandoffStatus.EXPIRED
+
+
+# -- forgetting --
+
+
+def test_clear_forgets_everything() -> None:
+    store = InMemoryHandoffStore()
+    store.accept(store.request(asked("r1")))
+    store.request(asked("r2"))
+    store.clear()
+    assert store.pending("b") == []
+    with pytest.raises(HandoffStateError, match="not found"):
+        store.status("r1:b")
+    assert store.request(asked("r1", reason="another one")) == "r1:b"
+
+
+def test_stores_know_nothing_of_one_another() -> None:
+    """(row 0-20: others keep them in a global)"""
+    InMemoryHandoffStore().request(asked())
+    assert InMemoryHandoffStore().pending("b") == []
+
+
+def test_what_is_over_is_forgotten_in_time_and_what_is_not_stays() -> None:
+    store = InMemoryHandoffStore(keep=2)
+    waiting, accepted = store.request(asked("waits")), store.request(asked("works"))
+    store.accept(accepted)
+    over = [store.request(asked(str(number))) for number in range(4)]
+    for handoff_id in over:
+        store.reject(handoff_id, "no")
+    assert [store.status(each).status for each in (waiting, accepted)] == ["PENDING", "ACCEPTED"]
+    assert [store.status(each).status for each in over[2:]] == ["REJECTED"] * 2
+    for handoff_id in over[:2]:
+        with pytest.raises(HandoffStateError, match="not found"):
+            store.status(handoff_id)
+
+
+def test_keeping_nothing_still_tells_the_decision() -> None:
+    store = InMemoryHandoffStore(keep=0)
+    assert store.reject(store.request(asked()), "no").rejection_reason == "no"
+
+
+def test_keep_is_no_less_than_nothing() -> None:
+    with pytest.raises(ConfigError, match="keep must be 0 or more"):
+        InMemoryHandoffStore(keep=-1)
+
+
+# -- together --
+
+
+def test_of_many_threads_one_gets_the_work() -> None:
+    store = InMemoryHandoffStore()
+    ids = [store.request(asked(str(number))) for number in range(50)]
+    start = threading.Barrier(8)
+
+    def work() -> list[str]:
+        start.wait()
+        mine: list[str] = []
+        for handoff_id in ids:
+            try:
+                store.accept(handoff_id)
+            except HandoffStateError:
+                continue
+            mine.append(handoff_id)
+        return mine
+
+    with ThreadPoolExecutor(8) as pool:
+        done = [each.result() for each in [pool.submit(work) for _ in range(8)]]
+    assert sorted(itertools.chain.from_iterable(done)) == sorted(ids)
+
+
+def test_of_many_threads_that_file_one_request_all_get_one_id() -> None:
+    numbers = itertools.count()
+    store = InMemoryHandoffStore(new_id=lambda _: str(next(numbers)))
+    start = threading.Barrier(8)
+
+    def file(_: int) -> list[str]:
+        start.wait()
+        return [store.request(asked(str(number))) for number in range(50)]
+
+    with ThreadPoolExecutor(8) as pool:
+        filed = [*pool.map(file, range(8))]
+    assert all(each == filed[0] for each in filed)
+    assert len(store.pending("b")) == 50
+
+
+class Model(RuleBasedStateMachine):
+    """Whatever happens in whatever order, the store says what a table of states would."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.store = InMemoryHandoffStore(clock=self.clock)
+        self.known: dict[str, str] = {}
+        self.late: dict[str, float] = {}
+
+    @rule(name=st.sampled_from("uvw"))
+    def file(self, name: str) -> None:
+        handoff_id = self.store.request(asked(name, timeout=5))
+        if handoff_id not in self.known:
+            self.known[handoff_id], self.late[handoff_id] = "PENDING", self.clock.now + 5
+
+    @rule(name=st.sampled_from("uvw"), step=st.sampled_from([*LEADS_TO]))
+    def decide(self, name: str, step: str) -> None:
+        handoff_id = f"{name}:b"
+        allowed = (self.known.get(handoff_id), step) in ALLOWED
+        try:
+            move(self.store, step, handoff_id)
+        except HandoffStateError:
+            assert not allowed
+        else:
+            assert allowed
+            self.known[handoff_id] = LEADS_TO[step]
+
+    @rule(seconds=st.floats(0, 6))
+    def wait(self, seconds: float) -> None:
+        self.clock.now += seconds
+        for handoff_id, status in self.known.items():
+            if status == "PENDING" and self.clock.now >= self.late[handoff_id]:
+                self.known[handoff_id] = "EXPIRED"
+
+    @rule()
+    def clear(self) -> None:
+        self.store.clear()
+        self.known.clear()
+
+    @invariant()
+    def it_agrees(self) -> None:
+        assert {each: self.store.status(each).status for each in self.known} == self.known
+        pending = {handoff_id for handoff_id, _ in self.store.pending("b")}
+        assert pending == {each for each, status in self.known.items() if status == "PENDING"}
+
+
+TestModel = Model.TestCase
+TestModel.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+
+
+# -- waiting, and runs --
+
+
+class Remote:
+    """A store that is somewhere else: every method is async, and gives others a turn."""
+
+    def __init__(self) -> None:
+        self.inner = InMemoryHandoffStore()
+
+    async def request(self, request: HandoffRequest) -> str:
+        await anyio.lowlevel.checkpoint()
+        return self.inner.request(request)
+
+    async def pending(self, agent: str) -> Sequence[tuple[str, HandoffRequest]]:
+        await anyio.lowlevel.checkpoint()
+        return self.inner.pending(agent)
+
+    async def status(self, handoff_id: str) -> HandoffResponse:
+        await anyio.lowlevel.checkpoint()
+        return self.inner.status(handoff_id)
+
+    async def accept(self, handoff_id: str, metadata: Mapping[str, Any] | None = None) -> HandoffResponse:
+        await anyio.lowlevel.checkpoint()
+        return self.inner.accept(handoff_id, metadata)
+
+    async def reject(self, handoff_id: str, reason: str) -> HandoffResponse:
+        await anyio.lowlevel.checkpoint()
+        return self.inner.reject(handoff_id, reason)
+
+    async def expire(self, handoff_id: str) -> HandoffResponse:
+        await anyio.lowlevel.checkpoint()
+        return self.inner.expire(handoff_id)
+
+    async def complete(self, handoff_id: str, metadata: Mapping[str, Any] | None = None) -> HandoffResponse:
+        await anyio.lowlevel.checkpoint()
+        return self.inner.complete(handoff_id, metadata)
+
+    async def fail(self, handoff_id: str, reason: str) -> HandoffResponse:
+        await anyio.lowlevel.checkpoint()
+        return self.inner.fail(handoff_id, reason)
+
+    async def clear(self) -> None:
+        await anyio.lowlevel.checkpoint()
+        self.inner.clear()
+
+
+def local(store: HandoffStore) -> InMemoryHandoffStore:
+    """What is behind a store."""
+    return store.inner if isinstance(store, Remote) else store  # type: ignore[return-value]
+
+
+STORES = pytest.mark.parametrize("make", [InMemoryHandoffStore, Remote])
+
+
+def team(store: HandoffStore, *names: str, timeout: float | None = None) -> Agent:
+    """A clerk that hands over to whoever agrees in the store."""
+    ask = asks(store, poll=0.001)
+    bosses = [Agent(name, model=ScriptedHandler(["I do it."]), on_handoff_request=ask) for name in names]
+    model = ScriptedHandler([call(f"transfer_to_{names[0]}"), "Then I do it."])
+    return Agent("clerk", model=model, handoffs=[handoff(bosses, timeout=timeout)])
+
+
+async def decide(store: InMemoryHandoffStore, name: str, decision: Callable[[str], object]) -> None:
+    """Wait for something to decide, and decide it."""
+    while not store.pending(name):  # noqa: ASYNC110
+        await anyio.sleep(0.001)
+    decision(store.pending(name)[0][0])
+
+
+@pytest.mark.anyio
+@STORES
+async def test_a_run_goes_on_when_somebody_accepts(make: Callable[[], HandoffStore]) -> None:
+    store = make()
+    async with anyio.create_task_group() as group:
+        group.start_soon(decide, local(store), "boss", local(store).accept)
+        result = await Runner.run(team(store, "boss"), "Hi", run_config=RunConfig(run_id="r"))
+    assert result.final_output == "I do it."
+    record = result.handoffs[0]
+    assert local(store).status(f"{record.id}:{record.target}").status is HandoffStatus.ACCEPTED
+
+
+@pytest.mark.anyio
+@STORES
+async def test_a_run_is_told_why_somebody_declines(make: Callable[[], HandoffStore]) -> None:
+    store = make()
+    inner = local(store)
+    async with anyio.create_task_group() as group:
+        group.start_soon(decide, inner, "boss", lambda handoff_id: inner.reject(handoff_id, "On holiday."))
+        result = await Runner.run(team(store, "boss"), "Hi")
+    assert result.final_output == "Then I do it."
+    assert (result.handoffs[0].status, result.handoffs[0].error) == ("REJECTED", "On holiday.")
+
+
+@pytest.mark.anyio
+@STORES
+async def test_the_next_target_is_asked_under_the_same_request(make: Callable[[], HandoffStore]) -> None:
+    """(row 0-26)"""
+    store = make()
+    inner = local(store)
+    async with anyio.create_task_group() as group:
+        group.start_soon(decide, inner, "boss", lambda handoff_id: inner.reject(handoff_id, "No."))
+        group.start_soon(decide, inner, "deputy", inner.accept)
+        result = await Runner.run(team(store, "boss", "deputy"), "Hi", run_config=RunConfig(run_id="r"))
+    assert (result.last_agent.name, result.handoffs[0].passed_over) == ("deputy", (("boss", "No."),))
+    assert [inner.status(f"h-r-1:{name}").status for name in ("boss", "deputy")] == ["REJECTED", "ACCEPTED"]
+
+
+@pytest.mark.anyio
+@STORES
+async def test_a_run_that_does_not_wait_any_longer_takes_its_request_back(
+    make: Callable[[], HandoffStore],
+) -> None:
+    """Nobody can accept what nobody waits for."""
+    store = make()
+    result = await Runner.run(team(store, "boss", timeout=0.02), "Hi", run_config=RunConfig(run_id="r"))
+    assert (result.final_output, result.handoffs[0].status) == ("Then I do it.", HandoffStatus.EXPIRED)
+    assert local(store).pending("boss") == []
+    assert local(store).status("h-r-1:boss").status is HandoffStatus.EXPIRED
+
+
+@pytest.mark.anyio
+@STORES
+async def test_a_run_that_is_cancelled_takes_its_request_back(make: Callable[[], HandoffStore]) -> None:
+    store = make()
+
+    async def run() -> None:
+        await Runner.run(team(store, "boss"), "Hi", run_config=RunConfig(run_id="r"))
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        await decide(local(store), "boss", lambda _: group.cancel_scope.cancel())
+    response = local(store).status("h-r-1:boss")
+    assert (response.status, response.rejection_reason) == ("EXPIRED", "nobody waits for it any more")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("step", "ends"), [("accept", "FAILED"), ("reject", "REJECTED")])
+async def test_whoever_decides_too_late_can_see_it(step: str, ends: str) -> None:
+    """Decided and cancelled in the same moment: an accepted one must not look as if somebody had it."""
+    store = InMemoryHandoffStore()
+    ask = asks(store, poll=1000)
+
+    async def wait() -> None:
+        await ask(asked())
+
+    def too_late(handoff_id: str) -> None:
+        group.cancel_scope.cancel()
+        move(store, step, handoff_id)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(wait)
+        await decide(store, "b", too_late)
+    assert store.status("r1:b").status == ends
+
+
+@pytest.mark.anyio
+async def test_waiting_ends_with_the_time_of_the_request() -> None:
+    clock = Clock()
+    store = InMemoryHandoffStore(clock=clock)
+    handoff_id = store.request(asked(timeout=5))
+
+    def late(_: str) -> None:
+        clock.now = 5
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(decide, store, "b", late)
+        assert (await decided(store, handoff_id, poll=0.001)).status is HandoffStatus.EXPIRED
+
+
+@pytest.mark.anyio
+async def test_a_store_that_forgets_is_told_to_whoever_waits() -> None:
+    store = InMemoryHandoffStore()
+    handoff_id = store.request(asked())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(decide, store, "b", lambda _: store.clear())
+        with pytest.raises(HandoffStateError, match="not found"):
+            await decided(store, handoff_id, poll=0.001)
+
+
+@pytest.mark.anyio
+async def test_a_decision_in_another_thread_is_seen() -> None:
+    store = InMemoryHandoffStore()
+    handoff_id = store.request(asked())
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(anyio.to_thread.run_sync, partial(store.accept, handoff_id)))
+        assert (await decided(store, handoff_id, poll=0.001)).accepted
+
+
+@STORES
+def test_both_are_stores(make: Callable[[], HandoffStore]) -> None:
+    """For the type checkers."""
+    store: HandoffStore = make()
+    assert store is not None
