@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.calls import NoTextError, cancelled_itself, is_async, reason_of, to_text
+from interlock.callables import cancelled_itself
+from interlock.calls import NoTextError, is_async, reason_of, to_text
 from interlock.errors import ConfigError
 
 

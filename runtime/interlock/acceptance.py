@@ -15,7 +15,7 @@ import anyio
 from pydantic_core import to_json
 
 from interlock.agents import Agent, Handoff
-from interlock.callables import resolve
+from interlock.callables import is_failure, resolve
 from interlock.calls import reason_of
 from interlock.capabilities import AT_MAXIMUM, NONE_AVAILABLE, NONE_CAPABLE, CapabilityRouter, Place
 from interlock.graph import find_agent
@@ -170,7 +170,9 @@ async def _consent(target: Agent[Any], request: HandoffRequest) -> None:
     with anyio.move_on_after(request.timeout) as scope:
         try:
             response = cast(object, await resolve(target.on_handoff_request(request)))
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             _log.exception("on_handoff_request of agent %r raised", target.name)
             raise Refused(reason_of(error), cause=error) from error
     if scope.cancelled_caught:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import anyio
 
+from interlock.callables import cancelled_itself
 from interlock.errors import ConfigError, HandlerError, ProviderError
 from interlock.events import AttemptFailed, HandlerEvent
 from interlock.port import Handler, Request
@@ -75,6 +76,10 @@ async def attempts(handler: Handler, request: Request, retry: Retry) -> AsyncGen
             if delay is None:
                 raise
             failed = AttemptFailed(error=error, attempt=attempt, delay=delay)
+        except BaseException as error:
+            if not cancelled_itself(error):
+                raise
+            raise HandlerError(f"Handler {handler.name!r} was cancelled from within.") from error
         yield failed
         await retry.sleep(delay)
         attempt += 1

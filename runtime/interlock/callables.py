@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, cast
 
 from interlock.errors import CallbackError, ConfigError, InterlockError
 
-__all__ = ["MaybeAwaitable", "name_of", "resolve", "takes", "users_code", "wants"]
+__all__ = [
+    "MaybeAwaitable",
+    "cancelled_itself",
+    "is_failure",
+    "name_of",
+    "resolve",
+    "takes",
+    "users_code",
+    "wants",
+]
 
 T = TypeVar("T")
 
@@ -65,5 +75,30 @@ def users_code(what: str) -> Generator[None]:
         yield
     except InterlockError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         raise CallbackError(f"{what} raised {type(error).__name__}: {error}") from error
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether what came out of the app's code is a failure of that code, and not a word from outside."""
+    return isinstance(error, Exception) or cancelled_itself(error)
+
+
+def cancelled_itself(error: BaseException) -> bool:
+    """Whether asyncio's CancelledError came out of the app's code although nobody cancelled this task.
+
+    It happens when a function awaits something of its own that was cancelled. Letting it pass would end
+    the run as if it had been cancelled, or lose a tool's answer without a word (pain 28). Who cancels a
+    task leaves a mark on it, ``Task.cancelling()``: https://docs.python.org/3/library/asyncio-task.html.
+    Trio has no such thing, because a function cannot make its ``Cancelled`` itself.
+    """
+    asyncio: Any = sys.modules.get("asyncio")  # loaded if it runs; not worth loading to ask
+    if asyncio is None or not isinstance(error, asyncio.CancelledError):
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # another event loop
+        return False
+    return task is not None and not task.cancelling()

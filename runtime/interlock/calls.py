@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +22,6 @@ __all__ = [
     "JsonCall",
     "NoTextError",
     "PythonCall",
-    "cancelled_itself",
     "failure_text",
     "is_async",
     "reason_of",
@@ -224,20 +222,3 @@ def reason_of(error: BaseException) -> str:
     except Exception as second:  # a class of the user's whose __str__ is broken
         text = f"its message raised {type(second).__name__}"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-def cancelled_itself(error: BaseException) -> bool:
-    """Whether asyncio's CancelledError came out of a tool although nobody has cancelled this task.
-
-    It happens when a tool awaits something of its own that was cancelled. Letting it pass would end
-    the run as if it had been cancelled, or lose the answer without a word (pain 28). Trio has no
-    such thing.
-    """
-    asyncio: Any = sys.modules.get("asyncio")  # loaded if it runs; not worth loading to ask
-    if asyncio is None or not isinstance(error, asyncio.CancelledError):
-        return False
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # another event loop
-        return False
-    return task is not None and not task.cancelling()

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, cast
 
-from interlock.callables import MaybeAwaitable, resolve
+from interlock.callables import MaybeAwaitable, is_failure, resolve
 from interlock.errors import ConfigError, HandoffFilterError
 from interlock.filters import HandoffInputData, as_items, is_system, newest_of_user, unfold
 from interlock.messages import Message, RunItem, call_ids, checked_message, detached, item_of, portable
@@ -176,7 +176,9 @@ async def _mapped(
     who = "The history mapper of nest_handoff_history"
     try:
         shown = await resolve(mapper(messages))
-    except Exception as error:
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         raise _raised(who, data, error) from error
     try:
         return as_items(shown)
@@ -286,7 +288,9 @@ async def filtered(
         result = cast(object, await resolve(apply(given)))
     except HandoffFilterError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         raise _raised(who, data, error) from error
     if not isinstance(result, HandoffInputData):
         raise HandoffFilterError(
@@ -328,7 +332,7 @@ def _edge(data: HandoffInputData) -> str:
     return f"handoff {data.source!r} -> {data.target!r}"
 
 
-def _raised(who: str, data: HandoffInputData, error: Exception) -> HandoffFilterError:
+def _raised(who: str, data: HandoffInputData, error: BaseException) -> HandoffFilterError:
     why = f"{type(error).__name__}: {error}".rstrip(": .")
     return HandoffFilterError(
         f"{who} raised on {_edge(data)}: {why}. "

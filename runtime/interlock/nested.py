@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from interlock.agent_tools import AgentCall
-from interlock.callables import resolve
-from interlock.calls import cancelled_itself, refusal_text, to_text
+from interlock.callables import cancelled_itself, resolve
+from interlock.calls import refusal_text, to_text
 from interlock.context import ToolContext
 from interlock.errors import (
     ConfigError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from interlock.callables import resolve
+from interlock.callables import is_failure, resolve
 from interlock.run import Run
 
 __all__ = ["tell"]
@@ -37,6 +37,8 @@ async def _call(run: Run, name: str, hook: Any, context: Any, *args: Any) -> Non
         if hook is None:
             raise TypeError(f"there is no method {name}; derive from RunHooks or AgentHooks")
         await resolve(hook(context or run.now(), *args))
-    except Exception as error:
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         _log.exception("hook %s raised", name)
         run.problem("hook", f"hook {name} raised {type(error).__name__}: {error}", error=error)

@@ -14,12 +14,11 @@ from typing import Any, Literal, cast, overload
 
 import anyio
 
-from interlock.callables import MaybeAwaitable, resolve
+from interlock.callables import MaybeAwaitable, cancelled_itself, is_failure, resolve
 from interlock.calls import (
     JsonCall,
     NoTextError,
     PythonCall,
-    cancelled_itself,
     failure_text,
     is_async,
     reason_of,
@@ -182,7 +181,9 @@ class Tool:
         if self.on_error != "report":
             try:
                 text = to_text(await resolve(self.on_error(context, error)))
-            except Exception as second:
+            except BaseException as second:
+                if not is_failure(second):
+                    raise
                 raise ToolError(f"on_error of tool {self.name!r} raised {reason_of(second)}") from second
         return ToolOutcome(text, error=kind, exception=error)
 

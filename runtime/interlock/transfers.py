@@ -9,8 +9,8 @@ from typing import Any, Literal, cast
 
 from interlock.acceptance import LONGEST_REASON, Agreed, Refused, Target, arguments_of, ask
 from interlock.agents import Agent, Handoff
-from interlock.callables import resolve
-from interlock.calls import cancelled_itself, reason_of
+from interlock.callables import is_failure, resolve
+from interlock.calls import reason_of
 from interlock.capabilities import Place
 from interlock.errors import ModelBehaviorError
 from interlock.handoff_request import HandoffRequest, HandoffStatus
@@ -141,7 +141,7 @@ async def try_transfer(run: Run, wanted: Wanted) -> Transfer:
     except BaseException as error:
         if asked is not None and asked.place is not None:
             asked.place.release()
-        if not isinstance(error, Exception) and not cancelled_itself(error):
+        if not is_failure(error):
             raise
         transfer = _not_made(wanted, request, error)
     return replace(transfer, started=started)
