@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from interlock import Agent, HandoffRequest, RunConfig, Runner, handoff
+from interlock.callables import resolve
 from interlock.errors import ConfigError, HandoffStateError
 from interlock.handoff_request import HandoffResponse, HandoffStatus
-from interlock.handoff_store import HandoffStore, InMemoryHandoffStore, asks, decided
+from interlock.handoff_store import HandoffStore, InMemoryHandoffStore, asks, decided, finished, incoming
 from interlock.testing import ScriptedHandler, call
 
 STATES = {
@@ -495,9 +496,7 @@ def team(store: HandoffStore, *names: str, timeout: float | None = None) -> Agen
 
 async def decide(store: InMemoryHandoffStore, name: str, decision: Callable[[str], object]) -> None:
     """Wait for something to decide, and decide it."""
-    while not store.pending(name):  # noqa: ASYNC110
-        await anyio.sleep(0.001)
-    decision(store.pending(name)[0][0])
+    decision((await incoming(store, name, poll=0.001))[0])
 
 
 @pytest.mark.anyio
@@ -616,8 +615,41 @@ async def test_a_decision_in_another_thread_is_seen() -> None:
     store = InMemoryHandoffStore()
     handoff_id = store.request(asked())
     async with anyio.create_task_group() as group:
-        group.start_soon(partial(anyio.to_thread.run_sync, partial(store.accept, handoff_id)))
+        group.start_soon(partial(anyio.to_thread.run_sync, lambda: store.accept(handoff_id)))
         assert (await decided(store, handoff_id, poll=0.001)).accepted
+
+
+@pytest.mark.anyio
+@STORES
+@pytest.mark.parametrize("ends", ["complete", "fail"])
+async def test_whoever_asked_can_wait_for_the_work(make: Callable[[], HandoffStore], ends: str) -> None:
+    """Two workers that know nothing but the store (row 0-20)."""
+    store = make()
+
+    async def worker() -> None:
+        handoff_id, request = await incoming(store, "b", poll=0.001)
+        assert request == asked()
+        await resolve(store.accept(handoff_id))
+        await anyio.sleep(0.01)
+        done = (
+            store.complete(handoff_id, {"answer": 42}) if ends == "complete" else store.fail(handoff_id, "x")
+        )
+        await resolve(done)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(worker)
+        handoff_id = await resolve(store.request(asked()))
+        response = await finished(store, handoff_id, poll=0.001)
+    assert (response.status, response.metadata) == (
+        ("COMPLETED", {"answer": 42}) if ends == "complete" else ("FAILED", {})
+    )
+
+
+@pytest.mark.anyio
+async def test_there_is_no_work_to_wait_for_when_nobody_does_it() -> None:
+    store = InMemoryHandoffStore()
+    store.reject(store.request(asked()), "no")
+    assert (await finished(store, "r1:b")).status is HandoffStatus.REJECTED
 
 
 @STORES

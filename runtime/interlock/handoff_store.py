@@ -12,7 +12,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -24,7 +24,7 @@ from interlock.errors import ConfigError, HandoffStateError
 from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from interlock.plain_json import check_json
 
-__all__ = ["HandoffStore", "InMemoryHandoffStore", "asks", "decided"]
+__all__ = ["HandoffStore", "InMemoryHandoffStore", "asks", "decided", "finished", "incoming"]
 
 _NOBODY_WAITS = "nobody waits for it any more"
 _LONGEST_GOODBYE = 5.0
@@ -309,11 +309,35 @@ async def decided(store: HandoffStore, handoff_id: str, *, poll: float = 0.1) ->
     Raises:
         HandoffStateError: there is no such handoff, or the store has forgotten it.
     """
+    return await _past((HandoffStatus.PENDING,), store, handoff_id, poll)
+
+
+async def finished(store: HandoffStore, handoff_id: str, *, poll: float = 0.1) -> HandoffResponse:
+    """Wait as `decided` does, and go on until the work of an accepted handoff is done or has failed."""
+    return await _past((HandoffStatus.PENDING, HandoffStatus.ACCEPTED), store, handoff_id, poll)
+
+
+async def _past(
+    states: Collection[HandoffStatus], store: HandoffStore, handoff_id: str, poll: float
+) -> HandoffResponse:
     response = await resolve(store.status(handoff_id))
-    while response.status is HandoffStatus.PENDING:
+    while response.status in states:
         await anyio.sleep(poll)
         response = await resolve(store.status(handoff_id))
     return response
+
+
+async def incoming(store: HandoffStore, agent: str, *, poll: float = 0.1) -> tuple[str, HandoffRequest]:
+    """Wait until something is pending for an agent, and return the first of it, with the handoff id.
+
+    It stays pending until somebody decides: where several workers wait, one gets to `HandoffStore.accept` it,
+    and the others are told so by a `HandoffStateError`.
+    """
+    found = await resolve(store.pending(agent))
+    while not found:
+        await anyio.sleep(poll)
+        found = await resolve(store.pending(agent))
+    return found[0]
 
 
 def asks(store: HandoffStore, *, poll: float = 0.1) -> Callable[[HandoffRequest], Awaitable[HandoffResponse]]:
