@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -159,14 +160,40 @@ class NoTextError(Exception):
     """A result that cannot be shown to a model."""
 
 
-def to_text(value: object) -> str:
+def to_text(value: object, most: int | None = None) -> str:
     """Return a tool's result as text: text as it is, None as nothing, anything else as JSON.
 
     An object without a JSON form of its own is shown as its ``str``, if its class gives it one.
 
+    Args:
+        value: what the tool returned.
+        most: so many characters of it, and a notice that tells how much is missing; None is all.
+
     Raises:
         NoTextError: it has neither, refers to itself, or is bytes that are not UTF-8 text.
     """
+    text = _whole_text(value)
+    if most is None or len(text) <= most:
+        return text
+    end = _boundary(text, most)
+    return (
+        f"{text[:end]}\n[Cut off here: {len(text) - end} of {len(text)} characters are not shown. "
+        "Ask for a smaller part if there is a way.]"
+    )
+
+
+def _boundary(text: str, most: int) -> int:
+    """Return where to cut, at most some places earlier, so that no letter loses what belongs to it."""
+    for end in range(most, max(0, most - 20), -1):
+        after = text[end]
+        joined = "\u200d" in (after, text[end - 1])  # emoji are joined with it
+        toned = "\U0001f3fb" <= after <= "\U0001f3ff"  # a colour of skin
+        if not joined and not toned and not unicodedata.category(after).startswith("M"):
+            return end
+    return most
+
+
+def _whole_text(value: object) -> str:
     if isinstance(value, str):
         text = str.__str__(value)  # the value of a string enum, not its name
         return text if text.isascii() else text.encode("utf-8", "replace").decode()

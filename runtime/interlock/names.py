@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from typing import cast
 
-__all__ = ["TRANSFER_PREFIX", "litellm_name", "slug", "transfer_tool_name"]
+__all__ = ["TRANSFER_PREFIX", "litellm_name", "odd_tool_name", "slug", "transfer_tool_name"]
 
 TRANSFER_PREFIX = "transfer_to_"
 _LONGEST_TOOL_NAME = 64  # OpenAI, Anthropic and Gemini refuse longer ones
@@ -35,3 +36,13 @@ def transfer_tool_name(target: str) -> str:
 def litellm_name(model: str) -> str:
     """Return the name of the bundled handler for a model string (feature row 4-20)."""
     return f"litellm_{model.replace('/', '_')}"
+
+
+def odd_tool_name(name: str) -> str:
+    """Return what providers do not like about a tool's name; nothing if it will do."""
+    if not isinstance(cast(object, name), str):
+        return f"the type {type(name).__name__}"
+    strange = "".join(sorted(set(re.sub(r"[a-zA-Z0-9_-]", "", name))))
+    if strange:
+        return repr(strange)
+    return "" if 1 <= len(name) <= _LONGEST_TOOL_NAME else f"{len(name)} characters"

@@ -140,7 +140,7 @@ class Consultation:
         output: Any = inner.final_output
         if self.asked.output is not None:
             output = await resolve(self.asked.output(inner.result()))
-        return ToolOutcome(to_text(output))
+        return ToolOutcome(to_text(output, self.tool.max_result))
 
     async def _failed(self, context: ToolContext[Any], error: Exception) -> ToolOutcome:
         """Let the tool's policy decide; a report says how far the agent came."""

@@ -7,7 +7,6 @@ one from a function, `Tool` itself takes a JSON schema and a callable.
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, overload
@@ -27,7 +26,9 @@ from interlock.calls import (
 )
 from interlock.context import RunContext, ToolContext
 from interlock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
+from interlock.fresh import NEW_DICT
 from interlock.handoff_request import HandoffRequest
+from interlock.names import odd_tool_name
 from interlock.outcomes import ToolErrorKind, ToolOutcome
 from interlock.scopes import Scope, checked_scope
 from interlock.signatures import signature_of
@@ -77,7 +78,7 @@ class Tool:
     """1 to 64 letters, digits, underscores and dashes."""
     description: str = ""
     """What the tool does, for the model."""
-    params_json_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    params_json_schema: Mapping[str, Any] = field(default_factory=NEW_DICT)
     """The arguments, as the JSON schema of an object; empty means none."""
     on_invoke_tool: Callable[[ToolContext[Any], str], Any] = field(repr=False)
     strict: bool = True
@@ -90,6 +91,8 @@ class Tool:
     """Who may use the tool, see `interlock.scopes`. Others are not offered it and cannot call it."""
     on_error: OnError = "report"
     """For the tool's own failures. Arguments that do not fit are always reported to the model."""
+    max_result: int | None = 100_000
+    """So many characters of a result are shown to the model, which is told what was cut; None is all."""
     spec: Mapping[str, Any] = field(init=False, repr=False)
     """The tool as chat completions spells it; made once and shared, so do not change it."""
     _read: Callable[[str], Any] = field(init=False, repr=False)
@@ -151,8 +154,8 @@ class Tool:
             return await self.failed(context, error)
         try:
             if self.timeout is None:
-                return _outcome(await self._call(context, values))
-            return _outcome(await self._call_in_time(context, values, self.timeout))
+                return _outcome(await self._call(context, values), self.max_result)
+            return _outcome(await self._call_in_time(context, values, self.timeout), self.max_result)
         except Exception as error:
             return await self.failed(context, error)
         except BaseException as error:
@@ -180,7 +183,7 @@ class Tool:
             raise ToolError(text) from error
         if self.on_error != "report":
             try:
-                text = to_text(await resolve(self.on_error(context, error)))
+                text = to_text(await resolve(self.on_error(context, error)), self.max_result)
             except BaseException as second:
                 if not is_failure(second):
                     raise
@@ -214,7 +217,7 @@ def _spec(made: Tool) -> dict[str, Any]:
 
 def _check(made: Tool) -> None:
     kind = made.params_json_schema.get("type", "object")
-    odd, enabled = _odd(made.name), cast(object, made.is_enabled)
+    odd, enabled = odd_tool_name(made.name), cast(object, made.is_enabled)
     rules = (
         (not odd, f"its name has {odd}; providers take 1 to 64 of a-z, A-Z, 0-9, _ and -"),
         (made.timeout is None or made.timeout > 0, f"timeout must be seconds or None, not {made.timeout!r}"),
@@ -226,6 +229,10 @@ def _check(made: Tool) -> None:
             isinstance(enabled, bool) or callable(enabled),
             f"is_enabled must be a bool or a function, not {enabled!r}",
         ),
+        (
+            made.max_result is None or made.max_result > 0,
+            f"max_result must be a number of characters or None, not {made.max_result!r}",
+        ),
         (kind == "object", f"params_json_schema must describe an object with the arguments, not {kind!r}"),
     )
     wrong = [message for holds, message in rules if not holds]
@@ -233,24 +240,14 @@ def _check(made: Tool) -> None:
         raise ConfigError(f"Tool {made.name!r}: {'; '.join(wrong)}.")
 
 
-def _odd(name: str) -> str:
-    """What providers do not like about a tool's name; nothing if it will do."""
-    if not isinstance(cast(object, name), str):
-        return f"the type {type(name).__name__}"
-    strange = "".join(sorted(set(re.sub(r"[a-zA-Z0-9_-]", "", name))))
-    if strange:
-        return repr(strange)
-    return "" if 1 <= len(name) <= 64 else f"{len(name)} characters"
-
-
-def _outcome(value: Any) -> ToolOutcome:
+def _outcome(value: Any, most: int | None) -> ToolOutcome:
     content: object = value.content if isinstance(value, ToolResult) else value
     usage = value.usage if isinstance(value, ToolResult) else None
     if isinstance(content, HandoffRequest):
         return ToolOutcome(content.answer, usage=usage, value=value, handoff=content)
     if _hides_a_request(content):
         raise NoTextError("a HandoffRequest hands over only when it is returned by itself")
-    return ToolOutcome(to_text(content), usage=usage, value=value)
+    return ToolOutcome(to_text(content, most), usage=usage, value=value)
 
 
 def _hides_a_request(content: object) -> bool:
@@ -279,6 +276,7 @@ def tool(
     is_enabled: IsEnabled = True,
     scope: Scope = "all",
     on_error: OnError = "report",
+    max_result: int | None = 100_000,
 ) -> Tool: ...
 @overload
 def tool(
@@ -290,6 +288,7 @@ def tool(
     is_enabled: IsEnabled = True,
     scope: Scope = "all",
     on_error: OnError = "report",
+    max_result: int | None = 100_000,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -302,6 +301,7 @@ def tool(
     is_enabled: IsEnabled = True,
     scope: Scope = "all",
     on_error: OnError = "report",
+    max_result: int | None = 100_000,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool from a function: ``@tool``, ``@tool(timeout=5)`` or ``tool(function)``.
 
@@ -319,6 +319,7 @@ def tool(
         scope: who may use it, see `interlock.scopes`.
         on_error: ``"report"`` tells the model and goes on, ``"raise"`` stops the run, and a function
             of the context and the error makes the text for the model (raise from it to stop the run).
+        max_result: so many characters of a result are shown to the model; None is all.
 
     Raises:
         ConfigError: the function cannot be a tool; the message names the parameter and says why.
@@ -337,6 +338,7 @@ def tool(
             is_enabled=is_enabled,
             scope=scope,
             on_error=on_error,
+            max_result=max_result,
         )
 
     return make if function is None else make(function)
@@ -354,6 +356,7 @@ def function_tool(
     is_enabled: IsEnabled = True,
     scope: Scope = "all",
     failure_error_function: OnError | None = "report",
+    max_result: int | None = 100_000,
 ) -> Tool: ...
 @overload
 def function_tool(
@@ -365,6 +368,7 @@ def function_tool(
     is_enabled: IsEnabled = True,
     scope: Scope = "all",
     failure_error_function: OnError | None = "report",
+    max_result: int | None = 100_000,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def function_tool(
     function: Callable[..., Any] | None = None,
@@ -377,6 +381,7 @@ def function_tool(
     is_enabled: IsEnabled = True,
     scope: Scope = "all",
     failure_error_function: OnError | None = "report",
+    max_result: int | None = 100_000,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool from a function: `tool`, with the names that users of openai-agents know.
 
@@ -390,5 +395,6 @@ def function_tool(
         is_enabled=is_enabled,
         scope=scope,
         on_error="raise" if failure_error_function is None else failure_error_function,
+        max_result=max_result,
     )
     return make if function is None else make(function)
