@@ -18,6 +18,7 @@ from interlock.agents import Agent, Handoff
 from interlock.callables import is_failure, resolve
 from interlock.calls import reason_of
 from interlock.capabilities import AT_MAXIMUM, NONE_AVAILABLE, NONE_CAPABLE, CapabilityRouter, Place
+from interlock.fresh import NEW_LIST
 from interlock.graph import find_agent
 from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from interlock.messages import unshared
@@ -66,7 +67,7 @@ class Agreed:
 
     target: Target
     place: Place | None = None
-    passed_over: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    passed_over: list[tuple[str, str]] = field(default_factory=NEW_LIST)
 
 
 async def ask(run: Run, wanted: Wanted, request: HandoffRequest) -> Agreed:

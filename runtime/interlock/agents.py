@@ -21,6 +21,7 @@ from interlock.context import RunContext
 from interlock.declarations import LISTS, agent_problems, check_handoff, colliding_names, is_list, target_name
 from interlock.errors import ConfigError
 from interlock.filters import HandoffInputFilter
+from interlock.fresh import NEW_DICT
 from interlock.guardrails import Guardrail
 from interlock.handoff_context import HandoffContext
 from interlock.handoff_request import HandoffRequest, HandoffResponse
@@ -92,6 +93,9 @@ class Handoff:
     payload: HandoffPayload | Mapping[str, Any] | Callable[..., MaybeAwaitable[Any]] | None = None
     """Data that rides along, see `interlock.payloads`; or a function of the context, and of what the
     model passed, that makes it."""
+    share: Sequence[str] | None = None
+    """Which keys of the shared memory the target sees, and may change; None for the same dict as the source.
+    A payload is not withheld. See `interlock.sharing`."""
     return_to_caller: bool = False
     """Whether the target's output answers the source's call, and the source goes on."""
     run_timeout: float | None = None
@@ -244,7 +248,7 @@ class Agent(AsTool, Generic[T]):
     """Called once this agent has taken over, with the history that it is about to be shown."""
     handoff_note: bool = field(default=True, kw_only=True)
     """Whether this agent is told, in its system prompt, of a payload that came with a transfer."""
-    model_settings: ModelSettings | Mapping[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
+    model_settings: ModelSettings | Mapping[str, Any] = field(default_factory=NEW_DICT, kw_only=True)
     output_type: type[Any] | None = field(default=None, kw_only=True)
     """The type of the final output; text when None."""
     input_guardrails: Sequence[Guardrail] = field(default=(), kw_only=True)

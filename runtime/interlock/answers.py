@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -24,12 +23,12 @@ from interlock.handoff_request import HandoffRequest
 from interlock.handoffs import record, take_over
 from interlock.messages import Message, ToolCall, detached
 from interlock.models import lineup
-from interlock.nested import Loop
+from interlock.nested import Events
 from interlock.outcomes import ToolOutcome
-from interlock.results import RunEvent
 from interlock.routing import Offer, Plan, Wanted, plan, unknown_tool
 from interlock.run import Run
 from interlock.schema import clip
+from interlock.showing import show
 from interlock.tool_runs import run_tools
 from interlock.transfers import Transfer, edge_for, passed_over, try_transfer
 
@@ -90,19 +89,16 @@ class _Answers:
         return bool(self.by_id) and all(answer.mistake for answer in self.by_id.values())
 
 
-async def answer_calls(
-    run: Run, offered: Offer, calls: Sequence[ToolCall], loop: Loop
-) -> AsyncGenerator[RunEvent]:
+async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], events: Events) -> None:
     """Answer a reply's calls: tools first and at the same time, then the first transfer.
+
+    If the run is streamed, what happens is shown, in order, and never while a task group is open.
 
     Args:
         run: the run.
         offered: what the model was offered.
         calls: what it calls.
-        loop: carries out the runs of agents that are called as tools.
-
-    Yields:
-        What happens, in order. Nothing is yielded while a task group is open.
+        events: carries out the runs of agents that are called as tools.
 
     Raises:
         ToolError: a tool raised and its policy is to stop the run.
@@ -114,37 +110,47 @@ async def answer_calls(
     answers = _Answers(run, calls)
     transfer: Transfer | None = None
     try:
-        for call, _ in planned.tools:
-            yield ToolCalled(
+        if planned.tools:
+            if run.watched:
+                await _show_calls(run, planned)
+            await run_tools(run, planned.tools, partial(_take_outcome, run, answers), events)
+        _note_results(run, planned, answers)
+        _answer_unknown(run, planned, answers, offered)
+        _take_requests(run, planned, calls, answers)
+        _spare_transfer(planned, answers)
+        if run.watched:
+            await _show_outcomes(run, planned, calls, answers)
+        if planned.transfer is not None:
+            transfer = await _transfer(run, planned.transfer, answers)
+    finally:
+        _answer_not_taken(run, planned, answers)
+        answers.record()
+    if run.watched:
+        await _show_outputs(run, [wanted.call for wanted in planned.transfers if wanted.request], answers)
+    if transfer is not None:
+        await _switch(run, transfer)
+    _judge(run, planned, answers, transfer)
+
+
+async def _show_calls(run: Run, planned: Plan) -> None:
+    for call, _ in planned.tools:
+        await show(
+            ToolCalled(
                 agent=run.agent.name,
                 call_id=call["id"],
                 name=call["function"]["name"],
                 arguments=call["function"].get("arguments") or "",
             )
-        take = partial(_take_outcome, run, answers)
-        async with aclosing(run_tools(run, planned.tools, take, loop)) as running:
-            async for nested in running:
-                yield nested
-        _note_results(run, planned, answers)
-        _answer_unknown(run, planned, answers, offered)
-        _take_requests(run, planned, calls, answers)
-        _spare_transfer(planned, answers)
-        for event in _outputs(run, calls, answers):
-            yield event
-        for wanted, why in planned.not_taken:
-            yield _failed(run, wanted.call, wanted.edge.agent_name, why)
-        if planned.transfer is not None:
-            yield _requested(run, planned.transfer)
-            transfer = await _transfer(run, planned.transfer, answers)
-    finally:
-        _answer_not_taken(run, planned, answers)
-        answers.record()
-    for event in _outputs(run, [wanted.call for wanted in planned.transfers if wanted.request], answers):
-        yield event
-    async with aclosing(_switch(run, transfer)) as switching:
-        async for event in switching:
-            yield event
-    _judge(run, planned, answers, transfer)
+        )
+
+
+async def _show_outcomes(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> None:
+    """Show what the tools gave, which transfers are not tried, and which one will be."""
+    await _show_outputs(run, calls, answers)
+    for wanted, why in planned.not_taken:
+        await show(_failed(run, wanted.call, wanted.edge.agent_name, why))
+    if planned.transfer is not None:
+        await show(_requested(run, planned.transfer))
 
 
 def _take_requests(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> None:
@@ -229,18 +235,20 @@ def _answer_unknown(run: Run, planned: Plan, answers: _Answers, offered: Offer) 
             answer.stop = ModelBehaviorError(f"Agent {run.agent.name!r}, turn {run.turn}: {text}")
 
 
-def _outputs(run: Run, calls: Sequence[ToolCall], answers: _Answers) -> list[RunEvent]:
-    return [
-        ToolOutput(
-            agent=run.agent.name,
-            call_id=call["id"],
-            name=call["function"].get("name") or "",
-            output=answer.text,
-            error=answer.error,
+async def _show_outputs(run: Run, calls: Sequence[ToolCall], answers: _Answers) -> None:
+    for call in calls:
+        answer = answers.by_id.get(call["id"])
+        if answer is None or answer.request is not None:
+            continue
+        await show(
+            ToolOutput(
+                agent=run.agent.name,
+                call_id=call["id"],
+                name=call["function"].get("name") or "",
+                output=answer.text,
+                error=answer.error,
+            )
         )
-        for call in calls
-        if (answer := answers.by_id.get(call["id"])) is not None and answer.request is None
-    ]
 
 
 def _requested(run: Run, wanted: Wanted) -> HandoffRequested:
@@ -284,18 +292,17 @@ def _answer_not_taken(run: Run, planned: Plan, answers: _Answers) -> None:
         )
 
 
-async def _switch(run: Run, transfer: Transfer | None) -> AsyncGenerator[RunEvent]:
-    """Announce what became of the transfer, and make it."""
-    if transfer is None:
-        return
+async def _switch(run: Run, transfer: Transfer) -> None:
+    """Make the transfer, and show what became of it."""
     if transfer.target is None:
-        yield _failed(run, transfer.call, transfer.target_name, transfer.error or "")
+        if run.watched:
+            await show(_failed(run, transfer.call, transfer.target_name, transfer.error or ""))
         return
     source = run.in_charge
     await take_over(run, transfer)
-    yield HandoffOccurred(
-        source=source, target=transfer.target_name, call_id=transfer.call["id"], reason=transfer.reason
-    )
+    if run.watched:
+        target, call_id = transfer.target_name, transfer.call["id"]
+        await show(HandoffOccurred(source=source, target=target, call_id=call_id, reason=transfer.reason))
 
 
 def _judge(run: Run, planned: Plan, answers: _Answers, transfer: Transfer | None) -> None:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.messages import Message, ToolCall, text_of
 from interlock.pieces import Pieces, add_blocks, continues, joined, merge, merge_others, own
 from interlock.usage import Usage
@@ -43,9 +44,9 @@ class _Call:
     place: int
     id: str = ""
     name: str = ""
-    arguments: list[str] = field(default_factory=list[str])
-    extra: dict[str, Any] = field(default_factory=dict[str, Any])
-    function_extra: dict[str, Any] = field(default_factory=dict[str, Any])
+    arguments: list[str] = field(default_factory=NEW_LIST)
+    extra: dict[str, Any] = field(default_factory=NEW_DICT)
+    function_extra: dict[str, Any] = field(default_factory=NEW_DICT)
     signature: str = ""
 
     @property

@@ -19,6 +19,7 @@ __all__ = [
     "takes",
     "users_code",
     "wants",
+    "words_of",
 ]
 
 T = TypeVar("T")
@@ -78,7 +79,7 @@ def users_code(what: str) -> Generator[None]:
     except BaseException as error:
         if not is_failure(error):
             raise
-        raise CallbackError(f"{what} raised {type(error).__name__}: {error}") from error
+        raise CallbackError(f"{what} raised {type(error).__name__}: {words_of(error)}") from error
 
 
 def is_failure(error: BaseException) -> bool:
@@ -102,3 +103,11 @@ def cancelled_itself(error: BaseException) -> bool:
     except RuntimeError:  # another event loop
         return False
     return task is not None and not task.cancelling()
+
+
+def words_of(error: BaseException) -> str:
+    """Return the text of an exception, also of one whose class cannot put itself into words."""
+    try:
+        return str(error)
+    except Exception as second:
+        return f"(its message raised {type(second).__name__})"

@@ -36,3 +36,5 @@ class Caller:
     payload: Any
     """What rode along with that one."""
     payload_note: str | None
+    narrowings: int
+    """How narrow its memory is, see ``Handoff.share``."""

@@ -15,6 +15,7 @@ from interlock.capabilities import Capacity
 from interlock.errors import ConfigError, LimitExceeded
 from interlock.executor import Executor
 from interlock.filters import HandoffInputFilter
+from interlock.fresh import NEW_DICT
 from interlock.guardrails import Guardrail
 from interlock.handoff_types import HandoffTypes
 from interlock.history import HandoffHistoryMapper, checked_wrappers
@@ -45,7 +46,7 @@ class RunConfig:
     """The app's name for the user. Tools and hooks find it in their context; no model is told."""
     conversation_id: str | None = None
     """The app's name for the conversation, alike."""
-    model_settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    model_settings: Mapping[str, Any] = field(default_factory=NEW_DICT)
     """Added to each agent's own settings, which win key by key."""
     agents: Sequence[Agent[Any]] = ()
     """More agents that handoffs may name, for graphs that objects alone do not connect."""
@@ -105,7 +106,7 @@ class RunConfig:
     external_tools: Sequence[Tool | ToolSpec] = ()
     """Tools that the caller runs. Every agent is offered them, before a tool of its own with the same
     name. A call of one ends the run, see ``RunResult.pending``."""
-    shared_memory: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    shared_memory: Mapping[str, Any] = field(default_factory=NEW_DICT)
     """What ``RunContext.shared_memory`` starts with. The run works on a copy."""
     input_guardrails: Sequence[Guardrail] = ()
     output_guardrails: Sequence[Guardrail] = ()

@@ -8,6 +8,8 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
+from interlock.fresh import NEW_DICT
+from interlock.payloads import HandoffPayload, payload_of
 from interlock.usage import Usage
 
 __all__ = ["RunContext", "ToolContext"]
@@ -32,7 +34,7 @@ class RunContext(Generic[T]):
     """Number of the model call, counted from 1 over all agents of the run."""
     usage: Usage = field(default_factory=Usage)
     """What the run has consumed until now."""
-    shared_memory: dict[str, Any] = field(default_factory=dict[str, Any])
+    shared_memory: dict[str, Any] = field(default_factory=NEW_DICT)
     """Data that the parts of one run share; gone when the run ends."""
     scopes: frozenset[str] = frozenset()
     """Who is asking, as ``RunConfig.scopes`` says; see `interlock.scopes`."""
@@ -40,6 +42,14 @@ class RunContext(Generic[T]):
     """The app's name for the user, as ``RunConfig.user_id`` says."""
     conversation_id: str | None = None
     """The app's name for the conversation, as ``RunConfig.conversation_id`` says."""
+
+    @property
+    def handoff_payload(self) -> HandoffPayload | None:
+        """The data that rode along with a transfer; None when there is none, or it cannot be read (row 3-15).
+
+        `interlock.payloads.payload_of` also says what is wrong with it. It is read anew each time.
+        """
+        return payload_of(self.shared_memory)[0]
 
 
 _SHARED = tuple(each.name for each in fields(RunContext))
@@ -53,7 +63,7 @@ class ToolContext(RunContext[T]):
     tool_call_id: str = ""
     tool_arguments: str = ""
     """JSON text as the model wrote it."""
-    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    arguments: Mapping[str, Any] = field(default_factory=NEW_DICT)
     """The arguments after validation, for the tool itself; hooks see ``tool_arguments``."""
 
     @classmethod

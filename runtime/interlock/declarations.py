@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from typing import Any
 
 from interlock.callables import name_of, takes
@@ -101,10 +101,18 @@ def _asking_rules(edge: Any) -> tuple[tuple[bool, str], ...]:
             f"capabilities_required must be a list of names, not {edge.capabilities_required!r:.80}",
         ),
         (
+            edge.share is None or _is_names(edge.share),
+            f"share must be a list of names, not {edge.share!r:.80}",
+        ),
+        (
             re.fullmatch("[a-zA-Z0-9_-]{1,64}", edge.tool_name) is not None,
             f"providers take a tool name of 1 to 64 of a-z, A-Z, 0-9, _ and -, not {edge.tool_name!r:.80}",
         ),
     )
+
+
+def _is_names(value: Any) -> bool:
+    return is_list(value) and isinstance(value, Sized) and all(isinstance(name, str) for name in value)
 
 
 def _bad_others(edge: Any, where: str) -> list[str]:

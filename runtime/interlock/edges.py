@@ -43,6 +43,7 @@ def handoff(
     capabilities_required: Sequence[str] = (),
     timeout: float | None = None,
     payload: HandoffPayload | Mapping[str, Any] | Callable[..., MaybeAwaitable[Any]] | None = None,
+    share: Sequence[str] | None = None,
     return_to_caller: bool = False,
     run_timeout: float | None = None,
 ) -> Handoff: ...
@@ -67,6 +68,7 @@ def handoff(
     capabilities_required: Sequence[str] = (),
     timeout: float | None = None,
     payload: HandoffPayload | Mapping[str, Any] | Callable[..., MaybeAwaitable[Any]] | None = None,
+    share: Sequence[str] | None = None,
     return_to_caller: bool = False,
     run_timeout: float | None = None,
 ) -> Handoff: ...
@@ -90,6 +92,7 @@ def handoff(
     capabilities_required: Sequence[str] = (),
     timeout: float | None = None,
     payload: HandoffPayload | Mapping[str, Any] | Callable[..., MaybeAwaitable[Any]] | None = None,
+    share: Sequence[str] | None = None,
     return_to_caller: bool = False,
     run_timeout: float | None = None,
 ) -> Handoff:
@@ -116,6 +119,8 @@ def handoff(
         timeout: seconds that the target's ``on_handoff_request`` may take.
         payload: data that rides along, see `interlock.payloads`, or a function of the context and what
             the model passed, sync or async, that makes it.
+        share: which keys of the shared memory the target sees and may change, see `interlock.sharing`; None
+            for all.
         return_to_caller: the target's output answers the source's call, and the source goes on.
         run_timeout: seconds that the source waits for it; then it goes on without.
 
@@ -141,6 +146,7 @@ def handoff(
         capabilities_required=capabilities_required,
         timeout=timeout,
         payload=payload,
+        share=share,
         return_to_caller=return_to_caller,
         run_timeout=run_timeout,
     )

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from typing import cast
 
-from interlock.callables import resolve, users_code
+from interlock.callables import resolve, users_code, words_of
 from interlock.errors import HandlerError, InterlockError, LimitExceeded, RunTimeout
 from interlock.handoff_request import HandoffStatus
 from interlock.results import RunDone, RunEvent
 from interlock.run import Run
 from interlock.time_limits import in_time
 
-__all__ = ["ending", "within"]
-
-
-@asynccontextmanager
-async def ending(run: Run) -> AsyncGenerator[None]:
-    """Keep what there is, however the run ends, and let an error carry it."""
-    try:
-        yield
-    except Exception as error:
-        await _end_badly(run, error)
-    finally:
-        run.keep_partial()
-        run.wind_up()
+__all__ = ["end_badly", "within"]
 
 
 async def within(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> AsyncGenerator[RunEvent]:
@@ -42,11 +30,11 @@ async def within(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> 
     except RunTimeout as error:
         if error is not late:
             raise
-    await _end_badly(run, late)
+    await end_badly(run, late)
     yield RunDone(run.result())
 
 
-async def _end_badly(run: Run, error: Exception) -> None:
+async def end_badly(run: Run, error: Exception) -> None:
     """End the run with an error that carries the partial result, or with a result if a limit is to be one."""
     run.keep_partial(error)
     run.stop_reason = "error"
@@ -54,7 +42,7 @@ async def _end_badly(run: Run, error: Exception) -> None:
     if fresh:
         run.wind_up()
     else:
-        run.wind_up(HandoffStatus.FAILED, f"{type(error).__name__}: {error}")
+        run.wind_up(HandoffStatus.FAILED, f"{type(error).__name__}: {words_of(error)}")
     if fresh and run.config.on_limit != "raise":
         await _end_at_limit(run, cast(LimitExceeded, error))
         return
@@ -65,7 +53,7 @@ async def _end_badly(run: Run, error: Exception) -> None:
         raise error
     raised = HandlerError(
         f"Handler {run.handler.name!r} of agent {run.agent.name!r} raised {type(error).__name__} "
-        f"in turn {run.turn}: {error}"
+        f"in turn {run.turn}: {words_of(error)}"
     )
     raised.result = run.result()
     raise raised from error

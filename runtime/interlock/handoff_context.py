@@ -34,6 +34,7 @@ from interlock.context_shape import (
     kind_of,
     utc_text,
 )
+from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.messages import ORIGIN, Message, detached, portable
 from interlock.plain_json import MAX_BYTES, MAX_DEPTH, Compress, check_json, decode, encode
 from interlock.redaction import redact
@@ -74,11 +75,11 @@ class HandoffContext:
     the very lists and dicts that it is given; `of` and `from_dict` copy them.
     """
 
-    conversation_history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    conversation_history: list[dict[str, Any]] = field(default_factory=NEW_LIST)
     """Messages. An entry may also have a ``timestamp`` (text, ISO 8601) and ``metadata`` (a dict)."""
-    tool_state: dict[str, Any] = field(default_factory=dict[str, Any])
+    tool_state: dict[str, Any] = field(default_factory=NEW_DICT)
     """See `ToolState`."""
-    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    metadata: dict[str, Any] = field(default_factory=NEW_DICT)
 
     @classmethod
     def of(

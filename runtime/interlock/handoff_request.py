@@ -12,6 +12,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from interlock.errors import ConfigError, HandoffStateError
+from interlock.fresh import NEW_DICT
 from interlock.request_wire import as_wire, from_wire
 
 __all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "recordable"]
@@ -62,7 +63,7 @@ class HandoffResponse:
     status: HandoffStatus = HandoffStatus.PENDING
     handoff_id: str = ""
     rejection_reason: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    metadata: Mapping[str, Any] = field(default_factory=NEW_DICT)
 
     @property
     def accepted(self) -> bool:
@@ -114,7 +115,7 @@ class HandoffRequest:
     process boundary; a run in one process needs none."""
     priority: int = field(default=0, kw_only=True)
     """For queues of the app's own; lower first."""
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
+    metadata: Mapping[str, Any] = field(default_factory=NEW_DICT, kw_only=True)
 
     def __post_init__(self) -> None:
         if not self.target_name:

@@ -107,9 +107,9 @@ async def take_over(run: Run, transfer: Transfer) -> None:
         ]
         raise
     run.open_record(transfer.request.request_id, waits=transfer.returns)
-    _carry(run, transfer)
     if isinstance(target, Agent):
         run.source_prompt = await _passed_on(run) if transfer.edge.transfer_system_message else None
+    _carry(run, transfer)
     run.progress.transferred(speaker, target.name)
     _log.info("%s -> %s in turn %d of run %s", speaker, target.name, run.turn, run.run_id)
     await tell(run, "on_handoff", None, target)
@@ -168,6 +168,7 @@ def _waiting(run: Run, transfer: Transfer) -> Caller:
         open_handoff=run.open_handoff,
         payload=run.shared_memory.get(PAYLOAD_KEY),
         payload_note=run.payload_note,
+        narrowings=len(run.narrowings),
     )
 
 
@@ -178,6 +179,7 @@ def _resume(run: Run, caller: Caller) -> ToolCall:
     run.handoff_input, run.source_prompt, run.view = caller.handoff_input, caller.source_prompt, caller.view
     run.moment = run.read_by = None
     run.open_handoff, run.payload_note = caller.open_handoff, caller.payload_note
+    run.widen(caller.narrowings)
     run.shared_memory.pop(PAYLOAD_KEY, None)
     if caller.payload is not None:
         run.shared_memory[PAYLOAD_KEY] = caller.payload
@@ -190,8 +192,15 @@ def _answer(run: Run, call: ToolCall, text: str, *, place: int) -> RunItem:
 
 
 def _carry(run: Run, transfer: Transfer) -> None:
-    """Let the payload ride along in the run's shared memory."""
+    """Let the payload ride along in the shared memory, as far as that goes with the target.
+
+    A nested run may not change the payload of the outer one, nor of another that goes on at the same time:
+    it goes on with a memory of its own, and what it changes there comes back when it is done.
+    """
     run.payload_note = None
+    if transfer.edge.share is not None or (run.depth and transfer.payload is not None):
+        run.narrow(transfer.edge.share)
+        run.moment = None
     if transfer.payload is None:
         return
     payload = carried(run.shared_memory, transfer.payload)

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, cast
 
-from interlock.callables import MaybeAwaitable, is_failure, resolve
+from interlock.callables import MaybeAwaitable, is_failure, resolve, words_of
 from interlock.errors import ConfigError, HandoffFilterError
 from interlock.filters import HandoffInputData, as_items, is_system, newest_of_user, unfold
 from interlock.messages import Message, RunItem, call_ids, checked_message, detached, item_of, portable
@@ -333,7 +333,7 @@ def _edge(data: HandoffInputData) -> str:
 
 
 def _raised(who: str, data: HandoffInputData, error: BaseException) -> HandoffFilterError:
-    why = f"{type(error).__name__}: {error}".rstrip(": .")
+    why = f"{type(error).__name__}: {words_of(error)}".rstrip(": .")
     return HandoffFilterError(
         f"{who} raised on {_edge(data)}: {why}. "
         "The run stopped rather than show the target the unfiltered history."

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from interlock.config import RunConfig
+from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.handoff_request import HandoffStatus
 from interlock.results import HandoffRecord
 from interlock.sharing import Narrowed, narrowed
@@ -24,14 +25,14 @@ class Hops:
 
     run_id: str
     config: RunConfig
-    handoffs: list[HandoffRecord] = field(default_factory=list[HandoffRecord])
+    handoffs: list[HandoffRecord] = field(default_factory=NEW_LIST)
     open_handoff: str | None = None
     """Id of the transfer that put whoever speaks in charge."""
-    spent: dict[str, Usage] = field(default_factory=dict[str, Usage])
+    spent: dict[str, Usage] = field(default_factory=NEW_DICT)
     """What each transfer's target consumed, by its id: whatever the run counts while it is in charge."""
-    shared_memory: dict[str, Any] = field(default_factory=dict[str, Any])
+    shared_memory: dict[str, Any] = field(default_factory=NEW_DICT)
     """What whoever speaks sees of it, see ``Handoff.share``."""
-    narrowings: list[Narrowed] = field(default_factory=list[Narrowed])
+    narrowings: list[Narrowed] = field(default_factory=NEW_LIST)
     """Those that made it what it is, the newest last."""
 
     def next_handoff_id(self) -> str:

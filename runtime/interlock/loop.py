@@ -1,4 +1,4 @@
-"""The one loop. Plain runs drain it, streamed runs hand it out; there is no other.
+"""The one loop. Plain runs await it, streamed runs read what it shows; there is no other.
 
 view, handler, agent = start of the run          # in Run: the reset is structural
 for each turn:
@@ -11,7 +11,6 @@ a transfer was made -> the view, the agent or the handler changes
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -20,9 +19,9 @@ import anyio
 from interlock.agents import Handoff
 from interlock.answers import answer_calls
 from interlock.attempts import attempts
-from interlock.callables import users_code
+from interlock.callables import users_code, words_of
 from interlock.conclusion import conclude
-from interlock.endings import ending, within
+from interlock.endings import end_badly, within
 from interlock.errors import HandlerError, HandoffTimeout, InterlockError, LoopDetected, ProviderTimeout
 from interlock.events import (
     AgentUpdated,
@@ -49,47 +48,58 @@ from interlock.replies import is_empty, unseen_of, wrong_with
 from interlock.results import RunDone, RunEvent, Shown
 from interlock.routing import Offer, offer
 from interlock.run import Run
+from interlock.showing import show, shown_by
 from interlock.tell import tell
 from interlock.time_limits import in_time
 
-__all__ = ["run_loop"]
+__all__ = ["run_events", "run_loop"]
 
 _SAY_SOMETHING = "Your reply was empty. Answer the user, or call a tool."
 
 
-def run_loop(run: Run) -> AsyncGenerator[RunEvent]:
-    """Carry out a run and yield what happens, ending with `RunDone`.
+async def run_loop(run: Run) -> None:
+    """Carry out a run. If it is watched, show what happens, ending with `RunDone`.
 
     Raises:
         InterlockError: with the partial result in ``error.result``.
     """
-    seconds = run.config.timeout
-    return _carried_out(run) if seconds is None else within(run, _carried_out(run), seconds)
-
-
-async def _carried_out(run: Run) -> AsyncGenerator[RunEvent]:
-    async with ending(run):
+    try:
         await _check_run_input(run)
         while run.stop_reason == "unfinished":
-            if run.speaker_changed():
-                yield AgentUpdated(run.agent.name)
-            turn = await _begin_turn(run)
-            for repair in turn.repairs:
-                yield Repaired(agent=run.agent.name, repair=repair)
-            try:
-                async with aclosing(_model_step(run, turn)) as events:
-                    async for event in events:
-                        _note(run, event)
-                        if not isinstance(event, MessageDone):
-                            yield event
-                unseen, reply = _accept(run)
-            except Exception as error:
-                yield _fall_back(run, error)
-                continue
-            async with aclosing(_after(run, turn.offered, unseen, reply)) as rest:
-                async for happened in rest:
-                    yield happened
-    yield RunDone(run.result())
+            await _take_turn(run)
+    except Exception as error:
+        await end_badly(run, error)
+    finally:
+        run.keep_partial()
+        run.wind_up()
+    if run.watched:
+        await show(RunDone(run.result()))
+
+
+def run_events(run: Run) -> AsyncGenerator[RunEvent]:
+    """Return what a run shows, at the pace of its reader, and for no longer than its ``timeout``."""
+    run.watched = True
+    events = shown_by(lambda: run_loop(run))
+    return events if run.config.timeout is None else within(run, events, run.config.timeout)
+
+
+async def _take_turn(run: Run) -> None:
+    """Make one model call and do what its reply asks for."""
+    if run.speaker_changed() and run.watched:
+        await show(AgentUpdated(run.agent.name))
+    turn = await _begin_turn(run)
+    if run.watched:
+        for repair in turn.repairs:
+            await show(Repaired(agent=run.agent.name, repair=repair))
+    try:
+        await _model_step(run, turn)
+        unseen, reply = _accept(run)
+    except Exception as error:
+        failed = _fall_back(run, error)
+        if run.watched:
+            await show(failed)
+        return
+    await _after(run, turn.offered, unseen, reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,24 +126,22 @@ async def _begin_turn(run: Run) -> _Turn:
     return _Turn(request, shown, offered, repairs)
 
 
-async def _after(
-    run: Run, offered: Offer, unseen: list[HandlerEvent], reply: MessageDone
-) -> AsyncGenerator[RunEvent]:
+async def _after(run: Run, offered: Offer, unseen: list[HandlerEvent], reply: MessageDone) -> None:
     """Show a reply and do what it asks for: answer its calls, or take it as the final output."""
-    for delta in unseen:
-        yield delta
-    yield reply
+    if run.watched:
+        for delta in unseen:
+            await show(delta)
+        await show(reply)
     await tell(run, "on_llm_end", "on_llm_end", reply)
     run.empty_replies = run.empty_replies + 1 if is_empty(reply.message) else 0
-    if run.empty_replies:
-        yield EmptyReply(run.agent.name)
+    if run.empty_replies and run.watched:
+        await show(EmptyReply(run.agent.name))
     if calls := calls_of(reply.message):
-        async with aclosing(answer_calls(run, offered, calls, run_loop)) as answers:
-            async for answer in answers:
-                yield answer
+        await answer_calls(run, offered, calls, run_events)
     elif not run.empty_replies or _is_answer(run):
-        if (back := await conclude(run, reply)) is not None:
-            yield back
+        back = await conclude(run, reply)
+        if back is not None and run.watched:
+            await show(back)
 
 
 def _is_answer(run: Run) -> bool:
@@ -228,10 +236,34 @@ def _tool_choice(run: Run, offered: Offer, choice: ToolChoice | None) -> ToolCho
     return choice if choice == "required" or choice in offered.routes else None
 
 
-def _model_step(run: Run, turn: _Turn) -> AsyncGenerator[HandlerEvent]:
-    """Make the model call through the executor."""
+async def _model_step(run: Run, turn: _Turn) -> None:
+    """Make the model call, and note and show what arrives."""
+    events = _in_time(run, _events(run, turn))
+    try:
+        async for event in events:
+            _note(run, event)
+            if run.watched and not isinstance(event, MessageDone):
+                await show(event)
+    finally:
+        await events.aclose()
+
+
+def _events(run: Run, turn: _Turn) -> AsyncGenerator[HandlerEvent]:
+    """Begin the model call: through the app's executor if there is one."""
     request = turn.request
     run.begin_call(request, turn.shown)
+    if run.executor is None:
+        return attempts(run.handler, request, run.config.retry)
+    call = Call(run.run_id, _step_key(run), "model", _step_arguments(run, request))
+    return run.executor.stream(call, lambda _: attempts(run.handler, request, run.config.retry))
+
+
+def _step_key(run: Run) -> str:
+    key = f"t{run.turn}.model.{run.agent.name}"
+    return f"{key}.{run.handler.name}" if run.failed else key
+
+
+def _step_arguments(run: Run, request: Request) -> dict[str, Any]:
     output = request.output_schema
     args: dict[str, Any] = {
         "agent": request.agent,
@@ -244,11 +276,11 @@ def _model_step(run: Run, turn: _Turn) -> AsyncGenerator[HandlerEvent]:
     }
     if request.handoff_input is not None:
         args["handoff_input"] = recordable(request.handoff_input)
-    key = f"t{run.turn}.model.{run.agent.name}"
-    if run.failed:
-        key += f".{run.handler.name}"
-    call = Call(run.run_id, key, "model", args)
-    events = run.executor.stream(call, lambda _: attempts(run.handler, request, run.config.retry))
+    return args
+
+
+def _in_time(run: Run, events: AsyncGenerator[HandlerEvent]) -> AsyncGenerator[HandlerEvent]:
+    """Let the model call take no longer than the run allows, and no longer than the callers wait."""
     if (seconds := run.config.turn_timeout) is not None:
         late = ProviderTimeout(
             f"Handler {run.handler.name!r} gave no complete reply in turn {run.turn} within {seconds:g} s, "
@@ -285,7 +317,8 @@ def _fall_back(run: Run, error: Exception) -> HandlerFallback | HandoffFailed:
     if handler is None:
         raise error
     failed = run.handler.name
-    why = f"handler {failed!r} failed, {handler.name!r} answers instead: {type(error).__name__}: {error}"
+    why = f"handler {failed!r} failed, {handler.name!r} answers instead: "
+    why += f"{type(error).__name__}: {words_of(error)}"
     run.problem("fallback", why, error=error)
     run.replace_handler(handler, error)
     return HandlerFallback(agent=run.agent.name, handler=failed, next_handler=handler.name, error=error)

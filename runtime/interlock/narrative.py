@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from interlock.fresh import NEW_DICT
 from interlock.messages import Message, RunItem, ToolCall, calls_of, portable
 
 __all__ = ["PREAMBLE", "Reader", "narrated"]
@@ -35,7 +36,7 @@ class Reader:
     """Names of the tools and transfers that it has."""
     stands_in: bool = False
     """Whether it is a handler that a transfer of this very agent put in charge."""
-    transfers: Mapping[str, tuple[str, bool]] = field(default_factory=dict[str, tuple[str, bool]])
+    transfers: Mapping[str, tuple[str, bool]] = field(default_factory=NEW_DICT)
     """By call id, to whom the transfers of the run led, and whether they were made."""
 
 

@@ -30,18 +30,18 @@ from interlock.events import HandlerEvent
 from interlock.executor import Call, Executor, Outcome
 from interlock.messages import ToolCall, text_of
 from interlock.outcomes import ToolOutcome
-from interlock.payloads import PAYLOAD_KEY
 from interlock.results import NestedEvent, RunEvent
 from interlock.run import Run
 from interlock.schema import clip
+from interlock.showing import show
 from interlock.starting import start
 from interlock.time_limits import in_time
 from interlock.tools import Tool
 
-__all__ = ["Consultation", "Loop", "consultations", "step_key"]
+__all__ = ["Consultation", "Events", "consultations", "step_key"]
 
-Loop = Callable[[Run], AsyncGenerator[RunEvent]]
-"""`interlock.loop.run_loop`, which is given to those below it."""
+Events = Callable[[Run], AsyncGenerator[RunEvent]]
+"""`interlock.loop.run_events`, which is given to those below it."""
 
 _DEEPEST = 20
 """So many runs may be within one another; each takes some frames of Python's stack."""
@@ -64,7 +64,7 @@ class Consultation:
     refused: Exception | None = None
     """Why there is none."""
     outcome: ToolOutcome | None = None
-    """How the call ended, as soon as that is known."""
+    """How the call ended, when that is known beforehand."""
 
     def read(self) -> bool:
         """Find out what the agent is asked; return whether it can be."""
@@ -97,30 +97,31 @@ class Consultation:
         except ConfigError as error:
             self.refused = error
 
-    async def events(self, context: ToolContext[Any], loop: Loop) -> AsyncGenerator[NestedEvent]:
-        """Answer the call, and yield what happens; then there is an ``outcome``.
+    async def answered(self, context: ToolContext[Any], events: Events) -> ToolOutcome:
+        """Answer the call, show what happens if the run is streamed, and return the outcome.
 
         Raises:
             ToolError: it failed, and the tool's ``on_error`` is to stop the outer run.
         """
         if self.outcome is not None:
-            return
+            return self.outcome
         try:
             inner = self._ready()
-            async with aclosing(_carried_out(inner, self.tool, loop)) as events:
-                async for event in events:
-                    yield self._wrapped(event)
-            self.outcome = await self._answer(inner)
+            async with aclosing(_carried_out(inner, self.tool, events)) as happening:
+                async for event in happening:
+                    if self.run.stream:
+                        await show(self._wrapped(event))
+            return await self._answer(inner)
         except AssertionError:  # a test's own complaint is no answer
             raise
         except Exception as error:
-            self.outcome = await self._failed(context, error)
+            return await self._failed(context, error)
         except BaseException as error:
             if not cancelled_itself(error):
                 raise
             cancelled = ToolError("it was cancelled from within")
             cancelled.__cause__ = error
-            self.outcome = await self._failed(context, cancelled)
+            return await self._failed(context, cancelled)
 
     def _ready(self) -> Run:
         if self.inner is None:
@@ -190,7 +191,7 @@ def _inner(run: Run, one: Consultation, max_turns: int | None) -> Run:
         output_guardrails=(),
         on_limit="raise",  # an agent that ran out of budget has not answered (pain 26)
         timeout=None,  # that of the outer run goes on
-        executor=_Steps(run.executor, run.run_id, key),
+        executor=None if run.executor is None else _Steps(run.executor, run.run_id, key),
         run_id=f"{run.run_id}/{key}",
     )
     agent = one.asked.agent
@@ -205,22 +206,15 @@ def step_key(run: Run, tool: Tool, call: ToolCall) -> str:
     return f"t{run.turn}.tool.{tool.name}.{call['id']}"
 
 
-async def _carried_out(inner: Run, tool: Tool, loop: Loop) -> AsyncGenerator[RunEvent]:
-    """Carry out a nested run, and leave the payload of the outer run's handoff as it was."""
-    payload = inner.shared_memory.get(PAYLOAD_KEY)
-    events = loop(inner)
+async def _carried_out(inner: Run, tool: Tool, events_of: Events) -> AsyncGenerator[RunEvent]:
+    """Carry out a nested run, as long as its tool may take."""
+    events = events_of(inner)
     if tool.timeout is not None:
         late = ToolTimeout(f"Tool {tool.name!r} timed out after {tool.timeout:g}s.")
         events = in_time(events, tool.timeout, late)
-    try:
-        async with aclosing(events):
-            async for event in events:
-                yield event
-    finally:
-        if inner.handoffs:
-            inner.shared_memory.pop(PAYLOAD_KEY, None)
-            if payload is not None:
-                inner.shared_memory[PAYLOAD_KEY] = payload
+    async with aclosing(events):
+        async for event in events:
+            yield event
 
 
 @dataclass(frozen=True, slots=True)

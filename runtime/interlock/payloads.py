@@ -19,6 +19,7 @@ import pydantic
 from typing_extensions import TypedDict
 
 from interlock.errors import PayloadError
+from interlock.fresh import NEW_DICT
 from interlock.glimpse import fit, glimpse, plain
 from interlock.redaction import REDACTED, is_secret_name, redact_text
 
@@ -69,7 +70,7 @@ class HandoffPayload:
     """Name of whoever hands over; a run fills it in, see `sent_by`."""
     handoff_type: str
     """What is asked of the target, such as ``"research_delegation"``; see `HandoffTypes`."""
-    context_data: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    context_data: Mapping[str, Any] = field(default_factory=NEW_DICT)
     """The data, by name. The mapping is copied, what is in it is not."""
     handoff_reason: str | None = None
     expected_output: str | None = None

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, TypedDict, TypeGuard, cast
 
 from interlock.context import RunContext
 from interlock.events import HandlerEvent
+from interlock.fresh import NEW_DICT
 from interlock.messages import Message
 
 __all__ = [
@@ -80,7 +81,7 @@ class Request:
     messages: Sequence[Message]
     tools: Sequence[ToolSpec] = ()
     tool_choice: ToolChoice | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    settings: Mapping[str, Any] = field(default_factory=NEW_DICT)
     output_schema: OutputSchema | None = None
     stream: bool = False
     """A hint: whether someone is watching. If not, one complete reply is enough."""

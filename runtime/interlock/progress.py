@@ -12,6 +12,8 @@ import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from interlock.fresh import NEW_DICT, NEW_SET
+
 __all__ = ["Progress"]
 
 _NUDGE_AT = 3
@@ -34,17 +36,17 @@ class Progress:
     something new; going round from the start, in a circle of ``n`` turns, it ends in turn ``2n + 4``.
     """
 
-    answers: dict[int, int] = field(default_factory=dict[int, int])
+    answers: dict[int, int] = field(default_factory=NEW_DICT)
     """How each call was answered the last time."""
-    times: dict[int, int] = field(default_factory=dict[int, int])
+    times: dict[int, int] = field(default_factory=NEW_DICT)
     """How often each call was made since the last progress."""
-    edges: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    edges: set[tuple[str, str]] = field(default_factory=NEW_SET)
     """Transfers taken since the last progress."""
     refused: int = 0
     """Transfers refused as going round since the last progress."""
     idle: int = 0
     """Turns in a row without anything new."""
-    names: dict[str, None] = field(default_factory=dict[str, None])
+    names: dict[str, None] = field(default_factory=NEW_DICT)
     """What they called, in order."""
     told: int | None = None
     """The value of ``idle`` when the model was told; it is told once."""

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from interlock.callables import MaybeAwaitable
 from interlock.errors import ConfigError
+from interlock.fresh import NEW_DICT
 from interlock.handlers import function_handler
 from interlock.hooks import AgentHooks
 from interlock.names import litellm_name
@@ -70,7 +71,7 @@ class Equipment:
     sections: tuple[Section, ...] = ()
     """By priority; the prompts of skills and of handlers."""
     hooks: Mapping[str, tuple[Callable[..., Any], ...]] = field(
-        default_factory=dict[str, tuple[Callable[..., Any], ...]]
+        default_factory=NEW_DICT
     )
     """By event; callables of what a method of `interlock.AgentHooks` is given."""
 

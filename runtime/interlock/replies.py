@@ -26,10 +26,16 @@ def wrong_with(message: object) -> str | None:
         return f"role {reply.get('role')!r} instead of 'assistant'"
     if not isinstance(reply.get("content"), str | list | None):
         return f"content that is neither text nor parts: {reply.get('content')!r:.80}"
+    if isinstance(parts := reply.get("content"), list) and not _are_dicts(cast("list[object]", parts)):
+        return f"content with a part that is not a dict: {parts!r:.80}"
     calls: object = reply.get("tool_calls") or []
     if not isinstance(calls, list):
         return f"tool calls that are not a list: {calls!r:.80}"
     return next((wrong for call in cast("list[object]", calls) if (wrong := _wrong_call(call))), None)
+
+
+def _are_dicts(values: list[object]) -> bool:
+    return all(isinstance(value, dict) for value in values)
 
 
 def _wrong_call(call: object) -> str | None:

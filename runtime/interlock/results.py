@@ -22,6 +22,7 @@ from interlock.events import (
     ToolCalled,
     ToolOutput,
 )
+from interlock.fresh import NEW_DICT
 from interlock.handoff_request import HandoffRequest, HandoffStatus
 from interlock.messages import AGENT, KIND, ORIGIN, Message, RunItem, ToolCall, calls_of, detached, portable
 from interlock.port import ToolChoice, ToolSpec
@@ -188,7 +189,7 @@ class RunResult(Generic[T]):
     """Name of the handler that answered last."""
     pending: Sequence[ToolCall] = ()
     """Calls of the caller's own tools (``RunConfig.external_tools``), which nobody has answered yet."""
-    nested: Mapping[str, RunResult[Any]] = field(default_factory=dict[str, "RunResult[Any]"])
+    nested: Mapping[str, RunResult[Any]] = field(default_factory=NEW_DICT)
     """The runs of agents that were called as tools, by call id. ``usage`` includes theirs, all else is
     this run's alone."""
 

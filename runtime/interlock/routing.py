@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from interlock.agents import Agent, Handoff
 from interlock.callables import resolve, users_code
 from interlock.context import RunContext
+from interlock.fresh import NEW_LIST
 from interlock.handoff_request import HandoffRequest
 from interlock.messages import ToolCall
 from interlock.port import ToolSpec, tool_name
@@ -63,14 +64,14 @@ class Wanted(NamedTuple):
 class Plan:
     """What a reply's calls lead to, each in the order in which the model made them."""
 
-    tools: list[tuple[ToolCall, Tool]] = field(default_factory=list[tuple[ToolCall, Tool]])
-    transfers: list[Wanted] = field(default_factory=list[Wanted])
-    unknown: list[ToolCall] = field(default_factory=list[ToolCall])
-    external: list[ToolCall] = field(default_factory=list[ToolCall])
+    tools: list[tuple[ToolCall, Tool]] = field(default_factory=NEW_LIST)
+    transfers: list[Wanted] = field(default_factory=NEW_LIST)
+    unknown: list[ToolCall] = field(default_factory=NEW_LIST)
+    external: list[ToolCall] = field(default_factory=NEW_LIST)
     """Those that the caller of the run answers, after the run has ended with them."""
     transfer: Wanted | None = None
     """The one to make."""
-    not_taken: list[tuple[Wanted, str]] = field(default_factory=list[tuple[Wanted, str]])
+    not_taken: list[tuple[Wanted, str]] = field(default_factory=NEW_LIST)
     """Transfers that are answered and not tried, with the answer."""
 
     def choose(self, multiple: Literal["first", "reject"]) -> None:

@@ -17,6 +17,7 @@ from interlock.context import RunContext
 from interlock.errors import MaxTurnsExceeded, ProviderError, ProviderTimeout
 from interlock.events import MessageDone
 from interlock.executor import Executor
+from interlock.fresh import NEW_DICT, NEW_LIST, NEW_SET
 from interlock.handoff_request import HandoffStatus
 from interlock.history import View
 from interlock.hooks import RunHooks
@@ -44,7 +45,8 @@ class Run(Hops):
     agent: Agent[Any]
     handler: Handler
     graph: Mapping[str, Agent[Any]]
-    executor: Executor
+    executor: Executor | None
+    """None runs every step right here."""
     hooks: RunHooks | None
     max_turns: int | None
     stream: bool
@@ -55,6 +57,8 @@ class Run(Hops):
     scopes: frozenset[str] = frozenset()
     """Who is asking."""
 
+    watched: bool = False
+    """Whether somebody reads what happens while it happens."""
     speaker: Agent[Any] | None = None
     """The agent that was announced last."""
     started: bool = False
@@ -72,7 +76,7 @@ class Run(Hops):
     """Whether a transfer put another handler in charge than the active agent's default."""
     handoff_input: Any = None
     """What the last transfer passed along."""
-    callers: list[Caller] = field(default_factory=list[Caller])
+    callers: list[Caller] = field(default_factory=NEW_LIST)
     """Who waits for an answer, the innermost last."""
     places: Places = field(default_factory=Places)
     """Those of whoever speaks and of those who wait, see ``RunConfig.capacity``."""
@@ -83,14 +87,14 @@ class Run(Hops):
     source_prompt: str | None = None
     """The section of the prompt with the source's instructions, when the last handoff passes them on."""
     usage: Usage = field(default_factory=Usage)
-    usage_by_agent: dict[str, Usage] = field(default_factory=dict[str, Usage])
-    errors: list[Problem] = field(default_factory=list[Problem])
-    repairs: list[str] = field(default_factory=list[str])
-    warnings: list[str] = field(default_factory=list[str])
-    calls: list[ModelCall] = field(default_factory=list[ModelCall])
-    call_ids: set[str] = field(default_factory=set[str])
+    usage_by_agent: dict[str, Usage] = field(default_factory=NEW_DICT)
+    errors: list[Problem] = field(default_factory=NEW_LIST)
+    repairs: list[str] = field(default_factory=NEW_LIST)
+    warnings: list[str] = field(default_factory=NEW_LIST)
+    calls: list[ModelCall] = field(default_factory=NEW_LIST)
+    call_ids: set[str] = field(default_factory=NEW_SET)
     """The ids of all tool calls so far; a reply that repeats one gets new ones."""
-    offers: dict[tuple[Agent[Any], str], Offer] = field(default_factory=dict[tuple[Agent[Any], str], Offer])
+    offers: dict[tuple[Agent[Any], str], Offer] = field(default_factory=NEW_DICT)
     """What agents whose offer never changes may call, by handler; the key keeps the agent alive."""
     warned_of_many: bool = False
     """Whether it was said that an agent is offered too many handoffs."""
@@ -101,7 +105,7 @@ class Run(Hops):
     progress: Progress = field(default_factory=Progress)
     over_limit: int = 0
     """Transfers that were refused because there had been enough; progress does not earn another."""
-    failed: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    failed: set[tuple[str, str]] = field(default_factory=NEW_SET)
     """Names of the handlers that failed and were replaced, each with its agent's."""
     again: bool = False
     """Whether the next model call is that of the present turn once more."""
@@ -109,15 +113,15 @@ class Run(Hops):
     """The model call that was begun and has no complete reply yet."""
     arrived: MessageDone | None = None
     """The complete reply of a model call that has not come to its end."""
-    partial: list[str] = field(default_factory=list[str])
+    partial: list[str] = field(default_factory=NEW_LIST)
     """The text of a reply that is still arriving; not empty as soon as anything was shown."""
     pending: Sequence[ToolCall] = ()
     """Calls that the caller has to answer."""
     depth: int = 0
     """How many runs this one is within."""
-    within: dict[str, Run] = field(default_factory=dict[str, "Run"])
+    within: dict[str, Run] = field(default_factory=NEW_DICT)
     """The runs of the agent tools that are being called, by call id and in call order."""
-    nested: dict[str, RunResult[Any]] = field(default_factory=dict[str, RunResult[Any]])
+    nested: dict[str, RunResult[Any]] = field(default_factory=NEW_DICT)
     """Those that have ended."""
     turns_within: int = 0
     """How many turns those had."""

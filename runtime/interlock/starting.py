@@ -9,7 +9,6 @@ from typing import Any
 from interlock.agents import Agent
 from interlock.config import RunConfig
 from interlock.errors import ConfigError
-from interlock.executor import InProcess
 from interlock.graph import run_graph
 from interlock.history import View
 from interlock.hooks import AgentHooks, RunHooks
@@ -48,7 +47,7 @@ def start(
         default_handler=default.name,
         graph=run_graph(agent, config),
         config=config,
-        executor=config.executor or InProcess(),
+        executor=config.executor,
         hooks=hooks,
         max_turns=max_turns,
         stream=stream,

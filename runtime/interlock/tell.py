@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from interlock.callables import is_failure, resolve
+from interlock.callables import is_failure, resolve, words_of
 from interlock.run import Run
 
 __all__ = ["tell"]
@@ -41,4 +41,4 @@ async def _call(run: Run, name: str, hook: Any, context: Any, *args: Any) -> Non
         if not is_failure(error):
             raise
         _log.exception("hook %s raised", name)
-        run.problem("hook", f"hook {name} raised {type(error).__name__}: {error}", error=error)
+        run.problem("hook", f"hook {name} raised {type(error).__name__}: {words_of(error)}", error=error)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import anyio
@@ -14,9 +13,8 @@ from interlock.context import ToolContext
 from interlock.errors import ConfigError, ToolError, ToolTimeout
 from interlock.executor import Call, Outcome
 from interlock.messages import ToolCall
-from interlock.nested import Consultation, Loop, consultations, step_key
+from interlock.nested import Consultation, Events, consultations, step_key
 from interlock.outcomes import ToolErrorKind, ToolOutcome
-from interlock.results import NestedEvent
 from interlock.run import Run
 from interlock.tell import tell
 from interlock.tools import Tool
@@ -29,34 +27,33 @@ Take = Callable[[ToolCall, ToolOutcome, bool], None]
 _Calls = Sequence[tuple[ToolCall, Tool]]
 
 
-async def run_tools(run: Run, calls: _Calls, take: Take, loop: Loop) -> AsyncGenerator[NestedEvent]:
-    """Run the tools that a reply calls, and yield what happens in nested runs if the run is streamed.
+async def run_tools(run: Run, calls: _Calls, take: Take, events: Events) -> None:
+    """Run the tools that a reply calls; show what happens in nested runs if the run is streamed.
 
     A streamed run answers the calls of agents one after the other, once the other tools are done: what
     several of them do at the same time could only be shown by way of a queue, which reads ahead of its
     reader. The outcomes are the same.
     """
     asked = [(call, tool, how) for call, tool in calls if isinstance(how := tool.on_invoke_tool, AgentCall)]
-    plain = [(call, tool) for call, tool in calls if not isinstance(tool.on_invoke_tool, AgentCall)]
     if not asked:
-        await _run_plain(run, plain, take)
+        await _run_plain(run, calls, take)
         return
+    plain = [(call, tool) for call, tool in calls if not isinstance(tool.on_invoke_tool, AgentCall)]
     try:
         made = consultations(run, asked)
+        jobs = [functools.partial(_consult, run, one, take, events) for one in made]
+        if plain:
+            jobs.insert(0, functools.partial(_run_plain, run, plain, take))
         if not run.stream:
-            jobs = [functools.partial(_drain, run, one, take, loop) for one in made]
-            await _at_once([functools.partial(_run_plain, run, plain, take), *jobs] if plain else jobs)
+            await _at_once(jobs)
             return
-        await _run_plain(run, plain, take)
-        for one in made:
-            async with aclosing(_consult(run, one, take, loop)) as events:
-                async for event in events:
-                    yield event
+        for job in jobs:
+            await job()
     finally:
         run.absorb()
 
 
-async def _at_once(jobs: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+async def _at_once(jobs: Sequence[Callable[[], Coroutine[Any, Any, object]]]) -> None:
     """Do jobs at the same time. If one of them fails alone, its error comes out as it is."""
     if len(jobs) == 1:
         await jobs[0]()
@@ -74,15 +71,10 @@ async def _at_once(jobs: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> N
     raise alone
 
 
-async def _drain(run: Run, one: Consultation, take: Take, loop: Loop) -> None:
-    async with aclosing(_consult(run, one, take, loop)) as events:
-        async for _ in events:
-            pass
-
-
 async def _run_plain(run: Run, calls: _Calls, take: Take) -> None:
-    """Run ordinary tools through the executor."""
-    if not calls:
+    """Run ordinary tools: through the app's executor if there is one."""
+    if run.executor is None:
+        await _at_once([functools.partial(_invoke, run, call, tool, take) for call, tool in calls])
         return
     by_key = {step_key(run, tool, call): (call, tool) for call, tool in calls}
     ran: set[str] = set()
@@ -90,7 +82,8 @@ async def _run_plain(run: Run, calls: _Calls, take: Take) -> None:
     async def body(step: Call) -> Outcome:
         call, tool = by_key[step.key]
         ran.add(call["id"])
-        return await _invoke(run, call, tool, take)
+        outcome, stop = await _invoke(run, call, tool, take)
+        return {**outcome.envelope(), "stop": stop}
 
     steps = [
         Call(
@@ -108,8 +101,8 @@ async def _run_plain(run: Run, calls: _Calls, take: Take) -> None:
             take(call, ToolOutcome.from_envelope(outcome), bool(outcome.get("stop")))
 
 
-async def _invoke(run: Run, call: ToolCall, tool: Tool, take: Take) -> Outcome:
-    """Run one tool and take its outcome."""
+async def _invoke(run: Run, call: ToolCall, tool: Tool, take: Take) -> tuple[ToolOutcome, bool]:
+    """Run one tool, take its outcome and return it, and whether the run is to end with it."""
     context = _context(run, call, tool)
     await _tell_start(run, tool, context)
     stop = False
@@ -119,20 +112,16 @@ async def _invoke(run: Run, call: ToolCall, tool: Tool, take: Take) -> Outcome:
         outcome, stop = _stopped(raised), True
     take(call, outcome, stop)  # a hook that is cancelled must not lose it
     await _tell_end(run, tool, outcome, context)
-    return {**outcome.envelope(), "stop": stop}
+    return outcome, stop
 
 
-async def _consult(run: Run, one: Consultation, take: Take, loop: Loop) -> AsyncGenerator[NestedEvent]:
+async def _consult(run: Run, one: Consultation, take: Take, events: Events) -> None:
     """Let an agent answer one call and take the outcome."""
     context = _context(run, one.call, one.tool)
     await _tell_start(run, one.tool, context)
     stop = False
     try:
-        async with aclosing(one.events(context, loop)) as events:
-            async for event in events:
-                yield event
-        assert one.outcome is not None
-        outcome = one.outcome
+        outcome = await one.answered(context, events)
     except ToolError as raised:
         outcome, stop = _stopped(raised), True
     take(one.call, outcome, stop)

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 LAYERS = """
+    fresh
     glimpse metrics showing time_limits
     errors names pieces plain_json strict usage
     request_wire
-    callables context handoff_request messages redaction schema scopes
+    callables handoff_request messages redaction schema scopes
     capabilities payloads
-    handoff_types
+    context handoff_types
     binary context_shape outcomes trimming
     events filters guardrails narrative handoff_context repair signatures
     assembly calls executor history port
@@ -44,8 +45,8 @@ LAYERS = """
     loop
     runner
     interlock
-    testing.network testing.scripted testing.scrub testing.validity
-    testing.matching
+    testing.network testing.profiles testing.scripted testing.scrub
+    testing.matching testing.validity
     testing.cassette
     testing testing.pytest_plugin
     serving.chunks serving.config serving.pending serving.refusals

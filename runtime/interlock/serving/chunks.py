@@ -27,6 +27,7 @@ from interlock.events import (
     ReasoningDelta,
     TextDelta,
 )
+from interlock.fresh import NEW_LIST
 from interlock.messages import Message, ToolCall, text_of
 from interlock.results import RunEvent, RunResult
 from interlock.usage import Usage
@@ -43,7 +44,7 @@ class _Texts:
     begun: bool = False
     open: bool = False
     """Whether the present text has said something."""
-    blank: list[str] = field(default_factory=list[str])
+    blank: list[str] = field(default_factory=NEW_LIST)
 
     def add(self, piece: str) -> str:
         """Return what a piece of the present text adds."""

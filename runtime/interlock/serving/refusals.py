@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from interlock.errors import (
+from interlock.fresh import NEW_DICT
     AuthenticationFailed,
     ContentRefused,
     ContextTooLong,
@@ -38,7 +39,7 @@ class Refusal(Exception):
     message: str
     code: str
     param: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = field(default_factory=NEW_DICT)
 
     def __str__(self) -> str:
         return f"{self.status} {self.code}: {self.message}"
