@@ -84,6 +84,7 @@ def test_what_a_call_lacks_is_filled_in() -> None:
         (calling({"function": {"arguments": [1]}}), "a name or arguments that are not text"),
         (calling(5), "a tool call without a function"),
         ({"role": "assistant", "content": 5}, "content that is neither text nor parts"),
+        ({"role": "assistant", "content": ["Hi"]}, "content with a part that is not a dict"),
         ({"role": "assistant", "tool_calls": {"a": 1}}, "tool calls that are not a list"),
         ("Hi", "'Hi' instead of a message"),
         (None, "None instead of a message"),

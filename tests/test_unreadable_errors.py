@@ -1,0 +1,59 @@
+"""Exceptions of an app that cannot be put into words: the run ends as with any other, or goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from interlock import Agent, RunConfig, RunHooks, Runner, handoff
+from interlock.errors import CallbackError, HandlerError, HandoffFilterError
+from interlock.testing import ScriptedHandler, call
+
+pytestmark = pytest.mark.anyio
+
+UNREADABLE = "its message raised IndexError"
+
+
+class Mute(Exception):
+    """Its text cannot be read."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def raises(*given: Any) -> Any:
+    raise Mute
+
+
+async def test_of_a_handler() -> None:
+    with pytest.raises(HandlerError, match=UNREADABLE) as caught:
+        await Runner.run(Agent("A", model=ScriptedHandler([Mute()], name="a")), "Hi")
+    assert isinstance(caught.value.__cause__, Mute)
+
+
+async def test_of_a_handler_that_another_stands_in_for() -> None:
+    handlers = [ScriptedHandler([Mute()], name="a"), ScriptedHandler(["Hello."], name="b")]
+    result = await Runner.run(Agent("A", handlers=handlers), "Hi", run_config=RunConfig(fallback=True))
+    assert result.final_output == "Hello."
+    assert UNREADABLE in result.errors[0].message
+
+
+async def test_of_a_hook() -> None:
+    class Hooks(RunHooks):
+        on_llm_start = raises
+
+    result = await Runner.run(Agent("A", model=ScriptedHandler(["Hello."])), "Hi", hooks=Hooks())
+    assert UNREADABLE in result.errors[0].message
+
+
+async def test_of_a_callback() -> None:
+    with pytest.raises(CallbackError, match=UNREADABLE):
+        await Runner.run(Agent("A", raises, model=ScriptedHandler([])), "Hi")
+
+
+async def test_of_a_filter() -> None:
+    model = ScriptedHandler([call("transfer_to_b")])
+    edge = handoff(Agent("B", model=model), input_filter=raises)
+    with pytest.raises(HandoffFilterError, match=UNREADABLE):
+        await Runner.run(Agent("A", model=model, handoffs=[edge]), "Hi")
