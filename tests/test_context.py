@@ -19,6 +19,7 @@ from interlock import (
     function_tool,
     handoff,
 )
+from interlock.payloads import HandoffPayload
 from interlock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
@@ -37,6 +38,36 @@ def test_a_context_can_be_made_for_a_test_with_nothing_but_the_apps_object() -> 
 
 def test_each_context_has_a_memory_of_its_own() -> None:
     assert RunContext(context=1).shared_memory is not RunContext(context=1).shared_memory
+
+
+@pytest.mark.parametrize("memory", [{}, {"handoff_context": None}, {"handoff_context": {"topic": "moss"}}])
+def test_without_a_payload_that_can_be_read_there_is_none(memory: dict[str, Any]) -> None:
+    """Row 3-15: and nothing raises."""
+    assert RunContext(context=None, shared_memory=memory).handoff_payload is None
+
+
+async def test_the_payload_of_a_transfer_is_there_for_the_target() -> None:
+    """Row 3-15: typed, in tools as in instructions, and None for whoever was given nothing."""
+    seen: list[tuple[str, HandoffPayload | None]] = []
+
+    def instructions(context: RunContext[Any]) -> str:
+        seen.append((context.agent, context.handoff_payload))
+        return ""
+
+    @function_tool
+    def look(context: ToolContext[Any]) -> str:
+        """Look."""
+        assert context.handoff_payload is not None
+        return str(context.handoff_payload.context_data["topic"])
+
+    b = Agent("B", instructions, model=ScriptedHandler([call("look"), "Done."]), tools=[look])
+    to_b = handoff(b, payload={"handoff_type": "quick_lookup", "topic": "moss"})
+    a = Agent("A", instructions, model=ScriptedHandler([call("transfer_to_b")]), handoffs=[to_b])
+    result = await Runner.run(a, "Hi")
+    assert result.messages[-2].get("content") == "moss"
+    (_, before), (_, given), _ = seen
+    assert (before, given and given.source_agent) == (None, "A")
+    assert result.context.handoff_payload is None
 
 
 def test_the_idempotency_key_names_run_turn_and_call() -> None:

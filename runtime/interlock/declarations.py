@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from interlock.callables import name_of, takes
@@ -112,7 +112,7 @@ def _asking_rules(edge: Any) -> tuple[tuple[bool, str], ...]:
 
 
 def _is_names(value: Any) -> bool:
-    return is_list(value) and isinstance(value, Sized) and all(isinstance(name, str) for name in value)
+    return hasattr(value, "__len__") and is_list(value) and all(isinstance(name, str) for name in value)
 
 
 def _bad_others(edge: Any, where: str) -> list[str]:

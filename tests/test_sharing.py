@@ -1,0 +1,328 @@
+"""What the target of a transfer sees of the shared memory, and what of it comes back (row 3-28)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from teams import TO_B, agent
+
+from interlock import Agent, RunConfig, RunContext, Runner, ToolContext, function_tool, handoff
+from interlock.errors import ConfigError, InterlockError
+from interlock.payloads import payload_of
+from interlock.sharing import narrowed
+from interlock.testing import ScriptedHandler, call
+
+pytestmark = pytest.mark.anyio
+
+KEY = "handoff_context"
+DATA = {"handoff_type": "quick_lookup", "topic": "moss"}
+MEMORY = {"user": "Ada", "cart": 1, "secret": "x"}
+
+
+def at_work(name: str, work: Callable[[dict[str, Any]], object], *replies: Any, **options: Any) -> Agent[Any]:
+    """An agent that does something with the memory in each turn."""
+
+    def instructions(context: RunContext[Any]) -> str:
+        work(context.shared_memory)
+        return f"You are {name}."
+
+    return Agent(name, instructions, model=ScriptedHandler(replies, name=name), **options)
+
+
+async def memory_after(a: Agent[Any]) -> dict[str, Any]:
+    result = await Runner.run(a, "Hi", run_config=RunConfig(shared_memory=dict(MEMORY)))
+    return result.context.shared_memory
+
+
+# -- what is seen --
+
+
+async def test_by_default_source_and_target_have_the_same_dict() -> None:
+    """Row 3-28."""
+    seen: list[dict[str, Any]] = []
+    b = at_work("B", seen.append, "Done.")
+    await Runner.run(at_work("A", seen.append, TO_B, handoffs=[b]), "Hi")
+    assert seen[0] is seen[1]
+
+
+@pytest.mark.parametrize(
+    ("share", "sees"), [([], {}), (["cart"], {"cart": 1}), (["cart", "nothing"], {"cart": 1})]
+)
+async def test_with_share_the_target_sees_these_keys_alone(share: list[str], sees: dict[str, Any]) -> None:
+    """Row 3-28: a key that is not there is no mistake."""
+    seen: list[dict[str, Any]] = []
+    b = at_work("B", lambda memory: seen.append(dict(memory)), "Done.")
+    await memory_after(agent("A", TO_B, handoffs=[handoff(b, share=share)]))
+    assert seen == [sees]
+
+
+async def test_tools_and_handlers_of_the_target_see_no_more() -> None:
+    seen: list[set[str]] = []
+
+    @function_tool
+    def look(context: ToolContext[Any]) -> str:
+        """Look."""
+        seen.append(set(context.shared_memory))
+        return "ok"
+
+    b = agent("B", call("look"), "Done.", tools=[look])
+    await memory_after(agent("A", TO_B, handoffs=[handoff(b, share=["cart"])]))
+    seen.append(set(b.model.requests[0].context.shared_memory))
+    assert seen == [{"cart"}, {"cart"}]
+
+
+async def test_whoever_that_hands_on_to_sees_no_more_either() -> None:
+    seen: list[set[str]] = []
+    c = at_work("C", lambda memory: seen.append(set(memory)), "Done.")
+    b = agent("B", call("transfer_to_c"), handoffs=[handoff(c, share=["cart", "secret"])])
+    await memory_after(agent("A", TO_B, handoffs=[handoff(b, share=["cart"])]))
+    assert seen == [{"cart"}]
+
+
+async def test_the_value_itself_is_not_copied() -> None:
+    bag = ["tea"]
+    b = at_work("B", lambda memory: memory["bag"].append("milk"), "Done.")
+    a = at_work("A", lambda memory: memory.update(bag=bag), TO_B, handoffs=[handoff(b, share=["bag"])])
+    assert (await memory_after(a))["bag"] is bag
+    assert bag == ["tea", "milk"]
+
+
+async def test_a_payload_always_rides() -> None:
+    """It is for the target."""
+    seen: list[Any] = []
+    b = at_work("B", lambda memory: seen.append(payload_of(memory)[0]), "Done.")
+    await memory_after(agent("A", TO_B, handoffs=[handoff(b, share=[], payload=DATA)]))
+    (payload,) = seen
+    assert (payload.source_agent, payload.context_data) == ("A", {"topic": "moss"})
+
+
+async def test_an_earlier_payload_rides_on() -> None:
+    """Row 3-17: C has what A sent, though B shares nothing with it and sends nothing."""
+    seen: list[Any] = []
+    c = at_work("C", lambda memory: seen.append(payload_of(memory)[0]), "Done.")
+    b = agent("B", call("transfer_to_c"), handoffs=[handoff(c, share=[])])
+    await memory_after(agent("A", TO_B, handoffs=[handoff(b, payload=DATA)]))
+    assert seen[0].source_agent == "A"
+
+
+async def test_the_source_speaks_with_its_own_memory_to_the_end() -> None:
+    """Its instructions are passed on as they are for the source."""
+    seen: list[str] = []
+
+    def instructions(context: RunContext[Any]) -> str:
+        return f"The word is {context.shared_memory['secret']}."
+
+    b = agent("B", "Done.")
+    a = Agent(
+        "A",
+        instructions,
+        model=ScriptedHandler([TO_B]),
+        handoffs=[handoff(b, share=[], transfer_system_message=True)],
+    )
+    await memory_after(a)
+    seen += [str(b.model.requests[0].messages[0]["content"])]
+    assert "The word is x." in seen[0]
+
+
+# -- what comes back --
+
+
+async def test_what_the_target_does_to_a_shared_key_is_done() -> None:
+    b = at_work("B", lambda memory: memory.update(cart=memory["cart"] + 1), "Done.")
+    memory = await memory_after(agent("A", TO_B, handoffs=[handoff(b, share=["cart"])]))
+    assert memory == {**MEMORY, "cart": 2}
+
+
+async def test_a_shared_key_that_the_target_deletes_is_gone() -> None:
+    b = at_work("B", lambda memory: memory.pop("cart"), "Done.")
+    memory = await memory_after(agent("A", TO_B, handoffs=[handoff(b, share=["cart"])]))
+    assert memory == {"user": "Ada", "secret": "x"}
+
+
+async def test_a_shared_key_may_be_new() -> None:
+    b = at_work("B", lambda memory: memory.update(found=3), "Done.")
+    memory = await memory_after(agent("A", TO_B, handoffs=[handoff(b, share=["found"])]))
+    assert memory == {**MEMORY, "found": 3}
+
+
+async def test_what_is_not_shared_cannot_be_overwritten() -> None:
+    b = at_work("B", lambda memory: memory.update(secret="y", own=1), "Done.")
+    memory = await memory_after(agent("A", TO_B, handoffs=[handoff(b, share=["cart"])]))
+    assert memory == MEMORY
+
+
+async def test_a_caller_has_its_memory_back() -> None:
+    seen: list[dict[str, Any]] = []
+    b = at_work("B", lambda memory: memory.update(cart=5, own=1), "Forty-two.")
+    a = at_work(
+        "A",
+        lambda memory: seen.append(dict(memory)),
+        TO_B,
+        "It is 42.",
+        handoffs=[handoff(b, share=["cart"], return_to_caller=True)],
+    )
+    await memory_after(a)
+    assert seen == [MEMORY, {**MEMORY, "cart": 5}]
+
+
+async def test_a_caller_has_back_what_several_in_between_shared() -> None:
+    """Each hop gives back what it shared, whatever the ones after it did."""
+    c = at_work("C", lambda memory: memory.update(cart=7, user="Eve"), "Forty-two.")
+    b = at_work(
+        "B",
+        lambda memory: memory.update(user="Bob"),
+        call("transfer_to_c"),
+        handoffs=[handoff(c, share=["cart"])],
+    )
+    a = agent("A", TO_B, "Ok.", handoffs=[handoff(b, share=["user", "cart"], return_to_caller=True)])
+    assert await memory_after(a) == {"user": "Bob", "cart": 7, "secret": "x"}
+
+
+async def test_a_caller_that_waits_within_a_narrow_memory_has_that_one_back() -> None:
+    seen: list[dict[str, Any]] = []
+    c = at_work("C", lambda memory: memory.clear(), "C.")
+    b = at_work(
+        "B",
+        lambda memory: seen.append(dict(memory)),
+        call("transfer_to_c"),
+        "B.",
+        handoffs=[handoff(c, share=["user"], return_to_caller=True)],
+    )
+    memory = await memory_after(agent("A", TO_B, handoffs=[handoff(b, share=["user", "cart"])]))
+    assert seen == [{"user": "Ada", "cart": 1}, {"cart": 1}]
+    assert memory == {"cart": 1, "secret": "x"}
+
+
+async def test_the_memory_is_whole_when_the_target_fails() -> None:
+    """Also on the partial result."""
+
+    def fail(memory: dict[str, Any]) -> None:
+        memory["cart"] = 2
+        raise ValueError("no")
+
+    with pytest.raises(InterlockError) as raised:
+        await memory_after(agent("A", TO_B, handoffs=[handoff(at_work("B", fail), share=["cart"])]))
+    assert raised.value.result is not None
+    assert raised.value.result.context.shared_memory == {**MEMORY, "cart": 2}
+
+
+async def test_a_transfer_that_is_not_made_narrows_nothing() -> None:
+    def no(request: Any) -> Any:
+        raise ValueError("no")
+
+    seen: list[dict[str, Any]] = []
+    b = agent("B", on_handoff_request=no)
+    a = at_work("A", lambda memory: seen.append(dict(memory)), TO_B, "Mine.", handoffs=[handoff(b, share=[])])
+    await memory_after(a)
+    assert seen == [MEMORY, MEMORY]
+
+
+@pytest.mark.parametrize("share", [None, ["cart"], ["secret", "cart"]])
+async def test_the_apps_own_dict_is_never_changed(share: list[str] | None) -> None:
+    """Row 3-28."""
+
+    def work(memory: dict[str, Any]) -> None:
+        memory.setdefault("cart", {"tea": 1})["tea"] = 2
+        memory["new"] = 1
+
+    given = {"cart": {"tea": 1}, "secret": ["x"]}
+    a = at_work("A", work, TO_B, handoffs=[handoff(at_work("B", work, "Done."), share=share, payload=DATA)])
+    await Runner.run(a, "Hi", run_config=RunConfig(shared_memory=given))
+    assert given == {"cart": {"tea": 1}, "secret": ["x"]}
+
+
+# -- what cannot work --
+
+
+@pytest.mark.parametrize("share", ["cart", [1], 5])
+def test_share_is_a_list_of_names(share: Any) -> None:
+    with pytest.raises(ConfigError, match="share must be a list of names"):
+        handoff(agent("B"), share=share)
+
+
+# -- agents that are asked at the same time --
+
+
+async def test_agents_asked_at_once_each_see_the_payload_of_their_own_transfer() -> None:
+    """Both have handed over before either target reads what it was given."""
+    there = {name: anyio.Event() for name in ("x", "y")}
+    seen: dict[str, list[str]] = {"x": [], "y": []}
+
+    def helper(name: str, other: str) -> Agent[Any]:
+        async def boss(context: RunContext[Any]) -> str:
+            there[name].set()
+            with anyio.fail_after(5):
+                await there[other].wait()
+            payload = context.handoff_payload
+            seen[name].append(payload.source_agent if payload else "nothing")
+            seen[name].append(context.shared_memory[KEY]["source_agent"])
+            return "You are the boss."
+
+        target = Agent(f"boss {name}", boss, model=ScriptedHandler(["Ok."]))
+        to = call(f"transfer_to_boss_{name}")
+        data = {**DATA, "of": name}
+        return Agent(name, model=ScriptedHandler([to]), handoffs=[handoff(target, payload=data)])
+
+    tools = [helper("x", "y").as_tool(), helper("y", "x").as_tool()]
+    front = agent("front", [call("x", {"input": "?"}), call("y", {"input": "?"})], "Done.", tools=tools)
+    result = await Runner.run(front, "Hi")
+    assert result.final_output == "Done."
+    assert seen == {"x": ["x", "x"], "y": ["y", "y"]}
+    assert KEY not in result.context.shared_memory
+
+
+async def test_what_several_asked_at_once_write_is_all_there() -> None:
+    """One that handed over with a payload goes on with a copy, and brings back what it changed."""
+    there = {name: anyio.Event() for name in ("x", "y")}
+
+    def helper(name: str, other: str) -> Agent[Any]:
+        async def boss(context: RunContext[Any]) -> str:
+            context.shared_memory[name] = 1
+            there[name].set()
+            with anyio.fail_after(5):
+                await there[other].wait()
+            return "You are the boss."
+
+        target = Agent(f"boss {name}", boss, model=ScriptedHandler(["Ok."]))
+        to = call(f"transfer_to_boss_{name}")
+        return Agent(name, model=ScriptedHandler([to]), handoffs=[handoff(target, payload=DATA)])
+
+    tools = [helper("x", "y").as_tool(), helper("y", "x").as_tool()]
+    front = agent("front", [call("x", {"input": "?"}), call("y", {"input": "?"})], "Done.", tools=tools)
+    assert await memory_after(front) == {**MEMORY, "x": 1, "y": 1}
+
+
+# -- always --
+
+KEYS = st.sampled_from(["a", "b", "c", KEY])
+DICTS = st.dictionaries(KEYS, st.integers(0, 2))
+
+
+@given(
+    outer=DICTS,
+    keys=st.none() | st.lists(KEYS),
+    changes=st.lists(st.tuples(KEYS, st.none() | st.integers(0, 2))),
+)
+def test_what_comes_back_is_what_was_done_to_what_is_shared(
+    outer: dict[str, Any], keys: list[str] | None, changes: list[tuple[str, int | None]]
+) -> None:
+    """As if it had been done to the outer dict itself; all else stays as it was."""
+    before = dict(outer)
+    inner = narrowed(outer, keys)
+    assert outer == before
+    expected = dict(before)
+    for key, value in changes:
+        for each in (inner.inner, expected):
+            each.pop(key, None)
+            if value is not None:
+                each[key] = value
+    after = inner.widened()
+    assert after is outer
+    for key in ("a", "b", "c", KEY):
+        shared = (keys is None or key in keys) and key != KEY
+        assert after.get(key) == (expected if shared else before).get(key)
