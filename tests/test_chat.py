@@ -21,7 +21,7 @@ from interlock.events import HandlerEvent, MessageDone, TextDelta
 from interlock.port import Request
 from interlock.usage import Usage
 from interlock_providers.chat import Chat
-from interlock_providers.wire import Shape
+from interlock_providers.shapes import Shape
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from interlock.messages import Message, calls_of
 from interlock.repair import problems
-from interlock_providers.wire import Shape, prepare, shape_of, tools_for
+from interlock_providers.shapes import Shape, shape_of
+from interlock_providers.wire import prepare, tools_for
 
 USER: Message = {"role": "user", "content": "Hi"}
 PROVIDERS = ["groq", "openai", "anthropic", "bedrock", "gemini", "mistral", "openrouter", "somebody_new"]
@@ -107,7 +108,7 @@ def test_empty_tool_results_say_so(shape: Shape, nothing: Any) -> None:
 
 def test_parts_of_a_tool_result_that_say_something_stay() -> None:
     parts = [{"type": "image_url", "image_url": {"url": "data:,"}}, {"type": "text", "text": " "}]
-    assert prepare([USER, *turn(output=parts)], STRICT)[2].get("content") == parts[:1]
+    assert prepare([USER, *turn(output=parts)], shape_of("anthropic"))[2].get("content") == parts[:1]
 
 
 @pytest.mark.parametrize(
@@ -359,3 +360,96 @@ def test_strict_is_said_only_to_vendors_that_know_it() -> None:
     told = {"type": "function", "function": {"name": "f", "parameters": {}}}
     assert list(tools_for([], [spec, search], shape_of("anthropic"))) == [told, search]
     assert "strict" in spec["function"]
+
+
+# What one vendor alone refuses; `test_shapes` proves it of any history.
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:,"}}
+DEEPSEEK = shape_of("deepseek")
+COHERE = shape_of("cohere_chat")
+
+
+def test_mistral_takes_no_system_message_after_an_answer() -> None:
+    """In front it keeps its authority; SurfSense 287, and mistral-common's validator."""
+    first: Message = {"role": "system", "content": "Be kind."}
+    late: Message = {"role": "system", "content": "Be brief."}
+    said: Message = {"role": "assistant", "content": "Hi"}
+    sent = prepare([first, USER, said, late, USER], MISTRAL)
+    assert sent == [first, late, USER, said, USER]
+    assert prepare(sent, MISTRAL) is sent
+
+
+def test_a_system_message_is_not_what_is_to_be_answered() -> None:
+    """litellm moves it to the front for Gemini, and the request would end on the assistant's turn."""
+    messages: list[Message] = [
+        USER,
+        {"role": "assistant", "content": "Hi"},
+        {"role": "system", "content": "Go on."},
+    ]
+    assert prepare(messages, STRICT) == [*messages, {"role": "user", "content": "Continue."}]
+
+
+@pytest.mark.parametrize("reasoning", [None, ""])
+def test_deepseek_wants_reasoning_with_every_answer(reasoning: str | None) -> None:
+    """Also where it said none itself, and where another model answered (craft-agents-oss 703)."""
+    said: Any = {"role": "assistant", "content": "Hi"} | (
+        {} if reasoning is None else {"reasoning_content": ""}
+    )
+    assert prepare([USER, said, USER], DEEPSEEK)[1] == {**said, "reasoning_content": " "}
+
+
+def test_the_reasoning_of_deepseek_stays_as_it_is() -> None:
+    messages: list[Message] = [
+        USER,
+        {"role": "assistant", "content": "Hi", "reasoning_content": "Hm."},
+        USER,
+    ]
+    assert prepare(messages, DEEPSEEK) is messages
+
+
+def test_cohere_takes_the_text_beside_calls_as_a_plan() -> None:
+    """It refuses the request otherwise: vercel/ai 5794."""
+    calling, answer = turn()
+    sent = prepare([USER, {**calling, "content": "I look."}, answer], COHERE)
+    assert sent[1] == {**calling, "tool_plan": "I look."}
+
+
+def test_xai_takes_no_null_beside_calls() -> None:
+    messages = [USER, *turn()]
+    assert prepare(messages, shape_of("xai"))[1] == {**messages[1], "content": ""}
+
+
+def test_a_developer_is_the_system_to_all_but_openai() -> None:
+    messages: list[Message] = [{"role": "developer", "content": "Be kind."}, USER]
+    assert prepare(messages, OPENAI) is messages
+    assert prepare(messages, DEEPSEEK)[0] == {"role": "system", "content": "Be kind."}
+
+
+def test_gemini_knows_no_names_that_begin_with_a_digit() -> None:
+    sent = prepare([USER, *turn(name="2fa")], shape_of("gemini"))
+    assert calls_of(sent[1])[0]["function"]["name"] == "_2fa"
+    untouched = [USER, *turn(name="2fa")]
+    assert prepare(untouched, OPENAI) is untouched
+
+
+def test_what_a_result_cannot_hold_is_shown_after_the_results() -> None:
+    """OpenAI refuses images in them (openai-node 1030): the user's message may have them."""
+    text = {"type": "text", "text": "A map."}
+    calling = {**turn("a")[0], "tool_calls": [*calls_of(turn("a")[0]), *calls_of(turn("b")[0])]}
+    messages: Any = [USER, calling, *turn("a", output=[text, IMAGE])[1:], *turn("b", output=[IMAGE])[1:]]
+    sent = prepare(messages, OPENAI)
+    shown = {"type": "text", "text": "(From the tool results above:)"}
+    assert [message.get("content") for message in sent[2:]] == [
+        [text],
+        "(The result is shown below.)",
+        [shown, IMAGE, IMAGE],
+    ]
+    assert sent[-1]["role"] == "user"
+    assert prepare(sent, OPENAI) is sent
+    assert prepare(messages, shape_of("anthropic")) is messages
+
+
+def test_an_image_from_a_tool_reaches_mistral_too() -> None:
+    """It takes it neither in the result nor right after it: LibreChat agents 344."""
+    sent = prepare([USER, *turn("abcDEF123", output=[IMAGE])], MISTRAL)
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "assistant", "user"]

@@ -9,11 +9,18 @@ from typing import Any, cast
 
 from interlock.messages import Message, calls_of
 from interlock.port import Request, ToolChoice, ToolSpec
+from interlock_providers.shapes import Shape, shape_of
 from interlock_providers.structured import Plan, plan_for
-from interlock_providers.vendors import cannot_stream, ignores_tool_choice, takes_schema_with_tools
-from interlock_providers.wire import prepare, shape_of, tools_for
+from interlock_providers.vendors import (
+    cannot_stream,
+    ignores_tool_choice,
+    split_model,
+    takes_schema_with_tools,
+    thinks_before_calls,
+)
+from interlock_providers.wire import prepare, tools_for
 
-__all__ = ["Call", "Target", "call_for", "find_target"]
+__all__ = ["Call", "Target", "as_sent", "call_for", "find_target"]
 
 _READ_BY_LITELLM = frozenset("anthropic azure_ai bedrock databricks gemini vertex_ai vertex_ai_beta".split())
 """Providers for which litellm turns its own keys in a message back into what the vendor sent."""
@@ -85,12 +92,13 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
         merged.pop("tools", None) or ()
     )  # such as {"googleSearch": {}}, which run on the other side
     plan = _plan(litellm, target, request, merged)
-    shape = shape_of(target.provider, target.name)
-    messages = prepare(request.messages, shape)
-    if not target.responses and target.provider not in _READ_BY_LITELLM:
-        messages = [_without_inventions(message) for message in messages]
     offered, choice = _offered(target.provider, plan)
-    tools = [*tools_for(messages, offered, shape), *vendor_tools]
+    shape = shape_of(target.provider, target.name)
+    whole = target.responses or target.provider in _READ_BY_LITELLM
+    messages, offered_tools = _prepared(request.messages, offered, shape, whole=whole)
+    tools = [*offered_tools, *vendor_tools]
+    if _must_not_think(messages, target.name):
+        merged = {key: value for key, value in merged.items() if key not in _THINKING}
     arguments: dict[str, Any] = {
         "messages": [*messages],
         "drop_params": True,  # a setting that this vendor does not know is left out, not an error
@@ -102,6 +110,46 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
     if request.stream and not cannot_stream(target.provider):
         arguments |= {"stream": True, "stream_options": {"include_usage": True}}
     return Call(arguments=_fixed(arguments, target), plan=plan)
+
+
+def as_sent(
+    model: str, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
+) -> tuple[Sequence[Message], Sequence[ToolSpec]]:
+    """Return messages and tools as litellm is given them for a model, with all that its vendor demands.
+
+    Args:
+        model: the model string, such as ``"mistral/mistral-large-latest"``.
+        messages: a handler's, as in `Request.messages`.
+        tools: the tools on offer.
+    """
+    provider, name = split_model(model)
+    whole = name.startswith("responses/") or provider in _READ_BY_LITELLM
+    return _prepared(messages, tools, shape_of(provider, name), whole=whole)
+
+
+def _prepared(
+    messages: Sequence[Message], tools: Sequence[ToolSpec], shape: Shape, *, whole: bool
+) -> tuple[Sequence[Message], Sequence[ToolSpec]]:
+    ready = prepare(messages, shape)
+    if not whole:
+        ready = [_without_inventions(message) for message in ready]
+    return ready, tools_for(ready, tools, shape)
+
+
+def _must_not_think(messages: Sequence[Message], name: str) -> bool:
+    """Whether the calls that are being answered lack the thought that a thinking Claude must have had.
+
+    Another model made them, or a filter took the thought. Anthropic then refuses a request with thinking
+    and says to disable it (opencode 3077); litellm does so only with a global switch.
+    """
+    if messages[-1]["role"] != "tool" or not thinks_before_calls(name):
+        return False
+    for message in reversed(messages):
+        if message["role"] == "user":
+            break
+        if message.get("thinking_blocks"):
+            return False
+    return True
 
 
 def _without_inventions(message: Message) -> Message:

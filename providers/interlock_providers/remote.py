@@ -25,7 +25,7 @@ from interlock_providers.remote_context import (
 )
 from interlock_providers.remote_http import Courier, Trip
 from interlock_providers.remote_urls import AgentUrl, AllowList, UrlNotAllowed, completions_url
-from interlock_providers.wire import Shape
+from interlock_providers.shapes import Shape
 
 __all__ = ["RemoteAgent"]
 
@@ -34,7 +34,7 @@ _MIB = 2**20
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\x20-\x7e]*")
 
-_AT_HOME = Shape(id_pattern=re.compile("[a-zA-Z0-9_-]{1,40}"))
+_AT_HOME = Shape(id_pattern=re.compile("[a-zA-Z0-9_-]{1,40}"), developer=True, images_from_tools=True)
 """Any vendor may be behind an agent, so its calls have ids that all of them take."""
 _ABROAD = replace(_AT_HOME, message_keys=frozenset(("role", "content", "name", "tool_calls", "tool_call_id")))
 """What another server than that of ``url`` wrote for itself stays here."""

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
-__all__ = ["cannot_stream", "family_for", "ignores_tool_choice", "split_model", "takes_schema_with_tools"]
+__all__ = [
+    "cannot_stream",
+    "family_for",
+    "ignores_tool_choice",
+    "split_model",
+    "takes_schema_with_tools",
+    "thinks_before_calls",
+]
 
 _CLAUDE_DOORS = frozenset(("anthropic", "bedrock", "vertex_ai", "azure_ai"))
 """Signatures of Claude's thinking hold on each of these (Anthropic's documentation, "Extended thinking")."""
@@ -88,3 +96,16 @@ def takes_schema_with_tools(provider: str, name: str) -> bool:
         and name.removeprefix("gemini-")[:1].isdigit()
         and (int(name.removeprefix("gemini-")[0]) >= 3)
     )
+
+
+def thinks_before_calls(name: str) -> bool:
+    """Whether a Claude that thinks must have thought before the calls that are being answered.
+
+    So it is up to 4.5; later ones decide by themselves when to think (Anthropic, "Adaptive thinking").
+    """
+    version = _CLAUDE_VERSION.search(name)
+    return version is not None and (int(version[1]), int(version[2] or 0)) < (4, 6)
+
+
+_CLAUDE_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[.-](\d{1,2})(?!\d))?")
+"""Older names end with a date, such as ``claude-sonnet-4-20250514``."""

@@ -14,13 +14,13 @@ import json
 import operator
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn, cast
 
-from interlock.messages import Message, ToolCall, calls_of
+from interlock.messages import Message, ToolCall, calls_of, text_of
 from interlock.port import ToolSpec
+from interlock_providers.shapes import Shape
 
-__all__ = ["Shape", "prepare", "shape_of", "tools_for"]
+__all__ = ["prepare", "tools_for"]
 
 NO_OUTPUT: Final = "(no output)"
 """What a tool said that said nothing: an empty result is refused or dropped by half of the vendors."""
@@ -29,130 +29,97 @@ EMPTY_MESSAGE: Final = "(empty message)"
 CONTINUE: Final[Message] = {"role": "user", "content": "Continue."}
 EARLIER: Final[Message] = {"role": "user", "content": "(Earlier messages are not shown.)"}
 NOTED: Final[Message] = {"role": "assistant", "content": "Noted."}
+SHOWN_BELOW: Final = "(The result is shown below.)"
+FROM_TOOLS: Final = {"type": "text", "text": "(From the tool results above:)"}
+BLANK_REASONING: Final = " "
+"""What stands in for the reasoning of another model; litellm takes the same for DeepSeek."""
 
-_LONGEST_RAW_ARGUMENTS = 800
-_ANY_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""OpenAI and Bedrock refuse other names in the history too, and models invent such names
-(mastra 13632, pydantic-ai 4585)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """What one vendor demands of a request beyond what all of them do."""
-
-    id_pattern: re.Pattern[str] = _ANY_ID
-    """Call ids that match pass unchanged. Anthropic: ``^[a-zA-Z0-9_-]+$`` (nanobot pull 4356); Bedrock
-    stops at 64 characters (llama_index pull 22775)."""
-    id_prefix: str = "call_"
-    id_length: int = 29
-    """Prefix and length of the ids that replace the others."""
-    ends_with_user: bool = True
-    """A request may not end on an assistant turn (Claude: deepagents 1585; Gemini: crewAI pull 6973;
-    Mistral: opencode 19115)."""
-    starts_with_user: bool = True
-    """The first turn after the system prompt is a user's (litellm refuses others for Anthropic on the
-    client side; Gemini: OmniRoute pull 13573)."""
-    refuses_blank: bool = True
-    """Blank text is refused (Anthropic, Bedrock: claude-code 23440, hermes-agent pull 41985; Mistral
-    refuses an assistant turn that says nothing: OpenHands 8685)."""
-    needs_tools: bool = False
-    """A history with calls needs a list of tools (Anthropic: litellm 24712; Bedrock: pentagi pull 196)."""
-    strict_tools: bool = False
-    """Whether a tool's spec may say ``strict`` (OpenAI's Structured Outputs); others refuse or ignore it."""
-    user_after_tool: bool = True
-    """A user turn may follow a tool result directly (not so on Mistral: hermes-agent pull 84944)."""
-    message_keys: frozenset[str] | None = None
-    """The only keys that a message may have, None for any. Some vendors refuse what they themselves
-    sent before, such as ``reasoning_content`` (Groq: jan 8136; Cerebras: qwen-code 11045; Mistral:
-    litellm 30835)."""
-
-
-_PLAIN_KEYS: Final = frozenset(("role", "content", "name", "tool_calls", "tool_call_id"))
+_SYSTEM: Final = ("system", "developer")
 _CALL_KEYS: Final = frozenset(("id", "type", "function"))
-
-_DEFAULT: Final = Shape()
-_OPENAI: Final = Shape(
-    # "string too long. Expected a string with maximum length 40" (vercel/ai 5171, litellm 17343)
-    id_pattern=re.compile(r".{1,40}", re.DOTALL),
-    ends_with_user=False,
-    starts_with_user=False,
-    refuses_blank=False,
-    strict_tools=True,
-)
-_CLAUDE: Final = Shape(needs_tools=True)
-_GATEWAY: Final = Shape(id_pattern=re.compile(r"[a-zA-Z0-9_-]{1,40}"))  # any vendor may be behind it
-_MISTRAL: Final = Shape(
-    # "must be a-z, A-Z, 0-9, with a length of 9" (opencode 1680, langchain pull 24668)
-    id_pattern=re.compile(r"[a-zA-Z0-9]{9}"),
-    id_prefix="",
-    id_length=9,
-    user_after_tool=False,
-    # the name of a user is refused too (mistral-go pull 2); prefix is Mistral's own
-    message_keys=_PLAIN_KEYS - {"name"} | {"prefix"},
-)
-
-_SHAPES: Final[Mapping[str, Shape]] = {
-    "openai": _OPENAI,
-    "azure": _OPENAI,
-    "azure_ai": _GATEWAY,
-    "github_copilot": _GATEWAY,
-    "openrouter": _GATEWAY,
-    "litellm_proxy": _GATEWAY,
-    "vercel_ai_gateway": _GATEWAY,
-    "anthropic": _CLAUDE,
-    "bedrock": _CLAUDE,
-    "bedrock_converse": _CLAUDE,
-    "mistral": _MISTRAL,
-    "codestral": _MISTRAL,
-    "groq": Shape(message_keys=_PLAIN_KEYS),
-    "cerebras": Shape(message_keys=_PLAIN_KEYS | {"reasoning"}),
-}
-
-_CLAUDE_ELSEWHERE: Final = replace(_GATEWAY, needs_tools=True)
-_CLAUDE_MODEL = re.compile("claude", re.IGNORECASE)
-_MISTRAL_MODEL = re.compile("(mis|minis|magis|codes|devs)tral|mixtral", re.IGNORECASE)
-
-
-def shape_of(provider: str, model: str = "") -> Shape:
-    """Return what this provider demands; an unknown one gets what suits nearly all.
-
-    Args:
-        provider: LiteLLM's name of the provider, such as ``"bedrock"``.
-        model: the model's name. Models keep their maker's rules behind other doors (Mistral's:
-            charmbracelet/crush 279; Claude's: litellm 24712).
-    """
-    shape = _SHAPES.get(provider.lower(), _DEFAULT)
-    if shape.message_keys and "gpt-oss" in model:
-        # these think better with their reasoning, and Groq takes it for no other model (vercel/ai pull 8057)
-        return replace(shape, message_keys=shape.message_keys | {"reasoning"})
-    if shape is not _MISTRAL and _MISTRAL_MODEL.search(model):
-        return replace(_MISTRAL, needs_tools=shape.needs_tools)
-    if not shape.needs_tools and _CLAUDE_MODEL.search(model):
-        return _CLAUDE_ELSEWHERE
-    return shape
+_LONGEST_RAW_ARGUMENTS = 800
 
 
 def prepare(messages: Sequence[Message], shape: Shape) -> Sequence[Message]:
     """Return ``messages`` as this vendor takes them; the same object when they are fine already."""
     ids = _WireIds(shape)
-    out: list[Message] = []
-    changed = spoken = False
+    wire = _Wire(shape)
+    changed = False
     for message in messages:
         ready = _fit(message, shape, ids)
         changed |= ready is not message
-        if ready is None:
-            continue
-        role = ready["role"]
-        if role == "user" and not shape.user_after_tool and out and out[-1]["role"] == "tool":
-            out.append(NOTED)
-        elif role == "assistant" and not spoken and shape.starts_with_user:
-            out.append(EARLIER)
-        spoken |= role not in ("system", "developer")
-        out.append(ready)
-    if not spoken or (shape.ends_with_user and _ends_on_assistant(out)):
-        out.append(CONTINUE)
-    return out if changed or len(out) != len(messages) else messages
+        if ready is not None:
+            wire.add(ready)
+    out = wire.done()
+    return out if changed or wire.moved or len(out) != len(messages) else messages
+
+
+class _Wire:
+    """The messages of one request, in an order that the vendor takes."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.moved = False
+        self._shape = shape
+        self._out: list[Message] = []
+        self._front = 0
+        """How many system messages stand before everything else."""
+        self._aside: list[dict[str, Any]] = []
+        """What the last tool results hold besides text, where a result cannot."""
+
+    def add(self, message: Message) -> None:
+        """Take the next message."""
+        role = message["role"]
+        if role == "tool":
+            self._add_answer(message)
+            return
+        self._show_aside()
+        if role in _SYSTEM:
+            self._add_system(message)
+            return
+        if role == "user":
+            self._note_what_tools_said()
+        elif self._shape.starts_with_user and len(self._out) == self._front:
+            self._out.append(EARLIER)
+        self._out.append(message)
+
+    def done(self) -> list[Message]:
+        """Return the messages, with a last one to answer."""
+        self._show_aside()
+        # some vendors move what the system says last to the front, so it does not count as the end
+        last = next((each for each in reversed(self._out) if each["role"] not in _SYSTEM), None)
+        if last is None or (self._shape.ends_with_user and last["role"] == "assistant"):
+            self._out.append(CONTINUE)
+        return self._out
+
+    def _add_answer(self, message: Message) -> None:
+        content = message.get("content")
+        if isinstance(content, list) and not self._shape.images_from_tools:
+            texts = [part for part in content if part.get("type") == "text"]
+            if len(texts) < len(content):
+                self._aside += [part for part in content if part.get("type") != "text"]
+                message = {**message, "content": texts or SHOWN_BELOW}
+                self.moved = True
+        self._out.append(message)
+
+    def _show_aside(self) -> None:
+        if self._aside:
+            self._note_what_tools_said()
+            self._out.append({"role": "user", "content": [FROM_TOOLS, *self._aside]})
+            self._aside = []
+
+    def _note_what_tools_said(self) -> None:
+        if not self._shape.user_after_tool and self._out and self._out[-1]["role"] == "tool":
+            self._out.append(NOTED)
+
+    def _add_system(self, message: Message) -> None:
+        if len(self._out) == self._front:
+            self._front += 1
+            self._out.append(message)
+        elif self._shape.late_system:
+            self._out.append(message)
+        else:  # in front it keeps its authority; as a user's it would have none
+            self._out.insert(self._front, message)
+            self._front += 1
+            self.moved = True
 
 
 def tools_for(messages: Sequence[Message], tools: Sequence[ToolSpec], shape: Shape) -> Sequence[ToolSpec]:
@@ -186,10 +153,6 @@ def _not_strict(tool: ToolSpec) -> ToolSpec:
     return {**tool, "function": function} if function else tool
 
 
-def _ends_on_assistant(messages: Sequence[Message]) -> bool:
-    return messages[-1]["role"] == "assistant" and not calls_of(messages[-1])
-
-
 def _fit(message: Message, shape: Shape, ids: _WireIds) -> Message | None:
     if message["role"] == "tool":
         return _fit_answer(message, shape, ids)
@@ -198,12 +161,27 @@ def _fit(message: Message, shape: Shape, ids: _WireIds) -> Message | None:
         fitted = _fit_calls(calls, shape, ids)
         if fitted is not calls:
             message = {**message, "tool_calls": fitted}
+        if content is None and not shape.takes_null:
+            content = ""
     elif not content:
         content = _instead_of_nothing(message, shape)
         if content is None:
             return None
     fit = message if content is message.get("content") else cast(Message, {**message, "content": content})
-    return _sendable(fit, shape)
+    return _sendable(_as_role(fit, shape), shape)
+
+
+def _as_role(message: Message, shape: Shape) -> Message:
+    """Return the message as its role is spoken here."""
+    if message["role"] == "developer" and not shape.developer:
+        return {**message, "role": "system"}
+    if message["role"] != "assistant":
+        return message
+    if shape.plan_key and calls_of(message) and (text := text_of(message)):
+        message = cast(Message, {**message, "content": None, shape.plan_key: text})
+    if shape.needs_reasoning and not message.get("reasoning_content"):
+        return {**message, "reasoning_content": BLANK_REASONING}
+    return message
 
 
 def _fit_answer(message: Message, shape: Shape, ids: _WireIds) -> Message:
@@ -287,7 +265,7 @@ def _fit_calls(calls: list[ToolCall], shape: Shape, ids: _WireIds) -> list[ToolC
 def _fit_call(call: ToolCall, shape: Shape, ids: _WireIds) -> ToolCall:
     function = call["function"]
     call_id = ids.of(call.get("id") or "")
-    name = _fit_name(function["name"])
+    name = _fit_name(function["name"], shape)
     arguments = _fit_arguments(function["arguments"])
     if shape.message_keys is not None and not call.keys() <= _CALL_KEYS:
         return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
@@ -296,10 +274,11 @@ def _fit_call(call: ToolCall, shape: Shape, ids: _WireIds) -> ToolCall:
     return call if call_id == call.get("id") else {**call, "id": call_id}
 
 
-def _fit_name(name: str) -> str:
-    if _TOOL_NAME.fullmatch(name):
+def _fit_name(name: str, shape: Shape) -> str:
+    if shape.name_pattern.fullmatch(name):
         return name
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown_tool"
+    fit = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown_tool"
+    return fit if shape.name_pattern.fullmatch(fit) else f"_{fit}"[:64]
 
 
 def _fit_arguments(arguments: str) -> str:

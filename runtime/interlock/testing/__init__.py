@@ -8,6 +8,7 @@ from __future__ import annotations
 from interlock.repair import problems
 from interlock.testing.cassette import Cassette, CassetteMiss, UnplayedInteractions, use_cassette
 from interlock.testing.network import NetworkBlocked, no_network
+from interlock.testing.profiles import PROFILES, Profile
 from interlock.testing.scripted import (
     ScriptedHandler,
     ScriptedReply,
@@ -16,12 +17,14 @@ from interlock.testing.scripted import (
     call,
     reply,
 )
-from interlock.testing.validity import assert_valid
+from interlock.testing.validity import assert_valid, refusals
 
 __all__ = [
+    "PROFILES",
     "Cassette",
     "CassetteMiss",
     "NetworkBlocked",
+    "Profile",
     "ScriptedHandler",
     "ScriptedReply",
     "UnexpectedModelCall",
@@ -31,6 +34,7 @@ __all__ = [
     "call",
     "no_network",
     "problems",
+    "refusals",
     "reply",
     "use_cassette",
 ]
