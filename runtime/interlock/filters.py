@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from interlock.callables import MaybeAwaitable, resolve
+from interlock.callables import MaybeAwaitable, name_of, resolve
 from interlock.context import RunContext
 from interlock.errors import ConfigError
 from interlock.messages import Message, RunItem, calls_of, checked_message, item_of, portable
@@ -141,7 +141,11 @@ def keep_last(count: int) -> HandoffInputFilter:
     def kept(items: Sequence[RunItem]) -> list[RunItem]:
         return [items[place] for place in newest([item.message for item in items], count)]
 
-    return lambda data: _over_all(data, kept)
+    def shown(data: HandoffInputData) -> HandoffInputData:
+        return _over_all(data, kept)
+
+    shown.__name__ = f"keep_last({count})"
+    return shown
 
 
 def last_user_message(data: HandoffInputData) -> HandoffInputData:
@@ -171,6 +175,7 @@ def compose(*filters: HandoffInputFilter) -> HandoffInputFilter:
             data = await resolve(one(data))
         return data
 
+    composed.__name__ = f"compose({', '.join(map(name_of, filters))})"
     return composed
 
 

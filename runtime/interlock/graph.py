@@ -12,7 +12,7 @@ from interlock.errors import ConfigError
 from interlock.models import check_model
 from interlock.port import tool_name
 
-__all__ = ["find_agent", "run_graph"]
+__all__ = ["connected", "find_agent", "run_graph"]
 
 
 def run_graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
@@ -24,23 +24,33 @@ def run_graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
         ConfigError: two agents have one name, one has no model, a handoff names nobody, or a tool of
             the caller's is named like a handoff.
     """
-    graph = _connected(agent, config, {tool_name(tool) for tool in config.external_tools})
+    graph = _checked(agent, config, {tool_name(tool) for tool in config.external_tools})
     checked, waiting = {agent}, [*graph.values()]
     while waiting:
         for tool in waiting.pop().all_tools:
             how = tool.on_invoke_tool
             if isinstance(how, AgentCall) and how.agent not in checked:
                 checked.add(how.agent)
-                waiting += _connected(how.agent, config, ()).values()
+                waiting += _checked(how.agent, config, ()).values()
     return graph
 
 
-def _connected(agent: Agent[Any], config: RunConfig, taken: Collection[str]) -> dict[str, Agent[Any]]:
+def connected(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
+    """Return every agent that a run may come to by handoffs, by name; the nearest first.
+
+    Raises:
+        ConfigError: two agents have one name.
+    """
     graph = dict(agent.graph)
     for one in config.agents:
         for name, other in one.graph.items():
             if graph.setdefault(name, other) is not other:
                 raise ConfigError(f"Two different agents are named {name!r}; give each its own name.")
+    return graph
+
+
+def _checked(agent: Agent[Any], config: RunConfig, taken: Collection[str]) -> dict[str, Agent[Any]]:
+    graph = connected(agent, config)
     for member in graph.values():
         check_model(member, config)
         _check_edges(member, graph, taken)

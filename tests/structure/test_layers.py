@@ -34,7 +34,7 @@ LAYERS = """
     models sharing
     hops
     callers graph handoff_store
-    run
+    matrix run
     starting
     nested prompts tell
     tool_runs
