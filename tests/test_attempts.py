@@ -336,3 +336,13 @@ class ByHand:
 async def test_a_stream_that_is_no_async_generator_is_told(stream: Any, gave: str) -> None:
     with pytest.raises(HandlerError, match=f"'mine': stream must be an async generator, .* gave a {gave}"):
         await Runner.run(Agent("A", model=ByHand(stream)), "Hi")
+
+
+async def test_a_run_that_is_left_while_it_waits_counts_the_attempts_that_were_made() -> None:
+    model = ScriptedHandler([ConnectionFailed("reset"), "Never asked for."])
+    async with Runner.run_streamed(Agent("A", model=model), "Hi") as stream:
+        async for event in stream:
+            if isinstance(event, AttemptFailed):
+                break
+    assert stream.result.usage == Usage(requests=1, cost=0.0)
+    assert len(model.requests) == 1

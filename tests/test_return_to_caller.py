@@ -277,11 +277,14 @@ async def test_who_has_waited_longest_goes_on() -> None:
     b = agent("B", call("transfer_to_c", id="c"), "B.", handoffs=[handoff(c, return_to_caller=True)])
     a, _ = team(TO_B, "A.", b=b, run_timeout=0.05)
     result = await play(a)
-    assert (result.final_output, answers_of(result)) == (
-        "A.",
-        ["'C' timed out: there was no answer within 0.05 s"],
-    )
+    late = "'C' timed out: there was no answer within 0.05 s"
+    assert (result.final_output, answers_of(result)) == ("A.", [late, late])
+    assert [message.get("tool_call_id") for message in result.messages if message["role"] == "tool"] == [
+        "c",
+        "t",
+    ]
     assert_valid(result.to_input_list())
+    assert shown(a, 1)[-1] == {"role": "tool", "tool_call_id": "t", "content": late}
 
 
 async def test_in_time_nothing_happens() -> None:

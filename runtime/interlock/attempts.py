@@ -56,8 +56,10 @@ class Retry:
         return backoff * (0.5 + self.jitter() / 2)
 
 
-async def attempts(handler: Handler, request: Request, retry: Retry) -> AsyncGenerator[HandlerEvent]:
-    """Yield the events of a model call, making it again as ``retry`` allows.
+async def attempts(
+    handler: Handler, request: Request, retry: Retry, begin: Callable[[], None] = lambda: None
+) -> AsyncGenerator[HandlerEvent]:
+    """Yield the events of a model call, making it again as ``retry`` allows; ``begin`` is told of each.
 
     Raises:
         ProviderError: the last attempt's error.
@@ -65,6 +67,7 @@ async def attempts(handler: Handler, request: Request, retry: Retry) -> AsyncGen
     attempt = 1
     while True:
         shown = False
+        begin()
         try:
             async with aclosing(_stream_of(handler, request)) as events:
                 async for event in events:

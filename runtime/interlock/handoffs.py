@@ -144,8 +144,8 @@ def give_up(run: Run, error: HandoffTimeout) -> HandoffFailed:
     for _ in run.callers[late:]:
         run.close_record(HandoffStatus.FAILED, str(error))
         run.places.come_back()
-        _resume(run, run.callers.pop())
-    run.add("handoff", _answer(run, call, str(error), place=0).message)
+        given_up = _resume(run, run.callers.pop())  # whoever waits in between is answered, too
+        run.add("handoff", _answer(run, given_up, str(error), place=0).message)
     run.problem("handoff", str(error), call_id=call["id"], error=error)
     return HandoffFailed(source=run.in_charge, target=source, call_id=call["id"], reason=str(error))
 

@@ -253,9 +253,11 @@ def _events(run: Run, turn: _Turn) -> AsyncGenerator[HandlerEvent]:
     request = turn.request
     run.begin_call(request, turn.shown)
     if run.executor is None:
-        return attempts(run.handler, request, run.config.retry)
+        return attempts(run.handler, request, run.config.retry, run.begin_attempt)
     call = Call(run.run_id, _step_key(run), "model", _step_arguments(run, request))
-    return run.executor.stream(call, lambda _: attempts(run.handler, request, run.config.retry))
+    return run.executor.stream(
+        call, lambda _: attempts(run.handler, request, run.config.retry, run.begin_attempt)
+    )
 
 
 def _step_key(run: Run) -> str:

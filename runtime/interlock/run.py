@@ -111,6 +111,8 @@ class Run(Hops):
     """Whether the next model call is that of the present turn once more."""
     open_call: tuple[Request, Shown] | None = None
     """The model call that was begun and has no complete reply yet."""
+    attempted: bool = False
+    """Whether it is being made, and has not failed and waits for its next attempt."""
     arrived: MessageDone | None = None
     """The complete reply of a model call that has not come to its end."""
     partial: list[str] = field(default_factory=NEW_LIST)
@@ -237,6 +239,7 @@ class Run(Hops):
     def begin_call(self, request: Request, shown: Shown) -> None:
         """Note a model call before it is made, so that a failed one is on the result as well."""
         self.open_call = (request, shown)
+        self.attempted = True
 
     def accept(self, reply: MessageDone) -> MessageDone:
         """Take a complete reply into the transcript and return it as it stands there."""
@@ -273,6 +276,11 @@ class Run(Hops):
         """Count an attempt that failed and is made again."""
         self._count_failed(error)
         self.forget()
+        self.attempted = False
+
+    def begin_attempt(self) -> None:
+        """Note that the model call is being made, and not waited for (see `interlock.attempts`)."""
+        self.attempted = True
 
     def _count_failed(self, error: BaseException | None) -> None:
         """Count a call that has no complete reply. One that the provider refused cost nothing."""
@@ -302,7 +310,8 @@ class Run(Hops):
             self.accept(reply)
             return
         self._end_call(None)
-        self._count_failed(error)
+        if self.attempted:
+            self._count_failed(error)
         if not text and self.partial:
             self.warnings.append(f"turn {self.turn}: the reply was cut off before it said anything")
         self.forget()
