@@ -2,6 +2,7 @@
 #   make demo          a support desk with handoffs, offline
 #   make test          the tests
 #   make record        the cassettes anew; RECORD_ARGS="--live --model VENDOR/MODEL" asks a true provider
+#   make bench         what interlock costs on top of a loop written by hand; BENCH_ARGS="--rounds 9"
 #   make check         all that has to pass before a merge: lint, types, tests with coverage
 # Use another Python with `make PYTHON=/path/to/python3 VENV=.venv312 test`.
 
@@ -10,6 +11,7 @@ BIN = $(VENV)/bin
 SOURCES = pyproject.toml scripts/venv scripts/bounds.py
 PYTEST_ARGS ?=
 RECORD_ARGS ?=
+BENCH_ARGS ?=
 export PYTHON
 
 .PHONY: demo test record lint format types check test-lowest test-newest bench clean help
@@ -24,6 +26,9 @@ test: $(VENV)/.ready-test $(VENV)/clients/.ready
 
 record: $(VENV)/.ready-run
 	$(BIN)/python scripts/record_cassettes.py $(RECORD_ARGS)
+
+bench: $(VENV)/.ready-run
+	$(BIN)/python benchmarks/measure_speed.py $(BENCH_ARGS)
 
 lint: $(VENV)/.ready-lint
 	$(BIN)/ruff check

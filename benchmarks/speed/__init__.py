@@ -1,0 +1,1 @@
+"""What `measure_speed.py` is made of."""

@@ -1,0 +1,125 @@
+"""A model server that costs next to nothing: what it says is written before it is asked.
+
+It keeps nothing between requests. What it answers depends on the body alone:
+
+* a tool named ``transfer_to_...`` is offered: a call of it;
+* ``lookup`` is offered and was called less often than the marker says: a call of it;
+* else text, in as many chunks as the marker says when a stream is asked for.
+
+The marker stands in the user's text: ``[turns=3 chunks=100 wait=50]``, with ``wait`` in milliseconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from functools import lru_cache
+from typing import Any
+
+_MARKER = re.compile(rb"\[turns=(\d+) chunks=(\d+) wait=(\d+)\]")
+_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+_LOOKUP = re.compile(rb'"name": ?"lookup"')
+_STREAM = re.compile(rb'"stream": ?true')
+_TRANSFER = re.compile(rb'"name": ?"(transfer_to_\w+)", ?"description"')  # a spec, not a call
+_USAGE = {"prompt_tokens": 50, "completion_tokens": 10, "total_tokens": 60}
+_HEAD = {"id": "chatcmpl-0123456789abcdef", "created": 1_700_000_000, "model": "bench-model-2026-01-01"}
+
+
+def marker(turns: int = 1, chunks: int = 10, wait: int = 0) -> str:
+    """Return the text that tells the server what to do."""
+    return f"[turns={turns} chunks={chunks} wait={wait}] What is the answer?"
+
+
+def answer(body: bytes) -> tuple[bytes, float]:
+    """Return the bytes of the answer to a request, and after how many seconds they are sent."""
+    found = _MARKER.search(body)
+    turns, chunks, wait = map(int, found.groups()) if found else (1, 10, 0)
+    transfer = _TRANSFER.search(body)
+    looked_up = len(_LOOKUP.findall(body)) - 1  # the tool's own spec says the name once
+    message: dict[str, Any] = {"role": "assistant", "content": "The answer is 42."}
+    if transfer or 0 <= looked_up < turns:
+        name = transfer[1].decode() if transfer else "lookup"
+        arguments = "{}" if transfer else json.dumps({"key": f"k{looked_up}"})
+        function = {"name": name, "arguments": arguments}
+        call = {"id": f"call_{max(0, looked_up)}_{name}", "type": "function", "function": function}
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    said = _streamed(message, chunks) if _STREAM.search(body) else _whole(message)
+    return said, wait / 1000
+
+
+def _whole(message: dict[str, Any]) -> bytes:
+    finish = "tool_calls" if "tool_calls" in message else "stop"
+    choice = {"index": 0, "message": {**message, "refusal": None}, "logprobs": None, "finish_reason": finish}
+    said = json.dumps({**_HEAD, "object": "chat.completion", "choices": [choice], "usage": _USAGE}).encode()
+    head = f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(said)}\r\n\r\n"
+    return head.encode() + said
+
+
+def _streamed(message: dict[str, Any], chunks: int) -> bytes:
+    if "tool_calls" in message:
+        return _events([{**message, "tool_calls": [{"index": 0, **message["tool_calls"][0]}]}], "tool_calls")
+    return _text(chunks)
+
+
+@lru_cache
+def _text(chunks: int) -> bytes:
+    pieces = ({"content": f"tok{number % 10} "} for number in range(chunks))
+    return _events([{"role": "assistant", "content": ""}, *pieces], "stop")
+
+
+def _events(deltas: list[dict[str, Any]], finish: str) -> bytes:
+    chunks = [
+        _chunk([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}]) for delta in deltas
+    ]
+    chunks.append(_chunk([{"index": 0, "delta": {}, "logprobs": None, "finish_reason": finish}]))
+    chunks.append(_chunk([], usage=_USAGE))
+    lines = b"".join(b"%x\r\n%s\r\n" % (len(each), each) for each in (*chunks, b"data: [DONE]\n\n"))
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    return head + lines + b"0\r\n\r\n"
+
+
+def _chunk(choices: list[Any], usage: Any = None) -> bytes:
+    said = {**_HEAD, "object": "chat.completion.chunk", "system_fingerprint": "fp_b", "choices": choices}
+    if usage:
+        said["usage"] = usage
+    return b"data: " + json.dumps(said, separators=(",", ":")).encode() + b"\n\n"
+
+
+class _Connection(asyncio.Protocol):
+    """One client: requests come one after another."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+        self._wanted = 0
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if len(self._received) < self._wanted:
+            return
+        head, _, body = bytes(self._received).partition(b"\r\n\r\n")
+        length = _LENGTH.search(head)
+        self._wanted = len(head) + 4 + (int(length[1]) if length else 0)
+        if len(self._received) < self._wanted:
+            return
+        self._received.clear()
+        self._wanted = 0
+        said, wait = answer(body)
+        if wait:
+            asyncio.get_running_loop().call_later(wait, self._transport.write, said)
+        else:
+            self._transport.write(said)
+
+
+async def serve() -> None:
+    """Serve on a free port, and print it."""
+    server = await asyncio.get_running_loop().create_server(_Connection, "127.0.0.1", 0, backlog=4096)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())

@@ -1,0 +1,24 @@
+"""The speed benchmark runs and prints what it says it prints. How fast anything is, no test says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "measure_speed.py"
+NAMES = ["by hand, no HTTP", "interlock, no HTTP", "by hand, aiohttp", "OpenAICompatible"]
+
+
+def test_it_prints_a_table_of_figures_and_ratios() -> None:
+    command = [sys.executable, str(SCRIPT), "--quick", "--rounds", "1", "--only", *NAMES]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith("|")]
+    assert [row.split("|")[1].strip() for row in rows[2:]] == NAMES
+    for row in rows[2:]:
+        cells = row.split("|")[2:-1]
+        assert len(cells) == 6
+        ratio = "" if row.startswith("| by hand") else r" \(\d+\.\d\d\)"
+        assert all(re.fullmatch(rf" [\d.]+ µs{ratio} ", cell) for cell in cells), row
