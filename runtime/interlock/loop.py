@@ -10,8 +10,8 @@ a transfer was made -> the view, the agent or the handler changes
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from dataclasses import asdict, dataclass
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import asdict
 from typing import Any, cast
 
 import anyio
@@ -44,6 +44,7 @@ from interlock.messages import calls_of
 from interlock.models import next_handler
 from interlock.port import OutputSchema, Request, ToolChoice, family_of
 from interlock.prompts import system_message
+from interlock.records import record
 from interlock.replies import is_empty, unseen_of, wrong_with
 from interlock.results import RunDone, RunEvent, Shown
 from interlock.routing import Offer, offer
@@ -63,17 +64,27 @@ async def run_loop(run: Run) -> None:
     Raises:
         InterlockError: with the partial result in ``error.result``.
     """
+    raised: Exception | None = None
     try:
         await _check_run_input(run)
         while run.stop_reason == "unfinished":
             await _take_turn(run)
     except Exception as error:
-        await end_badly(run, error)
+        raised = await end_badly(run, error)
     finally:
         run.keep_partial()
         run.wind_up()
     if run.watched:
+        await _show_all(run.take_completed())
+    if raised is not None:
+        raise raised
+    if run.watched:
         await show(RunDone(run.result()))
+
+
+async def _show_all(events: Iterable[RunEvent]) -> None:
+    for event in events:
+        await show(event)
 
 
 def run_events(run: Run) -> AsyncGenerator[RunEvent]:
@@ -97,12 +108,12 @@ async def _take_turn(run: Run) -> None:
     except Exception as error:
         failed = _fall_back(run, error)
         if run.watched:
-            await show(failed)
+            await _show_all([*run.take_completed(), failed])
         return
     await _after(run, turn.offered, unseen, reply)
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class _Turn:
     """What a turn begins with."""
 
@@ -139,9 +150,7 @@ async def _after(run: Run, offered: Offer, unseen: list[HandlerEvent], reply: Me
     if calls := calls_of(reply.message):
         await answer_calls(run, offered, calls, run_events)
     elif not run.empty_replies or _is_answer(run):
-        back = await conclude(run, reply)
-        if back is not None and run.watched:
-            await show(back)
+        await conclude(run, reply)
 
 
 def _is_answer(run: Run) -> bool:

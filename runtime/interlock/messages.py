@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, Literal, Required, TypedDict, TypeVar, cast
 
 from interlock.errors import ConfigError
+from interlock.records import record
 
 __all__ = [
     "FunctionCall",
@@ -87,7 +87,7 @@ runtime's, a note about what other agents did (in views only), a nested-history 
 filter that wrote a message of its own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class RunItem:
     """One message of a run and where it came from.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Literal
 
 from interlock.handoff_request import HandoffRequest
+from interlock.records import record
 from interlock.usage import Usage
 
 __all__ = ["ToolErrorKind", "ToolOutcome"]
@@ -16,7 +17,7 @@ ToolErrorKind = Literal["arguments", "raised", "timeout", "output"]
 raised; it took too long; or it ran and what it returned cannot be shown as text."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class ToolOutcome:
     """How one call ended. There is always an ``output``: the text that answers the call."""
 

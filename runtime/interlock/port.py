@@ -11,6 +11,7 @@ from interlock.context import RunContext
 from interlock.events import HandlerEvent
 from interlock.fresh import NEW_DICT
 from interlock.messages import Message
+from interlock.records import record
 
 __all__ = [
     "Handler",
@@ -69,7 +70,7 @@ class OutputSchema:
     strict: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Request:
     """One model call as the loop asks for it.
 

@@ -13,6 +13,7 @@ from interlock.events import (
     EmptyReply,
     HandlerEvent,
     HandlerFallback,
+    HandoffCompleted,
     HandoffFailed,
     HandoffOccurred,
     HandoffRequested,
@@ -26,6 +27,7 @@ from interlock.fresh import NEW_DICT
 from interlock.handoff_request import HandoffRequest, HandoffStatus
 from interlock.messages import AGENT, KIND, ORIGIN, Message, RunItem, ToolCall, calls_of, detached, portable
 from interlock.port import ToolChoice, ToolSpec
+from interlock.records import record
 from interlock.repair import repair
 from interlock.usage import Usage
 
@@ -124,7 +126,7 @@ class Problem:
     error: BaseException | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Shown:
     """What a model call was shown: a system prompt, and the first ``count`` of a list that only grows.
 
@@ -141,7 +143,7 @@ class Shown:
         return rest if self.system is None else [self.system, *rest]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class ModelCall:
     """One model call: exactly what the handler was given, and what it replied."""
 
@@ -296,6 +298,7 @@ RunEvent = (
     | ToolOutput
     | HandoffRequested
     | HandoffOccurred
+    | HandoffCompleted
     | HandoffReturned
     | HandoffFailed
     | Repaired

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from interlock.records import record
 
 __all__ = ["Usage"]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Usage:
     """What one or more model calls consumed; ``a + b`` adds two of them.
 

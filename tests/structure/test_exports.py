@@ -20,10 +20,18 @@ def _is_type_variable(value: ast.expr) -> bool:
     return isinstance(value, ast.Call) and ast.unparse(value.func).split(".")[-1] in ("TypeVar", "ParamSpec")
 
 
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a module, those under an ``if TYPE_CHECKING`` as well."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.If):
+            yield from (*node.body, *node.orelse)
+
+
 def _defined(module: Any) -> set[str]:
     """The public classes, functions and type aliases; a CONSTANT may stay between two modules."""
     names: set[str] = set()
-    for node in module.tree.body:
+    for node in _statements(module.tree.body):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             names.add(node.name)
         else:

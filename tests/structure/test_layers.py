@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 LAYERS = """
-    fresh
+    fresh records
     glimpse metrics showing time_limits
     errors names pieces plain_json strict usage
     request_wire
@@ -19,6 +19,7 @@ LAYERS = """
     capabilities payloads
     context handoff_types
     binary context_shape outcomes trimming
+    result_budget
     events filters guardrails narrative handoff_context repair signatures
     assembly calls executor history port
     handler_functions handler_replies

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from interlock.errors import (
-from interlock.fresh import NEW_DICT
     AuthenticationFailed,
     ContentRefused,
     ContextTooLong,
@@ -27,6 +26,7 @@ from interlock.fresh import NEW_DICT
     RunTimeout,
     ToolError,
 )
+from interlock.fresh import NEW_DICT
 
 __all__ = ["Refusal", "refusal_for"]
 
