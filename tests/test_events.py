@@ -24,6 +24,7 @@ def test_each_class_has_a_word_of_its_own() -> None:
         "attempt_failed",
         "empty_reply",
         "handler_fallback",
+        "handoff_completed",
         "handoff_returned",
         "handoff_failed",
         "handoff_occurred",

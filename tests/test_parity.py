@@ -20,6 +20,7 @@ from interlock.events import (
     AgentUpdated,
     AttemptFailed,
     HandlerEvent,
+    HandoffCompleted,
     HandoffFailed,
     HandoffOccurred,
     HandoffRequested,
@@ -246,6 +247,7 @@ async def test_the_events_of_a_handoff_come_in_order() -> None:
         TextDelta,
         TextDelta,
         MessageDone,
+        HandoffCompleted,
         RunDone,
     ]
 

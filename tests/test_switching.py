@@ -122,6 +122,7 @@ async def test_the_events_of_a_switch_come_in_order() -> None:
         "tool_output",
         "handoff_occurred",
         "message_done",
+        "handoff_completed",
         "run_done",
     ]
 

@@ -265,6 +265,7 @@ def _failed(run: Run, call: ToolCall, target: str, why: str) -> HandoffFailed:
 
 
 async def _transfer(run: Run, wanted: Wanted, answers: _Answers) -> Transfer:
+    run.begun.add(wanted.call["id"])
     transfer = await try_transfer(run, wanted)
     if transfer.target is not None:
         run.places.take_over(transfer.place, waits=transfer.returns)
@@ -301,8 +302,17 @@ async def _switch(run: Run, transfer: Transfer) -> None:
     source = run.in_charge
     await take_over(run, transfer)
     if run.watched:
-        target, call_id = transfer.target_name, transfer.call["id"]
-        await show(HandoffOccurred(source=source, target=target, call_id=call_id, reason=transfer.reason))
+        for event in run.take_completed():
+            await show(event)
+        await show(
+            HandoffOccurred(
+                source=source,
+                target=transfer.target_name,
+                call_id=transfer.call["id"],
+                reason=transfer.reason,
+                preserve_context=transfer.edge.preserve_context,
+            )
+        )
 
 
 def _judge(run: Run, planned: Plan, answers: _Answers, transfer: Transfer | None) -> None:

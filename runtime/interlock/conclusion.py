@@ -13,16 +13,26 @@ from interlock.handoff_request import HandoffStatus
 from interlock.handoffs import come_back
 from interlock.messages import Message, text_of
 from interlock.run import Run
+from interlock.showing import show
 from interlock.tell import tell
 
 __all__ = ["conclude"]
 
 
-async def conclude(run: Run, reply: MessageDone) -> HandoffReturned | None:
+async def conclude(run: Run, reply: MessageDone) -> None:
     """Turn a reply without calls into an output, or tell the model what is wrong with it.
 
     The output is the final one, or goes back to the agent that waits for it.
     """
+    returned = await _concluded(run, reply)
+    if run.watched:
+        for event in run.take_completed():
+            await show(event)
+        if returned is not None:
+            await show(returned)
+
+
+async def _concluded(run: Run, reply: MessageDone) -> HandoffReturned | None:
     refusal = str(reply.message.get("refusal") or "")
     text = text_of(reply.message) or refusal
     output: Any = text

@@ -30,41 +30,44 @@ async def within(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> 
     except RunTimeout as error:
         if error is not late:
             raise
-    await end_badly(run, late)
+    raised = await end_badly(run, late)
+    for event in run.take_completed():
+        yield event
+    if raised is not None:
+        raise raised
     yield RunDone(run.result())
 
 
-async def end_badly(run: Run, error: Exception) -> None:
-    """End the run with an error that carries the partial result, or with a result if a limit is to be one."""
+async def end_badly(run: Run, error: Exception) -> Exception | None:
+    """End the run; return the error to raise, with the partial result. None: the limit is to be a result."""
     run.keep_partial(error)
-    run.stop_reason = "error"
+    run.stop_reason, run.failure = "error", f"{type(error).__name__}: {words_of(error)}"
     fresh = isinstance(error, LimitExceeded) and error.result is None  # not that of a run within this one
     if fresh:
         run.wind_up()
     else:
-        run.wind_up(HandoffStatus.FAILED, f"{type(error).__name__}: {words_of(error)}")
+        run.wind_up(HandoffStatus.FAILED, run.failure)
     if fresh and run.config.on_limit != "raise":
-        await _end_at_limit(run, cast(LimitExceeded, error))
-        return
+        return await _end_at_limit(run, cast(LimitExceeded, error))
     if isinstance(error, InterlockError):
         error.result = run.result()
-        raise error
+        return error
     if isinstance(error, AssertionError):  # a test's own complaint is not the handler's fault
-        raise error
+        return error
     raised = HandlerError(
         f"Handler {run.handler.name!r} of agent {run.agent.name!r} raised {type(error).__name__} "
         f"in turn {run.turn}: {words_of(error)}"
     )
-    raised.result = run.result()
-    raise raised from error
+    raised.result, raised.__cause__ = run.result(), error
+    return raised
 
 
-async def _end_at_limit(run: Run, error: LimitExceeded) -> None:
+async def _end_at_limit(run: Run, error: LimitExceeded) -> InterlockError | None:
     """Take the limit as the end of the run; the app may say what its final output is."""
     run.stop_reason = "limit"
     run.problem("limit", str(error), error=error)
     if not callable(run.config.on_limit):
-        return
+        return None
     error.result = run.result()
     try:
         with users_code("The on_limit function of the run"):
@@ -72,4 +75,5 @@ async def _end_at_limit(run: Run, error: LimitExceeded) -> None:
     except InterlockError as failed:
         run.stop_reason = "error"
         failed.result = run.result()
-        raise
+        return failed
+    return None

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from interlock.handoff_request import HandoffStatus
 from interlock.messages import Message
 from interlock.usage import Usage
 
@@ -21,6 +22,7 @@ __all__ = [
     "EmptyReply",
     "HandlerEvent",
     "HandlerFallback",
+    "HandoffCompleted",
     "HandoffFailed",
     "HandoffOccurred",
     "HandoffRequested",
@@ -174,6 +176,34 @@ class HandoffOccurred:
     target: str
     call_id: str
     reason: str | None = None
+    preserve_context: bool = True
+    """Whether the target is shown the conversation, see ``Handoff.preserve_context``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffCompleted:
+    """The target's work is done, or has ended otherwise; every transfer that it agreed to ends with one.
+
+    It comes as soon as that is known: with the final output, before the event of the transfer with which the
+    target handed on, before the one with which it returned, and last before the run ends for another reason.
+    A stream that is left ends without.
+    """
+
+    type: ClassVar[Literal["handoff_completed"]] = "handoff_completed"
+    source: str
+    """Who handed over."""
+    target: str
+    """Whose work it was."""
+    call_id: str
+    status: HandoffStatus
+    """That of the record: ``COMPLETED``, or ``FAILED``, or ``ACCEPTED`` when the run ended otherwise."""
+    error: str | None = None
+    """Why it failed."""
+
+    @property
+    def success(self) -> bool:
+        """Whether the target answered, or handed on."""
+        return self.status is HandoffStatus.COMPLETED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

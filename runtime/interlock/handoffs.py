@@ -14,7 +14,7 @@ import anyio
 from interlock.agents import Agent, Handoff
 from interlock.callables import resolve, users_code
 from interlock.callers import Caller
-from interlock.errors import HandoffFilterError, HandoffTimeout
+from interlock.errors import HandoffTimeout
 from interlock.events import HandoffFailed, HandoffReturned
 from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_message
 from interlock.handoff_context import HandoffContext
@@ -97,14 +97,10 @@ async def take_over(run: Run, transfer: Transfer) -> None:
         run.view.replace([*run.view.items, answer])
     try:
         await _reshape(run, transfer)
-    except HandoffFilterError as error:
-        failed, now = transfer.request.request_id, run.config.clock()
-        run.handoffs = [
-            replace(one, status=HandoffStatus.FAILED, error=str(error), ended=now)
-            if one.id == failed
-            else one
-            for one in run.handoffs
-        ]
+    except BaseException as error:
+        broken = isinstance(error, Exception)
+        why = str(error) if broken else "it was cancelled before the target took over"
+        run.close_records([transfer.request.request_id], HandoffStatus.FAILED, why)
         raise
     run.open_record(transfer.request.request_id, waits=transfer.returns)
     if isinstance(target, Agent):

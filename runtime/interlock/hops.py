@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from interlock.config import RunConfig
+from interlock.events import HandoffCompleted
 from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.handoff_request import HandoffStatus
 from interlock.results import HandoffRecord
@@ -34,6 +35,11 @@ class Hops:
     """What whoever speaks sees of it, see ``Handoff.share``."""
     narrowings: list[Narrowed] = field(default_factory=NEW_LIST)
     """Those that made it what it is, the newest last."""
+    closed: list[HandoffRecord] = field(default_factory=NEW_LIST)
+    """Of transfers whose end was not shown yet."""
+
+    parted: tuple[Sequence[Narrowed], Any] | None = None
+    """The narrowings and the payload that the end of the run did away with; its state needs them."""
 
     def next_handoff_id(self) -> str:
         """Return the id of the next transfer: the same whenever the run is replayed (row 0-21)."""
@@ -63,6 +69,19 @@ class Hops:
                     ended=self.config.clock(),
                     usage=self.spent.get(one.id),
                 )
+                self.closed.append(self.handoffs[place])
+
+    def take_completed(self) -> list[HandoffCompleted]:
+        """Return an event for each transfer that has ended since this was last asked."""
+        if not self.closed:
+            return []
+        closed, self.closed = self.closed, []
+        return [
+            HandoffCompleted(
+                source=one.source, target=one.target, call_id=one.call_id, status=one.status, error=one.error
+            )
+            for one in closed
+        ]
 
     def narrow(self, keys: Sequence[str] | None) -> None:
         """Let whoever speaks next see a memory of its own, see `interlock.sharing`."""
