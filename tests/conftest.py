@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from views import Views
+
+from interlock.testing import watch_requests
 
 pytest_plugins = ["interlock.testing.pytest_plugin", "pytester"]
 
@@ -28,8 +32,12 @@ _NOT_OURS = ("_BASE_URL", "_API_BASE", "_PROXY", "_proxy")
 """A developer's shell must not move the host that a cassette matches on."""
 
 
+_VIEWS = Views()
+
+
 def pytest_configure() -> None:
     """Make every machine the same machine."""
+    watch_requests(_VIEWS.look)
     for name in list(os.environ):
         if name.endswith(_NOT_OURS) or name in ("LITELLM_RUST", "OPENAI_ORGANIZATION"):
             del os.environ[name]
@@ -52,3 +60,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """The event loop that a test marked ``anyio`` runs on."""
     return request.param
+
+
+@pytest.fixture(autouse=True)
+def _views_are_accepted() -> Iterator[None]:
+    """What a run shows a model in any test is something that every vendor takes."""
+    _VIEWS.take()
+    yield
+    if refused := _VIEWS.take():
+        pytest.fail("\n".join(refused), pytrace=False)

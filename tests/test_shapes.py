@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from views import MODELS
 
 from interlock.messages import Message, calls_of
 from interlock.repair import problems, repair
@@ -16,21 +17,6 @@ from interlock.testing import PROFILES, assert_valid, call
 from interlock_providers.litellm_call import as_sent
 from interlock_providers.shapes import shape_of
 from interlock_providers.wire import prepare
-
-MODELS = {
-    "openai": "openai/gpt-4o-mini",
-    "azure": "azure/gpt-4o-mini",
-    "anthropic": "anthropic/claude-haiku-4-5",
-    "gemini": "gemini/gemini-2.5-flash",
-    "mistral": "mistral/mistral-small-latest",
-    "groq": "groq/llama-3.3-70b-versatile",
-    "deepseek": "deepseek/deepseek-chat",
-    "cohere": "cohere_chat/command-a-03-2025",
-    "bedrock": "bedrock/anthropic.claude-haiku-4-5-20251001-v1:0",
-    "ollama": "ollama_chat/qwen3",
-    "xai": "xai/grok-4",
-}
-"""A model of each vendor's, as litellm names it."""
 
 QUICK = settings(max_examples=30)
 

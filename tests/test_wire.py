@@ -453,3 +453,8 @@ def test_an_image_from_a_tool_reaches_mistral_too() -> None:
     """It takes it neither in the result nor right after it: LibreChat agents 344."""
     sent = prepare([USER, *turn("abcDEF123", output=[IMAGE])], MISTRAL)
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", "assistant", "user"]
+
+
+def test_arguments_nested_too_deep_to_be_read_are_quoted() -> None:
+    deep = "[" * 100_000
+    assert sent_arguments(deep) == json.dumps({"_invalid_arguments": deep[:800]})

@@ -291,7 +291,7 @@ def _fit_arguments(arguments: str) -> str:
         return "{}"
     try:
         value = _STRICT_JSON.decode(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
         return _encodable(arguments)

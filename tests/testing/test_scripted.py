@@ -6,13 +6,21 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
+import anyio
 import anyio.lowlevel
 import pytest
 
 from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.messages import Message, calls_of
 from interlock.port import Request, family_of
-from interlock.testing import ScriptedHandler, UnexpectedModelCall, UnusedReplies, call, reply
+from interlock.testing import (
+    ScriptedHandler,
+    UnexpectedModelCall,
+    UnusedReplies,
+    call,
+    reply,
+    watch_requests,
+)
 from interlock.usage import Usage
 
 pytestmark = pytest.mark.anyio
@@ -274,3 +282,19 @@ async def test_the_family_is_the_name_unless_given() -> None:
 
 async def test_repr_shows_how_far_the_script_is() -> None:
     assert repr(ScriptedHandler(["a", "b"])) == "<ScriptedHandler 'scripted': 0 of 2 replies used>"
+
+
+async def test_every_request_can_be_watched_in_one_place() -> None:
+    """Of all handlers, as it is before it is answered; in this task and those that it starts."""
+    seen: list[str] = []
+
+    async def ask_two() -> None:
+        watch_requests(lambda request: seen.append(request.agent))
+        for name in ("a", "b"):
+            await ask(ScriptedHandler(["Hi"]), agent=name)
+        watch_requests(None)
+        await ask(ScriptedHandler(["Hi"]), agent="c")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask_two)
+    assert seen == ["a", "b"]

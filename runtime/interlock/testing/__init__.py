@@ -16,6 +16,7 @@ from interlock.testing.scripted import (
     UnusedReplies,
     call,
     reply,
+    watch_requests,
 )
 from interlock.testing.validity import assert_valid, refusals
 
@@ -37,4 +38,5 @@ __all__ = [
     "refusals",
     "reply",
     "use_cassette",
+    "watch_requests",
 ]

@@ -14,6 +14,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -34,8 +35,25 @@ __all__ = [
     "UnusedReplies",
     "call",
     "reply",
+    "watch_requests",
     "words",
 ]
+
+_WATCHER: ContextVar[Callable[[Request], None] | None] = ContextVar("interlock_watcher", default=None)
+
+
+def watch_requests(look: Callable[[Request], None] | None) -> None:
+    """Show every request to any `ScriptedHandler` to a function, too: one place to check what a suite sends.
+
+    It holds for this task and those that it starts from now on; in a ``pytest_configure``, for all tests.
+    What the function raises is raised in the run, where it may be taken for a handler's error: let it take
+    notes, and look at them after each test.
+
+    Args:
+        look: what is called with each request before it is answered; None for nothing any more.
+    """
+    _WATCHER.set(look)
+
 
 DEFAULT_USAGE = Usage(requests=1, input_tokens=10, output_tokens=5)
 """What a scripted reply is said to have consumed: round numbers that are easy to add up."""
@@ -192,6 +210,8 @@ class ScriptedHandler:
         place = len(self.requests)
         snapshot = replace(request, messages=tuple(request.messages), tools=tuple(request.tools))
         self.requests.append(snapshot)
+        if (watcher := _WATCHER.get()) is not None:
+            watcher(snapshot)
         if place >= len(self.replies):
             raise UnexpectedModelCall(_unexpected(self, request))
         return self.replies[place]

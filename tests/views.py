@@ -1,0 +1,65 @@
+"""Whether all vendors would take what the runs of any test show a model, as it is and as it would be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from interlock.messages import Message, portable
+from interlock.port import Request, ToolSpec
+from interlock.testing import PROFILES, refusals
+from interlock_providers.litellm_call import as_sent
+
+MODELS = {
+    "openai": "openai/gpt-4o-mini",
+    "azure": "azure/gpt-4o-mini",
+    "anthropic": "anthropic/claude-haiku-4-5",
+    "bedrock": "bedrock/anthropic.claude-haiku-4-5-20251001-v1:0",
+    "gemini": "gemini/gemini-2.5-flash",
+    "mistral": "mistral/mistral-small-latest",
+    "groq": "groq/llama-3.3-70b-versatile",
+    "deepseek": "deepseek/deepseek-chat",
+    "cohere": "cohere_chat/command-a-03-2025",
+    "ollama": "ollama_chat/qwen3",
+    "xai": "xai/grok-4",
+}
+"""A model of each vendor's, as litellm names it."""
+
+_LONG = 50
+
+
+class Views:
+    """Takes notes of what would be refused."""
+
+    def __init__(self) -> None:
+        self._refused: list[str] = []
+        self._fine: set[int] = set()
+
+    def look(self, request: Request) -> None:
+        """Check a request of a run; of long conversations, which grow by little, only some."""
+        messages = request.messages
+        if request.context is None or (len(messages) >= _LONG and len(messages) % _LONG > 1):
+            return
+        seen = hash(repr((messages, request.tools)))  # every test comes twice, and many begin alike
+        if seen not in self._fine:
+            refused = refused_by(messages, request.tools)
+            self._refused += refused
+            if not refused:
+                self._fine.add(seen)
+
+    def take(self) -> list[str]:
+        """Return what was noted since the last time."""
+        refused, self._refused = self._refused, []
+        return refused
+
+
+def refused_by(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[str]:
+    """Return who would refuse these messages, and why: as they are, or as each vendor would be sent them.
+
+    What a model thought is shown to it alone, so another vendor would be shown the rest.
+    """
+    refused = [f"anyone: {each}" for each in refusals(messages)]
+    shown = [portable(message) if message["role"] == "assistant" else message for message in messages]
+    for vendor, profile in PROFILES.items():
+        sent, offered = as_sent(MODELS[vendor], shown, tools)
+        refused += [f"{vendor}: {each}" for each in refusals(sent, profile, tools=offered)]
+    return refused
