@@ -15,6 +15,7 @@ from interlock.callables import MaybeAwaitable, name_of, resolve
 from interlock.context import RunContext
 from interlock.errors import ConfigError
 from interlock.messages import Message, RunItem, calls_of, checked_message, item_of, portable
+from interlock.result_budget import within_budget
 from interlock.trimming import newest
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "keep_last",
     "last_user_message",
     "remove_all_tools",
+    "tool_results_budget",
 ]
 
 _KEEP: Any = object()
@@ -106,12 +108,7 @@ def remove_all_tools(data: HandoffInputData) -> HandoffInputData:
     nested history is words: to keep tools out of it, remove them before it is made, as in
     ``compose(remove_all_tools, nest_handoff_history)``.
     """
-    return data.clone(
-        input_history=_without_tools(data.input_history),
-        pre_handoff_items=_without_tools(data.pre_handoff_items),
-        new_items=_without_tools(data.new_items),
-        input_items=None if data.input_items is None else _without_tools(data.input_items),
-    )
+    return _by_part(data, _without_tools)
 
 
 def _without_tools(items: Iterable[RunItem]) -> Iterable[RunItem]:
@@ -148,6 +145,37 @@ def keep_last(count: int) -> HandoffInputFilter:
     return shown
 
 
+def tool_results_budget(max_bytes: int = 8192) -> HandoffInputFilter:
+    """Return a filter that shows at most ``max_bytes`` of tool results, in UTF-8, all of them together.
+
+    The newest stay whole; older ones are cut, oldest first, and end in ``[... cut: 20480 bytes in all]``. A
+    call and its answer stay together. Only where there are so many results that not even those notices fit,
+    the oldest calls go with their answers. Transfers do not count, nor does what a summary says (row 3-26).
+
+    Raises:
+        ConfigError: ``max_bytes`` is negative.
+    """
+    if max_bytes < 0:
+        raise ConfigError(f"tool_results_budget needs 0 bytes or more, not {max_bytes}.")
+
+    def shown(data: HandoffInputData) -> HandoffInputData:
+        items = data.all_items
+        exempt = [item.kind == "handoff" for item in items]
+        messages = within_budget([item.message for item in items], max_bytes, exempt)
+        changed = {id(item): message for item, message in zip(items, messages, strict=True)}
+
+        def part(items: Iterable[RunItem]) -> Iterable[RunItem]:
+            for item in items:
+                message = changed.get(id(item), item.message)
+                if message is not None:
+                    yield item if message is item.message else dataclasses.replace(item, message=message)
+
+        return _by_part(data, part)
+
+    shown.__name__ = f"tool_results_budget({max_bytes})"
+    return shown
+
+
 def last_user_message(data: HandoffInputData) -> HandoffInputData:
     """Show only the newest message of the user's, and system messages.
 
@@ -158,13 +186,7 @@ def last_user_message(data: HandoffInputData) -> HandoffInputData:
         newest = newest_of_user(items)
         return [item for item in items if item is newest or (is_system(item) and item.kind != "summary")]
 
-    unfolded = data.clone(
-        input_history=unfold(data.input_history),
-        pre_handoff_items=unfold(data.pre_handoff_items),
-        new_items=unfold(data.new_items),
-        input_items=None if data.input_items is None else unfold(data.input_items),
-    )
-    return _over_all(unfolded, kept)
+    return _over_all(_by_part(data, unfold), kept)
 
 
 def compose(*filters: HandoffInputFilter) -> HandoffInputFilter:
@@ -186,11 +208,18 @@ def _over_all(data: HandoffInputData, select: _Selection) -> HandoffInputData:
     def part(items: Iterable[RunItem]) -> Iterable[RunItem]:
         return (item for item in items if id(item) in chosen)
 
+    return _by_part(data, part)
+
+
+def _by_part(
+    data: HandoffInputData, change: Callable[[Iterable[RunItem]], Iterable[RunItem]]
+) -> HandoffInputData:
+    """Apply a change to each part by itself."""
     return data.clone(
-        input_history=part(data.input_history),
-        pre_handoff_items=part(data.pre_handoff_items),
-        new_items=part(data.new_items),
-        input_items=None if data.input_items is None else part(data.input_items),
+        input_history=change(data.input_history),
+        pre_handoff_items=change(data.pre_handoff_items),
+        new_items=change(data.new_items),
+        input_items=None if data.input_items is None else change(data.input_items),
     )
 
 

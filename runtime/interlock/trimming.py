@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from interlock.messages import Message, calls_of
 
-__all__ = ["newest", "with_pairs"]
+__all__ = ["newest", "pairs", "with_pairs"]
 
 
 def newest(messages: Sequence[Message], count: int) -> list[int]:
@@ -31,10 +31,23 @@ def with_pairs(messages: Sequence[Message], places: Iterable[int]) -> list[int]:
     `newest` needs this where answers do not follow their call at once, as in a history of foreign make.
     """
     kept = set(places)
-    for pair in _pairs(messages):
+    for pair in pairs(messages):
         if not kept.isdisjoint(pair):
             kept |= pair
     return sorted(kept)
+
+
+def pairs(messages: Sequence[Message]) -> list[set[int]]:
+    """Group each message that has calls with all answers to them, wherever they stand behind it."""
+    found: list[set[int]] = []
+    callers: dict[str, set[int]] = {}
+    for place, message in enumerate(messages):
+        if calls := calls_of(message):
+            found.append({place})
+            callers.update((call.get("id") or "", found[-1]) for call in calls)
+        elif message["role"] == "tool" and (pair := callers.get(message.get("tool_call_id") or "")):
+            pair.add(place)
+    return found
 
 
 def _is_system(message: Message) -> bool:
@@ -52,16 +65,3 @@ def _groups(messages: Sequence[Message]) -> list[list[int]]:
         else:
             groups.append([place])
     return groups
-
-
-def _pairs(messages: Sequence[Message]) -> list[set[int]]:
-    """Group each message that has calls with all answers to them, wherever they stand behind it."""
-    pairs: list[set[int]] = []
-    callers: dict[str, set[int]] = {}
-    for place, message in enumerate(messages):
-        if calls := calls_of(message):
-            pairs.append({place})
-            callers.update((call.get("id") or "", pairs[-1]) for call in calls)
-        elif message["role"] == "tool" and (pair := callers.get(message.get("tool_call_id") or "")):
-            pair.add(place)
-    return pairs
