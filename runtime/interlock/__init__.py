@@ -31,6 +31,7 @@ from interlock.hooks import AgentHooks, RunHooks
 from interlock.messages import Message, RunItem
 from interlock.port import Handler, ModelSettings, Request
 from interlock.results import HandoffRecord, RunEvent, RunResult
+from interlock.run_state import RunState
 from interlock.runner import Runner, RunStream
 from interlock.skills import Skill
 from interlock.tools import Tool, function_tool, tool
@@ -63,6 +64,7 @@ __all__ = [
     "RunHooks",
     "RunItem",
     "RunResult",
+    "RunState",
     "RunStream",
     "Runner",
     "Skill",

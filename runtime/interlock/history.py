@@ -204,6 +204,11 @@ class View:
         self._family: str | None = None
         self._reader: Reader | None = None
 
+    @property
+    def rendered(self) -> int:
+        """How many of the items were rendered already, so that what they needed was told."""
+        return self._rendered
+
     def add(self, item: RunItem) -> None:
         """Show one more item from now on."""
         self.items.append(item)

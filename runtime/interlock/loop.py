@@ -45,8 +45,9 @@ from interlock.models import next_handler
 from interlock.port import OutputSchema, Request, ToolChoice, family_of
 from interlock.prompts import system_message
 from interlock.records import record
-from interlock.replies import is_empty, unseen_of, wrong_with
+from interlock.replies import unseen_of, wrong_with
 from interlock.results import RunDone, RunEvent, Shown
+from interlock.resuming import settle
 from interlock.routing import Offer, offer
 from interlock.run import Run
 from interlock.showing import show, shown_by
@@ -66,7 +67,7 @@ async def run_loop(run: Run) -> None:
     """
     raised: Exception | None = None
     try:
-        await _check_run_input(run)
+        await (_go_on(run) if run.turn else _check_run_input(run))
         while run.stop_reason == "unfinished":
             await _take_turn(run)
     except Exception as error:
@@ -92,6 +93,17 @@ def run_events(run: Run) -> AsyncGenerator[RunEvent]:
     run.watched = True
     events = shown_by(lambda: run_loop(run))
     return events if run.config.timeout is None else within(run, events, run.config.timeout)
+
+
+async def _go_on(run: Run) -> None:
+    """Do what is left of the turn in which a resumed run stood."""
+    left = settle(run)
+    if run.stop_reason != "unfinished":
+        return
+    if left.calls:
+        await answer_calls(run, await _offer(run), left.calls, run_events)
+    elif left.reply is not None:
+        await _act(run, await _offer(run), MessageDone(message=left.reply.message))
 
 
 async def _take_turn(run: Run) -> None:
@@ -144,9 +156,12 @@ async def _after(run: Run, offered: Offer, unseen: list[HandlerEvent], reply: Me
             await show(delta)
         await show(reply)
     await tell(run, "on_llm_end", "on_llm_end", reply)
-    run.empty_replies = run.empty_replies + 1 if is_empty(reply.message) else 0
     if run.empty_replies and run.watched:
         await show(EmptyReply(run.agent.name))
+    await _act(run, offered, reply)
+
+
+async def _act(run: Run, offered: Offer, reply: MessageDone) -> None:
     if calls := calls_of(reply.message):
         await answer_calls(run, offered, calls, run_events)
     elif not run.empty_replies or _is_answer(run):

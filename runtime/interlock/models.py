@@ -12,7 +12,7 @@ from interlock.port import Handler, Priority, is_handler
 from interlock.registry import Ranked, rank
 from interlock.scopes import permits
 
-__all__ = ["check_model", "handler_for", "lineup", "load", "named", "next_handler"]
+__all__ = ["check_model", "find_handler", "handler_for", "lineup", "load", "named", "next_handler"]
 
 
 def handler_for(agent: Agent[Any], config: RunConfig, failed: Collection[str] = ()) -> Handler:
@@ -54,19 +54,25 @@ def named(agent: Agent[Any], name: str, config: RunConfig) -> Handler:
     Raises:
         ConfigError: the agent has none of that name, or not for whoever is asking.
     """
-    ranking = lineup(agent, config)
-    for each in ranking:
+    if (found := find_handler(agent, name, config)) is not None:
+        return found
+    known = ", ".join(repr(each.name) for each in lineup(agent, config)) or "none"
+    raise ConfigError(
+        f"RunConfig(handler={name!r}): agent {agent.name!r} has no such handler that the run's scopes "
+        f"may reach. There are: {known}."
+    )
+
+
+def find_handler(agent: Agent[Any], name: str, config: RunConfig) -> Handler | None:
+    """Return the handler of that name which an agent has or hands over to, if the run may reach it."""
+    for each in lineup(agent, config):
         if each.name == name:
             return load(each)
     for edge in agent.edges:
         target = edge.to_handler
         if target is not None and target.name == name and permits(edge.scope or "all", config.scopes):
             return target
-    known = ", ".join(repr(each.name) for each in ranking) or "none"
-    raise ConfigError(
-        f"RunConfig(handler={name!r}): agent {agent.name!r} has no such handler that the run's scopes "
-        f"may reach. There are: {known}."
-    )
+    return None
 
 
 def next_handler(agent: Agent[Any], failed: str, tried: Collection[str], config: RunConfig) -> Handler | None:

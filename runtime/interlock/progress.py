@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 from interlock.fresh import NEW_DICT, NEW_SET
 
@@ -36,9 +37,9 @@ class Progress:
     something new; going round from the start, in a circle of ``n`` turns, it ends in turn ``2n + 4``.
     """
 
-    answers: dict[int, int] = field(default_factory=NEW_DICT)
-    """How each call was answered the last time."""
-    times: dict[int, int] = field(default_factory=NEW_DICT)
+    answers: dict[str, str] = field(default_factory=NEW_DICT)
+    """How each call was answered the last time; both as digests, which are the same in every process."""
+    times: dict[str, int] = field(default_factory=NEW_DICT)
     """How often each call was made since the last progress."""
     edges: set[tuple[str, str]] = field(default_factory=NEW_SET)
     """Transfers taken since the last progress."""
@@ -68,14 +69,14 @@ class Progress:
             self._nothing_new(made, [name for name, _, _ in (*results, *requests)])
         self.answers |= found
 
-    def _something_new(self, made: Iterable[int], new: Iterable[int]) -> None:
+    def _something_new(self, made: Iterable[str], new: Iterable[str]) -> None:
         if self.idle:
             self._start_counting()
         self.times |= {**dict.fromkeys(made, 0), **dict.fromkeys(new, 1)}
         self.edges.clear()
         self.refused = 0
 
-    def _nothing_new(self, made: Collection[int], names: Iterable[str]) -> None:
+    def _nothing_new(self, made: Collection[str], names: Iterable[str]) -> None:
         self.idle += 1
         self.names |= dict.fromkeys(names)
         for call in made:
@@ -115,12 +116,16 @@ class Progress:
         return ", ".join([*names[:_MOST_NAMES], *more])
 
 
-def _by_call(made: Iterable[tuple[str, str, str]]) -> dict[int, int]:
+def _by_call(made: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     """Return what each different call was answered, in whatever order and however often."""
-    answers: dict[int, set[int]] = {}
+    answers: dict[str, set[str]] = {}
     for name, arguments, output in made:
-        answers.setdefault(hash((name, _plain(arguments))), set()).add(hash(output))
-    return {call: hash(frozenset(several)) for call, several in answers.items()}
+        answers.setdefault(_digest(f"{name}\0{_plain(arguments)}"), set()).add(_digest(output))
+    return {call: "".join(sorted(several)) for call, several in answers.items()}
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()
 
 
 def _plain(arguments: str) -> str:

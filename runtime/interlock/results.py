@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from interlock.agents import Agent
 from interlock.context import RunContext
+from interlock.errors import ConfigError
 from interlock.events import (
     AgentUpdated,
     EmptyReply,
@@ -29,6 +30,7 @@ from interlock.messages import AGENT, KIND, ORIGIN, Message, RunItem, ToolCall, 
 from interlock.port import ToolChoice, ToolSpec
 from interlock.records import record
 from interlock.repair import repair
+from interlock.run_state import RunState
 from interlock.usage import Usage
 
 __all__ = [
@@ -194,6 +196,8 @@ class RunResult(Generic[T]):
     nested: Mapping[str, RunResult[Any]] = field(default_factory=NEW_DICT)
     """The runs of agents that were called as tools, by call id. ``usage`` includes theirs, all else is
     this run's alone."""
+    capture: Callable[[], RunState] | None = field(default=None, compare=False)
+    """What `state` calls."""
 
     def __repr__(self) -> str:
         # asyncio formats what a finished task returned: the whole history would take seconds
@@ -228,6 +232,23 @@ class RunResult(Generic[T]):
     def raw_replies(self) -> list[MessageDone]:
         """The complete replies of the model calls, in order."""
         return [call.reply for call in self.calls if call.reply is not None]
+
+    def state(self) -> RunState:
+        """Return where the run stands, for ``Runner.run`` to go on with, here or in another process.
+
+        Take it when the run has ended, however it ended. The result of a stream that goes on is that of a
+        moment: take ``stream.result.state()`` in one go, best between two turns.
+
+        Raises:
+            ConfigError: something that the run shares is no JSON (the message says where), the run has gone
+                on since, or it is a run within another one.
+        """
+        if self.capture is None:
+            raise ConfigError("This result was not made by a run, so there is nothing to go on with.")
+        state = self.capture()
+        if len(state.document["items"]) != len(self.items):
+            raise ConfigError("The run has gone on since this result was made: take stream.result.state().")
+        return state
 
     def to_input_list(self) -> list[Message]:
         """Return the conversation as valid input for another run; add the next user message to it.

@@ -6,8 +6,9 @@ why the next run starts at the default handler again, however this one ended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from interlock.agents import Agent
@@ -28,9 +29,10 @@ from interlock.narrative import Reader
 from interlock.payloads import PAYLOAD_KEY
 from interlock.port import Handler, Request, family_of, tool_name
 from interlock.progress import Progress
-from interlock.replies import with_own_ids, wrong_with
+from interlock.replies import is_empty, with_own_ids, wrong_with
 from interlock.results import ModelCall, Problem, RunResult, Shown, StopReason
 from interlock.routing import Offer
+from interlock.run_state import RunState
 from interlock.usage import Usage
 
 __all__ = ["Run"]
@@ -119,6 +121,12 @@ class Run(Hops):
     """The text of a reply that is still arriving; not empty as soon as anything was shown."""
     pending: Sequence[ToolCall] = ()
     """Calls that the caller has to answer."""
+    begun: set[str] = field(default_factory=NEW_SET)
+    """Ids of the calls that somebody began to carry out: those have an effect, or may have one."""
+    failure: str | None = None
+    """The error that ended the run, in words."""
+    capture: Callable[[Run], RunState] | None = None
+    """Makes the state of the run, see `interlock.capturing`."""
     depth: int = 0
     """How many runs this one is within."""
     within: dict[str, Run] = field(default_factory=NEW_DICT)
@@ -168,6 +176,8 @@ class Run(Hops):
         """
         self.close_records([one.id for one in self.handoffs], status, error)
         self.places.release()
+        if self.parted is None:
+            self.parted = (*self.narrowings,), self.shared_memory.get(PAYLOAD_KEY)
         if self.narrowings:
             self.widen()
             self.moment = None
@@ -248,6 +258,7 @@ class Run(Hops):
         self.count(reply.usage or Usage(requests=1, estimated=True))
         self.forget()
         self.add("model", done.message, origin=family_of(self.handler))
+        self.empty_replies = self.empty_replies + 1 if is_empty(done.message) else 0
         return done
 
     def _end_call(self, reply: MessageDone | None) -> None:
@@ -381,4 +392,5 @@ class Run(Hops):
             last_handler=self.handler.name,
             pending=self.pending,
             nested=dict(self.nested),
+            capture=None if self.capture is None else partial(self.capture, self),
         )

@@ -16,6 +16,7 @@ from interlock.loop import run_events, run_loop
 from interlock.messages import RunInput
 from interlock.results import RunEvent, RunResult
 from interlock.run import Run
+from interlock.run_state import RunState
 from interlock.starting import start
 
 __all__ = ["DEFAULT_MAX_TURNS", "RunStream", "Runner"]
@@ -29,7 +30,7 @@ class Runner:
     @staticmethod
     async def run(
         starting_agent: Agent[Any],
-        input: RunInput,
+        input: RunInput | RunState,
         *,
         context: Any = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
@@ -40,9 +41,11 @@ class Runner:
 
         Args:
             starting_agent: who answers first, whatever happened in earlier runs.
-            input: the user's text, or messages such as ``earlier.to_input_list() + [message]``.
+            input: the user's text, or messages such as ``earlier.to_input_list() + [message]``; or a
+                `RunState`, with which that run goes on where it stood.
             context: an object for tools, instructions and hooks; no model sees it.
-            max_turns: most model calls, over all agents; None for no limit.
+            max_turns: most model calls, over all agents; None for no limit. A run that goes on counts those
+                that it made before.
             hooks: watches the run.
             run_config: settings for all agents of the run.
 
@@ -57,7 +60,7 @@ class Runner:
     @staticmethod
     def run_sync(
         starting_agent: Agent[Any],
-        input: RunInput,
+        input: RunInput | RunState,
         *,
         context: Any = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
@@ -82,7 +85,7 @@ class Runner:
     @staticmethod
     def run_streamed(
         starting_agent: Agent[Any],
-        input: RunInput,
+        input: RunInput | RunState,
         *,
         context: Any = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,

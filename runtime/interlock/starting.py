@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from interlock.agents import Agent
+from interlock.capturing import captured
 from interlock.config import RunConfig
 from interlock.errors import ConfigError
 from interlock.graph import run_graph
@@ -14,14 +15,16 @@ from interlock.history import View
 from interlock.hooks import AgentHooks, RunHooks
 from interlock.messages import Message, RunInput, RunItem, call_ids, item_of, to_messages, unshared
 from interlock.models import handler_for, named
+from interlock.resuming import resumed
 from interlock.run import Run
+from interlock.run_state import RunState
 
 __all__ = ["input_items", "start"]
 
 
 def start(
     agent: Agent[Any],
-    input: RunInput,
+    input: RunInput | RunState,
     context: Any,
     max_turns: int | None,
     hooks: RunHooks | None,
@@ -36,6 +39,10 @@ def start(
     """
     _check_arguments(agent, max_turns, hooks, config)
     config = config or RunConfig()
+    if isinstance(input, RunState):
+        run = resumed(agent, input, context, max_turns, hooks, config, stream=stream)
+        run.capture = captured
+        return run
     items = input_items(to_messages(input))
     if not items:
         raise ConfigError("Input is empty: pass the user's text, or a list with at least one message.")
@@ -59,6 +66,7 @@ def start(
         call_ids=call_ids(item.message for item in items),
         shared_memory=unshared(dict(config.shared_memory)),
         scopes=frozenset(config.scopes),
+        capture=captured,
     )
 
 

@@ -105,6 +105,7 @@ async def _invoke(run: Run, call: ToolCall, tool: Tool, take: Take) -> tuple[Too
     """Run one tool, take its outcome and return it, and whether the run is to end with it."""
     context = _context(run, call, tool)
     await _tell_start(run, tool, context)
+    run.begun.add(call["id"])
     stop = False
     try:
         outcome = await tool.invoke(context, call["function"].get("arguments") or "")
@@ -119,6 +120,7 @@ async def _consult(run: Run, one: Consultation, take: Take, events: Events) -> N
     """Let an agent answer one call and take the outcome."""
     context = _context(run, one.call, one.tool)
     await _tell_start(run, one.tool, context)
+    run.begun.add(one.call["id"])
     stop = False
     try:
         outcome = await one.answered(context, events)

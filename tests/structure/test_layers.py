@@ -31,11 +31,14 @@ LAYERS = """
     declarations
     agents
     edges
-    config results routing progress replies
+    config routing progress replies run_document unfinished
+    run_state
+    results
     models sharing
     hops
     callers graph handoff_store
     matrix run
+    capturing resuming
     starting
     nested prompts tell
     tool_runs

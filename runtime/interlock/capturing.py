@@ -1,0 +1,241 @@
+"""Making a `RunState` of a run: what `interlock.resuming` makes a run of again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, cast
+
+from interlock.callers import Caller
+from interlock.errors import ConfigError
+from interlock.handoff_request import HandoffStatus, recordable
+from interlock.history import View
+from interlock.messages import RunItem
+from interlock.payloads import PAYLOAD_KEY, HandoffPayload
+from interlock.results import HandoffRecord
+from interlock.run import Run
+from interlock.run_document import (
+    CallerDocument,
+    ItemDocument,
+    NarrowedDocument,
+    Position,
+    ProgressDocument,
+    RecordDocument,
+    RequestDocument,
+    RunDocument,
+    UsageDocument,
+)
+from interlock.run_state import RunState, checked_json
+from interlock.sharing import Narrowed
+from interlock.usage import Usage
+
+__all__ = ["captured"]
+
+FORMAT_VERSION = 1
+_NOT_TAKEN_OVER = "the run was interrupted before the target took over"
+
+
+def captured(run: Run) -> RunState:
+    """Return where a run stands.
+
+    Raises:
+        ConfigError: something that it shares is no JSON, or it is a run within another one.
+    """
+    if run.depth:
+        raise ConfigError(
+            "This run answers a call of another run, and goes on with that one only: take the state of the "
+            "outer result."
+        )
+    return RunState(checked_json(_document(run)), {**run.graph})
+
+
+def _document(run: Run) -> RunDocument:
+    narrowings, payload = run.parted or (run.narrowings, run.shared_memory.get(PAYLOAD_KEY))
+    outermost = narrowings[0].outer if narrowings else run.shared_memory
+    return {
+        "format_version": FORMAT_VERSION,
+        "run_id": run.run_id,
+        "stop_reason": run.stop_reason,
+        "error": run.failure,
+        "first": run.first.name,
+        "speaker": None if run.speaker is None else run.speaker.name,
+        "started": run.started,
+        "position": _position(run),
+        "callers": [_caller(caller, run.items) for caller in run.callers],
+        "turn": run.turn,
+        "first_of_turn": run.first_of_turn,
+        "turns_within": run.turns_within,
+        "mistakes": run.mistakes,
+        "empty_replies": run.empty_replies,
+        "over_limit": run.over_limit,
+        "warned_of_many": run.warned_of_many,
+        "input_count": run.input_count,
+        "items": [_item(item) for item in run.items],
+        "pending": [cast("dict[str, Any]", call) for call in run.pending],
+        "begun": sorted(run.begun - {item.message.get("tool_call_id") for item in run.items}),
+        "usage": _usage(run.usage),
+        "usage_by_agent": {name: _usage(usage) for name, usage in run.usage_by_agent.items()},
+        "spent": {name: _usage(usage) for name, usage in run.spent.items()},
+        "handoffs": [_record(record) for record in _reopened(run)],
+        "errors": [
+            {
+                "kind": each.kind,
+                "agent": each.agent,
+                "turn": each.turn,
+                "message": each.message,
+                "call_id": each.call_id,
+            }
+            for each in run.errors
+        ],
+        "repairs": [*run.repairs],
+        "warnings": [*run.warnings],
+        "failed": sorted([*pair] for pair in run.failed),
+        "progress": _progress(run),
+        "shared_memory": _without_payload(outermost),
+        "narrowings": [_narrowed(each) for each in narrowings],
+        "payload": None if run.stop_reason == "done" else payload,
+    }
+
+
+def _position(run: Run) -> Position:
+    return {
+        "agent": run.agent.name,
+        "handler": run.handler.name,
+        "default_handler": run.default_handler,
+        "stands_in": run.stands_in,
+        "agent_turns": run.agent_turns,
+        "open_handoff": run.open_handoff,
+        "source_prompt": run.source_prompt,
+        "payload_note": run.payload_note,
+        **_view(run.view, run.items),
+    }
+
+
+def _caller(caller: Caller, items: Sequence[RunItem]) -> CallerDocument:
+    return {
+        "agent": caller.agent.name,
+        "handler": caller.handler.name,
+        "default_handler": caller.default_handler,
+        "stands_in": caller.stands_in,
+        "agent_turns": caller.agent_turns,
+        "open_handoff": caller.open_handoff,
+        "source_prompt": caller.source_prompt,
+        "payload_note": caller.payload_note,
+        "call": cast("dict[str, Any]", caller.call),
+        "seconds": caller.seconds,
+        "payload": caller.payload,
+        "narrowings": caller.narrowings,
+        **_view(caller.view, items),
+    }
+
+
+def _view(view: View, items: Sequence[RunItem]) -> Any:
+    return {"view": _shown(view.items, items), "rendered": view.rendered}
+
+
+def _shown(view: Iterable[RunItem], items: Sequence[RunItem]) -> list[int | ItemDocument]:
+    """Return the items of a view; those of the transcript by their place."""
+    return [
+        item.id if 0 <= item.id < len(items) and item == items[item.id] else _item(item, items)
+        for item in view
+    ]
+
+
+def _item(item: RunItem, items: Sequence[RunItem] = ()) -> ItemDocument:
+    made: ItemDocument = {"id": item.id, "kind": item.kind, "message": cast("dict[str, Any]", item.message)}
+    if item.agent is not None:
+        made["agent"] = item.agent
+    if item.origin is not None:
+        made["origin"] = item.origin
+    if item.asked_by is not None:
+        made["asked_by"] = item.asked_by
+    if item.covers:
+        made["covers"] = _shown(item.covers, items)
+    if item.whole:
+        made["whole"] = [cast("dict[str, Any]", message) for message in item.whole]
+    return made
+
+
+def _without_payload(memory: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in memory.items() if key != PAYLOAD_KEY}
+
+
+def _narrowed(one: Narrowed) -> NarrowedDocument:
+    inner, given = _without_payload(one.inner), _without_payload(one.given)
+    same = [key for key, value in inner.items() if key in one.outer and one.outer[key] is value]
+    return {
+        "keys": None if one.keys is None else [*one.keys],
+        "same": same,
+        "own": {key: value for key, value in inner.items() if key not in same},
+        "given": [*given],
+        "unchanged": [key for key, value in given.items() if key in inner and inner[key] is value],
+    }
+
+
+def _usage(usage: Usage) -> UsageDocument:
+    return cast(UsageDocument, asdict(usage))
+
+
+def _reopened(run: Run) -> Iterable[HandoffRecord]:
+    """Return the records as they were before the run's end closed those of who was in charge."""
+    still_open = {run.open_handoff, *(caller.open_handoff for caller in run.callers)}
+    for one in run.handoffs:
+        if one.id in still_open:
+            yield replace(one, status=HandoffStatus.ACCEPTED, error=None, ended=None, usage=None)
+        elif one.status is HandoffStatus.ACCEPTED and one.id not in run.spent:
+            yield replace(one, status=HandoffStatus.FAILED, error=_NOT_TAKEN_OVER)
+        else:
+            yield one
+
+
+def _record(record: HandoffRecord) -> RecordDocument:
+    return {
+        "id": record.id,
+        "source": record.source,
+        "target": record.target,
+        "tool_name": record.tool_name,
+        "call_id": record.call_id,
+        "turn": record.turn,
+        "status": record.status.value,
+        "tried": record.tried,
+        "requested_by": record.requested_by,
+        "reason": record.reason,
+        "input": recordable(record.input),
+        "error": record.error,
+        "passed_over": [[*pair] for pair in record.passed_over],
+        "parent_id": record.parent_id,
+        "depth": record.depth,
+        "started": record.started,
+        "ended": record.ended,
+        "usage": None if record.usage is None else _usage(record.usage),
+        "request": _request(record),
+    }
+
+
+def _request(record: HandoffRecord) -> RequestDocument | None:
+    request = record.request
+    if request is None:
+        return None
+    payload = cast("HandoffPayload | None", request.payload)
+    return {
+        "message": request.message,
+        "preserve_context": request.preserve_context,
+        "capabilities_required": [*request.capabilities_required],
+        "timeout": request.timeout,
+        "priority": request.priority,
+        "payload": None if payload is None else payload.to_dict(),
+        "metadata": recordable(dict(request.metadata)),
+    }
+
+
+def _progress(run: Run) -> ProgressDocument:
+    seen = run.progress
+    return {
+        "answers": {**seen.answers},
+        "times": {**seen.times},
+        "edges": sorted([*edge] for edge in seen.edges),
+        "refused": seen.refused,
+        "idle": seen.idle,
+        "names": [*seen.names],
+        "told": seen.told,
+    }

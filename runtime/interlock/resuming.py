@@ -1,0 +1,379 @@
+"""Making a run of a `RunState`, in whatever process, with the agents, tools and settings that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, cast
+
+import anyio
+
+from interlock.agents import Agent
+from interlock.callers import Caller
+from interlock.capabilities import Capacity
+from interlock.config import RunConfig
+from interlock.errors import ConfigError, HandoffError, ModelBehaviorError
+from interlock.graph import run_graph
+from interlock.handoff_request import HandoffRequest, HandoffStatus
+from interlock.history import View
+from interlock.hooks import RunHooks
+from interlock.messages import RunItem, ToolCall, call_ids, calls_of, detached, text_of, unshared
+from interlock.models import find_handler, handler_for, lineup
+from interlock.payloads import PAYLOAD_KEY, HandoffPayload
+from interlock.port import Handler, family_of
+from interlock.progress import Progress
+from interlock.redaction import REDACTED
+from interlock.results import HandoffRecord, Problem
+from interlock.run import Run
+from interlock.run_document import (
+    NarrowedDocument,
+    Position,
+    ProgressDocument,
+    RecordDocument,
+    RunDocument,
+    items_of,
+    usage_of,
+    view_of,
+)
+from interlock.run_state import RunState, agent_named
+from interlock.sharing import Narrowed
+from interlock.unfinished import LeftOver, left_over
+
+__all__ = ["resumed", "settle"]
+
+_INTERRUPTED = (
+    "The run was interrupted while this call was carried out. Whether it had an effect is not known, so it "
+    "was not made again. Find out first, if that matters."
+)
+
+
+def resumed(
+    agent: Agent[Any],
+    state: RunState,
+    context: Any,
+    max_turns: int | None,
+    hooks: RunHooks | None,
+    config: RunConfig,
+    *,
+    stream: bool,
+) -> Run:
+    """Return a run that stands where ``state`` says.
+
+    Raises:
+        ConfigError: it cannot go on like this: calls wait for an answer, or it names what is not there.
+    """
+    document = detached(state.document)
+    _check(document, config)
+    graph = run_graph(agent, config)
+    items = items_of(document)
+    failed = {(owner, name) for owner, name in document["failed"]}
+    position, speaker = document["position"], document["speaker"]
+    active = agent_named(graph, position["agent"])
+    run = Run(
+        first=agent_named(graph, document["first"]),
+        agent=active,
+        handler=_handler(active, position, failed, config),
+        default_handler=_default(active, config),
+        graph=graph,
+        config=config,
+        executor=config.executor,
+        hooks=hooks,
+        max_turns=max_turns,
+        stream=stream,
+        context=context,
+        run_id=document["run_id"],
+        items=items,
+        view=View(view_of(position["view"], items)),
+        input_count=document["input_count"],
+        scopes=frozenset(config.scopes),
+        speaker=None if speaker is None else agent_named(graph, speaker),
+        failed=failed,
+        call_ids=call_ids(item.message for item in items),
+        handoffs=[_record(record, items, graph) for record in document["handoffs"]],
+    )
+    run.callers = [_caller(caller, run) for caller in cast("list[Any]", document["callers"])]
+    _count(run, document)
+    _recall(run, document)
+    run.handoff_input = _given(run, run.open_handoff)
+    _stand(run, document)
+    return run
+
+
+def _check(document: RunDocument, config: RunConfig) -> None:
+    if document["pending"]:
+        waiting = ", ".join(repr(call["id"]) for call in document["pending"])
+        raise ConfigError(
+            f"The run waits for answers to its calls {waiting:.400}. Add them with "
+            "state.with_answers([...]), each as a tool message."
+        )
+    if config.run_id not in (None, document["run_id"]):
+        raise ConfigError(
+            f"RunConfig(run_id={config.run_id!r:.80}): the run is called {document['run_id']!r:.80} "
+            "and keeps its name. Leave run_id out."
+        )
+
+
+def _default(agent: Agent[Any], config: RunConfig) -> str:
+    return next((each.name for each in lineup(agent, config)), "")
+
+
+def _handler(
+    agent: Agent[Any], position: Position, failed: Collection[tuple[str, str]], config: RunConfig
+) -> Handler:
+    """Return the handler in charge; an agent that was at its default is at what is its default now."""
+    name = position["handler"]
+    if name == position["default_handler"]:
+        return handler_for(agent, config, {handler for owner, handler in failed if owner == agent.name})
+    if (found := find_handler(agent, name, config)) is None:
+        known = ", ".join(repr(each.name) for each in lineup(agent, config)) or "none"
+        raise ConfigError(
+            f"The RunState names the handler {name!r:.80} of agent {agent.name!r}, which is not there, or "
+            f"not for whoever is asking. Known: {known:.400}."
+        )
+    return found
+
+
+def _caller(caller: Any, run: Run) -> Caller:
+    agent = agent_named(run.graph, caller["agent"])
+    return Caller(
+        agent=agent,
+        handler=_handler(agent, caller, run.failed, run.config),
+        default_handler=_default(agent, run.config),
+        stands_in=caller["stands_in"],
+        agent_turns=caller["agent_turns"],
+        handoff_input=_given(run, caller["open_handoff"]),
+        source_prompt=caller["source_prompt"],
+        view=View(view_of(caller["view"], run.items)),
+        call=cast(ToolCall, caller["call"]),
+        seconds=caller["seconds"],
+        open_handoff=caller["open_handoff"],
+        payload=caller["payload"],
+        payload_note=caller["payload_note"],
+        narrowings=caller["narrowings"],
+    )
+
+
+def _given(run: Run, handoff_id: str | None) -> Any:
+    """Return what the transfer passed along that put somebody in charge."""
+    return next((one.input for one in run.handoffs if one.id == handoff_id), None)
+
+
+def _count(run: Run, document: RunDocument) -> None:
+    """Fill in the budgets and the books."""
+    position = document["position"]
+    run.turn, run.first_of_turn = document["turn"], document["first_of_turn"]
+    run.turns_within, run.agent_turns = document["turns_within"], position["agent_turns"]
+    run.mistakes, run.empty_replies = document["mistakes"], document["empty_replies"]
+    run.over_limit, run.warned_of_many = document["over_limit"], document["warned_of_many"]
+    run.begun = set(document["begun"])
+    run.usage = usage_of(document["usage"])
+    run.usage_by_agent = {name: usage_of(usage) for name, usage in document["usage_by_agent"].items()}
+    run.spent = {name: usage_of(usage) for name, usage in document["spent"].items()}
+    run.errors = [Problem(**cast(Any, problem)) for problem in document["errors"]]
+    run.repairs, run.warnings = document["repairs"], document["warnings"]
+    run.progress = _progress(document["progress"])
+
+
+def _progress(seen: ProgressDocument) -> Progress:
+    return Progress(
+        answers=seen["answers"],
+        times=seen["times"],
+        edges={(source, target) for source, target in seen["edges"]},
+        refused=seen["refused"],
+        idle=seen["idle"],
+        names=dict.fromkeys(seen["names"]),
+        told=seen["told"],
+    )
+
+
+def _recall(run: Run, document: RunDocument) -> None:
+    """Fill in what is in the prompts, and what the run shares."""
+    position = document["position"]
+    run.started, run.stands_in = document["started"], position["stands_in"]
+    run.open_handoff = position["open_handoff"]
+    run.source_prompt, run.payload_note = position["source_prompt"], position["payload_note"]
+    given, kept = run.config.shared_memory, document["shared_memory"]
+    anew = {key for key, value in kept.items() if key in given and _is_redacted(value)}
+    memory = {**given, **{key: value for key, value in kept.items() if key not in anew}}
+    run.shared_memory = unshared(memory)
+    for each in document["narrowings"]:
+        run.narrowings.append(_narrowed(run.shared_memory, each))
+        run.shared_memory = run.narrowings[-1].inner
+    if gone := [key for key, value in memory.items() if _is_redacted(value)]:
+        run.warnings.append(
+            f"shared_memory: secrets in {', '.join(map(repr, gone)):.200} were redacted when the state was "
+            "written; give them anew with RunConfig(shared_memory=...)"
+        )
+    if document["payload"] is not None:
+        run.shared_memory[PAYLOAD_KEY] = document["payload"]
+
+
+def _narrowed(outer: dict[str, Any], document: NarrowedDocument) -> Narrowed:
+    inner = {key: outer[key] for key in document["same"] if key in outer} | document["own"]
+    changed = object()  # whatever it was: it is compared with what there is now, and never read
+    given = {
+        key: inner[key] if key in document["unchanged"] and key in inner else changed
+        for key in document["given"]
+    }
+    return Narrowed(outer, inner, given, document["keys"])
+
+
+def _is_redacted(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(map(_is_redacted, cast("dict[str, object]", value).values()))
+    if isinstance(value, list):
+        return any(map(_is_redacted, cast("list[object]", value)))
+    return isinstance(value, str) and REDACTED in value
+
+
+def _record(
+    document: RecordDocument, items: Sequence[RunItem], graph: Mapping[str, Agent[Any]]
+) -> HandoffRecord:
+    given = _input(document, items, graph)
+    usage, wanted = document["usage"], document["request"]
+    request = None
+    if wanted is not None:
+        payload = wanted["payload"]
+        request = HandoffRequest(
+            document["target"],
+            input=given,
+            reason=document["reason"],
+            message=wanted["message"],
+            from_agent=document["source"],
+            request_id=document["id"],
+            preserve_context=wanted["preserve_context"],
+            capabilities_required=tuple(wanted["capabilities_required"]),
+            timeout=wanted["timeout"],
+            payload=None if payload is None else HandoffPayload.parse(payload),
+            priority=wanted["priority"],
+            metadata=wanted["metadata"],
+        )
+    return HandoffRecord(
+        id=document["id"],
+        source=document["source"],
+        target=document["target"],
+        tool_name=document["tool_name"],
+        call_id=document["call_id"],
+        turn=document["turn"],
+        status=HandoffStatus(document["status"]),
+        tried=document["tried"],
+        requested_by=document["requested_by"],
+        reason=document["reason"],
+        input=given,
+        error=document["error"],
+        request=request,
+        passed_over=tuple((name, why) for name, why in document["passed_over"]),
+        parent_id=document["parent_id"],
+        depth=document["depth"],
+        started=document["started"],
+        ended=document["ended"],
+        usage=None if usage is None else usage_of(usage),
+    )
+
+
+def _input(document: RecordDocument, items: Sequence[RunItem], graph: Mapping[str, Agent[Any]]) -> Any:
+    """Return what was passed along, made anew of what the model wrote if the handoff has a type."""
+    plain: Any = document["input"]
+    if plain is None or document["requested_by"] != "model":
+        return plain
+    kinds = [
+        edge.input_type
+        for agent in graph.values()
+        for edge in agent.edges
+        if edge.tool_name == document["tool_name"] and edge.input_type is not None
+    ]
+    wrote = [
+        call["function"]["arguments"]
+        for item in items
+        for call in calls_of(item.message)
+        if call["id"] == document["call_id"]
+    ]
+    for kind in kinds[:1]:
+        for text in wrote[:1]:
+            with suppress(ModelBehaviorError):  # another version of the type: then it stays plain data
+                return kind.parse(text, strict=True)
+    return plain
+
+
+# -- where it stood --
+
+
+def settle(run: Run) -> LeftOver:
+    """Let a resumed run begin, and return what is left to do of its turn.
+
+    No call is made twice: one that was begun and has no answer is answered by a note. Whoever waits has all
+    its patience again, and whoever holds a place takes one, see ``RunConfig.capacity``.
+
+    Raises:
+        HandoffError: an agent that is in charge, or waits, has no place now.
+    """
+    left = _left_of_turn(run)
+    unknown = [call for call in left.calls if call["id"] in run.begun]
+    for call in unknown:
+        text = _unknown(run, call)
+        run.add("tool", {"role": "tool", "tool_call_id": call["id"], "content": text})
+        run.problem("tool", text, call_id=call["id"])
+    for place, caller in enumerate(run.callers):
+        if caller.seconds is not None:
+            run.callers[place] = replace(caller, until=anyio.current_time() + caller.seconds)
+    if run.config.capacity is not None and run.stop_reason == "unfinished":
+        _take_places(run, run.config.capacity)
+    return replace(left, calls=[call for call in left.calls if call not in unknown])
+
+
+def _unknown(run: Run, call: ToolCall) -> str:
+    """Say what is known of a call that was begun and has no answer."""
+    failed = next((one.error for one in run.handoffs if one.call_id == call["id"] and one.error), None)
+    return _INTERRUPTED if failed is None else f"The transfer was not made: {failed}"
+
+
+def _take_places(run: Run, capacity: Capacity) -> None:
+    for depth, one in enumerate((*run.callers, run)):
+        name, place = one.handler.name if one.stands_in else one.agent.name, None
+        if one.open_handoff is not None and (place := capacity.take(name)) is None:
+            raise HandoffError(f"{name!r} holds as many transfers as it can. Resume the run later.")
+        run.places.take_over(place, waits=depth > 0)
+
+
+def _left_of_turn(run: Run) -> LeftOver:
+    waiting = {caller.call["id"] for caller in run.callers}
+    return left_over(run.items, run.first_of_turn, run.turn, waiting)
+
+
+def _stand(run: Run, document: RunDocument) -> None:
+    """Let the run be in the middle of its turn, or at the end of it, as it was."""
+    left = _left_of_turn(run)
+    if left.call_again:
+        run.again = True
+        cut_off = {id(item) for item in left.cut_off}
+        run.view.replace([item for item in run.view.items if id(item) not in cut_off])
+    _show_again(run, document["position"]["rendered"])
+    if document["stop_reason"] == "done":
+        run.stop_reason = "done"
+        run.final_output = _output(run)
+
+
+def _show_again(run: Run, count: int) -> None:
+    """Render what a model was shown already, so that what had to be repaired in it is not reported again."""
+    if not count:
+        return
+    items = run.view.items
+    run.view = View(items[:count])
+    run.view.messages(family_of(run.handler), run.reader())
+    for item in items[count:]:
+        run.view.add(item)
+
+
+def _output(run: Run) -> Any:
+    """Return the final output of a run that is complete, as its agent reads it."""
+    message = run.items[-1].message
+    text = text_of(message) or str(message.get("refusal") or "")
+    if run.agent.output is None:
+        return text
+    try:
+        return run.agent.output.parse(text)
+    except ModelBehaviorError as error:
+        raise ConfigError(
+            f"The run is complete, and its output is none for agent {run.agent.name!r} as it is now: {error}"
+        ) from error
