@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import time
+
 import anyio
 import pytest
 
 from interlock.errors import ConfigError, ProviderTimeout
-from interlock_providers.deadlines import Deadline, check_seconds
+from interlock_providers.deadlines import AsyncioDeadline, Deadline, check_seconds
 
 pytestmark = pytest.mark.anyio
 
 
+KINDS: list[type[Deadline]] = [Deadline]
+"""What the running test is about."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Test each kind where it runs."""
+    if "anyio_backend" in metafunc.fixturenames:
+        ways = [(Deadline, "asyncio"), (Deadline, "trio"), (AsyncioDeadline, "asyncio")]
+        metafunc.parametrize(("kind", "anyio_backend"), ways, indirect=["kind"], scope="module")
+    else:
+        metafunc.parametrize("kind", [Deadline], indirect=True)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def kind(request: pytest.FixtureRequest) -> None:
+    KINDS[:] = [request.param]
+
+
 def deadline(total: float | None = None, gap: float | None = None) -> Deadline:
-    return Deadline(total, gap, provider="mistral", model="m")
+    return KINDS[0](total, gap, provider="mistral", model="m")
 
 
 async def at_once() -> str:
@@ -85,3 +105,26 @@ def test_limits_of_no_time_are_refused_by_name() -> None:
     with pytest.raises(ConfigError, match="chunk_timeout"):
         check_seconds(timeout=1.0, chunk_timeout=0.0)
     check_seconds(timeout=None)
+
+
+async def test_cancelling_and_being_late_at_once_is_cancelling() -> None:
+    """Both may come before the work wakes up; then whoever cancelled must see it."""
+    with anyio.move_on_after(0.01) as scope:
+        await deadline(0.01).first(_busy_until_both_are_due)
+    assert scope.cancelled_caught
+
+
+async def _busy_until_both_are_due() -> None:
+    time.sleep(0.03)  # noqa: ASYNC251 - the event loop is to see both at once
+    await anyio.sleep_forever()
+
+
+async def test_after_a_deadline_the_task_goes_on() -> None:
+    limit = deadline(0.01)
+    for _ in range(2):
+        with pytest.raises(ProviderTimeout):
+            await limit.first(anyio.sleep_forever)
+    await anyio.sleep(0)
+    with anyio.move_on_after(0.01) as scope:
+        await anyio.sleep_forever()
+    assert scope.cancelled_caught

@@ -89,6 +89,8 @@ class Assembler:
 
     def __init__(self) -> None:
         self._content: list[Pieces | dict[str, Any]] = []
+        self._text: Pieces | None = None
+        """The last of the content, where that is text."""
         self._extra: dict[str, Any] = {}
         self._thinking: list[dict[str, Any]] = []
         self._details: list[dict[str, Any]] = []
@@ -112,21 +114,32 @@ class Assembler:
             chunk: a ``chat.completion.chunk`` as a dict. ``choices`` may be empty or missing, and
                 choices after the first are ignored. A whole ``chat.completion`` does as well.
         """
+        events: list[HandlerEvent] = []
+        self.take(chunk, events)
+        return events
+
+    def take(self, chunk: _Json, events: list[HandlerEvent]) -> None:
+        """Do what `feed` does, and add what the chunk says to ``events``."""
         if usage := chunk.get("usage"):
             self._usage = usage
         if not self._model:
             self._model = chunk.get("model")
         if not self._id:
             self._id = chunk.get("id")
-        events: list[HandlerEvent] = []
         choice = _first_choice(chunk.get("choices"))
-        if choice is not None:
-            if reason := choice.get("finish_reason"):
-                self._finish = reason
-            delta = choice["delta"] if "delta" in choice else _as_delta(choice.get("message"))
-            if delta:
-                self._take(delta, events)
-        return events
+        if choice is None:
+            return
+        if reason := choice.get("finish_reason"):
+            self._finish = reason
+        delta = choice["delta"] if "delta" in choice else _as_delta(choice.get("message"))
+        if not delta:
+            return
+        text = delta.get("content")
+        if len(delta) == 1 and text and isinstance(text, str):  # nearly every chunk: the shortest way
+            self._add_text(text)
+            events.append(TextDelta(text))
+        else:
+            self._take(delta, events)
 
     def done(self) -> MessageDone:
         """Return the complete message of what was fed until now."""
@@ -154,10 +167,8 @@ class Assembler:
         )
 
     def _take(self, delta: _Json, events: list[HandlerEvent]) -> None:
-        content = delta.get("content")
-        if len(delta) > 1 or not content:
-            self._take_rest(delta, events)
-        if content:
+        self._take_rest(delta, events)
+        if content := delta.get("content"):
             self._take_content(content, events)
         calls: Iterable[_Json] | None = delta.get("tool_calls")
         if not calls and (legacy := delta.get("function_call")):
@@ -194,12 +205,13 @@ class Assembler:
                 events.append(ReasoningDelta(thought))
 
     def _add_text(self, text: str) -> None:
-        if self._content and isinstance(self._content[-1], Pieces):
-            self._content[-1].append(text)
-        else:
-            self._content.append(Pieces((text,)))
+        if self._text is None:
+            self._text = Pieces()
+            self._content.append(self._text)
+        self._text.append(text)
 
     def _add_part(self, part: _Json) -> None:
+        self._text = None
         last = self._content[-1] if self._content else None
         if isinstance(last, dict) and continues(last, part):
             merge_others(last, part)

@@ -1,0 +1,194 @@
+"""What a streamed chat completion says, from the bytes of its body. No I/O.
+
+Nearly every stream is one line of JSON per event with an empty line after it, so that is what is looked
+for first: the bytes are decoded once, and each event is read in place. Whatever else the protocol allows is
+left to `interlock_providers.sse`, at its own pace.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from interlock.assembly import Assembler
+from interlock.events import HandlerEvent, MessageDone
+from interlock_providers.sse import EventDecoder
+
+__all__ = ["FailedReply", "Reading", "UnreadableEvent", "error_in"]
+
+_Json = Mapping[str, Any]
+
+_DONE = b"[DONE]"
+_START = len("data: ")
+_MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
+_read_json = json.JSONDecoder().raw_decode
+
+
+class UnreadableEvent(ValueError):
+    """An event is no chunk of a chat completion. ``said`` is what it holds instead."""
+
+    def __init__(self, message: str, said: object) -> None:
+        super().__init__(message)
+        self.said = said
+
+
+class FailedReply(Exception):
+    """The vendor reports an error inside an answer that claimed success. ``error`` is what it says."""
+
+    def __init__(self, error: object) -> None:
+        super().__init__("The provider reported an error within its reply.")
+        self.error = error
+
+
+class Reading:
+    """The state of one streamed reply.
+
+    ``ended`` tells that nothing more of it will come, ``marked`` that the stream said so itself, with
+    ``data: [DONE]``, and ``began`` that something of it has come.
+    """
+
+    def __init__(self) -> None:
+        self.began = False
+        self.ended = False
+        self.marked = False
+        self._assembler = Assembler()
+        self._held: list[bytes] = []
+        """The beginning of an event, in pieces."""
+        self._last = b""
+        """Its last byte."""
+        self._decoder: EventDecoder | None = None
+        """In charge once the stream was found to be an unusual one."""
+        self._problem: Exception | None = None
+
+    def feed(self, received: bytes) -> list[HandlerEvent]:
+        """Take in the next bytes, and return what they say.
+
+        Raises:
+            UnreadableEvent: an event is no chunk. What comes before it is told first, and this the next time.
+            FailedReply: the vendor reports an error; likewise.
+        """
+        told: list[HandlerEvent] = []
+        self._try(told, received)
+        return told
+
+    def end(self) -> list[HandlerEvent]:
+        """Take note that no more bytes will come, and return what the last ones said.
+
+        An event without the empty line after it may have been cut: it counts only if it can be read.
+        """
+        told: list[HandlerEvent] = []
+        if not self.ended:
+            decoder = self._decoder or EventDecoder()
+            for data in (*decoder.feed(b"".join(self._held)), *decoder.flush()):
+                if data == _DONE or isinstance(_parsed(data), dict):
+                    self._take(data, told)
+        self._held = []
+        self.ended = True
+        return told
+
+    def done(self) -> MessageDone:
+        """Return the complete message, as far as it came.
+
+        Raises:
+            UnreadableEvent: its pieces do not fit together.
+            FailedReply: the vendor reported an error.
+        """
+        if self._problem is not None:
+            raise self._problem
+        try:
+            return self._assembler.done()
+        except _MISSHAPEN as error:
+            raise UnreadableEvent(str(error), "its pieces together") from error
+
+    def _try(self, told: list[HandlerEvent], received: bytes) -> None:
+        if self._problem is not None:
+            raise self._problem
+        try:
+            if self._decoder is None and b"\r" not in received:
+                self._read(received, told)
+            else:
+                self._read_unusual(received, told)
+        except (UnreadableEvent, FailedReply) as problem:
+            self._problem = problem
+            if not told:
+                raise
+
+    def _read(self, received: bytes, told: list[HandlerEvent]) -> None:
+        self._held.append(received)
+        if b"\n\n" not in received and not (received[:1] == b"\n" and self._last == b"\n"):
+            self._last = received[-1:]
+            return  # put together once, however many pieces an event comes in
+        head, _, rest = b"".join(self._held).rpartition(b"\n\n")
+        self._held, self._last = [rest], rest[-1:]
+        try:
+            text = head.decode()
+        except UnicodeDecodeError:
+            self._take_all(EventDecoder().feed(head + b"\n\n"), told)  # which tells the good from the bad
+            return
+        for event in text.split("\n\n"):
+            if event.startswith("data: {"):
+                chunk, end = _chunk_in(event)
+                if end == len(event):
+                    self._take_chunk(chunk, told)
+                    continue
+            self._take_all(EventDecoder().feed(f"{event}\n\n".encode()), told)
+            if self.ended:
+                break
+
+    def _read_unusual(self, received: bytes, told: list[HandlerEvent]) -> None:
+        self._decoder = self._decoder or EventDecoder()
+        self._held.append(received)
+        if b"\n" in received or b"\r" in received:
+            self._take_all(self._decoder.feed(b"".join(self._held)), told)
+            self._held = []
+
+    def _take_all(self, events: list[bytes], told: list[HandlerEvent]) -> None:
+        for data in events:
+            if self.ended:
+                break
+            self._take(data, told)
+
+    def _take(self, data: bytes, told: list[HandlerEvent]) -> None:
+        if data == _DONE:
+            self.ended = self.marked = True
+            return
+        try:
+            chunk = json.loads(data.decode())
+        except (ValueError, RecursionError) as error:
+            raise UnreadableEvent(str(error), data) from error
+        if isinstance(chunk, dict):
+            self._take_chunk(cast("_Json", chunk), told)
+
+    def _take_chunk(self, chunk: _Json, told: list[HandlerEvent]) -> None:
+        self.began = True
+        try:
+            if error := error_in(chunk):
+                raise FailedReply(error)
+            self._assembler.take(chunk, told)
+        except _MISSHAPEN as error:
+            raise UnreadableEvent(str(error), chunk) from error
+
+
+def error_in(said: _Json) -> object:
+    """Return the error inside an answer that claimed success (OpenRouter and others), or None."""
+    error = said.get("error")
+    for choice in said.get("choices") or ():
+        if choice.get("finish_reason") == "error":
+            error = error or choice.get("error") or {"message": "The provider gave up on the reply."}
+    return error
+
+
+def _chunk_in(event: str) -> tuple[Any, int]:
+    """Return the JSON after ``data: `` and where it ends: not at the end when it takes several lines."""
+    try:
+        return _read_json(event, _START)
+    except (ValueError, RecursionError):
+        return None, -1
+
+
+def _parsed(data: bytes) -> object:
+    try:
+        return json.loads(data.decode())
+    except (ValueError, RecursionError):
+        return None
