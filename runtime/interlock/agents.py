@@ -29,9 +29,9 @@ from interlock.hooks import AgentHooks
 from interlock.names import transfer_tool_name
 from interlock.payloads import HandoffPayload
 from interlock.port import Handler, ModelSettings
-from interlock.registry import Equipment, Section, rank
+from interlock.registry import Equipment, Ranked, Section, rank
 from interlock.schema import JsonType
-from interlock.scopes import Scope, checked_scope
+from interlock.scopes import Scope, checked_scope, permits
 from interlock.skills import Skill, equip
 from interlock.strict import strict_schema
 from interlock.tools import Tool
@@ -304,6 +304,16 @@ class Agent(AsTool, Generic[T]):
         return tuple(
             sorted([*self.equipment.sections, *filter(None, more)], key=lambda section: section.priority)
         )
+
+    @cached_property
+    def open_handlers(self) -> Sequence[Ranked]:
+        """The handlers that anybody may reach, the default first."""
+        return [each for each in self.equipment.handlers if permits(each.scope, ())]
+
+    @cached_property
+    def worked_out(self) -> dict[Any, Any]:
+        """What follows from the declaration alone, kept for the next run by whoever worked it out."""
+        return {}
 
     @cached_property
     def output(self) -> JsonType[Any] | None:

@@ -20,7 +20,7 @@ from interlock.errors import (
 )
 from interlock.events import HandoffFailed, HandoffOccurred, HandoffRequested, ToolCalled, ToolOutput
 from interlock.handoff_request import HandoffRequest
-from interlock.handoffs import record, take_over
+from interlock.handoffs import put_on_record, take_over
 from interlock.messages import Message, ToolCall, detached
 from interlock.models import lineup
 from interlock.nested import Events
@@ -277,7 +277,7 @@ async def _transfer(run: Run, wanted: Wanted, answers: _Answers) -> Transfer:
         answers.give(wanted.call, answer)
     if transfer.error is not None:
         answer.mistake, answer.problem = not transfer.by_tool, "handoff"
-    record(run, transfer)
+    put_on_record(run, transfer)
     return transfer
 
 
@@ -286,7 +286,7 @@ def _answer_not_taken(run: Run, planned: Plan, answers: _Answers) -> None:
         by_tool = wanted.request is not None
         mistake = planned.transfer is None and not by_tool
         answers.give(wanted.call, _Answer(why, "tool" if by_tool else "handoff", why, mistake=mistake))
-        record(run, passed_over(run, wanted, why))
+        put_on_record(run, passed_over(run, wanted, why))
     if planned.not_taken:
         run.warnings.append(
             f"turn {run.turn}: {len(planned.not_taken)} of the reply's transfers were not taken"

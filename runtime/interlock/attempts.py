@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import aclosing
 from dataclasses import dataclass
 
 import anyio
@@ -13,8 +12,9 @@ from interlock.callables import cancelled_itself
 from interlock.errors import ConfigError, HandlerError, ProviderError
 from interlock.events import AttemptFailed, HandlerEvent
 from interlock.port import Handler, Request
+from interlock.showing import show, shown_by
 
-__all__ = ["Retry", "attempts"]
+__all__ = ["Retry", "attempt", "attempts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,36 +56,57 @@ class Retry:
         return backoff * (0.5 + self.jitter() / 2)
 
 
-async def attempts(
-    handler: Handler, request: Request, retry: Retry, begin: Callable[[], None] = lambda: None
-) -> AsyncGenerator[HandlerEvent]:
-    """Yield the events of a model call, making it again as ``retry`` allows; ``begin`` is told of each.
+async def attempt(
+    handler: Handler,
+    request: Request,
+    retry: Retry,
+    begin: Callable[[], None],
+    take: Callable[[HandlerEvent], Awaitable[None]],
+) -> None:
+    """Make a model call, and make it again as ``retry`` allows.
+
+    Args:
+        handler: answers.
+        request: what it is asked.
+        retry: whether and when.
+        begin: told of each attempt.
+        take: given each event.
 
     Raises:
         ProviderError: the last attempt's error.
     """
-    attempt = 1
+    number = 1
     while True:
         shown = False
         begin()
         try:
-            async with aclosing(_stream_of(handler, request)) as events:
+            events = _stream_of(handler, request)
+            try:
                 async for event in events:
                     shown = True
-                    yield event
+                    await take(event)
+            finally:
+                await events.aclose()
             return
         except ProviderError as error:
-            delay = None if shown and not retry.mid_stream else retry.delay(attempt, error)
+            delay = None if shown and not retry.mid_stream else retry.delay(number, error)
             if delay is None:
                 raise
-            failed = AttemptFailed(error=error, attempt=attempt, delay=delay)
+            failed = AttemptFailed(error=error, attempt=number, delay=delay)
         except BaseException as error:
             if not cancelled_itself(error):
                 raise
             raise HandlerError(f"Handler {handler.name!r} was cancelled from within.") from error
-        yield failed
+        await take(failed)
         await retry.sleep(delay)
-        attempt += 1
+        number += 1
+
+
+def attempts(
+    handler: Handler, request: Request, retry: Retry, begin: Callable[[], None] = lambda: None
+) -> AsyncGenerator[HandlerEvent]:
+    """Return what `attempt` gives as a generator, for whoever is to pass it on."""
+    return shown_by(lambda: attempt(handler, request, retry, begin, show))
 
 
 def _stream_of(handler: Handler, request: Request) -> AsyncGenerator[HandlerEvent]:

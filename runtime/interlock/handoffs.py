@@ -29,12 +29,12 @@ from interlock.run import Run
 from interlock.tell import tell
 from interlock.transfers import Transfer
 
-__all__ = ["come_back", "give_up", "record", "take_over"]
+__all__ = ["come_back", "give_up", "put_on_record", "take_over"]
 
 _log = logging.getLogger("interlock.handoff")
 
 
-def record(run: Run, transfer: Transfer) -> None:
+def put_on_record(run: Run, transfer: Transfer) -> None:
     """Put a transfer on the result, taken or not."""
     by_tool = transfer.by_tool
     made = transfer.target is not None

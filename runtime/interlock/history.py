@@ -228,12 +228,14 @@ class View:
         same = family == self._family and reader is self._reader
         if self._rendered and same and self._goes_on_with(new):
             self._wire.extend(new)
+            self._ids |= call_ids(new)
         else:
             items = self.items if reader is None else narrated(self.items, reader)
             new = [_rendered(item, family) for item in items]
             self._wire, notes = repair(new)
             self._ids = call_ids(self._wire)
-        self._ids |= call_ids(new)
+            if notes:
+                self._ids |= call_ids(new)
         self._family, self._reader = family, reader
         self._rendered = 0 if NOTHING_LEFT in notes else len(self.items)
         return self._wire, notes

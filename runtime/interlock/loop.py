@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import asdict
+from functools import partial
 from typing import Any, cast
 
 import anyio
 
 from interlock.agents import Handoff
 from interlock.answers import answer_calls
-from interlock.attempts import attempts
+from interlock.attempts import attempt, attempts
 from interlock.callables import users_code, words_of
 from interlock.conclusion import conclude
 from interlock.endings import end_badly, within
@@ -261,27 +262,35 @@ def _tool_choice(run: Run, offered: Offer, choice: ToolChoice | None) -> ToolCho
 
 
 async def _model_step(run: Run, turn: _Turn) -> None:
-    """Make the model call, and note and show what arrives."""
-    events = _in_time(run, _events(run, turn))
+    """Make the model call: through the app's executor and within its time, where there is such a thing."""
+    run.begin_call(turn.request, turn.shown)
+    if run.executor is None and run.config.turn_timeout is None and not run.callers:
+        take = partial(_take, run)
+        await attempt(run.handler, turn.request, run.config.retry, run.begin_attempt, take)
+        return
+    events = _in_time(run, _events(run, turn.request))
     try:
         async for event in events:
-            _note(run, event)
-            if run.watched and not isinstance(event, MessageDone):
-                await show(event)
+            await _take(run, event)
     finally:
         await events.aclose()
 
 
-def _events(run: Run, turn: _Turn) -> AsyncGenerator[HandlerEvent]:
-    """Begin the model call: through the app's executor if there is one."""
-    request = turn.request
-    run.begin_call(request, turn.shown)
-    if run.executor is None:
+async def _take(run: Run, event: HandlerEvent) -> None:
+    """Note and show what arrives."""
+    _note(run, event)
+    if run.watched and not isinstance(event, MessageDone):
+        await show(event)
+
+
+def _events(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
+    def made() -> AsyncGenerator[HandlerEvent]:
         return attempts(run.handler, request, run.config.retry, run.begin_attempt)
+
+    if run.executor is None:
+        return made()
     call = Call(run.run_id, _step_key(run), "model", _step_arguments(run, request))
-    return run.executor.stream(
-        call, lambda _: attempts(run.handler, request, run.config.retry, run.begin_attempt)
-    )
+    return run.executor.stream(call, lambda _: made())
 
 
 def _step_key(run: Run) -> str:

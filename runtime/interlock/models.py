@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from interlock.agents import Agent
@@ -34,11 +34,13 @@ def handler_for(agent: Agent[Any], config: RunConfig, failed: Collection[str] = 
     return load(next((each for each in ranking if each.name not in failed), ranking[0]))
 
 
-def lineup(agent: Agent[Any], config: RunConfig) -> list[Ranked]:
+def lineup(agent: Agent[Any], config: RunConfig) -> Sequence[Ranked]:
     """Return the handlers that a run may reach, the default first, the others as fallback goes on.
 
     The run's own model takes the place of the first.
     """
+    if config.model is None and not config.scopes:
+        return agent.open_handlers
     ranking = [each for each in agent.equipment.handlers if permits(each.scope, config.scopes)]
     if config.model is not None:
         own = rank(config.model, priority=Priority.LOCAL, source="run")

@@ -32,21 +32,28 @@ def problems(messages: Sequence[Message]) -> list[str]:
     found: list[str] = []
     seen: set[str] = set()
     open_calls: list[str] = []
+    spoken = False
     for index, message in enumerate(messages):
-        if message["role"] == "tool":
+        role = message["role"]
+        spoken = spoken or role not in ("system", "developer")
+        if role == "tool":
             answered = message.get("tool_call_id") or ""
             if answered in open_calls:
                 open_calls.remove(answered)
             else:
                 found.append(f"message {index}: orphan tool result {answered}")
             continue
-        found += [f"message {index}: tool call {call} has no answer before it" for call in open_calls]
-        open_calls = [call.get("id") or "" for call in calls_of(message)]
-        found += _bad_ids(index, open_calls, seen)
-        if says_nothing(message):
+        if open_calls:
+            found += [f"message {index}: tool call {call} has no answer before it" for call in open_calls]
+        if calls := message.get("tool_calls"):
+            open_calls = [call.get("id") or "" for call in calls]
+            found += _bad_ids(index, open_calls, seen)
+        else:
+            open_calls = []
+        if role == "assistant" and says_nothing(message):
             found.append(f"message {index}: assistant message without text or calls")
     found += [f"at the end: tool call {call} has no answer" for call in open_calls]
-    if all(message["role"] in ("system", "developer") for message in messages):
+    if not spoken:
         found.append("nothing to answer: no user, assistant or tool message")
     return found
 

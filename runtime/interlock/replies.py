@@ -28,7 +28,9 @@ def wrong_with(message: object) -> str | None:
         return f"content that is neither text nor parts: {reply.get('content')!r:.80}"
     if isinstance(parts := reply.get("content"), list) and not _are_dicts(cast("list[object]", parts)):
         return f"content with a part that is not a dict: {parts!r:.80}"
-    calls: object = reply.get("tool_calls") or []
+    calls: object = reply.get("tool_calls")
+    if not calls:
+        return None
     if not isinstance(calls, list):
         return f"tool calls that are not a list: {calls!r:.80}"
     return next((wrong for call in cast("list[object]", calls) if (wrong := _wrong_call(call))), None)
@@ -86,6 +88,8 @@ def is_empty(message: Message) -> bool:
     A model's reasoning is for itself, so a reply with nothing else is empty.
     """
     content = message.get("content") or []
+    if message.get("tool_calls") or (isinstance(content, str) and content and not content.isspace()):
+        return False
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     blank = all(not str(part.get("text") or "").strip() for part in parts if part.get("type") not in _INWARD)
     shown = any(part.get("type") not in ("text", *_INWARD) for part in parts)

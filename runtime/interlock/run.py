@@ -59,6 +59,8 @@ class Run(Hops):
     scopes: frozenset[str] = frozenset()
     """Who is asking."""
 
+    read_calls: bool = False
+    """Whether there are calls in the input."""
     watched: bool = False
     """Whether somebody reads what happens while it happens."""
     speaker: Agent[Any] | None = None
@@ -156,8 +158,8 @@ class Run(Hops):
 
     def reader(self) -> Reader | None:
         """Return for whom foreign calls are told; the same one as long as the same handler is in charge."""
-        if self.config.foreign_calls == "shown":
-            return None
+        if self.config.foreign_calls == "shown" or not (self.handoffs or self.read_calls):
+            return None  # every call in the history is the agent's own
         if self.read_by is None:
             edges = (edge for edge in self.agent.edges if edge.to_handler is not self.handler)
             names = {tool_name(tool) for tool in (*self.agent.all_tools, *self.config.external_tools)}

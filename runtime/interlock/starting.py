@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from interlock.agents import Agent
@@ -20,6 +20,8 @@ from interlock.run import Run
 from interlock.run_state import RunState
 
 __all__ = ["input_items", "start"]
+
+_DEFAULTS = RunConfig()
 
 
 def start(
@@ -38,7 +40,7 @@ def start(
         ConfigError: all that is wrong.
     """
     _check_arguments(agent, max_turns, hooks, config)
-    config = config or RunConfig()
+    config = config or _DEFAULTS
     if isinstance(input, RunState):
         run = resumed(agent, input, context, max_turns, hooks, config, stream=stream)
         run.capture = captured
@@ -47,27 +49,39 @@ def start(
     if not items:
         raise ConfigError("Input is empty: pass the user's text, or a list with at least one message.")
     default = handler_for(agent, config)
+    known = call_ids([item.message for item in items])
     return Run(
         first=agent,
         agent=agent,
         handler=default if config.handler is None else named(agent, config.handler, config),
         default_handler=default.name,
-        graph=run_graph(agent, config),
+        graph=_graph(agent, config),
         config=config,
         executor=config.executor,
         hooks=hooks,
         max_turns=max_turns,
         stream=stream,
         context=context,
-        run_id=config.run_id or uuid.uuid4().hex,
+        run_id=config.run_id or os.urandom(16).hex(),
         items=items,
         view=View(items),
         input_count=len(items),
-        call_ids=call_ids(item.message for item in items),
-        shared_memory=unshared(dict(config.shared_memory)),
+        call_ids=known,
+        read_calls=bool(known),
+        shared_memory=unshared(dict(config.shared_memory)) if config.shared_memory else {},
         scopes=frozenset(config.scopes),
         capture=captured,
     )
+
+
+def _graph(agent: Agent[Any], config: RunConfig) -> Mapping[str, Agent[Any]]:
+    """Return the agents of the run, checked; for an agent whose run says nothing about them, only once."""
+    if config.model is not None or config.agents or config.external_tools:
+        return run_graph(agent, config)
+    known: Mapping[str, Agent[Any]] | None = agent.worked_out.get(run_graph)
+    if known is None:
+        known = agent.worked_out[run_graph] = run_graph(agent, config)
+    return known
 
 
 def input_items(messages: Iterable[Message]) -> list[RunItem]:
