@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from interlock.errors import ConfigError, ProviderTimeout
@@ -124,7 +125,7 @@ async def test_after_a_deadline_the_task_goes_on() -> None:
     for _ in range(2):
         with pytest.raises(ProviderTimeout):
             await limit.first(anyio.sleep_forever)
-    await anyio.sleep(0)
+    await anyio.lowlevel.checkpoint()
     with anyio.move_on_after(0.01) as scope:
         await anyio.sleep_forever()
     assert scope.cancelled_caught

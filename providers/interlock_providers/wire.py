@@ -14,13 +14,14 @@ import json
 import operator
 import re
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any, Final, NoReturn, cast
 
 from interlock.messages import Message, ToolCall, calls_of, text_of
 from interlock.port import ToolSpec
 from interlock_providers.shapes import Shape
 
-__all__ = ["prepare", "tools_for"]
+__all__ = ["Outgoing", "prepare", "tools_for"]
 
 NO_OUTPUT: Final = "(no output)"
 """What a tool said that said nothing: an empty result is refused or dropped by half of the vendors."""
@@ -41,24 +42,24 @@ _LONGEST_RAW_ARGUMENTS = 800
 
 def prepare(messages: Sequence[Message], shape: Shape) -> Sequence[Message]:
     """Return ``messages`` as this vendor takes them; the same object when they are fine already."""
-    ids = _WireIds(shape)
-    wire = _Wire(shape)
-    changed = False
+    outgoing = Outgoing(shape)
     for message in messages:
-        ready = _fit(message, shape, ids)
-        changed |= ready is not message
-        if ready is not None:
-            wire.add(ready)
-    out = wire.done()
-    return out if changed or wire.moved or len(out) != len(messages) else messages
+        outgoing.add(message)
+    out = outgoing.messages()
+    same = len(out) == len(messages) and all(map(operator.is_, out, messages))
+    return messages if same else out
 
 
-class _Wire:
-    """The messages of one request, in an order that the vendor takes."""
+class Outgoing:
+    """The messages of a conversation as a vendor takes them, for as long as the conversation grows.
+
+    Args:
+        shape: what the vendor demands.
+    """
 
     def __init__(self, shape: Shape) -> None:
-        self.moved = False
         self._shape = shape
+        self._ids = _WireIds(shape)
         self._out: list[Message] = []
         self._front = 0
         """How many system messages stand before everything else."""
@@ -67,22 +68,30 @@ class _Wire:
 
     def add(self, message: Message) -> None:
         """Take the next message."""
-        role = message["role"]
+        ready = _fit(message, self._shape, self._ids)
+        if ready is None:
+            return
+        role = ready["role"]
         if role == "tool":
-            self._add_answer(message)
+            self._add_answer(ready)
             return
         self._show_aside()
         if role in _SYSTEM:
-            self._add_system(message)
+            self._add_system(ready)
             return
         if role == "user":
             self._note_what_tools_said()
         elif self._shape.starts_with_user and len(self._out) == self._front:
             self._out.append(EARLIER)
-        self._out.append(message)
+        self._out.append(ready)
 
-    def done(self) -> list[Message]:
-        """Return the messages, with a last one to answer."""
+    def messages(self) -> list[Message]:
+        """Return the messages as they are to be sent now, with a last one to answer; more may be added."""
+        now = copy(self)
+        now._out = [*self._out]
+        return now._ended()
+
+    def _ended(self) -> list[Message]:
         self._show_aside()
         # some vendors move what the system says last to the front, so it does not count as the end
         last = next((each for each in reversed(self._out) if each["role"] not in _SYSTEM), None)
@@ -97,7 +106,6 @@ class _Wire:
             if len(texts) < len(content):
                 self._aside += [part for part in content if part.get("type") != "text"]
                 message = {**message, "content": texts or SHOWN_BELOW}
-                self.moved = True
         self._out.append(message)
 
     def _show_aside(self) -> None:
@@ -119,7 +127,6 @@ class _Wire:
         else:  # in front it keeps its authority; as a user's it would have none
             self._out.insert(self._front, message)
             self._front += 1
-            self.moved = True
 
 
 def tools_for(messages: Sequence[Message], tools: Sequence[ToolSpec], shape: Shape) -> Sequence[ToolSpec]:

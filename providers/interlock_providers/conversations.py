@@ -1,0 +1,116 @@
+"""What was made of a conversation for the last request, kept for the next one.
+
+A run asks again and again with the same messages and a few more. Mending and encoding all of them each time
+makes a long run cost the square of its length: with 400 calls of tools, a hundredfold. So both are done once
+per message.
+
+A message is known by its identity: nobody edits one that a model was shown, see `interlock.port.Request`.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from interlock.messages import Message
+from interlock_providers.shapes import Shape
+from interlock_providers.wire import Outgoing
+
+__all__ = ["Conversation", "Conversations", "body_as_json"]
+
+_MOST = 1000
+"""Conversations that are kept at most, those that were asked last."""
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+class Conversation(list[Message]):
+    """The messages of one request as the vendor takes them, and what later ones can go on from."""
+
+    __slots__ = ("_encoded", "_given", "_outgoing", "_sent")
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self._outgoing = Outgoing(shape)
+        self._given: list[Message] = []
+        self._encoded: list[bytes] = []
+        self._sent: list[Message] = []
+        """What the encoded messages were."""
+
+    def goes_on_with(self, messages: Sequence[Message]) -> bool:
+        """Whether these are the messages of the last request, and perhaps more.
+
+        The first one is made anew for each request, because it holds the system prompt.
+        """
+        given = self._given
+        if len(messages) < len(given) or not given or given[0] != messages[0]:
+            return False
+        rest, new = iter(given), iter(messages)
+        next(rest), next(new)
+        return all(map(operator.is_, rest, new))
+
+    def extend_to(self, messages: Sequence[Message]) -> None:
+        """Take in what is new."""
+        for message in messages[len(self._given) :]:
+            self._outgoing.add(message)
+            self._given.append(message)
+        self[:] = self._outgoing.messages()
+
+    def json(self) -> bytes:
+        """Return the messages as a JSON list."""
+        known = len(self._sent)
+        if not (known <= len(self) and all(map(operator.is_, self._sent, self))):
+            same = map(operator.is_, self._sent, self)
+            known = next((place for place, is_same in enumerate(same) if not is_same), len(self))
+        self._encoded[known:] = [_encode(message).encode() for message in self[known:]]
+        self._sent = [*self]
+        return b"[%s]" % b",".join(self._encoded)
+
+
+class Conversations:
+    """The conversations of one handler that may go on.
+
+    Each belongs to one request at a time: it is taken out, and put back when the model has called a tool. What
+    ends otherwise is forgotten, so nothing of a run stays behind.
+
+    Args:
+        shape: what the vendor demands of messages.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._kept: dict[int, Conversation] = {}
+
+    def take(self, messages: Sequence[Message]) -> Conversation:
+        """Return the conversation of a request with these messages, ready to be sent."""
+        kept = self._kept.pop(_key(messages), None)
+        goes_on = kept is not None and kept.goes_on_with(messages)
+        conversation = kept if kept is not None and goes_on else Conversation(self._shape)
+        conversation.extend_to(messages)
+        return conversation
+
+    def put_back(self, conversation: Conversation, messages: Sequence[Message]) -> None:
+        """Keep a conversation that was taken with these messages, and will go on."""
+        while len(self._kept) >= _MOST:
+            del self._kept[next(iter(self._kept))]
+        self._kept[_key(messages)] = conversation
+
+
+def _key(messages: Sequence[Message]) -> int:
+    """Return what tells conversations apart: the second message, for the first is made anew each time.
+
+    The conversation holds on to it, so nothing else gets its id in the meantime.
+    """
+    return id(messages[1] if len(messages) > 1 else None)
+
+
+def body_as_json(body: Mapping[str, Any]) -> bytes:
+    """Return a request's body as JSON, with messages that are encoded already."""
+    messages = body.get("messages")
+    if not isinstance(messages, Conversation):
+        return _encode(body).encode()
+    rest = _encode({key: value for key, value in body.items() if key != "messages"}).encode()
+    head = rest[:-1] + b"," if len(rest) > 2 else b"{"
+    return b'%s"messages":%s}' % (head, cast(Conversation, messages).json())

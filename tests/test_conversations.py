@@ -1,0 +1,132 @@
+"""What is kept of a conversation never changes what is sent: only how often it is worked out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock_providers.conversations import Conversations, body_as_json
+from interlock_providers.shapes import shape_of
+from interlock_providers.wire import Outgoing, prepare
+
+SYSTEM: Any = {"role": "system", "content": "Be brief."}
+USER: Any = {"role": "user", "content": "Hi"}
+CALL: Any = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+}
+ANSWER: Any = {"role": "tool", "tool_call_id": "a", "content": "é"}
+PICTURE: Any = {
+    "role": "tool",
+    "tool_call_id": "a",
+    "content": [{"type": "image_url", "image_url": {"url": "x"}}],
+}
+SAID: Any = {"role": "assistant", "content": "x", "_origin": "y"}
+
+
+class Counting(dict[str, Any]):
+    """A message that counts how often it is read from the beginning."""
+
+    reads = 0
+
+    def items(self) -> Any:
+        Counting.reads += 1
+        return super().items()
+
+
+def sent(conversations: Conversations, messages: list[Any]) -> Any:
+    conversation = conversations.take(messages)
+    said = json.loads(conversation.json())
+    conversations.put_back(conversation, messages)
+    return said
+
+
+messages = st.lists(
+    st.sampled_from([USER, CALL, ANSWER, PICTURE, SAID, SYSTEM, {"role": "user", "content": " "}]).map(dict),
+    max_size=8,
+)
+
+
+@given(
+    provider=st.sampled_from(["openai", "mistral", "anthropic", "groq", "deepseek", "xai", "", "cohere"]),
+    steps=st.lists(messages, min_size=1, max_size=5),
+    data=st.data(),
+)
+def test_what_is_sent_is_what_would_be_sent_anew(
+    provider: str, steps: list[list[Any]], data: st.DataObject
+) -> None:
+    shape = shape_of(provider, "m")
+    conversations = Conversations(shape)
+    shown: list[Any] = [SYSTEM, dict(USER)]
+    for step in steps:
+        shown = [dict(shown[0]), *shown[1:], *step]  # the system prompt is made anew for each request
+        change = data.draw(st.sampled_from(["", "", "", "another prompt", "another message", "less"]))
+        if change == "another prompt":
+            shown[0] = {"role": "system", "content": f"Prompt {len(shown)}."}
+        elif change == "another message":
+            place = data.draw(st.integers(1, len(shown) - 1))
+            shown = [*shown[:place], {"role": "user", "content": "Other"}, *shown[place + 1 :]]
+        elif change == "less":
+            shown = shown[: data.draw(st.integers(1, len(shown)))]
+        assert sent(conversations, shown) == [*prepare(shown, shape)]
+
+
+def test_a_message_is_looked_at_once() -> None:
+    conversations = Conversations(shape_of("groq"))
+    shown: list[Any] = [SYSTEM, Counting(USER)]
+    for _ in range(20):
+        sent(conversations, shown)
+        shown = [dict(SYSTEM), *shown[1:], Counting(CALL), Counting(ANSWER)]
+    before = Counting.reads
+    sent(conversations, shown)
+    assert Counting.reads - before <= 2 * 2, "the two that are new, to be mended and to be encoded"
+
+
+def test_two_runs_with_the_same_messages_do_not_meet() -> None:
+    conversations = Conversations(shape_of("openai"))
+    shown = [SYSTEM, USER]
+    first, second = conversations.take(shown), conversations.take(shown)
+    assert first is not second
+    first.extend_to([*shown, CALL, ANSWER])
+    assert json.loads(second.json()) == shown
+
+
+def test_what_is_not_put_back_is_forgotten() -> None:
+    conversations = Conversations(shape_of("openai"))
+    first = conversations.take([SYSTEM, USER])
+    assert conversations.take([SYSTEM, USER]) is not first
+
+
+def test_only_so_many_are_kept() -> None:
+    conversations = Conversations(shape_of("openai"))
+    for number in range(1100):
+        shown: list[Any] = [SYSTEM, {"role": "user", "content": str(number)}]
+        conversations.put_back(conversations.take(shown), shown)
+    assert len(conversations._kept) == 1000
+
+
+@pytest.mark.parametrize("shown", [[], [USER], [SYSTEM]])
+def test_next_to_nothing(shown: list[Any]) -> None:
+    conversations = Conversations(shape_of("openai"))
+    for _ in range(2):
+        assert sent(conversations, shown) == [*prepare(shown, shape_of("openai"))]
+
+
+def test_a_body() -> None:
+    conversation = Conversations(shape_of("openai")).take([SYSTEM, USER])
+    body = {"model": "m", "messages": conversation, "n": 1}
+    assert json.loads(body_as_json(body)) == {"model": "m", "messages": [SYSTEM, USER], "n": 1}
+    assert json.loads(body_as_json({"messages": conversation})) == {"messages": [SYSTEM, USER]}
+    assert json.loads(body_as_json({"messages": [USER]})) == {"messages": [USER]}
+
+
+def test_asking_for_the_messages_changes_nothing() -> None:
+    outgoing = Outgoing(shape_of("mistral"))
+    for message in (USER, CALL, PICTURE):
+        outgoing.add(message)
+    assert outgoing.messages() == outgoing.messages()
