@@ -21,6 +21,7 @@ from interlock.capabilities import AT_MAXIMUM, NONE_AVAILABLE, NONE_CAPABLE, Cap
 from interlock.fresh import NEW_LIST
 from interlock.graph import find_agent
 from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
+from interlock.logs import log
 from interlock.messages import unshared
 from interlock.payloads import HandoffPayload
 from interlock.port import Handler
@@ -53,12 +54,14 @@ class Refused(Exception):
         status: HandoffStatus = HandoffStatus.REJECTED,
         passed_over: Sequence[tuple[str, str]] = (),
         cause: BaseException | None = None,
+        response: HandoffResponse | None = None,
     ) -> None:
         super().__init__(clip(why, LONGEST_REASON))
         self.refusal: Literal["limit", "loop"] | None = refusal
         self.status = status
         self.passed_over = tuple(passed_over)
         self.cause = cause
+        self.response = response
 
 
 @dataclass(slots=True)
@@ -68,6 +71,8 @@ class Agreed:
     target: Target
     place: Place | None = None
     passed_over: list[tuple[str, str]] = field(default_factory=NEW_LIST)
+    response: HandoffResponse | None = None
+    """What it said, if it was asked."""
 
 
 async def ask(run: Run, wanted: Wanted, request: HandoffRequest) -> Agreed:
@@ -87,13 +92,13 @@ async def ask(run: Run, wanted: Wanted, request: HandoffRequest) -> Agreed:
     for each in candidates:
         try:
             target = await _target(run, each, wanted)
-            place = await _agreed(run, target, request)
+            place, response = await _agreed(run, target, request)
         except Refused as no:
             if len(candidates) == 1 and none_left is NONE_AVAILABLE:
                 raise
             passed.append((str(getattr(each, "name", each)), str(no)))
         else:
-            return Agreed(target, place, passed)
+            return Agreed(target, place, passed, response)
     raise Refused(none_left, passed_over=passed)
 
 
@@ -130,7 +135,9 @@ def _permitted(run: Run, edge: Handoff, target: Target) -> bool:
     return not ways or any(permits(way.scope or "all", run.scopes) for way in ways)
 
 
-async def _agreed(run: Run, target: Target, request: HandoffRequest) -> Place | None:
+async def _agreed(
+    run: Run, target: Target, request: HandoffRequest
+) -> tuple[Place | None, HandoffResponse | None]:
     """Ask one target: what it can do, whether it is available, and whether it wants to (row 0-16).
 
     It is not asked for what the run would not let happen anyway.
@@ -143,14 +150,15 @@ async def _agreed(run: Run, target: Target, request: HandoffRequest) -> Place | 
     place = None if run.config.capacity is None else run.config.capacity.take(target)
     if place is None and run.config.capacity is not None:
         raise Refused(AT_MAXIMUM)
+    response: HandoffResponse | None = None
     try:
         if isinstance(target, Agent) and target.on_handoff_request is not None:
-            await _consent(target, _copy(request, target.name))
+            response = await _consent(run, target, _copy(request, target.name))
     except BaseException:
         if place is not None:
             place.release()
         raise
-    return place
+    return place, response
 
 
 def _copy(request: HandoffRequest, target: str) -> HandoffRequest:
@@ -165,26 +173,32 @@ def _copy(request: HandoffRequest, target: str) -> HandoffRequest:
     )
 
 
-async def _consent(target: Agent[Any], request: HandoffRequest) -> None:
+async def _consent(run: Run, target: Agent[Any], request: HandoffRequest) -> HandoffResponse:
+    """Return what a target says that takes over."""
     assert target.on_handoff_request is not None
-    response: object = None
+    answer: object = None
     with anyio.move_on_after(request.timeout) as scope:
         try:
-            response = cast(object, await resolve(target.on_handoff_request(request)))
+            answer = cast(object, await resolve(target.on_handoff_request(request)))
         except BaseException as error:
             if not is_failure(error):
                 raise
-            _log.exception("on_handoff_request of agent %r raised", target.name)
-            raise Refused(reason_of(error), cause=error) from error
+            log(run, _log, logging.ERROR, "on_handoff_request of agent %r raised", target.name, error=error)
+            said = HandoffResponse(from_agent=target.name)
+            raise Refused(reason_of(error), cause=error, response=said) from error
     if scope.cancelled_caught:
         raise Refused(
             f"{target.name!r} did not accept within {request.timeout:g} s", status=HandoffStatus.EXPIRED
         )
-    if not isinstance(response, HandoffResponse | None):
-        raise Refused(f"on_handoff_request must return a HandoffResponse or None, not {response!r:.80}")
-    if response is not None and not response.accepted:
+    if not isinstance(answer, HandoffResponse | None):
+        raise Refused(f"on_handoff_request must return a HandoffResponse or None, not {answer!r:.80}")
+    given = answer or HandoffResponse.accept()
+    response = replace(given, from_agent=target.name, metadata=unshared(dict(given.metadata)))
+    if not response.accepted:
         status = response.status if response.status is HandoffStatus.EXPIRED else HandoffStatus.REJECTED
-        raise Refused(str(response.rejection_reason or f"{target.name!r} declined"), status=status)
+        why = str(response.rejection_reason or f"{target.name!r} declined")
+        raise Refused(why, status=status, response=response)
+    return response
 
 
 def arguments_of(wanted: Wanted) -> str:

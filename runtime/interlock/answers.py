@@ -8,6 +8,7 @@ from functools import partial
 from typing import Literal
 
 from interlock.agents import Handoff
+from interlock.callables import is_failure
 from interlock.errors import (
     ConfigError,
     HandoffError,
@@ -30,7 +31,7 @@ from interlock.run import Run
 from interlock.schema import clip
 from interlock.showing import show
 from interlock.tool_runs import run_tools
-from interlock.transfers import Transfer, edge_for, passed_over, try_transfer
+from interlock.transfers import Transfer, cut_short, edge_for, passed_over, try_transfer
 
 __all__ = ["answer_calls"]
 
@@ -122,6 +123,9 @@ async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], even
             await _show_outcomes(run, planned, calls, answers)
         if planned.transfer is not None:
             transfer = await _transfer(run, planned.transfer, answers)
+    except BaseException as error:
+        _note_cut_short(run, planned, calls, answers, error)
+        raise
     finally:
         _answer_not_taken(run, planned, answers)
         answers.record()
@@ -267,6 +271,9 @@ def _failed(run: Run, call: ToolCall, target: str, why: str) -> HandoffFailed:
 async def _transfer(run: Run, wanted: Wanted, answers: _Answers) -> Transfer:
     run.begun.add(wanted.call["id"])
     transfer = await try_transfer(run, wanted)
+    if transfer.exception is not None and not is_failure(transfer.exception):
+        put_on_record(run, transfer)
+        raise transfer.exception
     if transfer.target is not None:
         run.places.take_over(transfer.place, waits=transfer.returns)
     kind: Literal["tool", "handoff"] = "tool" if transfer.by_tool else "handoff"
@@ -279,6 +286,17 @@ async def _transfer(run: Run, wanted: Wanted, answers: _Answers) -> Transfer:
         answer.mistake, answer.problem = not transfer.by_tool, "handoff"
     put_on_record(run, transfer)
     return transfer
+
+
+def _note_cut_short(
+    run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers, error: BaseException
+) -> None:
+    """Put on record the transfer to which the turn did not come, as it ended before."""
+    if not any(wanted.request for wanted in planned.transfers):  # of tools that are done
+        _take_requests(run, planned, calls, answers)
+    wanted = planned.transfer
+    if wanted is not None and all(one.call_id != wanted.call["id"] for one in run.handoffs):
+        put_on_record(run, cut_short(run, wanted, error))
 
 
 def _answer_not_taken(run: Run, planned: Plan, answers: _Answers) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -58,12 +59,19 @@ _LEADS_TO: Mapping[HandoffStatus, Sequence[HandoffStatus]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffResponse:
-    """What an agent says to a request; see ``Agent.on_handoff_request`` (feature row 0-13)."""
+    """What an agent says to a request; see ``Agent.on_handoff_request`` (feature row 0-13).
+
+    The answer to each transfer is on its record, see ``HandoffRecord.response``.
+    """
 
     status: HandoffStatus = HandoffStatus.PENDING
     handoff_id: str = ""
+    """Under which the answer is filed, where there is a store; on a record that of the transfer otherwise."""
     rejection_reason: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=NEW_DICT)
+    """What else the agent has to say; it is kept with the record."""
+    from_agent: str = ""
+    """Who answers; filled in by the run, and empty when nobody was asked, or there was no answer."""
 
     @property
     def accepted(self) -> bool:
@@ -71,14 +79,21 @@ class HandoffResponse:
         return self.status in (HandoffStatus.ACCEPTED, HandoffStatus.COMPLETED)
 
     @classmethod
-    def accept(cls, handoff_id: str = "") -> HandoffResponse:
+    def accept(cls, handoff_id: str = "", *, metadata: Mapping[str, Any] | None = None) -> HandoffResponse:
         """Take over."""
-        return cls(status=HandoffStatus.ACCEPTED, handoff_id=handoff_id)
+        return cls(status=HandoffStatus.ACCEPTED, handoff_id=handoff_id, metadata=metadata or {})
 
     @classmethod
-    def reject(cls, reason: str, handoff_id: str = "") -> HandoffResponse:
+    def reject(
+        cls, reason: str, handoff_id: str = "", *, metadata: Mapping[str, Any] | None = None
+    ) -> HandoffResponse:
         """Decline; the source is told the reason and goes on."""
-        return cls(status=HandoffStatus.REJECTED, handoff_id=handoff_id, rejection_reason=reason)
+        return cls(
+            status=HandoffStatus.REJECTED,
+            handoff_id=handoff_id,
+            rejection_reason=reason,
+            metadata=metadata or {},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +126,11 @@ class HandoffRequest:
     payload: Any = field(default=None, kw_only=True)
     """Data that rides along, see `interlock.payloads`."""
     context_snapshot: bytes | None = field(default=None, kw_only=True)
-    """The conversation as `interlock.handoff_context.serialize_context` writes it, where it crosses a
-    process boundary; a run in one process needs none."""
+    """The conversation as `interlock.handoff_context.serialize_context` writes it, for a target that decides
+    in another process. A run needs none, and passes on what a tool gives."""
     priority: int = field(default=0, kw_only=True)
-    """For queues of the app's own; lower first."""
+    """For those who decide, such as an `interlock.handoff_store.HandoffStore`: lower first. A run tries the
+    transfers of a reply in the order of the calls."""
     metadata: Mapping[str, Any] = field(default_factory=NEW_DICT, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -131,6 +147,7 @@ class HandoffRequest:
             ("message", str | None, "text"),
             ("preserve_context", bool, "True or False"),
             ("metadata", Mapping, "a dict"),
+            ("context_snapshot", bytes | None, "bytes"),
         )
         for name, kind, what in kinds:
             if not isinstance(value := getattr(self, name), kind):
@@ -163,6 +180,9 @@ class HandoffRequest:
             "priority": self.priority,
             "payload": recordable(self.payload),
             "metadata": recordable(dict(self.metadata)),
+            "context_snapshot": None
+            if self.context_snapshot is None
+            else b64encode(self.context_snapshot).decode("ascii"),
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -195,6 +215,8 @@ class HandoffRequest:
         """Return the request that `envelope` was made from."""
         fields: dict[str, Any] = dict(envelope)
         fields["capabilities_required"] = tuple(fields.get("capabilities_required", ()))
+        if (snapshot := fields.get("context_snapshot")) is not None:
+            fields["context_snapshot"] = b64decode(snapshot)
         return cls(**fields)
 
 

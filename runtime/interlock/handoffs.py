@@ -18,8 +18,9 @@ from interlock.errors import HandoffTimeout
 from interlock.events import HandoffFailed, HandoffReturned
 from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_message
 from interlock.handoff_context import HandoffContext
-from interlock.handoff_request import HandoffRequest, HandoffStatus, recordable
+from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus, recordable
 from interlock.history import View, filtered, nest_handoff_history, partition
+from interlock.logs import log, loggable_text
 from interlock.messages import Message, RunItem, ToolCall, calls_of, unshared
 from interlock.payloads import PAYLOAD_KEY, carried, loggable
 from interlock.port import family_of
@@ -53,6 +54,7 @@ def put_on_record(run: Run, transfer: Transfer) -> None:
             input=transfer.input,
             error=transfer.error,
             request=_kept(transfer),
+            response=_response(transfer),
             passed_over=transfer.passed_over,
             parent_id=run.open_handoff,
             depth=1 + sum(one.taken and one.turn < run.turn for one in run.handoffs),
@@ -61,7 +63,19 @@ def put_on_record(run: Run, transfer: Transfer) -> None:
         )
     )
     if not made:
-        _log.info("%s -> %s: %s", run.in_charge, transfer.target_name, transfer.status)
+        log(run, _log, logging.INFO, "%s -> %s: %s", run.in_charge, transfer.target_name, transfer.status)
+
+
+def _response(transfer: Transfer) -> HandoffResponse:
+    """Return the answer as it counts: what the target said, and what the run made of it."""
+    said = transfer.said
+    return HandoffResponse(
+        status=transfer.status,
+        handoff_id=(said.handoff_id if said is not None else "") or transfer.request.request_id,
+        rejection_reason=transfer.error,
+        metadata={} if said is None else said.metadata,
+        from_agent="" if said is None else said.from_agent,
+    )
 
 
 def _kept(transfer: Transfer) -> HandoffRequest:
@@ -107,7 +121,8 @@ async def take_over(run: Run, transfer: Transfer) -> None:
         run.source_prompt = await _passed_on(run) if transfer.edge.transfer_system_message else None
     _carry(run, transfer)
     run.progress.transferred(speaker, target.name)
-    _log.info("%s -> %s in turn %d of run %s", speaker, target.name, run.turn, run.run_id)
+    if _log.isEnabledFor(logging.INFO):
+        _announce(run, speaker, transfer)
     await tell(run, "on_handoff", None, target)
     if isinstance(target, Agent):
         run.graph = {**target.graph, **run.graph}
@@ -127,7 +142,8 @@ def come_back(run: Run, output: str) -> HandoffReturned:
     run.add("handoff", _answer(run, call, output, place=0).message)
     function = call["function"]
     run.progress.tool_results([(function["name"], function.get("arguments") or "", output)])
-    _log.info("%s -> %s with an answer in turn %d of run %s", source, run.in_charge, run.turn, run.run_id)
+    back = "%s -> %s with an answer in turn %d of run %s"
+    log(run, _log, logging.INFO, back, source, run.in_charge, run.turn, run.run_id)
     return HandoffReturned(source=source, target=run.in_charge, call_id=call["id"], output=output)
 
 
@@ -201,9 +217,19 @@ def _carry(run: Run, transfer: Transfer) -> None:
         return
     payload = carried(run.shared_memory, transfer.payload)
     run.shared_memory[PAYLOAD_KEY] = unshared(payload.to_dict())  # the record keeps what was sent
-    _log.info("%s passes along %s", run.in_charge, loggable(payload))
-    _log.info("%s receives %s", transfer.target_name, loggable(payload))
-    _log.debug("it is %s", loggable(payload, logging.DEBUG))
+    if _log.isEnabledFor(logging.INFO):
+        log(run, _log, logging.INFO, "%s passes along %s", run.in_charge, loggable(payload))
+        log(run, _log, logging.INFO, "%s receives %s", transfer.target_name, loggable(payload))
+        log(run, _log, logging.DEBUG, "it is %s", loggable(payload, logging.DEBUG))
+
+
+def _announce(run: Run, speaker: str, transfer: Transfer) -> None:
+    """Log a transfer for either side: with its reason, and nothing else that was said (rows 2-23, 2-28)."""
+    source, target = loggable_text(speaker), loggable_text(transfer.target_name)
+    line = "[handoff] Executing handoff: %s -> %s in turn %d of run %s"
+    log(run, _log, logging.INFO, line, source, target, run.turn, run.run_id)
+    why = f" (Reason: {loggable_text(transfer.reason)})" if transfer.reason else ""
+    log(run, _log, logging.INFO, "[%s] Received handoff from %s%s", target, source, why)
 
 
 async def _received(run: Run, target: Agent[Any], transfer: Transfer) -> None:

@@ -25,7 +25,7 @@ from interlock.events import (
     ToolOutput,
 )
 from interlock.fresh import NEW_DICT
-from interlock.handoff_request import HandoffRequest, HandoffStatus
+from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from interlock.messages import AGENT, KIND, ORIGIN, Message, RunItem, ToolCall, calls_of, detached, portable
 from interlock.port import ToolChoice, ToolSpec
 from interlock.records import record
@@ -80,6 +80,9 @@ class HandoffRecord:
     """Why it was not made, or how it failed."""
     request: HandoffRequest | None = field(default=None, repr=False)
     """As the target was asked."""
+    response: HandoffResponse | None = field(default=None, repr=False)
+    """What was answered: whether it was accepted, who says so, and if not, why. How the work ended then is
+    told by ``status``, and what several targets said by ``passed_over``."""
     passed_over: Sequence[tuple[str, str]] = ()
     """Who was asked before, or in vain, and why each did not take over."""
     parent_id: str | None = None

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from interlock.callables import is_failure, resolve, words_of
+from interlock.logs import log
 from interlock.run import Run
 
 __all__ = ["tell"]
@@ -40,5 +41,5 @@ async def _call(run: Run, name: str, hook: Any, context: Any, *args: Any) -> Non
     except BaseException as error:
         if not is_failure(error):
             raise
-        _log.exception("hook %s raised", name)
+        log(run, _log, logging.ERROR, "hook %s raised", name, error=error)
         run.problem("hook", f"hook {name} raised {type(error).__name__}: {words_of(error)}", error=error)

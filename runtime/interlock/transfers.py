@@ -13,7 +13,7 @@ from interlock.callables import is_failure, resolve
 from interlock.calls import reason_of
 from interlock.capabilities import Place
 from interlock.errors import ModelBehaviorError
-from interlock.handoff_request import HandoffRequest, HandoffStatus
+from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from interlock.handoff_types import HandoffTypes
 from interlock.messages import ToolCall, unshared
 from interlock.models import handler_for, load
@@ -23,7 +23,9 @@ from interlock.routing import Wanted
 from interlock.run import Run
 from interlock.schema import clip, describe_error
 
-__all__ = ["Transfer", "edge_for", "passed_over", "try_transfer"]
+__all__ = ["Transfer", "cut_short", "edge_for", "passed_over", "try_transfer"]
+
+CANCELLED = "it was cancelled before it was decided"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,8 @@ class Transfer:
     tried: bool = True
     passed_over: tuple[tuple[str, str], ...] = ()
     """Who else was asked, and why each did not take over."""
+    said: HandoffResponse | None = None
+    """The answer of the target, if it was asked."""
     started: float = 0.0
 
     @property
@@ -126,7 +130,8 @@ async def try_transfer(run: Run, wanted: Wanted) -> Transfer:
     """Do all that can fail about a transfer, before anything changes.
 
     Whatever goes wrong becomes the answer to the model's call: the source stays in charge and knows
-    why (feature rows 0-16, 1-26 and 1-27).
+    why (feature rows 0-16, 1-26 and 1-27). Also a cancellation does: it is the ``exception`` then, for the
+    caller to raise when the transfer is on record.
     """
     started = run.config.clock()
     request = _request(run, wanted)
@@ -141,8 +146,6 @@ async def try_transfer(run: Run, wanted: Wanted) -> Transfer:
     except BaseException as error:
         if asked is not None and asked.place is not None:
             asked.place.release()
-        if not is_failure(error):
-            raise
         transfer = _not_made(wanted, request, error)
     return replace(transfer, started=started)
 
@@ -172,18 +175,21 @@ async def _prepared(run: Run, wanted: Wanted, request: HandoffRequest, asked: Ag
         place=asked.place,
         by_tool=wanted.request is not None,
         passed_over=tuple(asked.passed_over),
+        said=asked.response,
     )
 
 
 def _not_made(wanted: Wanted, request: HandoffRequest, error: BaseException) -> Transfer:
-    name = wanted.edge.agent_name
+    name, said = wanted.edge.agent_name, None
     if isinstance(error, Refused):
+        said = error.response
         why, status, exception = str(error), error.status, error.cause
         others = "; ".join(f"{agent}: {reason}" for agent, reason in error.passed_over)
         told = clip(f"{why} ({others})", LONGEST_REASON) if others else why
         refusal, passed = error.refusal, error.passed_over
     else:
-        why = told = clip(reason_of(error), LONGEST_REASON)
+        cancelled = not is_failure(error)
+        why = told = CANCELLED if cancelled else clip(reason_of(error), LONGEST_REASON)
         status, exception, refusal, passed = HandoffStatus.FAILED, error, None, ()
     return Transfer(
         call=wanted.call,
@@ -196,7 +202,15 @@ def _not_made(wanted: Wanted, request: HandoffRequest, error: BaseException) -> 
         exception=exception,
         by_tool=wanted.request is not None,
         passed_over=passed,
+        said=said,
     )
+
+
+def cut_short(run: Run, wanted: Wanted, error: BaseException) -> Transfer:
+    """Return a transfer to which the run did not come any more."""
+    ended = f"the run ended before: {reason_of(error)}" if isinstance(error, Exception) else CANCELLED
+    why = clip(ended, LONGEST_REASON)
+    return replace(passed_over(run, wanted, why), status=HandoffStatus.FAILED)
 
 
 def passed_over(run: Run, wanted: Wanted, why: str) -> Transfer:
@@ -231,6 +245,7 @@ def _request(run: Run, wanted: Wanted) -> HandoffRequest:
         preserve_context=edge.preserve_context,
         capabilities_required=tuple(edge.capabilities_required),
         timeout=edge.timeout,
+        context_snapshot=None if given is None else given.context_snapshot,
         priority=0 if given is None else given.priority,
         metadata={} if given is None else given.metadata,
     )

@@ -39,7 +39,7 @@ LAYERS = """
     callers graph handoff_store
     matrix run
     capturing resuming
-    starting
+    logs starting
     nested prompts tell
     tool_runs
     acceptance
