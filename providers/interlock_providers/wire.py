@@ -87,17 +87,17 @@ class Outgoing:
 
     def messages(self) -> list[Message]:
         """Return the messages as they are to be sent now, with a last one to answer; more may be added."""
-        now = copy(self)
-        now._out = [*self._out]
-        return now._ended()
-
-    def _ended(self) -> list[Message]:
-        self._show_aside()
+        if self._aside:
+            now = copy(self)
+            now._out = [*self._out]
+            now._show_aside()
+            return now.messages()
+        out = [*self._out]
         # some vendors move what the system says last to the front, so it does not count as the end
-        last = next((each for each in reversed(self._out) if each["role"] not in _SYSTEM), None)
-        if last is None or (self._shape.ends_with_user and last["role"] == "assistant"):
-            self._out.append(CONTINUE)
-        return self._out
+        last = next((role for each in reversed(out) if (role := each["role"]) not in _SYSTEM), None)
+        if last is None or (last == "assistant" and self._shape.ends_with_user):
+            out.append(CONTINUE)
+        return out
 
     def _add_answer(self, message: Message) -> None:
         content = message.get("content")
@@ -180,9 +180,10 @@ def _fit(message: Message, shape: Shape, ids: _WireIds) -> Message | None:
 
 def _as_role(message: Message, shape: Shape) -> Message:
     """Return the message as its role is spoken here."""
-    if message["role"] == "developer" and not shape.developer:
+    role = message["role"]
+    if role == "developer" and not shape.developer:
         return {**message, "role": "system"}
-    if message["role"] != "assistant":
+    if role != "assistant":
         return message
     if shape.plan_key and calls_of(message) and (text := text_of(message)):
         message = cast(Message, {**message, "content": None, shape.plan_key: text})

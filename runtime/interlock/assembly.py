@@ -32,7 +32,8 @@ __all__ = ["Assembler", "completion_done", "to_usage", "why_incomplete"]
 
 _Json = Mapping[str, Any]
 
-_OWN = frozenset(("role", "content", "tool_calls", "function_call", "thinking_blocks", "reasoning_details"))
+_SAID = frozenset(("role", "content", "tool_calls", "function_call"))
+_OWN = _SAID | {"thinking_blocks", "reasoning_details"}
 _THOUGHT = "__thought__"
 """litellm hides a Gemini thought signature in the call id behind this mark."""
 
@@ -147,7 +148,8 @@ class Assembler:
         content = self._joined_content()
         message: dict[str, Any] = {"role": "assistant"}
         message["content"] = None if calls and not content else content
-        message |= joined(self._extra)
+        if self._extra:
+            message |= joined(self._extra)
         if self._thinking:
             message["thinking_blocks"] = [joined(block) for block in self._thinking]
         if self._details:
@@ -177,9 +179,12 @@ class Assembler:
             self._take_call(call, events)
 
     def _take_rest(self, delta: _Json, events: list[HandlerEvent]) -> None:
-        for key, value in delta.items():
-            if value and key not in _OWN:
-                merge(self._extra, key, value)
+        others = [key for key, value in delta.items() if value and key not in _SAID]
+        if not others:
+            return
+        for key in others:
+            if key not in _OWN:
+                merge(self._extra, key, delta[key])
         thoughts = add_blocks(self._thinking, delta.get("thinking_blocks"), "thinking")
         details = add_blocks(self._details, delta.get("reasoning_details"), "text")
         # the same reasoning often comes under two keys at once; it is told once
@@ -219,8 +224,10 @@ class Assembler:
             self._content.append(own(part))
 
     def _joined_content(self) -> str | list[dict[str, Any]]:
-        if not any(isinstance(part, dict) for part in self._content):
-            return "".join(piece for part in self._content for piece in part)
+        if not self._content:
+            return ""
+        if self._text is self._content[0]:
+            return "".join(self._text)
         return [
             joined(part) if isinstance(part, dict) else {"type": "text", "text": "".join(part)}
             for part in self._content
@@ -268,10 +275,11 @@ def completion_done(completion: _Json) -> MessageDone:
     """Return the reply in a non-streaming ``chat.completion`` dict, as if it had been streamed."""
     assembler = Assembler()
     choice = _first_choice(completion.get("choices"))
-    if choice is not None and choice.get("message"):
+    if choice is not None and "delta" in choice and choice.get("message"):
         # Perplexity sends an empty delta beside the message
         choice = {key: value for key, value in choice.items() if key != "delta"}
-    assembler.feed({**completion, "choices": [choice] if choice else []})
+        completion = {**completion, "choices": [choice]}
+    assembler.take(completion, [])
     return assembler.done()
 
 
