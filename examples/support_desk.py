@@ -11,12 +11,10 @@ desk/agents.py, their tools in desk/shop.py; how events become lines is in desk/
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any
 
 from anyio.from_thread import start_blocking_portal
@@ -37,10 +35,9 @@ from interlock import (
     RunResult,
 )
 from interlock.messages import text_of
-from interlock.testing import CassetteMiss, UnplayedInteractions, use_cassette
-from interlock_providers.litellm import LiteLLM
+from interlock.testing import CassetteMiss, UnplayedInteractions
+from recorded import replayed
 
-CASSETTES = Path(__file__).resolve().parents[1] / "cassettes"
 DEFAULT_MODEL = "openai/gpt-4o-mini"
 QUESTIONS = (
     "Hello! I have changed my mind about order A-1003. I would like my money back.",
@@ -151,21 +148,6 @@ def read(screen: Screen) -> Iterator[str]:
     if sys.stdin.isatty():
         return typed(screen)
     return recited(filter(None, map(str.strip, sys.stdin)), screen)
-
-
-@contextmanager
-def replayed(recording: str, *, whole: bool = True) -> Generator[Handler]:
-    """Yield the model of a recorded chat. It answers from the cassette and reaches no network.
-
-    Args:
-        recording: the cassette's name.
-        whole: whether everything in it has to be asked for.
-    """
-    facts: dict[str, dict[str, str]] = json.loads((CASSETTES / "recorded.json").read_text("utf-8"))
-    how = facts[recording]
-    with use_cassette(CASSETTES / f"{recording}.yaml", mode="replay", allow_unplayed=not whole):
-        # litellm asks for a key before it asks the network, so it is given one that opens nothing
-        yield LiteLLM(how["model"], api_base=how.get("api_base"), api_key="replayed")
 
 
 def complain(error: BaseException) -> int:

@@ -1,4 +1,4 @@
-"""Record the cassettes of the support desk anew, all of them.
+"""Record the cassettes of the examples anew, all of them.
 
     python scripts/record_cassettes.py                           against a local server with scripted replies
     python scripts/record_cassettes.py --live --model VENDOR/MODEL     against a provider; costs a few cents
@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib
 import io
 import json
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +34,9 @@ from desk.screen import Screen  # noqa: E402
 from desk.shop import Desk  # noqa: E402
 from interlock import Handler, InterlockError, Message, RunConfig, Runner, RunResult  # noqa: E402
 from interlock.testing import use_cassette  # noqa: E402
-from interlock_providers.litellm import LiteLLM  # noqa: E402
-from support_desk import CASSETTES, QUESTIONS, chat  # noqa: E402
+from interlock_providers import LiteLLM  # noqa: E402
+from recorded import CASSETTES, answering, ask  # noqa: E402
+from support_desk import QUESTIONS, chat  # noqa: E402
 
 STABLE_HOST = "scripted-model.invalid"  # stands for the local server, whose port changes; it never resolves
 
@@ -76,6 +79,31 @@ SUM_UP = [
 ]
 BACK = Reply(calls=[("transfer_to_triage", {})])
 
+SIMPLE_TRIAGE = [
+    Reply(calls=[("transfer_to_billing", {})]),
+    Reply("The second charge is a reservation. Your bank lifts it within two days."),
+    Reply(calls=[("transfer_to_technical", {})]),
+    Reply("Red means that there is no line. Please pull the plug, wait for ten seconds, and put it back."),
+    Reply("Very well, thank you! What can I do for you?"),
+]
+MATH_SPECIALIST = [
+    Reply(calls=[("transfer_to_math_specialist", {"reason": "a definite integral"})]),
+    Reply(calls=[("integrate", {"coefficients": [5, 2], "lower": 0, "upper": 10})]),
+    Reply("The integral is 150: x^2 + 5x is 150 at 10 and 0 at 0."),
+]
+CONTEXT_PRESERVATION = [
+    Reply(calls=[("transfer_to_shipping", {})]),
+    Reply("Your order A-17 is in Rome, Ada."),
+    Reply(calls=[("transfer_to_shipping", {})]),
+    Reply("Which order do you mean?"),
+]
+GUARDRAILS = [
+    Reply(calls=[("transfer_to_pharmacist", {})]),
+    Reply("Take 400 mg, three times a day."),
+    Reply(calls=[("transfer_to_pharmacist", {})]),
+    Reply("It eases pain and brings a fever down. Whether it is for you is for your doctor to say."),
+]
+
 FROM_TRIAGE = [*REFUSE_SENSOR, *REPAIR_HUB, *REFUND_LAMP, *SUM_UP]
 STICKY = [*REFUSE_SENSOR, BACK, *REPAIR_HUB, BACK, *REFUND_LAMP, BACK, *SUM_UP]
 
@@ -94,7 +122,7 @@ def plain(model: Handler, desk: Desk) -> list[RunResult[Any]]:
     """Hold the chat without streaming."""
     config = RunConfig(model=model)
 
-    async def ask() -> list[RunResult[Any]]:
+    async def hold() -> list[RunResult[Any]]:
         history: list[Message] = []
         results: list[RunResult[Any]] = []
         for question in QUESTIONS:
@@ -103,18 +131,42 @@ def plain(model: Handler, desk: Desk) -> list[RunResult[Any]]:
             history = results[-1].to_input_list()
         return results
 
-    return anyio.run(ask)
+    return anyio.run(hold)
 
 
-CHATS: dict[str, tuple[Callable[[Handler, Desk], object], list[Reply]]] = {
-    "support_desk": (streamed, FROM_TRIAGE),
-    "support_desk_plain": (plain, FROM_TRIAGE),
-    "support_desk_sticky": (sticky, STICKY),
+def shown(name: str) -> Callable[[Handler, Desk], None]:
+    """Return what runs one of the short examples, which need no desk."""
+
+    def run(model: Handler, desk: Desk) -> None:
+        with redirect_stdout(io.StringIO()):
+            anyio.run(ask, importlib.import_module(name).show, model)
+
+    return run
+
+
+@dataclass(frozen=True)
+class Example:
+    """What is recorded: how it is held, what the local server replies, and who asks it."""
+
+    hold: Callable[[Handler, Desk], object]
+    replies: list[Reply]
+    asked_by: str = "LiteLLM"
+
+
+SHORT = "OpenAICompatible"  # starts in a tenth of the time that litellm takes
+EXAMPLES = {
+    "support_desk": Example(streamed, FROM_TRIAGE),
+    "support_desk_plain": Example(plain, FROM_TRIAGE),
+    "support_desk_sticky": Example(sticky, STICKY),
+    "simple_triage": Example(shown("simple_triage"), SIMPLE_TRIAGE, SHORT),
+    "math_specialist": Example(shown("math_specialist"), MATH_SPECIALIST, SHORT),
+    "context_preservation": Example(shown("context_preservation"), CONTEXT_PRESERVATION, SHORT),
+    "guardrails": Example(shown("guardrails"), GUARDRAILS, SHORT),
 }
 
 
 def record(folder: Path, live: str | None, today: str) -> None:
-    """Record every chat into ``folder``.
+    """Record every example into ``folder``.
 
     Args:
         folder: where the cassettes and recorded.json go.
@@ -122,33 +174,35 @@ def record(folder: Path, live: str | None, today: str) -> None:
         today: the date to write down.
 
     Raises:
-        InterlockError: a chat failed.
+        InterlockError: an example failed.
     """
     facts: dict[str, dict[str, str]] = {}
-    for name, (hold, replies) in CHATS.items():
+    for name, example in EXAMPLES.items():
         path = folder / f"{name}.yaml"
         if live is None:
-            with ScriptedServer(replies) as server:
-                record_one(path, hold, LiteLLM(f"openai/{MODEL}", api_base=server.url, api_key="none"))
-            unused = server.left
-            if unused:
-                raise SystemExit(f"{name}: {unused} scripted replies were not asked for")
-            rename_host(path, server.address)
-            base = server.url.replace(server.address, STABLE_HOST)
-            facts[name] = {
-                "model": f"openai/{MODEL}",
-                "api_base": base,
-                "answered_by": "scripts/scripted_server.py",
-            }
+            facts[name] = scripted(name, path, example)
         else:
-            record_one(path, hold, LiteLLM(live))
-            facts[name] = {"model": live, "answered_by": live}
+            record_one(path, example.hold, LiteLLM(live))
+            facts[name] = {"model": live, "asked_by": "LiteLLM", "answered_by": live}
         facts[name]["on"] = today
     (folder / "recorded.json").write_text(f"{json.dumps(facts, indent=2)}\n", "utf-8")
 
 
+def scripted(name: str, path: Path, example: Example) -> dict[str, str]:
+    """Record one example against the local server, and return how that was done."""
+    model = MODEL if example.asked_by == SHORT else f"openai/{MODEL}"
+    with ScriptedServer(example.replies) as server:
+        how = {"model": model, "api_base": server.url, "asked_by": example.asked_by}
+        record_one(path, example.hold, answering(how))
+    if server.left:
+        raise SystemExit(f"{name}: {server.left} scripted replies were not asked for")
+    rename_host(path, server.address)
+    base = server.url.replace(server.address, STABLE_HOST)
+    return {**how, "api_base": base, "answered_by": "scripts/scripted_server.py"}
+
+
 def record_one(path: Path, hold: Callable[[Handler, Desk], object], model: Handler) -> None:
-    """Record one chat."""
+    """Record one example."""
     with closing(Desk()) as desk, use_cassette(path, mode="record"):
         hold(model, desk)
 
@@ -160,7 +214,7 @@ def rename_host(path: Path, address: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Record everything, and only then replace what was there."""
-    parser = argparse.ArgumentParser(description="Record the cassettes of the support desk anew.")
+    parser = argparse.ArgumentParser(description="Record the cassettes of the examples anew.")
     parser.add_argument("--live", action="store_true", help="ask a provider; its key is in the environment")
     parser.add_argument("--model", metavar="VENDOR/MODEL", help="which model, with --live")
     parser.add_argument("--into", type=Path, default=CASSETTES, metavar="FOLDER", help="where to put them")

@@ -23,6 +23,7 @@ from interlock.messages import calls_of, text_of
 from interlock.testing import CassetteMiss, ScriptedHandler, assert_valid, call, use_cassette
 
 REPO = Path(__file__).parents[1]
+CASSETTES = REPO / "cassettes"
 CARD = "4111 1111 1111 1111"
 
 
@@ -436,12 +437,12 @@ def test_a_chat_with_a_person_goes_on_after_an_error(desk: Any, capsys: pytest.C
 def test_recording_anew_asks_what_was_recorded(tmp_path: Path) -> None:
     """The cassettes are those of the agents as they are, and hold no address of the day."""
     record_cassettes.record(tmp_path, None, "2026-01-01")
-    facts = json.loads((support_desk.CASSETTES / "recorded.json").read_text("utf-8"))
+    facts = json.loads((CASSETTES / "recorded.json").read_text("utf-8"))
     assert json.loads((tmp_path / "recorded.json").read_text("utf-8")).keys() == facts.keys()
     for made in sorted(tmp_path.glob("*.yaml")):
         assert "127.0.0.1" not in made.read_text("utf-8")
         if facts[made.stem]["answered_by"] == "scripts/scripted_server.py":
-            assert _same_requests(made, support_desk.CASSETTES / made.name)
+            assert _same_requests(made, CASSETTES / made.name)
 
 
 def _same_requests(one: Path, other: Path) -> bool:
