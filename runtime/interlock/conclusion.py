@@ -14,7 +14,7 @@ from interlock.handoffs import come_back
 from interlock.messages import Message, text_of
 from interlock.run import Run
 from interlock.showing import show
-from interlock.tell import tell
+from interlock.tell import heard, tell
 
 __all__ = ["conclude"]
 
@@ -44,15 +44,18 @@ async def _concluded(run: Run, reply: MessageDone) -> HandoffReturned | None:
         except ModelBehaviorError as error:
             _ask_again(run, str(error))
             return None
-    await _guard(run, run.agent.name, run.agent.output_guardrails, output)
+    if run.agent.output_guardrails:
+        await _guard(run, run.agent.name, run.agent.output_guardrails, output)
     if run.callers:
         await tell(run, "on_agent_end", "on_end", output)
         return come_back(run, text)
-    await _guard(run, "run", run.config.output_guardrails, output)
+    if run.config.output_guardrails:
+        await _guard(run, "run", run.config.output_guardrails, output)
     run.final_output = output
     run.stop_reason = "done"
     run.close_record(HandoffStatus.COMPLETED)
-    await tell(run, "on_agent_end", "on_end", output)
+    if heard(run):
+        await tell(run, "on_agent_end", "on_end", output)
     return None
 
 

@@ -27,18 +27,18 @@ class Hops:
     run_id: str
     config: RunConfig
     handoffs: list[HandoffRecord] = field(default_factory=NEW_LIST)
-    open_handoff: str | None = None
+    open_handoff: str | None = field(default=None, init=False)
     """Id of the transfer that put whoever speaks in charge."""
-    spent: dict[str, Usage] = field(default_factory=NEW_DICT)
+    spent: dict[str, Usage] = field(default_factory=NEW_DICT, init=False)
     """What each transfer's target consumed, by its id: whatever the run counts while it is in charge."""
     shared_memory: dict[str, Any] = field(default_factory=NEW_DICT)
     """What whoever speaks sees of it, see ``Handoff.share``."""
-    narrowings: list[Narrowed] = field(default_factory=NEW_LIST)
+    narrowings: list[Narrowed] = field(default_factory=NEW_LIST, init=False)
     """Those that made it what it is, the newest last."""
-    closed: list[HandoffRecord] = field(default_factory=NEW_LIST)
+    closed: list[HandoffRecord] = field(default_factory=NEW_LIST, init=False)
     """Of transfers whose end was not shown yet."""
 
-    parted: tuple[Sequence[Narrowed], Any] | None = None
+    parted: tuple[Sequence[Narrowed], Any] | None = field(default=None, init=False)
     """The narrowings and the payload that the end of the run did away with; its state needs them."""
 
     def next_handoff_id(self) -> str:
@@ -53,8 +53,9 @@ class Hops:
 
     def close_record(self, status: HandoffStatus | None = None, error: str | None = None) -> None:
         """Put on record how the work of whoever speaks ended."""
-        self.close_records([self.open_handoff], status, error)
-        self.open_handoff = None
+        if self.open_handoff is not None:
+            self.close_records([self.open_handoff], status, error)
+            self.open_handoff = None
 
     def close_records(
         self, ids: Collection[str | None], status: HandoffStatus | None = None, error: str | None = None

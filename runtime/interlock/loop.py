@@ -52,7 +52,7 @@ from interlock.resuming import settle
 from interlock.routing import Offer, offer
 from interlock.run import Run
 from interlock.showing import show, shown_by
-from interlock.tell import tell
+from interlock.tell import heard, tell
 from interlock.time_limits import in_time
 
 __all__ = ["run_events", "run_loop"]
@@ -140,13 +140,14 @@ async def _begin_turn(run: Run) -> _Turn:
     run.begin_turn()
     if not run.started:
         await _start_agent(run)
-    offered = await _offer(run)
+    offered = run.offers.get((run.agent, run.handler.name)) or await _offer(run)
     system = await system_message(run, offered)
     messages, repairs = run.view.messages(family_of(run.handler), run.reader())
     run.repairs += repairs
     shown = Shown(system, messages, len(messages))
     request = _request(run, offered, shown)
-    await tell(run, "on_llm_start", "on_llm_start", request)
+    if heard(run):
+        await tell(run, "on_llm_start", "on_llm_start", request)
     return _Turn(request, shown, offered, repairs)
 
 
@@ -156,7 +157,8 @@ async def _after(run: Run, offered: Offer, unseen: list[HandlerEvent], reply: Me
         for delta in unseen:
             await show(delta)
         await show(reply)
-    await tell(run, "on_llm_end", "on_llm_end", reply)
+    if heard(run):
+        await tell(run, "on_llm_end", "on_llm_end", reply)
     if run.empty_replies and run.watched:
         await show(EmptyReply(run.agent.name))
     await _act(run, offered, reply)
@@ -201,7 +203,8 @@ async def _check_run_input(run: Run) -> None:
 async def _start_agent(run: Run) -> None:
     """Run what belongs to the moment an agent becomes the active one."""
     run.started = True
-    await tell(run, "on_agent_start", "on_start")
+    if heard(run):
+        await tell(run, "on_agent_start", "on_start")
     if run.agent.input_guardrails:
         messages = [item.message for item in run.view.items]
         with users_code(f"An input guardrail of agent {run.agent.name!r}"):
@@ -209,15 +212,17 @@ async def _start_agent(run: Run) -> None:
 
 
 async def _offer(run: Run) -> Offer:
-    key = (run.agent, run.handler.name)
-    known = run.offers.get(key)
-    if known is not None:
-        return known
-    offered = await offer(
-        run.agent, run.now(), run.graph, handler=run.handler.name, external=run.config.external_tools
-    )
+    """Return what the model may call. What nothing can change is worked out once, for all runs or for this."""
+    agent, handler = run.agent, run.handler.name
+    for_all = not (run.scopes or run.config.external_tools or run.config.agents)
+    offered: Offer | None = agent.worked_out.get((offer, handler)) if for_all else None
+    if offered is None:
+        external = run.config.external_tools
+        offered = await offer(agent, run.now(), run.graph, handler=handler, external=external)
+        if for_all and offered.fixed and not any(isinstance(edge.target, str) for edge in agent.edges):
+            agent.worked_out[offer, handler] = offered
     if offered.fixed:
-        run.offers[key] = offered
+        run.offers[agent, handler] = offered
     _warn_of_many(run, offered)
     return offered
 

@@ -47,7 +47,8 @@ async def instructions(run: Run) -> str:
 
 async def system_message(run: Run, offered: Offer) -> Message | None:
     """Return the active agent's system prompt, with what the last handoff and the run add to it."""
-    prompt = await instructions(run)
+    own = run.agent.instructions
+    prompt = own if isinstance(own, str) else await instructions(run)
     if run.agent.sections:
         prompt = "\n\n".join([part for part in (prompt, *await _sections(run, offered)) if part])
     if run.config.handoff_prompt and any(isinstance(route, Handoff) for route in offered.routes.values()):

@@ -90,6 +90,7 @@ def resumed(
         speaker=None if speaker is None else agent_named(graph, speaker),
         failed=failed,
         call_ids=call_ids(item.message for item in items),
+        read_calls=True,
         handoffs=[_record(record, items, graph) for record in document["handoffs"]],
     )
     run.callers = [_caller(caller, run) for caller in cast("list[Any]", document["callers"])]

@@ -7,7 +7,8 @@ why the next run starts at the default handler again, however this one ended.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -61,84 +62,84 @@ class Run(Hops):
 
     read_calls: bool = False
     """Whether there are calls in the input."""
-    watched: bool = False
+    watched: bool = field(default=False, init=False)
     """Whether somebody reads what happens while it happens."""
     speaker: Agent[Any] | None = None
     """The agent that was announced last."""
-    started: bool = False
+    started: bool = field(default=False, init=False)
     """Whether the active agent's own beginning, its hooks and input guardrails, is behind it."""
-    moment: RunContext[Any] | None = None
+    moment: RunContext[Any] | None = field(default=None, init=False)
     """The context of the present moment, once it was asked for."""
-    turn: int = 0
-    first_of_turn: int = 0
+    turn: int = field(default=0, init=False)
+    first_of_turn: int = field(default=0, init=False)
     """Id of the first item of the present turn."""
-    agent_turns: int = 0
+    agent_turns: int = field(default=0, init=False)
     """Model calls since the active agent took over; a forced tool choice holds for the first."""
     default_handler: str = ""
     """Name of the handler with which the active agent began."""
-    stands_in: bool = False
+    stands_in: bool = field(default=False, init=False)
     """Whether a transfer put another handler in charge than the active agent's default."""
-    handoff_input: Any = None
+    handoff_input: Any = field(default=None, init=False)
     """What the last transfer passed along."""
-    callers: list[Caller] = field(default_factory=NEW_LIST)
+    callers: list[Caller] = field(default_factory=NEW_LIST, init=False)
     """Who waits for an answer, the innermost last."""
-    places: Places = field(default_factory=Places)
+    places: Places = field(default_factory=Places, init=False)
     """Those of whoever speaks and of those who wait, see ``RunConfig.capacity``."""
-    payload_note: str | None = None
+    payload_note: str | None = field(default=None, init=False)
     """The section of the prompt about the payload that rides along, once it was written."""
-    read_by: Reader | None = None
+    read_by: Reader | None = field(default=None, init=False)
     """Who is shown the history, once it was asked for."""
-    source_prompt: str | None = None
+    source_prompt: str | None = field(default=None, init=False)
     """The section of the prompt with the source's instructions, when the last handoff passes them on."""
-    usage: Usage = field(default_factory=Usage)
-    usage_by_agent: dict[str, Usage] = field(default_factory=NEW_DICT)
-    errors: list[Problem] = field(default_factory=NEW_LIST)
-    repairs: list[str] = field(default_factory=NEW_LIST)
-    warnings: list[str] = field(default_factory=NEW_LIST)
-    calls: list[ModelCall] = field(default_factory=NEW_LIST)
+    usage: Usage = field(default_factory=Usage, init=False)
+    usage_by_agent: dict[str, Usage] = field(default_factory=NEW_DICT, init=False)
+    errors: list[Problem] = field(default_factory=NEW_LIST, init=False)
+    repairs: list[str] = field(default_factory=NEW_LIST, init=False)
+    warnings: list[str] = field(default_factory=NEW_LIST, init=False)
+    calls: list[ModelCall] = field(default_factory=NEW_LIST, init=False)
     call_ids: set[str] = field(default_factory=NEW_SET)
     """The ids of all tool calls so far; a reply that repeats one gets new ones."""
-    offers: dict[tuple[Agent[Any], str], Offer] = field(default_factory=NEW_DICT)
+    offers: dict[tuple[Agent[Any], str], Offer] = field(default_factory=NEW_DICT, init=False)
     """What agents whose offer never changes may call, by handler; the key keeps the agent alive."""
-    warned_of_many: bool = False
+    warned_of_many: bool = field(default=False, init=False)
     """Whether it was said that an agent is offered too many handoffs."""
-    empty_replies: int = 0
+    empty_replies: int = field(default=0, init=False)
     """How many in a row."""
-    mistakes: int = 0
+    mistakes: int = field(default=0, init=False)
     """Turns in a row with nothing but mistakes."""
-    progress: Progress = field(default_factory=Progress)
-    over_limit: int = 0
+    progress: Progress = field(default_factory=Progress, init=False)
+    over_limit: int = field(default=0, init=False)
     """Transfers that were refused because there had been enough; progress does not earn another."""
     failed: set[tuple[str, str]] = field(default_factory=NEW_SET)
     """Names of the handlers that failed and were replaced, each with its agent's."""
-    again: bool = False
+    again: bool = field(default=False, init=False)
     """Whether the next model call is that of the present turn once more."""
-    open_call: tuple[Request, Shown] | None = None
+    open_call: tuple[Request, Shown] | None = field(default=None, init=False)
     """The model call that was begun and has no complete reply yet."""
-    attempted: bool = False
+    attempted: bool = field(default=False, init=False)
     """Whether it is being made, and has not failed and waits for its next attempt."""
-    arrived: MessageDone | None = None
+    arrived: MessageDone | None = field(default=None, init=False)
     """The complete reply of a model call that has not come to its end."""
-    partial: list[str] = field(default_factory=NEW_LIST)
+    partial: list[str] = field(default_factory=NEW_LIST, init=False)
     """The text of a reply that is still arriving; not empty as soon as anything was shown."""
-    pending: Sequence[ToolCall] = ()
+    pending: Sequence[ToolCall] = field(default=(), init=False)
     """Calls that the caller has to answer."""
-    begun: set[str] = field(default_factory=NEW_SET)
+    begun: set[str] = field(default_factory=NEW_SET, init=False)
     """Ids of the calls that somebody began to carry out: those have an effect, or may have one."""
-    failure: str | None = None
+    failure: str | None = field(default=None, init=False)
     """The error that ended the run, in words."""
     capture: Callable[[Run], RunState] | None = None
     """Makes the state of the run, see `interlock.capturing`."""
-    depth: int = 0
+    depth: int = field(default=0, init=False)
     """How many runs this one is within."""
-    within: dict[str, Run] = field(default_factory=NEW_DICT)
+    within: dict[str, Run] = field(default_factory=NEW_DICT, init=False)
     """The runs of the agent tools that are being called, by call id and in call order."""
-    nested: dict[str, RunResult[Any]] = field(default_factory=NEW_DICT)
+    nested: dict[str, RunResult[Any]] = field(default_factory=NEW_DICT, init=False)
     """Those that have ended."""
-    turns_within: int = 0
+    turns_within: int = field(default=0, init=False)
     """How many turns those had."""
-    final_output: Any = None
-    stop_reason: StopReason = "unfinished"
+    final_output: Any = field(default=None, init=False)
+    stop_reason: StopReason = field(default="unfinished", init=False)
 
     def now(self) -> RunContext[Any]:
         """Return the context of this moment, for the code of the app."""
@@ -372,8 +373,9 @@ class Run(Hops):
         """Return the run as it stands now."""
         if self.within:
             books = ("nested", "usage_by_agent", "spent")
-            own: dict[str, Any] = {name: {**getattr(self, name)} for name in books}
-            so_far = replace(self, **own)
+            so_far = copy(self)
+            for name in books:
+                setattr(so_far, name, {**getattr(self, name)})
             so_far.absorb()
             return so_far.result()
         return RunResult(

@@ -9,9 +9,15 @@ from interlock.callables import is_failure, resolve, words_of
 from interlock.logs import log
 from interlock.run import Run
 
-__all__ = ["tell"]
+__all__ = ["heard", "tell"]
 
 _log = logging.getLogger("interlock.hooks")
+
+
+def heard(run: Run) -> bool:
+    """Whether anybody listens: the run's hooks, the active agent's, or those of its skills."""
+    agent = run.agent
+    return run.hooks is not None or agent.hooks is not None or bool(agent.equipment.hooks)
 
 
 async def tell(
