@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from interlock.callers import Caller
 from interlock.errors import ConfigError
-from interlock.handoff_request import HandoffStatus, recordable
-from interlock.history import View
+from interlock.handoff_documents import record_document
+from interlock.handoff_request import HandoffStatus
 from interlock.messages import RunItem
-from interlock.payloads import PAYLOAD_KEY, HandoffPayload
-from interlock.results import HandoffRecord
+from interlock.payloads import PAYLOAD_KEY
+from interlock.port import family_of
+from interlock.results import HandoffRecord, Problem
 from interlock.run import Run
 from interlock.run_document import (
     CallerDocument,
     ItemDocument,
     NarrowedDocument,
     Position,
+    ProblemDocument,
     ProgressDocument,
-    RecordDocument,
-    RequestDocument,
     RunDocument,
-    UsageDocument,
+    usage_document,
 )
 from interlock.run_state import RunState, checked_json
 from interlock.sharing import Narrowed
-from interlock.usage import Usage
 
 __all__ = ["captured"]
 
@@ -73,20 +72,11 @@ def _document(run: Run) -> RunDocument:
         "items": [_item(item) for item in run.items],
         "pending": [cast("dict[str, Any]", call) for call in run.pending],
         "begun": sorted(run.begun - {item.message.get("tool_call_id") for item in run.items}),
-        "usage": _usage(run.usage),
-        "usage_by_agent": {name: _usage(usage) for name, usage in run.usage_by_agent.items()},
-        "spent": {name: _usage(usage) for name, usage in run.spent.items()},
-        "handoffs": [_record(record) for record in _reopened(run)],
-        "errors": [
-            {
-                "kind": each.kind,
-                "agent": each.agent,
-                "turn": each.turn,
-                "message": each.message,
-                "call_id": each.call_id,
-            }
-            for each in run.errors
-        ],
+        "usage": usage_document(run.usage),
+        "usage_by_agent": {name: usage_document(usage) for name, usage in run.usage_by_agent.items()},
+        "spent": {name: usage_document(usage) for name, usage in run.spent.items()},
+        "handoffs": [record_document(record) for record in _reopened(run)],
+        "errors": [_problem(each) for each in run.errors],
         "repairs": [*run.repairs],
         "warnings": [*run.warnings],
         "failed": sorted([*pair] for pair in run.failed),
@@ -94,6 +84,16 @@ def _document(run: Run) -> RunDocument:
         "shared_memory": _without_payload(outermost),
         "narrowings": [_narrowed(each) for each in narrowings],
         "payload": None if run.stop_reason == "done" else payload,
+    }
+
+
+def _problem(problem: Problem) -> ProblemDocument:
+    return {
+        "kind": problem.kind,
+        "agent": problem.agent,
+        "turn": problem.turn,
+        "message": problem.message,
+        "call_id": problem.call_id,
     }
 
 
@@ -107,7 +107,8 @@ def _position(run: Run) -> Position:
         "open_handoff": run.open_handoff,
         "source_prompt": run.source_prompt,
         "payload_note": run.payload_note,
-        **_view(run.view, run.items),
+        "view": _shown(run.view.items, run.items),
+        "rendered": run.view.rendered_for(family_of(run.handler), run.read_by),
     }
 
 
@@ -125,12 +126,9 @@ def _caller(caller: Caller, items: Sequence[RunItem]) -> CallerDocument:
         "seconds": caller.seconds,
         "payload": caller.payload,
         "narrowings": caller.narrowings,
-        **_view(caller.view, items),
+        "view": _shown(caller.view.items, items),
+        "rendered": 0,
     }
-
-
-def _view(view: View, items: Sequence[RunItem]) -> Any:
-    return {"view": _shown(view.items, items), "rendered": view.rendered}
 
 
 def _shown(view: Iterable[RunItem], items: Sequence[RunItem]) -> list[int | ItemDocument]:
@@ -172,10 +170,6 @@ def _narrowed(one: Narrowed) -> NarrowedDocument:
     }
 
 
-def _usage(usage: Usage) -> UsageDocument:
-    return cast(UsageDocument, asdict(usage))
-
-
 def _reopened(run: Run) -> Iterable[HandoffRecord]:
     """Return the records as they were before the run's end closed those of who was in charge."""
     still_open = {run.open_handoff, *(caller.open_handoff for caller in run.callers)}
@@ -186,46 +180,6 @@ def _reopened(run: Run) -> Iterable[HandoffRecord]:
             yield replace(one, status=HandoffStatus.FAILED, error=_NOT_TAKEN_OVER)
         else:
             yield one
-
-
-def _record(record: HandoffRecord) -> RecordDocument:
-    return {
-        "id": record.id,
-        "source": record.source,
-        "target": record.target,
-        "tool_name": record.tool_name,
-        "call_id": record.call_id,
-        "turn": record.turn,
-        "status": record.status.value,
-        "tried": record.tried,
-        "requested_by": record.requested_by,
-        "reason": record.reason,
-        "input": recordable(record.input),
-        "error": record.error,
-        "passed_over": [[*pair] for pair in record.passed_over],
-        "parent_id": record.parent_id,
-        "depth": record.depth,
-        "started": record.started,
-        "ended": record.ended,
-        "usage": None if record.usage is None else _usage(record.usage),
-        "request": _request(record),
-    }
-
-
-def _request(record: HandoffRecord) -> RequestDocument | None:
-    request = record.request
-    if request is None:
-        return None
-    payload = cast("HandoffPayload | None", request.payload)
-    return {
-        "message": request.message,
-        "preserve_context": request.preserve_context,
-        "capabilities_required": [*request.capabilities_required],
-        "timeout": request.timeout,
-        "priority": request.priority,
-        "payload": None if payload is None else payload.to_dict(),
-        "metadata": recordable(dict(request.metadata)),
-    }
 
 
 def _progress(run: Run) -> ProgressDocument:

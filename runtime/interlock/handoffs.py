@@ -100,37 +100,53 @@ async def take_over(run: Run, transfer: Transfer) -> None:
     source, target, handler, speaker = run.agent, transfer.target, transfer.handler, run.in_charge
     assert target is not None
     assert handler is not None
-    not_tried = {
-        record.call_id for record in run.handoffs if not record.tried and record.requested_by == "model"
-    }
-    if not_tried:
-        run.view.replace(_without_calls(run.view.items, not_tried))
-    if transfer.returns:
-        run.callers.append(_waiting(run, transfer))
-        answer = _answer(run, transfer.call, transfer.answer, place=len(run.items) - 1)
-        run.view.replace([*run.view.items, answer])
+    seen = _without_not_tried(run)
     try:
-        await _reshape(run, transfer)
+        shaped = await _shaped(run, transfer, seen)
+        passed_on = transfer.edge.transfer_system_message and isinstance(target, Agent)
+        source_prompt = await _passed_on(run) if passed_on else None
     except BaseException as error:
-        broken = isinstance(error, Exception)
-        why = str(error) if broken else "it was cancelled before the target took over"
-        run.close_records([transfer.request.request_id], HandoffStatus.FAILED, why)
+        _not_taken_over(run, transfer, error)
         raise
+    if transfer.returns:
+        run.callers.append(replace(_waiting(run, transfer), view=View(seen)))
+    if shaped is not run.view.items:
+        run.view.replace(shaped)
     run.open_record(transfer.request.request_id, waits=transfer.returns)
     if isinstance(target, Agent):
-        run.source_prompt = await _passed_on(run) if transfer.edge.transfer_system_message else None
+        run.source_prompt = source_prompt
     _carry(run, transfer)
     run.progress.transferred(speaker, target.name)
     if _log.isEnabledFor(logging.INFO):
         _announce(run, speaker, transfer)
-    await tell(run, "on_handoff", None, target)
+    try:
+        await tell(run, "on_handoff", None, target)
+    finally:  # it is made: who is cancelled here finds the target in charge
+        if isinstance(target, Agent):
+            run.graph = {**target.graph, **run.graph}
+        run.switch(target if isinstance(target, Agent) else source, handler, given=transfer.input)
     if isinstance(target, Agent):
-        run.graph = {**target.graph, **run.graph}
-        run.switch(target, handler, given=transfer.input)
         await tell(run, None, "on_handoff", source)
         await _received(run, target, transfer)
-    else:
-        run.switch(source, handler, given=transfer.input)
+
+
+def _without_not_tried(run: Run) -> list[RunItem]:
+    not_tried = {
+        record.call_id for record in run.handoffs if not record.tried and record.requested_by == "model"
+    }
+    return _without_calls(run.view.items, not_tried) if not_tried else run.view.items
+
+
+def _not_taken_over(run: Run, transfer: Transfer, error: BaseException) -> None:
+    """Put on record that a transfer was not made after all; a source that goes on later is shown so."""
+    broken = isinstance(error, Exception)
+    why = str(error) if broken else "it was cancelled before the target took over"
+    run.close_records([transfer.request.request_id], HandoffStatus.FAILED, why)
+    told = _answer(run, transfer.call, f"The transfer was not made: {why}", place=0).message
+    run.view.replace(
+        replace(item, message=told) if item.message.get("tool_call_id") == transfer.call["id"] else item
+        for item in run.view.items
+    )
 
 
 def come_back(run: Run, output: str) -> HandoffReturned:
@@ -258,11 +274,14 @@ async def _passed_on(run: Run) -> str | None:
     return f"# Instructions of the previous agent, {run.agent.name}\n{prompt}" if prompt else None
 
 
-async def _reshape(run: Run, transfer: Transfer) -> None:
+async def _shaped(run: Run, transfer: Transfer, seen: list[RunItem]) -> list[RunItem]:
+    """Return what the target is to see of what the source has seen."""
+    if transfer.returns:
+        seen = [*seen, _answer(run, transfer.call, transfer.answer, place=len(run.items) - 1)]
     chosen = _shaping(run, transfer.edge)
     if chosen is None:
-        return
-    history, before, new = partition(run.view.items, run.input_count, run.first_of_turn)
+        return seen
+    history, before, new = partition(seen, run.input_count, run.first_of_turn)
     data = HandoffInputData(
         input_history=history,
         pre_handoff_items=before,
@@ -279,7 +298,7 @@ async def _reshape(run: Run, transfer: Transfer) -> None:
     if transfer.reason and all(item.message["role"] in ("system", "developer") for item in items):
         reason: Message = {"role": "user", "content": transfer.reason}
         items.append(RunItem(id=len(run.items) - 1, kind="filter", message=reason))
-    run.view.replace(items)
+    return items
 
 
 def _shaping(run: Run, edge: Handoff) -> tuple[str, HandoffInputFilter, bool] | None:

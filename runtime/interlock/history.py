@@ -204,10 +204,9 @@ class View:
         self._family: str | None = None
         self._reader: Reader | None = None
 
-    @property
-    def rendered(self) -> int:
-        """How many of the items were rendered already, so that what they needed was told."""
-        return self._rendered
+    def rendered_for(self, family: str, reader: Reader | None) -> int:
+        """Return how many of the items were rendered already for this reader: their repairs were told."""
+        return self._rendered if family == self._family and reader is self._reader else 0
 
     def add(self, item: RunItem) -> None:
         """Show one more item from now on."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, cast
 
@@ -12,25 +11,26 @@ import anyio
 from interlock.agents import Agent
 from interlock.callers import Caller
 from interlock.capabilities import Capacity
+from interlock.capturing import captured
 from interlock.config import RunConfig
 from interlock.errors import ConfigError, HandoffError, ModelBehaviorError
 from interlock.graph import run_graph
-from interlock.handoff_request import HandoffRequest, HandoffStatus
+from interlock.handoff_documents import record_of
 from interlock.history import View
 from interlock.hooks import RunHooks
-from interlock.messages import RunItem, ToolCall, call_ids, calls_of, detached, text_of, unshared
+from interlock.messages import ToolCall, call_ids, detached, text_of, unshared
 from interlock.models import find_handler, handler_for, lineup
-from interlock.payloads import PAYLOAD_KEY, HandoffPayload
+from interlock.payloads import PAYLOAD_KEY
 from interlock.port import Handler, family_of
 from interlock.progress import Progress
 from interlock.redaction import REDACTED
-from interlock.results import HandoffRecord, Problem
+from interlock.results import Problem
 from interlock.run import Run
 from interlock.run_document import (
+    CallerDocument,
     NarrowedDocument,
     Position,
     ProgressDocument,
-    RecordDocument,
     RunDocument,
     items_of,
     usage_of,
@@ -63,17 +63,15 @@ def resumed(
     Raises:
         ConfigError: it cannot go on like this: calls wait for an answer, or it names what is not there.
     """
-    document = detached(state.document)
-    _check(document, config)
-    graph = run_graph(agent, config)
+    _check(state.document, config)
+    document, graph = detached(state.document), run_graph(agent, config)
     items = items_of(document)
     failed = {(owner, name) for owner, name in document["failed"]}
-    position, speaker = document["position"], document["speaker"]
-    active = agent_named(graph, position["agent"])
+    active = agent_named(graph, document["position"]["agent"])
     run = Run(
         first=agent_named(graph, document["first"]),
         agent=active,
-        handler=_handler(active, position, failed, config),
+        handler=_handler(active, document["position"], failed, config),
         default_handler=_default(active, config),
         graph=graph,
         config=config,
@@ -84,20 +82,16 @@ def resumed(
         context=context,
         run_id=document["run_id"],
         items=items,
-        view=View(view_of(position["view"], items)),
+        view=View(view_of(document["position"]["view"], items)),
         input_count=document["input_count"],
         scopes=frozenset(config.scopes),
-        speaker=None if speaker is None else agent_named(graph, speaker),
         failed=failed,
         call_ids=call_ids(item.message for item in items),
-        read_calls=True,
-        handoffs=[_record(record, items, graph) for record in document["handoffs"]],
+        capture=captured,
+        handoffs=[record_of(record, items, graph) for record in document["handoffs"]],
     )
-    run.callers = [_caller(caller, run) for caller in cast("list[Any]", document["callers"])]
-    _count(run, document)
-    _recall(run, document)
-    run.handoff_input = _given(run, run.open_handoff)
-    _stand(run, document)
+    for fill_in in (_count, _recall, _stand):
+        fill_in(run, document)
     return run
 
 
@@ -135,7 +129,7 @@ def _handler(
     return found
 
 
-def _caller(caller: Any, run: Run) -> Caller:
+def _caller(caller: CallerDocument, run: Run) -> Caller:
     agent = agent_named(run.graph, caller["agent"])
     return Caller(
         agent=agent,
@@ -167,7 +161,7 @@ def _count(run: Run, document: RunDocument) -> None:
     run.turns_within, run.agent_turns = document["turns_within"], position["agent_turns"]
     run.mistakes, run.empty_replies = document["mistakes"], document["empty_replies"]
     run.over_limit, run.warned_of_many = document["over_limit"], document["warned_of_many"]
-    run.begun = set(document["begun"])
+    run.begun, run.read_calls = set(document["begun"]), True
     run.usage = usage_of(document["usage"])
     run.usage_by_agent = {name: usage_of(usage) for name, usage in document["usage_by_agent"].items()}
     run.spent = {name: usage_of(usage) for name, usage in document["spent"].items()}
@@ -189,10 +183,13 @@ def _progress(seen: ProgressDocument) -> Progress:
 
 
 def _recall(run: Run, document: RunDocument) -> None:
-    """Fill in what is in the prompts, and what the run shares."""
-    position = document["position"]
+    """Fill in who speaks and who waits, what is in the prompts, and what the run shares."""
+    position, speaker = document["position"], document["speaker"]
+    run.speaker = None if speaker is None else agent_named(run.graph, speaker)
+    run.callers = [_caller(caller, run) for caller in document["callers"]]
     run.started, run.stands_in = document["started"], position["stands_in"]
     run.open_handoff = position["open_handoff"]
+    run.handoff_input = _given(run, run.open_handoff)
     run.source_prompt, run.payload_note = position["source_prompt"], position["payload_note"]
     given, kept = run.config.shared_memory, document["shared_memory"]
     anew = {key for key, value in kept.items() if key in given and _is_redacted(value)}
@@ -226,75 +223,6 @@ def _is_redacted(value: object) -> bool:
     if isinstance(value, list):
         return any(map(_is_redacted, cast("list[object]", value)))
     return isinstance(value, str) and REDACTED in value
-
-
-def _record(
-    document: RecordDocument, items: Sequence[RunItem], graph: Mapping[str, Agent[Any]]
-) -> HandoffRecord:
-    given = _input(document, items, graph)
-    usage, wanted = document["usage"], document["request"]
-    request = None
-    if wanted is not None:
-        payload = wanted["payload"]
-        request = HandoffRequest(
-            document["target"],
-            input=given,
-            reason=document["reason"],
-            message=wanted["message"],
-            from_agent=document["source"],
-            request_id=document["id"],
-            preserve_context=wanted["preserve_context"],
-            capabilities_required=tuple(wanted["capabilities_required"]),
-            timeout=wanted["timeout"],
-            payload=None if payload is None else HandoffPayload.parse(payload),
-            priority=wanted["priority"],
-            metadata=wanted["metadata"],
-        )
-    return HandoffRecord(
-        id=document["id"],
-        source=document["source"],
-        target=document["target"],
-        tool_name=document["tool_name"],
-        call_id=document["call_id"],
-        turn=document["turn"],
-        status=HandoffStatus(document["status"]),
-        tried=document["tried"],
-        requested_by=document["requested_by"],
-        reason=document["reason"],
-        input=given,
-        error=document["error"],
-        request=request,
-        passed_over=tuple((name, why) for name, why in document["passed_over"]),
-        parent_id=document["parent_id"],
-        depth=document["depth"],
-        started=document["started"],
-        ended=document["ended"],
-        usage=None if usage is None else usage_of(usage),
-    )
-
-
-def _input(document: RecordDocument, items: Sequence[RunItem], graph: Mapping[str, Agent[Any]]) -> Any:
-    """Return what was passed along, made anew of what the model wrote if the handoff has a type."""
-    plain: Any = document["input"]
-    if plain is None or document["requested_by"] != "model":
-        return plain
-    kinds = [
-        edge.input_type
-        for agent in graph.values()
-        for edge in agent.edges
-        if edge.tool_name == document["tool_name"] and edge.input_type is not None
-    ]
-    wrote = [
-        call["function"]["arguments"]
-        for item in items
-        for call in calls_of(item.message)
-        if call["id"] == document["call_id"]
-    ]
-    for kind in kinds[:1]:
-        for text in wrote[:1]:
-            with suppress(ModelBehaviorError):  # another version of the type: then it stays plain data
-                return kind.parse(text, strict=True)
-    return plain
 
 
 # -- where it stood --

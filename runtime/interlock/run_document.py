@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Annotated, Any, Literal, NotRequired, cast
 
 import pydantic
@@ -27,10 +28,12 @@ __all__ = [
     "ProgressDocument",
     "RecordDocument",
     "RequestDocument",
+    "ResponseDocument",
     "RunDocument",
     "UsageDocument",
     "checked_document",
     "items_of",
+    "usage_document",
     "usage_of",
     "view_of",
 ]
@@ -120,6 +123,19 @@ class RequestDocument(TypedDict):
     metadata: dict[str, Any]
 
 
+_Status = Literal["PENDING", "ACCEPTED", "REJECTED", "COMPLETED", "EXPIRED", "FAILED"]
+
+
+class ResponseDocument(TypedDict):
+    """A `HandoffResponse`."""
+
+    status: _Status
+    handoff_id: str
+    rejection_reason: str | None
+    metadata: dict[str, Any]
+    from_agent: str
+
+
 class RecordDocument(TypedDict):
     """A `HandoffRecord`."""
 
@@ -129,7 +145,7 @@ class RecordDocument(TypedDict):
     tool_name: str
     call_id: str
     turn: _Count
-    status: Literal["PENDING", "ACCEPTED", "REJECTED", "COMPLETED", "EXPIRED", "FAILED"]
+    status: _Status
     tried: bool
     requested_by: Literal["model", "tool"]
     reason: str | None
@@ -142,6 +158,7 @@ class RecordDocument(TypedDict):
     ended: float | None
     usage: UsageDocument | None
     request: RequestDocument | None
+    response: ResponseDocument | None
 
 
 class ProblemDocument(TypedDict):
@@ -269,9 +286,8 @@ def _check_view(where: str, view: list[int | ItemDocument], count: int) -> None:
                 raise ValueError(f"{where}[{place}] is the place of no item")
             continue
         item["message"] = _message(f"{where}[{place}]", place, item["message"])
-        item["whole"] = [
-            _message(f"{where}[{place}].whole", n, each) for n, each in enumerate(item.get("whole", []))
-        ]
+        for n, each in enumerate(item.get("whole", [])):
+            item.get("whole", [])[n] = _message(f"{where}[{place}].whole[{n}]", n, each)
         _check_view(f"{where}[{place}].covers", item.get("covers", []), count)
 
 
@@ -314,7 +330,12 @@ def _check_handoffs(document: RunDocument) -> None:
             raise ValueError(f"open_handoff {opened!r:.60} is no handoff of the run")
 
 
-# -- back to what a run works with --
+# -- from and to what a run works with --
+
+
+def usage_document(usage: Usage) -> UsageDocument:
+    """Return a usage as JSON data."""
+    return cast(UsageDocument, asdict(usage))
 
 
 def usage_of(document: UsageDocument) -> Usage:

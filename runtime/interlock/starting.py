@@ -42,14 +42,11 @@ def start(
     _check_arguments(agent, max_turns, hooks, config)
     config = config or _DEFAULTS
     if isinstance(input, RunState):
-        run = resumed(agent, input, context, max_turns, hooks, config, stream=stream)
-        run.capture = captured
-        return run
+        return resumed(agent, input, context, max_turns, hooks, config, stream=stream)
     items = input_items(to_messages(input))
     if not items:
         raise ConfigError("Input is empty: pass the user's text, or a list with at least one message.")
     default = handler_for(agent, config)
-    known = call_ids([item.message for item in items])
     return Run(
         first=agent,
         agent=agent,
@@ -66,7 +63,7 @@ def start(
         items=items,
         view=View(items),
         input_count=len(items),
-        call_ids=known,
+        call_ids=(known := call_ids([item.message for item in items])),
         read_calls=bool(known),
         shared_memory=unshared(dict(config.shared_memory)) if config.shared_memory else {},
         scopes=frozenset(config.scopes),

@@ -34,11 +34,12 @@ LAYERS = """
     config routing progress replies run_document unfinished
     run_state
     results
-    models sharing
+    handoff_documents models sharing
     hops
     callers graph handoff_store
     matrix run
-    capturing resuming
+    capturing
+    resuming
     logs starting
     nested prompts tell
     tool_runs
