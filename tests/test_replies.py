@@ -71,6 +71,12 @@ def test_what_a_call_lacks_is_filled_in() -> None:
     assert made == {"id": "call_1_0", "type": "function", "function": function}
 
 
+def test_a_reply_sets_none_of_the_keys_that_are_interlocks_own() -> None:
+    message: Any = {"role": "assistant", "content": "Hi", "_kind": "nudge", "_agent": "B", "citations": [1]}
+    taken = with_own_ids(MessageDone(message=message), 1, set())
+    assert taken.message == {"role": "assistant", "content": "Hi", "citations": [1]}
+
+
 @pytest.mark.parametrize(
     ("message", "wrong"),
     [

@@ -54,8 +54,11 @@ def with_own_ids(reply: MessageDone, turn: int, used: set[str]) -> MessageDone:
     """Return a reply whose calls are whole, with ids that differ from all earlier ones of the run.
 
     Some providers send no ids or repeat them (feature row 1-47). The new ones follow from the turn, so a
-    replayed run makes the same.
+    replayed run makes the same. Keys that begin with an underscore are interlock's own: no model sets them.
     """
+    if any(key.startswith("_") for key in reply.message):
+        kept = {key: value for key, value in reply.message.items() if not key.startswith("_")}
+        reply = dataclasses.replace(reply, message=cast(Message, kept))
     calls = calls_of(reply.message)
     if not calls:
         return reply

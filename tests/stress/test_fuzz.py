@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from stress.fuzz import fuzz
 
-SEEDS = 300
-PART = 60
+SEEDS = 200
+PART = 50
 WHAT = ("model calls", "tool runs", "transfers made", "transfers not made", "runs within runs")
 
 

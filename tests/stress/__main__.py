@@ -1,0 +1,47 @@
+"""The long part of the tests under stress: `make stress`. It needs no network and no key."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from random import SystemRandom
+
+from stress import crowd, fuzz, soak
+
+PARTS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "fuzz": lambda given: fuzz.main(["--first", str(given.first), "--runs", str(given.fuzz)]),
+    "crowd": lambda given: crowd.main(["--runs", str(given.crowd)]),
+    "soak openai": lambda given: soak.main(["--through", "openai", "--runs", str(given.soak)]),
+    "soak litellm": lambda given: soak.main(["--through", "litellm", "--runs", str(given.soak)]),
+}
+
+
+def main() -> int:
+    """Do all parts, or those that are named, and say what came of each."""
+    parser = argparse.ArgumentParser(prog="python -m stress", description=__doc__)
+    parser.add_argument("parts", nargs="*", help=f"some of: {', '.join(PARTS)}; default: all")
+    parser.add_argument("--fuzz", type=int, default=10_000, help="random runs")
+    parser.add_argument("--first", type=int, help="the first seed; default: a random one, which is printed")
+    parser.add_argument("--crowd", type=int, default=1_000, help="runs at the same time")
+    parser.add_argument("--soak", type=int, default=20_000, help="runs in one process")
+    given = parser.parse_args()
+    if given.first is None:
+        given.first = SystemRandom().randrange(10**9)
+    results: dict[str, str] = {}
+    for name, work in PARTS.items():
+        if given.parts and name.split()[0] not in given.parts and name not in given.parts:
+            continue
+        print(f"== {name}", flush=True)
+        began = time.perf_counter()
+        failed = work(given)
+        results[name] = f"{'FAILED' if failed else 'holds'}, {time.perf_counter() - began:.0f} s"
+    print("== summary")
+    for name, text in results.items():
+        print(f"{name:14} {text}")
+    return 1 if any(text.startswith("FAILED") for text in results.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
