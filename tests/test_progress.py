@@ -303,6 +303,32 @@ def test_what_is_kept_grows_with_different_calls_alone(made: list[tuple[str, str
     progress = Progress()
     for one in made:
         progress.tool_results([one])
+    progress.read_all()
     different = len({(name, arguments) for name, arguments, _ in made})
     assert len(progress.answers) == different
     assert len(progress.times) <= different
+
+
+def test_calls_that_are_surely_new_wait_to_be_read_and_not_for_ever() -> None:
+    progress = Progress()
+    for number in range(1500):
+        progress.tool_results(once("poll", f"answer {number}"))
+        assert len(progress.unread) <= 1000
+    assert progress.outputs == set()
+    for number in range(2):
+        progress.tool_results(once("poll", "answer 1499"))
+        assert progress.idle == number + 1
+
+
+@given(st.lists(st.lists(st.tuples(SMALL, SMALL, SMALL), min_size=1, max_size=3), max_size=30))
+def test_reading_late_or_at_once_comes_to_the_same(turns: list[list[tuple[str, str, str]]]) -> None:
+    late, at_once = Progress(), Progress()
+    for made in turns:
+        late.tool_results(made)
+        at_once.outputs.clear()
+        at_once.tool_results(made)
+        at_once.read_all()
+        for name in ("idle", "told", "names", "needs_nudge", "is_stuck"):
+            assert getattr(late, name) == getattr(at_once, name)
+    late.read_all()
+    assert (late.answers, late.times) == (at_once.answers, at_once.times)

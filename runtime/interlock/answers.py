@@ -198,12 +198,13 @@ def _spare_transfer(planned: Plan, answers: _Answers) -> None:
 def _note_results(run: Run, planned: Plan, answers: _Answers) -> None:
     """Let the run see whether it gets anywhere."""
     if planned.tools and run.config.detect_loops:
-        results: dict[bool, list[tuple[str, str, str]]] = {True: [], False: []}
+        results: list[tuple[str, str, str]] = []
+        requests: list[tuple[str, str, str]] = []
         for call, tool in planned.tools:
             answer = answers.by_id[call["id"]]
             made = (tool.name, call["function"].get("arguments") or "", answer.text)
-            results[answer.request is None].append(made)
-        run.progress.tool_results(results[True], requests=results[False])
+            (results if answer.request is None else requests).append(made)
+        run.progress.tool_results(results, requests)
 
 
 def _take_outcome(run: Run, answers: _Answers, call: ToolCall, outcome: ToolOutcome, stop: bool) -> None:

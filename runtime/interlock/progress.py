@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from interlock.fresh import NEW_DICT, NEW_SET
+from interlock.fresh import NEW_DICT, NEW_LIST, NEW_SET
 
 __all__ = ["Progress"]
 
@@ -27,6 +27,12 @@ old results once more. A single call ends the run when it is made for the sixth 
 in turn 10, just before `max_turns` would end it with a reason that says less."""
 
 _MOST_NAMES = 5
+
+_MOST_UNREAD = 1000
+"""Turns."""
+
+_Result = tuple[str, str, str]
+"""The name, arguments and output of a call."""
 
 
 @dataclass(slots=True)
@@ -49,17 +55,29 @@ class Progress:
     """Turns in a row without anything new."""
     names: dict[str, None] = field(default_factory=NEW_DICT)
     """What they called, in order."""
+    unread: list[tuple[list[_Result], bool]] = field(default_factory=NEW_LIST)
+    """Turns that brought something new, which shows without reading their calls; and whether those count."""
+    outputs: set[tuple[str, str]] = field(default_factory=NEW_SET)
+    """What each tool has given, as long as it was noted from the beginning."""
     told: int | None = None
     """The value of ``idle`` when the model was told; it is told once."""
 
     def tool_results(
-        self, results: Iterable[tuple[str, str, str]], requests: Iterable[tuple[str, str, str]] = ()
+        self, results: Iterable[_Result], requests: Iterable[_Result] = ()
     ) -> None:
         """Note the name, arguments and output of each call that one turn answered.
 
         ``requests`` are those that only ask to hand over: repeated, they repeat; they find nothing out.
         """
         results, requests = list(results), list(requests)
+        if not requests and self._is_new_at_a_glance(results):
+            if self.idle:
+                self._start_counting()
+            self.unread.append((results, True))
+            self.edges.clear()
+            self.refused = 0
+            return
+        self.read_all()
         found, asked = _by_call(results), _by_call(requests)
         made = {*found, *asked}
         new = [call for call, answer in found.items() if self.answers.get(call) != answer]
@@ -68,6 +86,25 @@ class Progress:
         elif made:
             self._nothing_new(made, [name for name, _, _ in (*results, *requests)])
         self.answers |= found
+
+    def _is_new_at_a_glance(self, results: Iterable[_Result]) -> bool:
+        """Whether these tools never gave such results before, for whatever arguments."""
+        if len(self.unread) >= _MOST_UNREAD or (self.answers and not self.outputs):
+            self.outputs.clear()  # from now on each call is read: not all that was given is known
+            return False
+        given = [(name, output) for name, _, output in results]
+        known = len(self.outputs)
+        self.outputs.update(given)
+        return bool(given) and len(self.outputs) == known + len(given)
+
+    def read_all(self) -> None:
+        """Note what was passed over as surely new, so that ``answers`` and ``times`` are complete."""
+        unread, self.unread = self.unread, []
+        for results, counts in unread:
+            found = _by_call(results)
+            self.answers |= found
+            if counts:
+                self.times |= dict.fromkeys(found, 1)
 
     def _something_new(self, made: Iterable[str], new: Iterable[str]) -> None:
         if self.idle:
@@ -85,6 +122,7 @@ class Progress:
             self.told = self.idle
 
     def _start_counting(self) -> None:
+        self.unread = [(results, False) for results, _ in self.unread]
         self.times.clear()
         self.names.clear()
         self.idle, self.told = 0, None
@@ -116,7 +154,7 @@ class Progress:
         return ", ".join([*names[:_MOST_NAMES], *more])
 
 
-def _by_call(made: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+def _by_call(made: Iterable[_Result]) -> dict[str, str]:
     """Return what each different call was answered, in whatever order and however often."""
     answers: dict[str, set[str]] = {}
     for name, arguments, output in made:

@@ -37,13 +37,13 @@ class Usage:
             return self
         known = self.cost is not None and other.cost is not None
         return Usage(
-            requests=self.requests + other.requests,
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cached_tokens=self.cached_tokens + other.cached_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-            cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
-            estimated=self.estimated or other.estimated,
+            self.requests + other.requests,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+            (self.cost or 0.0) + (other.cost or 0.0) if known else None,
+            self.estimated or other.estimated,
         )
 
 
