@@ -28,6 +28,7 @@ from interlock.errors import (
     ServerFailed,
     UnreadableResponse,
 )
+from interlock.redaction import scrubbed
 
 __all__ = ["Answer", "error_from_answer", "key_hint", "shortened"]
 
@@ -193,8 +194,8 @@ def key_hint(provider: str) -> str:
 
 
 def shortened(text: str, limit: int = 400) -> str:
-    """Return text fit for a message: one line, not too long, without keys in URLs."""
-    line = re.sub(r"([?&](?:api[_-]?)?key=)[^&\s'\"]+", r"\1...", " ".join(text.split()))
+    """Return text fit for a message: one line, not too long, without what looks like a secret."""
+    line = scrubbed(" ".join(text[: 10 * limit].split()), "...")
     return line if len(line) <= limit else f"{line[:limit]} ..."
 
 

@@ -6,6 +6,7 @@ Both handlers that speak to an HTTP API share this: `interlock_providers.openai.
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import reprlib
@@ -17,17 +18,19 @@ from typing import Any, Protocol, TypeVar, cast
 import anyio
 
 from interlock.assembly import Assembler, completion_done, why_incomplete
-from interlock.errors import IncompleteResponse, ProviderError, UnreadableResponse
+from interlock.errors import IncompleteResponse, ProviderError, ProviderTimeout, UnreadableResponse
 from interlock.events import HandlerEvent, MessageDone
 from interlock.port import Request, ToolChoice
 from interlock.usage import Usage
 from interlock_providers.answers import Answer, error_from_answer, shortened
-from interlock_providers.chunks import Chunks, parsed
+from interlock_providers.bodies import MOST_BYTES, body_of
+from interlock_providers.chunks import Chunks, UnreadableEvent, parsed
 from interlock_providers.deadlines import Deadline
 from interlock_providers.failures import to_provider_error
+from interlock_providers.shapes import Shape
 from interlock_providers.structured import Plan, as_answer, as_answer_event, plan_for
 from interlock_providers.vendors import takes_schema_with_tools
-from interlock_providers.wire import Shape, prepare, tools_for
+from interlock_providers.wire import prepare, tools_for
 
 __all__ = ["Chat", "Incoming", "Post", "Response"]
 
@@ -96,7 +99,7 @@ class Chat:
         shape: Shape,
         timeout: float | None,
         chunk_timeout: float | None,
-        max_bytes: int | None = None,
+        max_bytes: int | None = MOST_BYTES,
         needs_finish: bool = False,
     ) -> None:
         self.provider = provider
@@ -126,16 +129,17 @@ class Chat:
     async def _exchange(
         self, body: _Json, streams: bool, deadline: Deadline, post: Post
     ) -> AsyncGenerator[HandlerEvent]:
-        incoming = await self._guarded(deadline.first, lambda: post(body))
+        incoming = await self._guarded(deadline.first, lambda: post(body), began=False)
         try:
-            unknown = "event-stream" if streams else ""
-            received = _Received(incoming.response.aiter_bytes(), self._max_bytes, self._too_much)
+            unknown = "event-stream" if streams and incoming.response.status_code == 200 else ""
+            unpacked = body_of(incoming.response, self._unreadably_packed)
+            received = _Received(unpacked, self._max_bytes, self._too_much)
             pieces: AsyncIterator[bytes] = received
             if "event-stream" not in incoming.response.headers.get("content-type", unknown):
                 # not asked to stream, or the endpoint does not, or a proxy answers in its place
                 answer = await self._guarded(deadline.first, received.all)
                 if not _EVENTS.match(answer):
-                    yield self._completion(answer.decode("utf-8-sig", "replace"))
+                    yield self._completion(answer)
                     return
                 pieces = _once(answer)  # a stream under a wrong name
             async with aclosing(self._streamed(pieces, deadline)) as events:
@@ -152,11 +156,19 @@ class Chat:
         wait = deadline.first
         async with aclosing(Chunks(received)) as chunks:
             while not chunks.ended:
-                for chunk in await self._guarded(wait, chunks.more):
+                try:
+                    more = await self._guarded(wait, chunks.more)
+                except (IncompleteResponse, ProviderTimeout):
+                    if not assembler.finished:
+                        raise
+                    break  # the message is whole: what is missing is how many tokens it had
+                for chunk in more:
                     self._raise_if_failed(chunk)
                     for event in self._read(assembler.feed, chunk):
                         yield event
                 wait = deadline.next
+            if chunks.strange is not None:
+                raise self._unreadable(chunks.strange)
             await chunks.drain()
             done = self._read(lambda _: assembler.done(), "its pieces together")
             yield self._checked(done, ended=chunks.marked, needs_finish=self._needs_finish)
@@ -178,18 +190,24 @@ class Chat:
         return {key: value for key, value in body.items() if value is not None}
 
     async def _guarded(
-        self, wait: Callable[[Callable[[], Awaitable[T]]], Awaitable[T]], work: Callable[[], Awaitable[T]]
+        self,
+        wait: Callable[[Callable[[], Awaitable[T]]], Awaitable[T]],
+        work: Callable[[], Awaitable[T]],
+        *,
+        began: bool = True,
     ) -> T:
         """Await one step of the call within its time; the library's errors become ours."""
         try:
             return await wait(work)
         except ProviderError:
             raise
+        except UnreadableEvent as error:
+            raise self._unreadable(error.said) from error
         except Exception as error:
-            raise to_provider_error(error, provider=self.provider, model=self.model) from error
+            raise to_provider_error(error, provider=self.provider, model=self.model, began=began) from error
 
-    def _completion(self, answer: str) -> MessageDone:
-        completion = self._read(parsed, answer)
+    def _completion(self, answer: bytes) -> MessageDone:
+        completion = parsed(answer.removeprefix(codecs.BOM_UTF8))
         if not isinstance(completion, Mapping) or not completion:
             raise self._unreadable(answer)
         whole = cast("_Json", completion)
@@ -215,19 +233,32 @@ class Chat:
             missing = "no finish reason"
         if missing:
             raise IncompleteResponse(
-                f"The reply of {self.provider} for model {self.model!r} ended too early: it holds {missing}.",
+                f"The reply of {self.provider} for model {self.model!r} ended too early: it holds {missing}. "
+                "It is not a shorter answer but a part of one; the run may ask again.",
                 provider=self.provider,
                 model=self.model,
             )
         return done if done.usage else replace(done, usage=Usage(requests=1, estimated=True))
 
     def _unreadable(self, said: object) -> UnreadableResponse:
+        if isinstance(said, bytes):
+            said = said[:2000].decode("utf-8", "replace")
         text = said[:2000] if isinstance(said, str) else reprlib.repr(said)
+        what = f"something that is not a chat completion: {shortened(text, 200)!r}" if text else "nothing"
         return UnreadableResponse(
-            f"{self.provider} sent something that is not a chat completion for model {self.model!r}: "
-            f"{shortened(text, 200)!r}. Check that the URL is that of the API.",
+            f"Asked for model {self.model!r}, {self.provider} sent {what}. Check that the URL is that of the "
+            "API; the same request may pass later.",
             provider=self.provider,
             model=self.model,
+        )
+
+    def _unreadably_packed(self, why: str) -> UnreadableResponse:
+        return UnreadableResponse(
+            f"The reply of {self.provider} for model {self.model!r} cannot be unpacked: {why}. Switch "
+            "compression off for this URL.",
+            provider=self.provider,
+            model=self.model,
+            retryable=False,
         )
 
     def _too_much(self) -> UnreadableResponse:

@@ -11,10 +11,18 @@ import anyio
 
 from interlock_providers.sse import EventDecoder
 
-__all__ = ["Chunks", "parsed"]
+__all__ = ["Chunks", "UnreadableEvent", "parsed"]
 
-_DONE = "[DONE]"
+_DONE = b"[DONE]"
 _DRAINING = 0.5  # seconds to wait for the end of the body after [DONE], so that the connection lives on
+
+
+class UnreadableEvent(ValueError):
+    """An event is not JSON in UTF-8. ``said`` is what it holds instead."""
+
+    def __init__(self, message: str, said: bytes) -> None:
+        super().__init__(message)
+        self.said = said
 
 
 class Chunks:
@@ -27,6 +35,11 @@ class Chunks:
     def __init__(self, received: AsyncIterator[bytes]) -> None:
         self.ended = False
         self.marked = False
+        self.strange: bytes | None = None
+        """An event that was no object, where there was none that was."""
+        self._objects = 0
+        self._wrong: UnreadableEvent | None = None
+        """What was wrong with an event that came together with good ones."""
         self._received = received
         self._decoder = EventDecoder()
 
@@ -34,8 +47,10 @@ class Chunks:
         """Wait for the next chunks: several may come at once, and none only at the end.
 
         Raises:
-            ValueError: an event is not JSON.
+            UnreadableEvent: an event is not JSON. Those before it are told first.
         """
+        if self._wrong is not None:
+            raise self._wrong
         while not self.ended:
             received = await anext(self._received, None)
             if received is None:
@@ -67,21 +82,29 @@ class Chunks:
             async for _ in self._received:
                 pass
 
-    def _read(self, events: list[str]) -> list[Mapping[str, Any]]:
+    def _read(self, events: list[bytes]) -> list[Mapping[str, Any]]:
         chunks: list[Mapping[str, Any]] = []
         for event in events:
             if event == _DONE:
                 self.ended = self.marked = True
                 break
-            chunk = json.loads(event)
+            try:
+                chunk = json.loads(event.decode())
+            except (ValueError, RecursionError) as error:
+                self._wrong = UnreadableEvent(str(error), event)
+                if chunks:
+                    break
+                raise self._wrong from error
             if isinstance(chunk, dict):
+                self._objects += 1
                 chunks.append(cast("Mapping[str, Any]", chunk))
+            self.strange = None if self._objects else event
         return chunks
 
 
-def parsed(text: str) -> object:
+def parsed(text: str | bytes) -> object:
     """Return the JSON value of a text, or None when it is no JSON."""
     try:
-        return json.loads(text)
-    except ValueError:
+        return json.loads(text if isinstance(text, str) else text.decode())
+    except (ValueError, RecursionError):
         return None

@@ -61,7 +61,7 @@ _UNREACHED = _words(
     "BrokenResourceError ClosedResourceError",
 )
 _UNREADABLE = _words(
-    "JSONDecodeError DecodingError UnicodeDecodeError ContentTypeError",
+    "JSONDecodeError DecodingError UnicodeDecodeError ContentTypeError HttpProcessingError",
     "APIResponseValidationError TooManyRedirects",
 )
 _DEFECTS = _words(
@@ -75,6 +75,13 @@ _TRANSPORT: tuple[tuple[frozenset[str], type[ProviderError], str], ...] = (
     (_UNREADABLE, UnreadableResponse, "sent something that is not a reply"),
 )
 
+_NEXT: Mapping[type[ProviderError], str] = {
+    ProviderTimeout: "The same request may pass later; raise timeout= if it may take longer.",
+    IncompleteResponse: "What came is not a shorter answer but a part of one; the run may ask again.",
+    ConnectionFailed: "Check the address and the network; the same request may pass later.",
+    UnreadableResponse: "Check that the URL is that of the API; the same request may pass later.",
+}
+
 _MISSING_KEY = re.compile(
     r"missing credentials|missing .{0,30}(api.?key|credentials)|api_key client option must be set"
     r"|api.?key (is )?(required|missing|not (set|found|provided))|no api.?key|unable to locate credentials"
@@ -83,6 +90,10 @@ _MISSING_KEY = re.compile(
 )
 _NO_PROVIDER = re.compile(r"LLM Provider NOT provided|Unmapped LLM provider|isn't mapped yet", re.IGNORECASE)
 _EMPTY = re.compile(r"empty or invalid response|invalid response object|error parsing chunk", re.IGNORECASE)
+_NO_HTTP_AT_ALL = "HttpProcessingError"
+"""What aiohttp's parser raises; those of its errors that a server may cause are made of it."""
+_NO_HTTP = re.compile("illegal|malformed|buffer too long|too many bytes", re.IGNORECASE)
+"""How h11 says that it cannot read the head of an answer."""
 _ENDED = re.compile(r"stream ended|without a finish|incomplete (chunked )?(read|message)", re.IGNORECASE)
 
 _BY_NAME: Mapping[str, tuple[type[ProviderError], int | None]] = {
@@ -134,6 +145,7 @@ def to_provider_error(
     model: str,
     answer: Answer | None = None,
     until: BaseException | None = None,
+    began: bool | None = None,
 ) -> ProviderError:
     """Return the interlock error that a vendor library's exception means, with the cause to chain.
 
@@ -144,6 +156,8 @@ def to_provider_error(
         answer: the HTTP answer, where the caller saw it; otherwise it is looked for in the chain.
         until: an exception that was being handled before the call began: the chain of causes ends
             there, so that a retry is not judged by what the attempt before it met.
+        began: whether the answer's headers had come; None where the caller cannot tell. A connection that
+            breaks before is a failed connection, whatever the library calls it, and later a cut reply.
 
     Returns:
         An error with ``status``, ``retryable`` and ``retry_after`` set. Raise it ``from error``.
@@ -152,7 +166,7 @@ def to_provider_error(
     for link in chain:
         if isinstance(link, ProviderError):
             return link
-    case = _Case(chain, provider, model)
+    case = _Case(chain, provider, model, began)
     if offline := _offline(case):
         return offline
     answer = answer or next((found for link in chain if (found := _answer_of(link))), None)
@@ -168,6 +182,7 @@ class _Case:
     chain: list[BaseException]
     provider: str
     model: str
+    began: bool | None
 
     @property
     def vendor(self) -> str:
@@ -233,9 +248,24 @@ def _transport(case: _Case) -> ProviderError | None:
         for link in case.chain:
             made_up = type(link).__module__.startswith("litellm.exceptions")
             if names.intersection(_names(link)) and not made_up:
+                kind, what = _in_its_phase(case, kind, what, link)
                 vendor = case.provider or "The provider"
-                return case.fail(kind, f"{vendor} {what} (model {case.model!r}): {_told(link)}")
+                told = f"{vendor} {what} (model {case.model!r}): {_told(link).rstrip('.: ')}"
+                return case.fail(kind, f"{told}. {_NEXT[kind]}")
     return None
+
+
+def _in_its_phase(
+    case: _Case, kind: type[ProviderError], what: str, link: BaseException
+) -> tuple[type[ProviderError], str]:
+    """Return what a broken connection means before an answer has begun, or after."""
+    if case.began and (kind is ConnectionFailed or _NO_HTTP_AT_ALL in _names(link)):
+        return IncompleteResponse, "broke the connection before the reply was complete"
+    if kind is IncompleteResponse and case.began is False:
+        if _NO_HTTP.search(str(link)):
+            return UnreadableResponse, "sent something that is not HTTP"
+        return ConnectionFailed, "closed the connection without an answer"
+    return kind, what
 
 
 def _defect(case: _Case) -> ProviderError | None:
@@ -291,6 +321,8 @@ def _answer_of(link: BaseException) -> Answer | None:
     """Return the HTTP answer that an exception holds, unless litellm made it up."""
     if not type(link).__module__.startswith(_TRUE_ANSWERS):
         return None
+    if link.__cause__ is not None and _NO_HTTP_AT_ALL in _names(link.__cause__):
+        return None  # aiohttp makes up a status for what it cannot read
     response = getattr(link, "response", None)
     status = getattr(response, "status_code", None) or getattr(link, "status", None)
     headers = _as_headers(getattr(response, "headers", None) or getattr(link, "headers", None))

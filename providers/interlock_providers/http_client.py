@@ -34,6 +34,16 @@ class HttpResponse:
         self._response = response
         self.status_code = response.status
         self.headers: Mapping[str, str] = response.headers
+        protocol = response.connection.protocol if response.connection is not None else None
+        self._closed: asyncio.Future[None] | None = getattr(protocol, "closed", None)
+        if self._closed is not None:
+            self._closed.add_done_callback(self._tell)
+
+    def _tell(self, closed: object) -> None:
+        """Tell whoever reads the body: aiohttp 3.14 does not, after chunks that it could not read."""
+        content = self._response.content
+        if not content.is_eof() and content.exception() is None:
+            content.set_exception(aiohttp.ClientPayloadError("the connection was closed within the body"))
 
     @property
     def response(self) -> HttpResponse:
@@ -46,6 +56,8 @@ class HttpResponse:
 
     async def close(self) -> None:
         """Give back the connection, or end it when something is left unread."""
+        if self._closed is not None:
+            self._closed.remove_done_callback(self._tell)
         self._response.close()
 
 

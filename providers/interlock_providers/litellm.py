@@ -12,6 +12,7 @@ from interlock.errors import ConfigError
 from interlock.events import HandlerEvent
 from interlock.names import litellm_name
 from interlock.port import Request
+from interlock_providers.bodies import MOST_BYTES
 from interlock_providers.deadlines import Deadline, check_seconds
 from interlock_providers.failures import to_provider_error
 from interlock_providers.litellm_call import call_for, find_target
@@ -37,6 +38,9 @@ class LiteLLM:
         api_base: another endpoint that speaks the vendor's protocol.
         timeout: seconds for one whole reply, streamed or not; None for no limit.
         chunk_timeout: seconds that a stream may be silent once it has begun; None for no limit.
+        max_bytes: what one reply may have at most, unpacked; None for no limit. A longer one is an error,
+            and is not read. It holds where interlock carries the answer to litellm, which it does for all
+            but a few vendors, Azure among them.
         settings: anything that ``litellm.acompletion`` takes, for every call; a request's own
             settings win. ``drop_params=False`` makes a setting that the vendor does not know an error.
         name: the handler's name; default ``litellm_<model>``.
@@ -51,6 +55,7 @@ class LiteLLM:
         api_base: str | None = None,
         timeout: float | None = 600.0,
         chunk_timeout: float | None = 120.0,
+        max_bytes: int | None = MOST_BYTES,
         settings: Mapping[str, Any] | None = None,
         name: str | None = None,
         priority: int = 10,
@@ -66,6 +71,7 @@ class LiteLLM:
         self._api_key = api_key
         self._api_base = api_base
         self._limits = (timeout, chunk_timeout)
+        self._max_bytes = max_bytes
         self._settings = dict(settings or {})
 
     async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
@@ -100,7 +106,7 @@ class LiteLLM:
             call = call_for(litellm, target, request, self._settings)
         except Exception as error:
             raise to_provider_error(error, provider=provider, model=self.model, until=earlier) from error
-        return Exchange(litellm, self.model, target, call, deadline, earlier)
+        return Exchange(litellm, self.model, target, call, deadline, earlier, self._max_bytes)
 
     def _check_loop(self) -> None:
         try:

@@ -11,11 +11,18 @@ from typing import Any, TypeVar
 import anyio
 
 from interlock.assembly import why_incomplete
-from interlock.errors import IncompleteResponse, ModelBehaviorError, ProviderError, UnreadableResponse
+from interlock.errors import (
+    IncompleteResponse,
+    ModelBehaviorError,
+    ProviderDefect,
+    ProviderError,
+    ProviderTimeout,
+    UnreadableResponse,
+)
 from interlock.events import MessageDone
 from interlock.messages import calls_of
 from interlock.usage import Usage
-from interlock_providers.answers import error_from_answer
+from interlock_providers.answers import error_from_answer, shortened
 from interlock_providers.deadlines import Deadline
 from interlock_providers.echoes import Echoes
 from interlock_providers.failures import to_provider_error
@@ -49,6 +56,7 @@ class Exchange:
         call: Call,
         deadline: Deadline,
         earlier: BaseException | None,
+        max_bytes: int | None,
     ) -> None:
         self.call = call
         self._litellm = litellm
@@ -56,6 +64,7 @@ class Exchange:
         self._target = target
         self._deadline = deadline
         self._earlier = earlier
+        self._max_bytes = max_bytes
         self._tap: Tap | None = None
         self._line: Any = None
         self._sent = False
@@ -83,7 +92,12 @@ class Exchange:
             return None if chunk is None else self._noted(chunk)
         if self._reply is None:
             return None
-        chunk = await self._guarded(self._deadline.next, lambda: anext(self._reply, None))
+        try:
+            chunk = await self._guarded(self._deadline.next, lambda: anext(self._reply, None))
+        except ProviderTimeout:
+            if self._tap is None or not self._tap.is_complete or self._tap.answer is not None:
+                raise
+            chunk = None  # the message is whole: what is missing is how many tokens it had
         if chunk is not None:
             return self._noted(chunk)
         held = self._thought.rest()
@@ -143,7 +157,7 @@ class Exchange:
         )
         if (client := tapped.tapped_client(route)) is not None:
             self._tap = Tap(target.provider)
-            self._line = tapped.Line(self._tap)
+            self._line = tapped.Line(self._tap, self._max_bytes, self._unreadable)
             connection |= client
         return connection
 
@@ -158,10 +172,32 @@ class Exchange:
         except ProviderError:
             raise
         except Exception as error:
-            answer = self._tap.answer if self._tap is not None else None
-            raise to_provider_error(
-                error, provider=self._target.provider, model=self._model, answer=answer, until=self._earlier
-            ) from error
+            raise self._meant(error) from error
+
+    def _meant(self, error: Exception) -> ProviderError:
+        """Return what an exception of litellm's means."""
+        tap = self._tap
+        meant = to_provider_error(
+            error,
+            provider=self._target.provider,
+            model=self._model,
+            answer=None if tap is None else tap.answer,
+            until=self._earlier,
+            began=None if self._line is None else self._line.response is not None,
+        )
+        if isinstance(meant, ProviderDefect) and tap is not None and tap.strange is not None:
+            said = shortened(tap.strange.decode("utf-8", "replace"), 200)
+            return self._unreadable(f"{said!r} is no reply", True)
+        return meant
+
+    def _unreadable(self, why: str, again: bool) -> UnreadableResponse:
+        advice = " Check that api_base is that of the API; the same request may pass later." if again else ""
+        return UnreadableResponse(
+            f"The reply of {self._target.provider} for model {self._model!r} cannot be read: {why}.{advice}",
+            provider=self._target.provider,
+            model=self._model,
+            retryable=again,
+        )
 
     def _check_complete(self, done: MessageDone) -> None:
         """Tell a reply that was cut from a short one: litellm gives both a finish reason."""
@@ -170,7 +206,7 @@ class Exchange:
         if self._tap is None:
             seen = getattr(self._reply, "received_finish_reason", True)
             why = None if seen else why_incomplete(replace(done, finish_reason=None, usage=None))
-        elif self._tap.said_nothing:
+        elif self._tap.said_nothing and not self._tap.was_silent:
             raise UnreadableResponse(
                 f"{self._target.provider} answered with a stream in which there is no reply (model "
                 f"{self._model!r}). Check that api_base is that of the API.",
@@ -178,7 +214,7 @@ class Exchange:
                 model=self._model,
             )
         else:
-            why = "its end is missing" if self._tap.was_cut else None
+            why = "its end is missing" if self._tap.was_cut or self._tap.said_nothing else None
         if why is not None:
             raise IncompleteResponse(
                 f"The reply of {self._target.provider} was cut off (model {self._model!r}): {why}. What came "

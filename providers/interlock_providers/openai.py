@@ -13,9 +13,12 @@ from uuid import uuid4
 
 from anyio.lowlevel import RunVar
 
+from interlock.errors import ProviderError
 from interlock.events import HandlerEvent
 from interlock.port import Request
-from interlock_providers.chat import Chat
+from interlock_providers.answers import Answer, error_from_answer
+from interlock_providers.bodies import ACCEPTED, MOST_BYTES, beginning
+from interlock_providers.chat import Chat, Response
 from interlock_providers.endpoints import OPENAI, family_at, host_of, key_of, provider_at, shape_at
 
 if TYPE_CHECKING:
@@ -43,6 +46,8 @@ class OpenAI:
         timeout: seconds for one whole reply, streamed or not; None for no limit.
         chunk_timeout: seconds that a stream may be silent once it has begun; comments that keep the
             connection alive are silence. None for no limit.
+        max_bytes: what one reply may have at most, unpacked; None for no limit. A longer one is an error,
+            and is not read.
         name: the handler's name; default ``openai_<model>``.
         priority: where handlers are ranked, the lower number comes first.
 
@@ -60,6 +65,7 @@ class OpenAI:
         client: AsyncOpenAI | None = None,
         timeout: float | None = 600.0,
         chunk_timeout: float | None = 120.0,
+        max_bytes: int | None = MOST_BYTES,
         name: str | None = None,
         priority: int = 10,
     ) -> None:
@@ -79,6 +85,7 @@ class OpenAI:
             shape=shape_at(host, model),
             timeout=timeout,
             chunk_timeout=chunk_timeout,
+            max_bytes=max_bytes,
         )
         # anyio before 4.10 tells run variables apart by their names alone
         self._clients: RunVar[AsyncOpenAI | None] = RunVar(f"interlock {uuid4().hex}", None)
@@ -101,30 +108,44 @@ class OpenAI:
     async def _post(self, body: Mapping[str, Any], request: Request) -> AsyncStream[object]:
         from openai import AsyncStream  # noqa: PLC0415 - openai costs 0.7 s to import
 
-        return await self._the_client().post(
-            _PATH,
-            cast_to=object,
-            body=body,
-            options=self._options(request),
-            stream=True,  # for us to read, whether it streams or not
-            stream_cls=AsyncStream[object],
-        )
+        try:
+            return await self._the_client().post(
+                _PATH,
+                cast_to=object,
+                body=body,
+                options=self._options(request),
+                stream=True,  # for us to read, whether it streams or not
+                stream_cls=AsyncStream[object],
+            )
+        except Exception as error:
+            if isinstance(error.__cause__, ProviderError):
+                raise error.__cause__ from None  # it comes from _look_at
+            raise
 
     def _options(self, request: Request) -> Any:
-        headers: object = request.settings.get("extra_headers")
-        return {"headers": headers or {}, "timeout": self._timeout, "max_retries": 0}
+        headers: Mapping[str, str] = request.settings.get("extra_headers") or {}
+        headers = {"accept-encoding": ACCEPTED, **headers}
+        return {"headers": headers, "timeout": self._timeout, "max_retries": 0}
 
     def _the_client(self) -> AsyncOpenAI:
         """Return the client of this event loop: connections cannot move from one loop to another."""
         client = self._client or self._clients.get()
         if client is None:
-            from openai import AsyncOpenAI  # noqa: PLC0415 - openai costs 0.7 s to import
+            from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # noqa: PLC0415 - see above
 
             key = self._api_key or key_of(self.provider)
             if self._base_url is not None:
                 key = key or "none"  # a local server needs no key; one that does says so
-            client = AsyncOpenAI(api_key=key, base_url=self._base_url, max_retries=0)
+            carrier = DefaultAsyncHttpxClient(event_hooks={"response": [self._look_at]})
+            client = AsyncOpenAI(api_key=key, base_url=self._base_url, max_retries=0, http_client=carrier)
             if self.provider != "openai":
                 client.organization = client.project = None  # read from OPENAI_ORG_ID: nobody else's business
             self._clients.set(client)
         return client
+
+    async def _look_at(self, response: Response) -> None:
+        """Let an answer pass if it may hold a reply; the library would read all of any other."""
+        if response.status_code >= 400:
+            body = (await beginning(response)).decode("utf-8", "replace")
+            answer = Answer(response.status_code, response.headers, body)
+            raise error_from_answer(answer, provider=self.provider, model=self.model)

@@ -17,6 +17,7 @@ from interlock.errors import AuthenticationFailed, ConfigError, MissingExtra
 from interlock.events import HandlerEvent
 from interlock.port import Request
 from interlock_providers.answers import key_hint
+from interlock_providers.bodies import ACCEPTED, MOST_BYTES
 from interlock_providers.chat import Chat
 from interlock_providers.deadlines import check_seconds
 from interlock_providers.endpoints import OPENAI, family_at, host_of, key_of, provider_at, shape_at
@@ -50,6 +51,8 @@ class OpenAICompatible:
         timeout: seconds for one whole reply, streamed or not; None for no limit.
         chunk_timeout: seconds that a stream may be silent once it has begun; comments that keep the
             connection alive are silence. None for no limit.
+        max_bytes: what one reply may have at most, unpacked; None for no limit. A longer one is an error,
+            and is not read.
         name: the handler's name; default ``<vendor>_<model>``.
         priority: where handlers are ranked, the lower number comes first.
 
@@ -70,6 +73,7 @@ class OpenAICompatible:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = 600.0,
         chunk_timeout: float | None = 120.0,
+        max_bytes: int | None = MOST_BYTES,
         name: str | None = None,
         priority: int = 10,
     ) -> None:
@@ -90,6 +94,7 @@ class OpenAICompatible:
             shape=shape_at(host, model),
             timeout=timeout,
             chunk_timeout=chunk_timeout,
+            max_bytes=max_bytes,
         )
 
     def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
@@ -158,6 +163,7 @@ class OpenAICompatible:
 
 _OURS = {
     "accept": "application/json, text/event-stream",
+    "accept-encoding": ACCEPTED,
     "content-type": "application/json",
     "user-agent": "interlock",
 }

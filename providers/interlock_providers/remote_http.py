@@ -7,13 +7,11 @@ here, before anything is sent to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from uuid import uuid4
 
-import anyio
 from anyio.lowlevel import RunVar
 
 from interlock.errors import (
@@ -24,8 +22,9 @@ from interlock.errors import (
     UnreadableResponse,
 )
 from interlock_providers.answers import Answer, error_from_answer, key_hint, shortened
+from interlock_providers.bodies import beginning, is_packed
 from interlock_providers.chat import Incoming, Response
-from interlock_providers.chunks import Chunks, parsed
+from interlock_providers.chunks import parsed
 from interlock_providers.remote_urls import AgentUrl, UrlNotAllowed, redirect_target
 
 if TYPE_CHECKING:
@@ -36,8 +35,6 @@ __all__ = ["Courier", "Trip"]
 _REDIRECTS = (301, 302, 303, 307, 308)
 _SAME_REQUEST = (307, 308)
 """Redirects that keep method and body (RFC 9110, section 15.4); the others make a GET of a POST."""
-_LONGEST_EXCUSE = 64 * 2**10  # bytes of an error's body that are read
-_EXCUSING = 5.0  # seconds that an error's body may take
 _LOOP_DETECTED = 508  # RFC 5842; interlock's own server says so when too many servers were passed
 
 
@@ -159,18 +156,16 @@ class Courier:
     async def _look_at(self, response: _Answered) -> None:
         """Let an answer pass if it may hold a reply; the library would read all of any other."""
         status, headers = response.status_code, response.headers
-        packed = headers.get("content-encoding", "identity").lower() != "identity"
         host = str(response.request.url.netloc, "ascii")
         if status in _REDIRECTS and (location := headers.get("location")):
             raise _Moved(status, location)
         if status >= 300:
-            body = b"" if packed else await _beginning(response)
-            answer = Answer(status, headers, body.decode("utf-8", "replace"))
+            answer = Answer(status, headers, (await beginning(response)).decode("utf-8", "replace"))
             raise _refusal(answer, host, self._model)
-        if packed:
+        if is_packed(headers):
             raise UnreadableResponse(
-                f"{host} sent a compressed reply, though it was asked not to: its true size cannot be "
-                "known before it is unpacked. Switch compression off for this URL.",
+                f"{host} sent a compressed reply for model {self._model!r}, though it was asked not to: its "
+                "true size cannot be known before it is unpacked. Switch compression off for this URL.",
                 status=status,
                 provider=host,
                 model=self._model,
@@ -210,19 +205,6 @@ class _Moved(Exception):
         super().__init__(f"{status} to {location}")
         self.status = status
         self.location = location
-
-
-async def _beginning(response: Response) -> bytes:
-    """Return what is needed of an error's body: it may be endless, or never come."""
-    body = bytearray()
-    pieces = response.aiter_bytes()
-    with anyio.move_on_after(_EXCUSING):
-        async with aclosing(Chunks(pieces)):  # which unwinds what was not read
-            async for piece in pieces:
-                body += piece
-                if len(body) > _LONGEST_EXCUSE:
-                    break
-    return bytes(body[:_LONGEST_EXCUSE])
 
 
 def _refusal(answer: Answer, host: str, model: str) -> ProviderError:

@@ -11,6 +11,7 @@ HTTP client; `interlock_providers.tapped` puts it into the stream of bytes.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 
@@ -21,6 +22,8 @@ __all__ = ["Tap"]
 
 _LARGEST_NOTE = 64_000
 """Of a body that was an error, so many bytes are kept to read the reason from."""
+
+_LARGEST_QUOTE = 200
 
 _ASKED_STREAM = re.compile(rb'"stream"\s*:\s*true')
 
@@ -56,6 +59,14 @@ _OVERLAP = 40
 """Bytes kept from one binary chunk to the next, so that a mark is found across the cut."""
 
 
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 class Tap:
     """Reads one answer of one call.
 
@@ -72,6 +83,13 @@ class Tap:
         self.status: int | None = None
         self.usage_seen = False
         """Whether the vendor itself counted tokens."""
+        self.was_silent = False
+        """Whether nothing came at all of what was to be a stream."""
+        self.strange: bytes | None = None
+        """The beginning of something that is no JSON object where the vendor should have sent one."""
+        self.is_broken = False
+        """Whether that is no JSON at all, in the middle of a stream: what follows is not to be read."""
+        self._event: list[bytes] = []
         self._talked = False
         self._ended = False
         self._headers: Mapping[str, str] = {}
@@ -110,9 +128,11 @@ class Tap:
         self.streaming = "stream" in path.lower() or bool(_ASKED_STREAM.search(asked))
         self.status, self._headers = status, headers
         self._content_type = headers.get("content-type", "")
-        self.answer = None
-        self._talked = self._ended = self.usage_seen = False
+        self.answer = self.strange = None
+        self._talked = self._ended = self.usage_seen = self.is_broken = False
+        self.was_silent = "event-stream" in self._content_type
         self._rest = b""
+        self._event = []
 
     def whole(self, body: bytes) -> bytes:
         """Note a complete body, and return it as litellm can read it."""
@@ -121,6 +141,8 @@ class Tap:
             return body
         if "event-stream" in self._content_type:
             body = reply_in_events(body) or body  # asked for a whole reply, got a stream
+        if not (body.lstrip().startswith(b"{") and body.rstrip().endswith(b"}")):
+            self.strange = body[:_LARGEST_QUOTE]
         self.usage_seen = bool(_USAGE.search(body))
         body = mend_reply(self.provider, body)
         if _ERROR.search(body) and error_in(as_object(body)):
@@ -129,6 +151,7 @@ class Tap:
 
     def feed(self, data: bytes) -> bytes:
         """Note the next bytes of a stream, and return what litellm is to see of them."""
+        self.was_silent = False
         if _BINARY in self._content_type:
             self._look(self._rest + data)
             self._rest = data[-_OVERLAP:]
@@ -136,7 +159,16 @@ class Tap:
         head, newline, self._rest = (self._rest + data).rpartition(b"\n")
         if not newline:
             return b""
-        return b"\n".join([*map(self._line, head.split(b"\n")), b""])
+        lines: list[bytes] = []
+        whole = 0  # how many of them are of whole events
+        for line in head.split(b"\n"):
+            mended = self._line(line)
+            if self.is_broken:
+                return b"\n".join([*lines[:whole], b""])
+            lines.append(mended)
+            if not self._event:
+                whole = len(lines)
+        return b"\n".join([*lines, b""])
 
     def end(self) -> bytes:
         """Return what is left when the stream has ended."""
@@ -148,14 +180,32 @@ class Tap:
     def _line(self, line: bytes) -> bytes:
         """Note one line, and return it mended."""
         if line in (b"", b"\r"):
+            self._check_event()
             return line
         for raw, escaped in _UNSAFE:
             if raw in line:
                 line = line.replace(raw, escaped)
         if line.startswith(b"data: [DONE]"):
             return self._done(line)
+        if line.startswith(b"data:"):
+            self._event.append(line[5:])
+            if not (line.isascii() or _is_utf8(line)):
+                self._check_event()
         self._look(line)
         return mend_event(self.provider, line)
+
+    def _check_event(self) -> None:
+        """See whether an event is what litellm can read: some of its readers skip what they cannot."""
+        data = b"\n".join(self._event).strip()
+        self._event.clear()
+        if not data:
+            return
+        try:
+            fine = isinstance(json.loads(data.decode()), dict)
+        except (ValueError, RecursionError):
+            fine, self.is_broken = False, True
+        if not fine:
+            self.strange = data[:_LARGEST_QUOTE]
 
     def _look(self, data: bytes) -> None:
         self._talked = self._talked or bool(_TALK.search(data))

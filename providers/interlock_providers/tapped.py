@@ -9,7 +9,7 @@ This imports httpx and litellm; `interlock_providers.litellm` imports it at the 
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Generator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -22,6 +22,8 @@ import openai
 from anyio.lowlevel import RunVar
 from litellm.llms.custom_httpx import http_handler as _untyped
 
+from interlock.errors import ProviderError
+from interlock_providers.bodies import ACCEPTED, beginning, body_of
 from interlock_providers.foreign import put_back
 from interlock_providers.tap import Tap
 
@@ -64,9 +66,13 @@ class Line:
     """The connection of one call: its tap, what came of the request, and the way to hang up."""
 
     tap: Tap
+    most_bytes: int | None
+    """What the body of the answer may have."""
+    unreadable: Callable[[str, bool], ProviderError]
+    """Makes the error for a body that cannot be read, of the reason and whether it may pass later."""
     parts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What is to stand in the request in the place of marks, see `interlock_providers.foreign`."""
-    failure: httpx.TransportError | None = None
+    failure: httpx.TransportError | ProviderError | None = None
     response: httpx.Response | None = None
 
     async def hang_up(self) -> None:
@@ -165,21 +171,22 @@ class _TappedTransport(httpx.AsyncBaseTransport):
             raise line.failure  # litellm tries a broken connection again by itself; retrying is not its job
         try:
             return await self._answer(request, line)
-        except httpx.TransportError as error:
+        except (httpx.TransportError, ProviderError) as error:
             line.failure = error
             raise
 
     async def _answer(self, request: httpx.Request, line: Line) -> httpx.Response:
         if line.parts:
             request = _with_parts(request, line.parts)
+        request.headers["accept-encoding"] = ACCEPTED
         line.response = response = await self._inner.send(request, stream=True)
         asked = await request.aread()
         line.tap.begin(request.url.path, asked, response.status_code, response.headers)
         kept = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_BODY]
         if line.tap.reads_whole:
-            body = line.tap.whole(await _read(response))
+            body = line.tap.whole(await _read(response, line))
             return httpx.Response(response.status_code, headers=kept, content=body, request=request)
-        body_stream = _TappedBody(response, line.tap)
+        body_stream = _TappedBody(response, line)
         return httpx.Response(response.status_code, headers=kept, stream=body_stream, request=request)
 
     async def aclose(self) -> None:
@@ -203,35 +210,51 @@ def _with_parts(request: httpx.Request, parts: Mapping[str, Any]) -> httpx.Reque
     return httpx.Request(request.method, request.url, headers=headers, content=body, extensions=extensions)
 
 
-async def _read(response: httpx.Response) -> bytes:
+async def _read(response: httpx.Response, line: Line) -> bytes:
     try:
-        return await response.aread()
+        if response.status_code >= 400:
+            return await beginning(response)
+        return b"".join([piece async for piece in _received(response, line)])
     finally:
         await response.aclose()
+
+
+async def _received(response: httpx.Response, line: Line) -> AsyncGenerator[bytes]:
+    """Yield the body, unpacked, as far as it may go."""
+    count = 0
+    async for piece in body_of(response, lambda why: line.unreadable(f"{why}. Switch that off", False)):
+        count += len(piece)
+        if line.most_bytes is not None and count > line.most_bytes:
+            why = f"it has more than {line.most_bytes} bytes. Raise max_bytes= if it may be that long"
+            raise line.unreadable(why, False)
+        yield piece
 
 
 class _TappedBody(httpx.AsyncByteStream):
     """The body of a stream as the tap lets it through."""
 
-    def __init__(self, response: httpx.Response, tap: Tap) -> None:
+    def __init__(self, response: httpx.Response, line: Line) -> None:
         self._response = response
-        self._received = response.aiter_bytes()
-        self._tap = tap
+        self._received = _received(response, line)
+        self._line = line
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        tap = self._line.tap
         async for data in self._received:
-            if mended := self._tap.feed(data):
+            if mended := tap.feed(data):
                 yield mended
-        if rest := self._tap.end():
+            if tap.is_broken:
+                raise self._line.unreadable(f"{tap.strange!r} is not JSON", True)
+        if rest := tap.end():
             yield rest
 
     async def aclose(self) -> None:
-        if self._tap.is_complete:
+        if self._line.tap.is_complete:
             await self._drain()
         await self._response.aclose()
 
     async def _drain(self) -> None:
         """Read the end of a complete body, so that its connection can be used again."""
-        with suppress(httpx.HTTPError, httpx.StreamError), anyio.move_on_after(_DRAINING):
+        with suppress(httpx.HTTPError, httpx.StreamError, ProviderError), anyio.move_on_after(_DRAINING):
             async for _ in self._received:
                 pass
