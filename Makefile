@@ -3,6 +3,7 @@
 #   make test          the tests
 #   make record        the cassettes anew; RECORD_ARGS="--live --model VENDOR/MODEL" asks a true provider
 #   make bench         what interlock costs on top of a loop written by hand; BENCH_ARGS="--rounds 9"
+#   make stress        thousands of random runs, at once and one after another; STRESS_ARGS="fuzz --fuzz 500"
 #   make check         all that has to pass before a merge: lint, types, tests with coverage
 # Use another Python with `make PYTHON=/path/to/python3 VENV=.venv312 test`.
 
@@ -12,9 +13,10 @@ SOURCES = pyproject.toml scripts/venv scripts/bounds.py
 PYTEST_ARGS ?=
 RECORD_ARGS ?=
 BENCH_ARGS ?=
+STRESS_ARGS ?=
 export PYTHON
 
-.PHONY: demo test record lint format types check test-lowest test-newest bench clean help
+.PHONY: demo test record lint format types check test-lowest test-newest bench stress clean help
 
 demo: $(VENV)/.ready-run
 	$(BIN)/python examples/support_desk.py
@@ -29,6 +31,10 @@ record: $(VENV)/.ready-run
 
 bench: $(VENV)/.ready-run
 	$(BIN)/python benchmarks/measure_speed.py $(BENCH_ARGS)
+
+# With seeds of its own, which it prints: half an hour and more, mostly litellm's
+stress: $(VENV)/.ready-test
+	PYTHONPATH=tests $(BIN)/python -m stress $(STRESS_ARGS)
 
 lint: $(VENV)/.ready-lint
 	$(BIN)/ruff check
