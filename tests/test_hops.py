@@ -275,6 +275,7 @@ async def costs(steps: list[str], end: str) -> Any:
         return error.result
 
 
+@pytest.mark.asyncio_only
 @given(
     steps=st.lists(st.sampled_from(["on", "ask", "back", "retry", "unknown"]), max_size=8),
     end=st.sampled_from(["done", "error"]),
