@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from interlock.callables import resolve
 from interlock.errors import ConfigError, HandoffStateError
 from interlock.handoff_request import HandoffResponse, HandoffStatus
 from interlock.handoff_store import HandoffStore, InMemoryHandoffStore, asks, decided, finished, incoming
+from interlock.payloads import HandoffPayload
 from interlock.testing import ScriptedHandler, call
 
 STATES = {
@@ -521,6 +523,47 @@ async def test_a_run_is_told_why_somebody_declines(make: Callable[[], HandoffSto
         result = await Runner.run(team(store, "boss"), "Hi")
     assert result.final_output == "Then I do it."
     assert (result.handoffs[0].status, result.handoffs[0].error) == ("REJECTED", "On holiday.")
+
+
+@dataclass
+class Escalation:
+    order: int
+
+
+@pytest.mark.anyio
+async def test_what_rides_along_is_filed_as_data() -> None:
+    """Whoever decides may be in another process: it sees what the target would see, as JSON."""
+    store = InMemoryHandoffStore()
+    boss = Agent("boss", model=ScriptedHandler(["I do it."]), on_handoff_request=asks(store, poll=0.001))
+    payload = {"handoff_type": "ticket", "tags": ["new"]}
+    edge = handoff(boss, input_type=Escalation, payload=payload, preserve_context=False, reason="because")
+    model = ScriptedHandler([call("transfer_to_boss", {"order": 7})])
+    filed: list[HandoffRequest] = []
+
+    def look(handoff_id: str) -> None:
+        filed.extend(request for _, request in store.pending("boss"))
+        store.accept(handoff_id)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(decide, store, "boss", look)
+        await Runner.run(Agent("clerk", model=model, handoffs=[edge]), "Hi")
+    [request] = filed
+    assert (request.from_agent, request.to_agent, request.input) == ("clerk", "boss", {"order": 7})
+    assert (request.preserve_context, request.reason) == (False, "because")
+    sent = HandoffPayload.parse(request.payload)
+    assert (sent.source_agent, sent.context_data) == ("clerk", {"tags": ["new"]})
+
+
+@pytest.mark.anyio
+async def test_what_cannot_be_filed_is_a_rejection_that_says_why() -> None:
+    store = InMemoryHandoffStore()
+    boss = Agent("boss", model=ScriptedHandler([]), on_handoff_request=asks(store))
+    edge = handoff(boss, payload={"handoff_type": "ticket", "lock": threading.Lock()})
+    model = ScriptedHandler([call("transfer_to_boss"), "Then I do it."])
+    result = await Runner.run(Agent("clerk", model=model, handoffs=[edge]), "Hi")
+    assert result.final_output == "Then I do it."
+    assert result.handoffs[0].status is HandoffStatus.REJECTED
+    assert "cannot leave the process: payload: " in (result.handoffs[0].error or "")
 
 
 @pytest.mark.anyio

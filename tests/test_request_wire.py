@@ -150,6 +150,7 @@ def test_a_target_is_written_by_its_name(target: Any) -> None:
         (HandoffRequest("b", input="\ud800"), "input: "),
         (HandoffRequest("b", reason="\ud800"), "reason: half a surrogate"),
         (HandoffRequest("b", input=b"\xff"), "input: "),
+        (HandoffRequest("b", input=HandoffPayload), "input: "),
         (HandoffRequest("b", timeout=float("nan")), "timeout: nan"),
     ],
 )

@@ -255,6 +255,13 @@ def test_the_new_items_that_are_shown_count_and_those_that_are_kept_do_not() -> 
     assert (seen.new_items, seen.input_items) == (whole.new_items, ())
 
 
+def test_a_message_that_is_there_twice_is_paid_for_twice() -> None:
+    whole = data(USER, asked("a"), told("a", "x" * 100))
+    twice = whole.clone(new_items=whole.pre_handoff_items)
+    seen: Any = tool_results_budget(150)(twice)
+    assert counted([item.message for item in seen.all_items]) == 150
+
+
 def test_the_default_is_8192_bytes() -> None:
     """(row 3-26)"""
     history = [USER, asked("a"), told("a", "x" * 9000)]

@@ -161,16 +161,20 @@ def tool_results_budget(max_bytes: int = 8192) -> HandoffInputFilter:
     def shown(data: HandoffInputData) -> HandoffInputData:
         items = data.all_items
         exempt = [item.kind == "handoff" for item in items]
-        messages = within_budget([item.message for item in items], max_bytes, exempt)
-        changed = {id(item): message for item, message in zip(items, messages, strict=True)}
+        messages = iter(within_budget([item.message for item in items], max_bytes, exempt))
 
-        def part(items: Iterable[RunItem]) -> Iterable[RunItem]:
-            for item in items:
-                message = changed.get(id(item), item.message)
-                if message is not None:
-                    yield item if message is item.message else dataclasses.replace(item, message=message)
+        def part(items: Iterable[RunItem]) -> list[RunItem]:
+            return [
+                item if message is item.message else dataclasses.replace(item, message=message)
+                for item, message in zip(items, messages, strict=False)
+                if message is not None
+            ]
 
-        return _by_part(data, part)
+        history, before = part(data.input_history), part(data.pre_handoff_items)
+        if data.input_items is None:
+            return data.clone(input_history=history, pre_handoff_items=before, new_items=part(data.new_items))
+        last = part(data.input_items)
+        return data.clone(input_history=history, pre_handoff_items=before, input_items=last)
 
     shown.__name__ = f"tool_results_budget({max_bytes})"
     return shown

@@ -66,6 +66,8 @@ def as_wire(fields: Mapping[str, Any]) -> dict[str, Any]:
     wire["capabilities_required"] = list(wire["capabilities_required"])
     if wire["context_snapshot"] is not None:
         wire["context_snapshot"] = base64.b64encode(wire["context_snapshot"]).decode("ascii")
+    if (payload := getattr(wire["payload"], "to_dict", None)) is not None:
+        wire["payload"] = payload()  # it says itself how another process reads it
     for name in _DATA:
         wire[name] = _plain(name, wire[name])
     try:
@@ -77,9 +79,8 @@ def as_wire(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(name: str, value: object) -> object:
     """Return data in which nothing is ours."""
-    described = getattr(value, "to_dict", None)  # a payload says itself how another process reads it
     try:
-        return cast(object, from_json(to_json(described() if callable(described) else value)))
+        return cast(object, from_json(to_json(value)))
     except (PydanticSerializationError, ValueError) as error:
         raise ValueError(f"{_KEPT}: {name}: {error}.") from error
 
