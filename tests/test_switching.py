@@ -44,6 +44,7 @@ from interlock.events import (
 )
 from interlock.executor import Call, InProcess, Outcome
 from interlock.filters import remove_all_tools
+from interlock.handoff_request import HandoffStatus
 from interlock.messages import text_of
 from interlock.testing import ScriptedHandler, assert_valid, call, reply
 from interlock.tools import ToolResult
@@ -840,7 +841,8 @@ async def test_a_run_that_is_cancelled_between_tool_and_transfer_says_so() -> No
         await stream.drain()
     answers = [text_of(item.message) for item in stream.result.new_items if item.message["role"] == "tool"]
     assert answers == ["It asked for a transfer to 'B', and the run ended before that was made.", "3"]
-    assert stream.result.handoffs == ()
+    (record,) = stream.result.handoffs
+    assert (record.target, record.taken, record.status) == ("B", False, HandoffStatus.FAILED)
     assert_valid(stream.result.to_input_list())
 
 

@@ -67,6 +67,8 @@ class _Answers:
         self.run = run
         self.calls = calls
         self.by_id: dict[str, _Answer] = {}
+        self.asked = False
+        """Whether a tool asked for a handoff."""
         self.raised: InterlockError | None = None
         """The first error, in call order, that is to end the run."""
 
@@ -159,9 +161,9 @@ async def _show_outcomes(run: Run, planned: Plan, calls: Sequence[ToolCall], ans
 
 def _take_requests(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> None:
     """Let the handoffs that tools asked for stand in line with the model's own, in call order."""
-    asked = {call_id: answer.request for call_id, answer in answers.by_id.items() if answer.request}
-    if not asked:
+    if not answers.asked:
         return
+    asked = {call_id: answer.request for call_id, answer in answers.by_id.items() if answer.request}
     by_call = {wanted.call["id"]: wanted for wanted in planned.transfers}
     for call in calls:
         if (request := asked.get(call["id"])) is None:
@@ -189,6 +191,8 @@ def _way(run: Run, request: HandoffRequest) -> Handoff | str:
 
 def _spare_transfer(planned: Plan, answers: _Answers) -> None:
     """Do not make a transfer in a turn that ends the run: nobody would go on after it."""
+    if planned.transfer is None:
+        return
     if any(answer.stop for answer in answers.by_id.values()):
         planned.set_aside(_DOOMED)
     elif planned.external:
@@ -212,6 +216,7 @@ def _take_outcome(run: Run, answers: _Answers, call: ToolCall, outcome: ToolOutc
     if outcome.handoff is not None:
         answer.text = _UNDECIDED.format(target=outcome.handoff.target_name)
         answer.request = outcome.handoff
+        answers.asked = True
     answers.give(call, answer)
     if outcome.usage is not None:
         run.count(outcome.usage)

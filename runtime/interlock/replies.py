@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import operator
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -33,7 +34,7 @@ def wrong_with(message: object) -> str | None:
         return None
     if not isinstance(calls, list):
         return f"tool calls that are not a list: {calls!r:.80}"
-    return next((wrong for call in cast("list[object]", calls) if (wrong := _wrong_call(call))), None)
+    return next(filter(None, map(_wrong_call, cast("list[object]", calls))), None)
 
 
 def _are_dicts(values: list[object]) -> bool:
@@ -45,7 +46,7 @@ def _wrong_call(call: object) -> str | None:
     if not isinstance(function, dict):
         return f"a tool call without a function: {call!r:.200}"
     parts = cast("dict[str, Any]", function)
-    if not all(isinstance(parts.get(key) or "", str) for key in ("name", "arguments")):
+    if not isinstance(parts.get("name") or "", str) or not isinstance(parts.get("arguments") or "", str):
         return f"a name or arguments that are not text: {call!r:.200}"
     return None
 
@@ -63,7 +64,7 @@ def with_own_ids(reply: MessageDone, turn: int, used: set[str]) -> MessageDone:
     if not calls:
         return reply
     whole = [_whole(call, index, turn, used) for index, call in enumerate(calls)]
-    if all(new is old for new, old in zip(whole, calls, strict=True)):
+    if all(map(operator.is_, whole, calls)):
         return reply
     return dataclasses.replace(reply, message=cast(Message, {**reply.message, "tool_calls": whole}))
 
@@ -77,7 +78,7 @@ def _whole(call: ToolCall, index: int, turn: int, used: set[str]) -> ToolCall:
         call_id = next(made for made in itertools.chain((first,), others) if made not in used)
     used.add(call_id)
     function = cast("dict[str, Any]", call["function"])
-    if any(function.get(key) is None for key in ("name", "arguments")):
+    if function.get("name") is None or function.get("arguments") is None:
         name, arguments = function.get("name") or "", function.get("arguments") or ""
         function = {**function, "name": name, "arguments": arguments}
     elif call_id == old and call.get("type") == "function":

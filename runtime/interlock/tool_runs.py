@@ -16,7 +16,7 @@ from interlock.messages import ToolCall
 from interlock.nested import Consultation, Events, consultations, step_key
 from interlock.outcomes import ToolErrorKind, ToolOutcome
 from interlock.run import Run
-from interlock.tell import tell
+from interlock.tell import heard, tell
 from interlock.tools import Tool
 
 __all__ = ["Take", "run_tools"]
@@ -73,6 +73,9 @@ async def _at_once(jobs: Sequence[Callable[[], Coroutine[Any, Any, object]]]) ->
 
 async def _run_plain(run: Run, calls: _Calls, take: Take) -> None:
     """Run ordinary tools: through the app's executor if there is one."""
+    if run.executor is None and len(calls) == 1:
+        await _invoke(run, *calls[0], take)
+        return
     if run.executor is None:
         await _at_once([functools.partial(_invoke, run, call, tool, take) for call, tool in calls])
         return
@@ -103,8 +106,10 @@ async def _run_plain(run: Run, calls: _Calls, take: Take) -> None:
 
 async def _invoke(run: Run, call: ToolCall, tool: Tool, take: Take) -> tuple[ToolOutcome, bool]:
     """Run one tool, take its outcome and return it, and whether the run is to end with it."""
-    context = _context(run, call, tool)
-    await _tell_start(run, tool, context)
+    watched = heard(run)
+    context: Any = _context(run, call, tool) if watched or tool.wants_context else None
+    if watched:
+        await _tell_start(run, tool, context)
     run.begun.add(call["id"])
     stop = False
     try:
@@ -112,7 +117,8 @@ async def _invoke(run: Run, call: ToolCall, tool: Tool, take: Take) -> tuple[Too
     except (ToolError, ConfigError) as raised:
         outcome, stop = _stopped(raised), True
     take(call, outcome, stop)  # a hook that is cancelled must not lose it
-    await _tell_end(run, tool, outcome, context)
+    if watched:
+        await _tell_end(run, tool, outcome, context)
     return outcome, stop
 
 

@@ -95,6 +95,8 @@ class Tool:
     """So many characters of a result are shown to the model, which is told what was cut; None is all."""
     spec: Mapping[str, Any] = field(init=False, repr=False)
     """The tool as chat completions spells it; made once and shared, so do not change it."""
+    wants_context: bool = field(init=False, repr=False)
+    """Whether anything of it looks at the context of a call; if not, none needs to be made."""
     _read: Callable[[str], Any] = field(init=False, repr=False)
     _call: Callable[[ToolContext[Any], Any], Awaitable[Any]] = field(init=False, repr=False)
 
@@ -201,6 +203,8 @@ def _set(target: Tool, name: str, value: object) -> None:
 
 
 def _use(target: Tool, how: PythonCall | JsonCall) -> None:
+    blind = isinstance(how, PythonCall) and how.signature.context is None and not callable(target.on_error)
+    _set(target, "wants_context", not blind)
     _set(target, "_read", how.read)
     _set(target, "_call", how.call)
 
