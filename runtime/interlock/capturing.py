@@ -171,9 +171,15 @@ def _narrowed(one: Narrowed) -> NarrowedDocument:
 
 
 def _reopened(run: Run) -> Iterable[HandoffRecord]:
-    """Return the records as they were before the run's end closed those of who was in charge."""
+    """Return the records as they were before the run's end closed those of who was in charge.
+
+    A transfer to which the turn did not come is still to be made, so it has none.
+    """
     still_open = {run.open_handoff, *(caller.open_handoff for caller in run.callers)}
+    settled = run.begun | {item.message.get("tool_call_id") for item in run.items}
     for one in run.handoffs:
+        if one.call_id not in settled:
+            continue
         if one.id in still_open:
             yield replace(one, status=HandoffStatus.ACCEPTED, error=None, ended=None, usage=None)
         elif one.status is HandoffStatus.ACCEPTED and one.id not in run.spent:
@@ -184,6 +190,7 @@ def _reopened(run: Run) -> Iterable[HandoffRecord]:
 
 def _progress(run: Run) -> ProgressDocument:
     seen = run.progress
+    seen.read_all()
     return {
         "answers": {**seen.answers},
         "times": {**seen.times},
