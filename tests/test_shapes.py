@@ -7,7 +7,8 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from views import MODELS
 
@@ -18,7 +19,7 @@ from interlock_providers.litellm_call import as_sent
 from interlock_providers.shapes import shape_of
 from interlock_providers.wire import prepare
 
-QUICK = settings(max_examples=30)
+QUICK = examples(30)
 
 TEXTS = st.sampled_from(["", " ", "Hi", "naïve", "a\n"])
 TEXT_PARTS = TEXTS.map(lambda text: {"type": "text", "text": text})

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from interlock_providers.vendors import family_for, split_model, takes_schema_with_tools
+from interlock_providers.vendors import (
+    family_for,
+    split_model,
+    takes_schema_with_tools,
+    thinks_before_calls,
+)
 
 
 @pytest.mark.parametrize(
@@ -68,3 +73,19 @@ def test_splitting() -> None:
 )
 def test_who_takes_a_schema_together_with_tools(provider: str, name: str, does: bool) -> None:
     assert takes_schema_with_tools(provider, name) is does
+
+
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [
+        ("claude-3-7-sonnet-20250219", True),
+        ("claude-sonnet-4-20250514", True),
+        ("anthropic.claude-haiku-4-5-20251001-v1:0", True),
+        ("claude-opus-4-1", True),
+        ("claude-opus-4-6", False),
+        ("claude-sonnet-5", False),
+        ("gpt-4o", False),
+    ],
+)
+def test_which_claudes_must_think_before_they_call(name: str, before: bool) -> None:
+    assert thinks_before_calls(name) is before

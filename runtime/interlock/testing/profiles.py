@@ -71,7 +71,7 @@ _OPENAI: Final = Profile(
     parts=frozenset(("user",)),
     sources={
         "call_id": _GITHUB + "vercel/ai/issues/5171",
-        "tool_name": _GITHUB + "mastra-ai/mastra/issues/13632",
+        "tool_name": _GITHUB + "weave-os/router/pull/1190",
         "parts": _GITHUB + "openai/openai-node/issues/1030",
         "thoughts": "https://platform.openai.com/docs/api-reference/chat/create",
     },
@@ -81,7 +81,7 @@ _ANTHROPIC: Final = Profile(
     starts_with=_USER,
     ends_with=_USER_OR_TOOL,
     call_id=r"[a-zA-Z0-9_-]+",
-    tool_name=r"[a-zA-Z0-9_-]{1,128}",
+    tool_name=_NAME,
     no_blank=_ANYONE,
     parts=frozenset(("user", "tool")),
     thoughts=frozenset(("thinking_blocks", "reasoning_content", "provider_specific_fields")),
@@ -91,7 +91,7 @@ _ANTHROPIC: Final = Profile(
         "starts_with": "https://docs.litellm.ai/docs/providers/anthropic",
         "ends_with": _GITHUB + "langchain-ai/deepagents/issues/1585",
         "call_id": _GITHUB + "HKUDS/nanobot/pull/4356",
-        "tool_name": "https://platform.claude.com/docs/en/agents-and-tools/tool-use/implement-tool-use",
+        "tool_name": _GITHUB + "apify/tester-mcp-client/issues/11",
         "no_blank": _GITHUB + "anthropics/claude-code/issues/23369",
         "parts": "https://platform.claude.com/docs/en/api/messages",
         "thoughts": "https://platform.claude.com/docs/en/build-with-claude/extended-thinking",
@@ -111,7 +111,7 @@ _GEMINI: Final = Profile(
         "starts_with": _GITHUB + "google-gemini/gemini-cli/issues/11814",
         "ends_with": _GITHUB + "crewAIInc/crewAI/pull/6973",
         "tool_name": _GITHUB + "kaitranntt/ccs/issues/25",
-        "no_blank": _GITHUB + "microsoft/autogen/pull/6063",
+        "no_blank": _GITHUB + "epam/ai-dial-adapter-vertexai/pull/164",
         "parts": "https://ai.google.dev/gemini-api/docs/function-calling",
         "thoughts": "https://ai.google.dev/gemini-api/docs/thought-signatures",
     },
@@ -201,7 +201,7 @@ _BEDROCK: Final = Profile(
         "starts_with": _GITHUB + "langchain-ai/langchain-aws/issues/238",
         "ends_with": _GITHUB + "langchain-ai/deepagents/issues/1585",
         "call_id": _GITHUB + "run-llama/llama_index/pull/22775",
-        "tool_name": "https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ToolSpecification.html",
+        "tool_name": _GITHUB + "mastra-ai/mastra/issues/13632",
         "no_blank": _GITHUB + "NousResearch/hermes-agent/issues/55092",
         "parts": "https://docs.aws.amazon.com/bedrock/latest/APIReference/"
         "API_runtime_ToolResultContentBlock.html",
@@ -233,9 +233,9 @@ _AZURE: Final = Profile(
     parts=_OPENAI.parts,
     sources={
         "call_id": _GITHUB + "BerriAI/litellm/issues/17343",
-        "tool_name": "https://learn.microsoft.com/en-us/azure/foundry/openai/latest",
-        "parts": "https://learn.microsoft.com/en-us/azure/foundry/openai/latest",
-        "thoughts": "https://learn.microsoft.com/en-us/azure/foundry/openai/latest",
+        "tool_name": "https://learn.microsoft.com/azure/ai-services/openai/reference",
+        "parts": "https://learn.microsoft.com/azure/ai-services/openai/reference",
+        "thoughts": "https://learn.microsoft.com/azure/ai-services/openai/reference",
     },
 )
 
