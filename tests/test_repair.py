@@ -62,6 +62,10 @@ def test_answers_may_come_in_any_order() -> None:
             [USER, {"role": "assistant", "content": ""}],
             ["message 1: assistant message without text or calls"],
         ),
+        (
+            [USER, {"role": "assistant", "content": "", "tool_call_id": "a"}],
+            ["message 1: assistant message without text or calls"],
+        ),
         ([SYSTEM], ["nothing to answer: no user, assistant or tool message"]),
         ([], ["nothing to answer: no user, assistant or tool message"]),
     ],

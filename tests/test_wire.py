@@ -458,3 +458,18 @@ def test_an_image_from_a_tool_reaches_mistral_too() -> None:
 def test_arguments_nested_too_deep_to_be_read_are_quoted() -> None:
     deep = "[" * 100_000
     assert sent_arguments(deep) == json.dumps({"_invalid_arguments": deep[:800]})
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=PROVIDERS)
+def test_an_image_that_a_model_made_is_not_sent_back_to_it(shape: Shape) -> None:
+    """No vendor takes one in an assistant's message (https://github.com/openai/openai-node/issues/1030)."""
+    image = {"type": "image_url", "image_url": {"url": "data:,"}}
+    said: Message = {"role": "assistant", "content": [{"type": "text", "text": "See:"}, image]}
+    sent = prepare([USER, said, USER], shape)
+    assert [part["type"] for part in sent[1]["content"] or ()] == ["text", "text"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("role", ["system", "assistant"])
+def test_an_empty_message_is_left_out_whatever_it_is_said_to_answer(role: Any) -> None:
+    empty: Message = {"role": role, "content": "", "tool_call_id": "x"}
+    assert prepare([empty, USER], STRICT) == [USER]

@@ -35,7 +35,11 @@ FROM_TOOLS: Final = {"type": "text", "text": "(From the tool results above:)"}
 BLANK_REASONING: Final = " "
 """What stands in for the reasoning of another model; litellm takes the same for DeepSeek."""
 
+NOT_SHOWN: Final = {"type": "text", "text": "(Something other than text, which is not shown again.)"}
+"""Stands for an image or a sound that a model made: no chat API takes one back from the assistant."""
+
 _SYSTEM: Final = ("system", "developer")
+_MEDIA: Final = ("image_url", "input_audio", "file", "video_url")
 _CALL_KEYS: Final = frozenset(("id", "type", "function"))
 _LONGEST_RAW_ARGUMENTS = 800
 
@@ -185,6 +189,10 @@ def _as_role(message: Message, shape: Shape) -> Message:
         return {**message, "role": "system"}
     if role != "assistant":
         return message
+    content = message.get("content")
+    if isinstance(content, list) and any(part.get("type") in _MEDIA for part in content):
+        shown = [NOT_SHOWN if part.get("type") in _MEDIA else part for part in content]
+        message = cast(Message, {**message, "content": shown})
     if shape.plan_key and calls_of(message) and (text := text_of(message)):
         message = cast(Message, {**message, "content": None, shape.plan_key: text})
     if shape.needs_reasoning and not message.get("reasoning_content"):
@@ -226,10 +234,11 @@ def _sendable(message: Message, shape: Shape) -> Message:
     return cast(Message, kept)
 
 
+_CARRIES_NOTHING: Final = ("role", "content", "name", "tool_call_id")
+
+
 def _carries_more(message: Message) -> bool:
-    return any(
-        value for key, value in message.items() if key not in ("role", "content", "name") and key[0] != "_"
-    )
+    return any(value for key, value in message.items() if key not in _CARRIES_NOTHING and key[0] != "_")
 
 
 def _fit_content(content: str | list[dict[str, Any]] | None, *, keep_blank: bool) -> Any:

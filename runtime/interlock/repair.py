@@ -70,7 +70,7 @@ def _bad_ids(index: int, ids: list[str], seen: set[str]) -> list[str]:
 
 
 _SAYS_NOTHING = {
-    *("role", "name", "annotations", "provider_specific_fields"),
+    *("role", "name", "tool_call_id", "annotations", "provider_specific_fields"),
     *("reasoning", "reasoning_content", "reasoning_details", "reasoning_items", "thinking_blocks"),
 }
 """Keys that make no answer of a message. Any other may, such as ``audio``."""

@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stress.world import Asked, World
+from views import refused_by
 
 from interlock import HandoffRecord, RunResult
 from interlock.errors import InterlockError
 from interlock.handoff_request import HandoffStatus
-from interlock.messages import calls_of
+from interlock.messages import calls_of, portable
+from interlock.repair import says_nothing
 from interlock.testing import assert_valid
 from interlock.usage import Usage
 
@@ -30,6 +32,10 @@ def check_requests(world: World) -> None:
     for asked in world.asked:
         request = asked.request
         assert_valid(request.messages)
+        # what says nothing to other vendors is not shown to them at all
+        shown = [message for message in request.messages if not says_nothing(portable(message))]
+        refused = refused_by(shown, request.tools)
+        assert not refused, refused
         wire = json.dumps([*request.messages, *request.tools], ensure_ascii=False, default=_no_json)
         wire.encode(errors="surrogatepass")  # providers replace half a pair
         names = [tool["function"]["name"] for tool in request.tools]
