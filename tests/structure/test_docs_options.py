@@ -1,0 +1,55 @@
+"""Whatever one can set has a place in the docs: an option that nobody can find is not there."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from interlock import Agent, RunConfig, handoff
+from interlock.results import StopReason
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+OPTIONS: dict[str, Iterable[str]] = {
+    "handoff()": inspect.signature(handoff).parameters,
+    "Agent.as_tool()": [name for name in inspect.signature(Agent.as_tool).parameters if name != "self"],
+    "Agent": [field.name for field in dataclasses.fields(Agent) if field.init],
+    "RunConfig": [field.name for field in dataclasses.fields(RunConfig)],
+    "RunResult.stop_reason": get_args(StopReason),
+}
+
+
+@pytest.fixture(scope="module")
+def docs() -> str:
+    """All pages."""
+    return "\n".join(page.read_text("utf-8") for page in sorted(DOCS.glob("*.md")))
+
+
+@pytest.mark.parametrize("what", OPTIONS)
+def test_every_option_is_in_the_docs(what: str, docs: str) -> None:
+    missing = [name for name in OPTIONS[what] if not re.search(rf"\b{name}\b", docs)]
+    assert not missing, f"{what}: say what these are for in one of docs/*.md: {missing}"
+
+
+def test_links_lead_somewhere(docs: str) -> None:
+    """Between the pages, headings included."""
+    names = {page.name: page.read_text("utf-8") for page in DOCS.glob("*.md")}
+    dead: list[str] = []
+    for page, text in names.items():
+        for target, anchor in re.findall(r"\]\(([\w.-]*\.md)?(?:#([\w-]+))?\)", text):
+            if target and target not in names:
+                dead.append(f"{page}: {target}")
+            elif anchor and anchor not in _anchors(names[target or page]):
+                dead.append(f"{page}: {target}#{anchor}")
+    assert not dead, "\n".join(dead)
+
+
+def _anchors(text: str) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
