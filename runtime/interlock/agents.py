@@ -165,7 +165,10 @@ class Handoff:
 
     def get_transfer_message(self, agent: Agent[Any] | Handler) -> str:
         """Return the text that answers the transfer call: ``{"assistant": "<name>"}``."""
-        return json.dumps({"assistant": agent.name}, ensure_ascii=False)
+        return _as_json({"assistant": agent.name})
+
+
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _end_of(edge: Handoff) -> str:

@@ -81,7 +81,9 @@ def _response(transfer: Transfer) -> HandoffResponse:
 def _kept(transfer: Transfer) -> HandoffRequest:
     """Return the request for the record: the data that rode along is gone with the run (row 3-25)."""
     payload = transfer.payload
-    return replace(transfer.request, payload=None if payload is None else replace(payload, context_data={}))
+    if payload is None:
+        return transfer.request
+    return replace(transfer.request, payload=replace(payload, context_data={}))
 
 
 async def take_over(run: Run, transfer: Transfer) -> None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, cast
 
 from interlock.fresh import NEW_DICT
 from interlock.messages import Message, RunItem, ToolCall, calls_of, portable
+from interlock.records import record
 
 __all__ = ["PREAMBLE", "Reader", "narrated"]
 
@@ -27,7 +28,7 @@ _LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 _as_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Reader:
     """Who is shown the history."""
 
@@ -175,8 +176,10 @@ def _earlier_transfer(arguments: object, answer: str) -> dict[str, Any]:
 
 def _read(arguments: str) -> object:
     """Return the arguments as data; what is no JSON, or would not survive it, as the text that it is."""
+    if arguments in ("", "{}"):
+        return {}
     try:
-        data: object = json.loads(arguments or "{}")
+        data: object = json.loads(arguments)
         return data if json.dumps(data, allow_nan=False) else arguments
     except (ValueError, RecursionError):
         return arguments

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 from interlock.acceptance import LONGEST_REASON, Agreed, Refused, Target, arguments_of, ask
@@ -19,6 +19,7 @@ from interlock.messages import ToolCall, unshared
 from interlock.models import handler_for, load
 from interlock.payloads import HandoffPayload, sent_by
 from interlock.port import Handler
+from interlock.records import record
 from interlock.routing import Wanted
 from interlock.run import Run
 from interlock.schema import clip, describe_error
@@ -28,7 +29,7 @@ __all__ = ["Transfer", "cut_short", "edge_for", "passed_over", "try_transfer"]
 CANCELLED = "it was cancelled before it was decided"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Transfer:
     """What became of one transfer call. Without a ``target`` it was not made, and ``error`` says why."""
 
@@ -142,15 +143,16 @@ async def try_transfer(run: Run, wanted: Wanted) -> Transfer:
         if wanted.edge.payload is not None:
             request = replace(request, payload=await _payload(run, wanted.edge, request))
         asked = await ask(run, wanted, request)
-        transfer = await _prepared(run, wanted, request, asked)
+        return await _prepared(run, wanted, request, asked, started)
     except BaseException as error:
         if asked is not None and asked.place is not None:
             asked.place.release()
-        transfer = _not_made(wanted, request, error)
-    return replace(transfer, started=started)
+        return replace(_not_made(wanted, request, error), started=started)
 
 
-async def _prepared(run: Run, wanted: Wanted, request: HandoffRequest, asked: Agreed) -> Transfer:
+async def _prepared(
+    run: Run, wanted: Wanted, request: HandoffRequest, asked: Agreed, started: float
+) -> Transfer:
     """Do what is left once the target has agreed."""
     edge, target = wanted.edge, asked.target
     if isinstance(target, Agent):
@@ -176,6 +178,7 @@ async def _prepared(run: Run, wanted: Wanted, request: HandoffRequest, asked: Ag
         by_tool=wanted.request is not None,
         passed_over=tuple(asked.passed_over),
         said=asked.response,
+        started=started,
     )
 
 
@@ -262,7 +265,8 @@ def _with_input(wanted: Wanted, request: HandoffRequest) -> HandoffRequest:
         return replace(request, input=value)
     if wanted.request is not None:
         return request
-    return replace(request, reason=_reason(edge, wanted.call["function"].get("arguments") or ""))
+    reason = _reason(edge, wanted.call["function"].get("arguments") or "")
+    return request if reason == request.reason else replace(request, reason=reason)
 
 
 def _reason(edge: Handoff, arguments: str) -> str | None:
