@@ -42,6 +42,12 @@ class RawServer(Server):
         self.sent = 0
         """Bytes that were taken from us."""
 
+    def say(self, *replies: Reply) -> None:
+        """Go on with these, and forget what was."""
+        self._replies[:] = replies
+        self.requests.clear()
+        self.hung_up.clear()
+
     async def all_left(self) -> bool:
         """Wait until no connection is open any more; False when one stays."""
 

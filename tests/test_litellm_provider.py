@@ -543,9 +543,9 @@ async def test_what_is_no_reply_is_unreadable(model: str, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("model", [OPENAI, MISTRAL])
-async def test_a_stream_with_nothing_in_it_is_unreadable(model: str) -> None:
+async def test_a_stream_with_nothing_in_it_is_incomplete(model: str) -> None:
     async with served(Reply((b": hello\n\n",), content_type=SSE)) as server:
-        with pytest.raises(UnreadableResponse):
+        with pytest.raises(IncompleteResponse):
             await reply_of(handler_at(server.url, model), request(stream=True))
 
 

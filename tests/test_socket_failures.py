@@ -1,88 +1,31 @@
 """Everything that can go wrong on a socket, for every provider: one typed error, and nothing left behind.
 
-A new provider is one line in `PROVIDERS`, a new failure one line in `FAULTS`.
+The providers are in benches.py, what goes wrong in faults.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
 import anyio
 import pytest
-from faults import FAULTS, KEY, STREAM, Fault
-from rawserver import Raw, RawServer, in_chunks
-from servers import Reply, refused_url
+from benches import BOTH, MATRIX, Bench, Outcome, Provider, bench_for, run
+from faults import FAULTS, KEY, STREAM, Fault, hello, said
+from rawserver import Raw, in_chunks
+from servers import refused_url
 
-from interlock import Agent, Retry, RunConfig, Runner, RunResult, function_tool
-from interlock.errors import ConnectionFailed, ProviderError, ProviderTimeout
-from interlock.events import TextDelta
-from interlock.port import Handler
-from interlock.results import RunEvent
-from interlock_providers import LiteLLM, RemoteAgent, close_litellm
-from interlock_providers.openai import OpenAI
-from interlock_providers.openai_compatible import OpenAICompatible
+from interlock import function_tool
+from interlock.errors import ConnectionFailed, IncompleteResponse, ProviderError, ProviderTimeout
+from interlock.testing import assert_valid
 
 pytestmark = pytest.mark.anyio
 
-LIMIT = 300_000
-"""Bytes that a reply may have here."""
 
-# Who is asked
-
-
-@dataclass(frozen=True)
-class Provider:
-    """One provider: how it is made for a URL, and how its connections are closed."""
-
-    name: str
-    make: Callable[..., Any]
-    close: Callable[[Any], Awaitable[None]]
-    loops: tuple[str, ...] = ("asyncio", "trio")
-
-
-async def _aclose(handler: Any) -> None:
-    await handler.aclose()
-
-
-async def _close_litellm(handler: Any) -> None:
-    await close_litellm()
-
-
-def _openai(url: str, **more: Any) -> Handler:
-    return OpenAI("m-1", base_url=url, api_key=KEY, **more)
-
-
-def _compatible(url: str, **more: Any) -> Handler:
-    return OpenAICompatible("m-1", base_url=url, api_key=KEY, **more)
-
-
-def _remote(url: str, **more: Any) -> Handler:
-    return RemoteAgent(url, model="m-1", api_key=KEY, pass_tools=True, **more)
-
-
-def _litellm(model: str) -> Callable[..., Handler]:
-    def make(url: str, **more: Any) -> Handler:
-        return LiteLLM(model, api_base=url, api_key=KEY, **more)
-
-    return make
-
-
-PROVIDERS = (
-    Provider("openai", _openai, _aclose),
-    Provider("compatible", _compatible, _aclose, ("asyncio",)),
-    Provider("remote", _remote, _aclose),
-    Provider("litellm", _litellm("openai/m-1"), _close_litellm, ("asyncio",)),  # through openai's library
-    Provider("litellm-http", _litellm("mistral/m-1"), _close_litellm, ("asyncio",)),  # through its own
-)
-
-MATRIX = pytest.mark.parametrize(
-    ("anyio_backend", "provider"),
-    [pytest.param(loop, each, id=f"{each.name}-{loop}") for each in PROVIDERS for loop in each.loops],
-)
-BOTH = pytest.mark.parametrize("watched", [False, True], ids=["whole", "streamed"])
+@pytest.fixture(scope="module")
+async def bench(anyio_backend: str, provider: Provider) -> AsyncGenerator[Bench]:
+    async with bench_for(provider) as made:
+        yield made
 
 
 def combinations() -> Iterable[Any]:
@@ -91,72 +34,26 @@ def combinations() -> Iterable[Any]:
             yield pytest.param(fault, watched, id=f"{fault.name}-{'streamed' if watched else 'whole'}")
 
 
-@dataclass
-class Outcome:
-    """What came of a run."""
-
-    error: ProviderError | None
-    result: RunResult[Any]
-    events: list[RunEvent]
-
-    @property
-    def shown(self) -> str:
-        return "".join(event.text for event in self.events if isinstance(event, TextDelta))
-
-
-@function_tool
-async def add(a: int) -> str:
-    """Add one."""
-    return str(a + 1)
-
-
-async def run(handler: Handler, watched: bool, **settings: Any) -> Outcome:
-    """Run an agent, and keep whatever comes of it."""
-    agent = Agent("A", model=handler, tools=[add], handlers=settings.pop("handlers", ()))
-    config = RunConfig(**{"retry": Retry(attempts=1), **settings})
-    events: list[RunEvent] = []
-    try:
-        if not watched:
-            return Outcome(None, await Runner.run(agent, "Hi", run_config=config), events)
-        running = Runner.run_streamed(agent, "Hi", run_config=config)
-        async for happened in running:
-            events.append(happened)
-        return Outcome(None, running.result, events)
-    except ProviderError as error:
-        return Outcome(error, error.result, events)
-
-
-@asynccontextmanager
-async def served(provider: Provider, *replies: Reply, **more: Any) -> AsyncGenerator[tuple[RawServer, Any]]:
-    """Serve replies to a provider, and let no connection outlive the test."""
-    with RawServer(*replies) as server:
-        handler = provider.make(server.url, **more)
-        try:
-            yield server, handler
-        finally:
-            await provider.close(handler)
-        assert await server.all_left(), "a connection was left open"
-
-
 @MATRIX
 @pytest.mark.parametrize(("fault", "watched"), list(combinations()))
-async def test_a_failure_is_one_typed_error(provider: Provider, fault: Fault, watched: bool) -> None:
-    timeout, silence = fault.limits
-    more = {"timeout": timeout, "chunk_timeout": silence, "max_bytes": LIMIT}
+async def test_a_failure_is_one_typed_error(bench: Bench, fault: Fault, watched: bool) -> None:
     answer = fault.answer(watched)
-    async with served(provider, answer, **more) as (server, handler):
-        before = set(anyio.get_running_tasks())
-        outcome = await run(handler, watched)
-        error = outcome.error
-        assert error is not None, outcome.result.final_output
-        assert type(error) is fault.error, error
-        assert error.retryable is fault.may_pass
-        assert len(server.requests) <= 1, "retrying is the run's business"
-        assert await ended_but(before) == set()
-        if isinstance(answer, Raw) and answer.then != "keep":
-            assert await server.all_left(), "the connection is of no use any more"
+    server, handler = bench.server, bench.handler(fault.limits)
+    server.say(answer, hello(watched))
+    before = set(anyio.get_running_tasks())
+    outcome = await run(handler, watched)
+    error = outcome.error
+    assert error is not None, outcome.result.final_output
+    assert type(error) is fault.error, error
+    assert error.retryable is fault.may_pass
+    assert len(server.requests) <= 1, "retrying is the run's business"
+    assert await ended_but(before) == set()
+    if isinstance(answer, Raw) and answer.then in ("close", "stall"):
+        assert await server.client_hung_up(), "the connection is of no use any more"
     check_message(error, fault)
     check_books(outcome, fault.text if watched else "")
+    server.say(hello(watched))
+    assert (await run(bench.handler(), watched)).result.final_output == "Hello", "and the next call is fine"
 
 
 async def ended_but(before: set[anyio.TaskInfo]) -> set[anyio.TaskInfo]:
@@ -193,12 +90,11 @@ def check_books(outcome: Outcome, text: str) -> None:
 @MATRIX
 @pytest.mark.parametrize("then", ["close", "reset", "stall"])
 @pytest.mark.parametrize("sent", [3, 4], ids=["before the usage", "before [DONE]"])
-async def test_a_reply_that_has_finished_is_whole(provider: Provider, sent: int, then: Any) -> None:
+async def test_a_reply_that_has_finished_is_whole(bench: Bench, sent: int, then: Any) -> None:
     """A finish reason says that nothing of the message is missing: asking again would show it twice."""
-    answer = Raw(sent=in_chunks(*STREAM[:sent], end=False), then=then)
-    async with served(provider, answer, chunk_timeout=0.25) as (server, handler):
-        outcome = await run(handler, watched=True)
-        assert await server.all_left()
+    bench.server.say(Raw(sent=in_chunks(*STREAM[:sent], end=False), then=then))
+    outcome = await run(bench.handler((20.0, 0.3)), watched=True)
+    assert then == "reset" or await bench.server.client_hung_up()
     assert outcome.error is None
     assert outcome.result.final_output == outcome.shown == "Hello"
     if then != "stall":  # litellm keeps the usage until the stream ends
@@ -214,3 +110,51 @@ async def test_nobody_listens(provider: Provider, watched: bool) -> None:
     assert type(outcome.error) is ConnectionFailed
     assert outcome.error.retryable
     assert outcome.error.status is None
+
+
+@MATRIX
+async def test_a_connection_that_was_closed_while_nobody_used_it(bench: Bench) -> None:
+    """Servers close what is idle; that must not cost the next run its only attempt."""
+    bench.server.say(Raw(sent=in_chunks(*STREAM), then="close"), hello(True))
+    first = await run(bench.handler(), watched=True)
+    await anyio.sleep(0.02)  # for the news to come
+    second = await run(bench.handler(), watched=True)
+    assert first.result.final_output == second.result.final_output == "Hello"
+
+
+CALL = {"index": 0, "id": "c", "type": "function", "function": {"name": "add", "arguments": '{"a": 12}'}}
+CALLING = (said({"content": "é?"}), said({"tool_calls": [CALL]}), said({}, finish="tool_calls"), *STREAM[3:])
+CALLED = b"".join(CALLING)
+ENDS = [sum(map(len, CALLING[:count])) for count in range(1, len(CALLING))]
+CUTS = sorted({*range(1, len(CALLED), 13), *(end - less for end in ENDS for less in (0, 1, 2, 3))})
+"""Where a stream is cut: within everything that it has, and around the ends of its events."""
+
+
+@MATRIX
+@pytest.mark.parametrize("then", ["close", "keep"], ids=["broken", "in good order"])
+async def test_a_stream_that_is_cut_anywhere(bench: Bench, then: Any) -> None:
+    """Pain 35: no tool runs, and nothing is a reply, before all of it has come; what was shown stays."""
+    ran: list[int] = []
+
+    @function_tool
+    def add(a: int) -> str:
+        """Add one."""
+        ran.append(a)
+        return str(a + 1)
+
+    for cut in CUTS:
+        ran.clear()
+        bench.server.say(Raw(sent=in_chunks(CALLED[:cut], end=then == "keep"), then=then), hello(True))
+        outcome = await run(bench.handler(), watched=True, tools=[add])
+        assert ran == ([] if outcome.error else [12]), cut
+        if outcome.error:
+            assert type(outcome.error) is IncompleteResponse, cut
+            assert cut < ENDS[2], "the finish reason had come"
+            assert len(bench.server.requests) == outcome.result.usage.requests == 1
+        else:
+            assert outcome.result.final_output == "Hello"
+            # in good order a call counts whose arguments are whole, for endpoints that give no finish reason
+            assert cut >= ENDS[2] - 2 or (then == "keep" and cut >= ENDS[1] - 2), cut
+        if not ENDS[0] - 2 <= cut < ENDS[0]:
+            assert outcome.shown.startswith("é?") is (cut >= ENDS[0]), cut
+        assert_valid(outcome.result.to_input_list())

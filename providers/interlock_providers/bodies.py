@@ -103,7 +103,7 @@ class _Unpacked:
     """The bytes of a packed body. No generator, so that closing it always reaches the one inside."""
 
     def __init__(self, packed: AsyncIterator[bytes], refused: Callable[[str], Exception]) -> None:
-        self._packed = packed
+        self.inner = packed
         self._refused = refused
         self._member = zlib.decompressobj(31)
         self._rest = b""
@@ -116,7 +116,7 @@ class _Unpacked:
             while self._rest:
                 if data := self._step():
                     return data
-            piece = await anext(self._packed, None)
+            piece = await anext(self.inner, None)
             if piece is None:
                 raise StopAsyncIteration
             self._rest = piece

@@ -281,7 +281,7 @@ class _Received:
     def __init__(
         self, pieces: AsyncIterator[bytes], limit: int | None, too_much: Callable[[], Exception]
     ) -> None:
-        self._pieces = pieces
+        self.inner = pieces
         self._limit = limit
         self._too_much = too_much
         self._count = 0
@@ -307,7 +307,7 @@ class _Received:
             await Chunks(self).aclose()  # an httpx body that is left unread has to be unwound
 
     async def _piece(self) -> bytes | None:
-        piece = await anext(self._pieces, None)
+        piece = await anext(self.inner, None)
         if piece is not None and self._limit is not None:
             self._count += len(piece)
             if self._count > self._limit:

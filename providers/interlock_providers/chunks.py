@@ -77,9 +77,12 @@ class Chunks:
         A cancelled read unwinds the generators within httpx from the inside. Closing the response
         alone leaves them to the garbage collector, about which trio complains.
         """
+        received: Any = self._received
+        while hasattr(received, "inner"):  # what is around it may end first, by a limit of its own
+            received = received.inner
         with suppress(Exception), anyio.CancelScope() as scope:
             scope.cancel()
-            async for _ in self._received:
+            async for _ in received:
                 pass
 
     def _read(self, events: list[bytes]) -> list[Mapping[str, Any]]:

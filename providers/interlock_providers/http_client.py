@@ -37,6 +37,8 @@ class HttpResponse:
         protocol = response.connection.protocol if response.connection is not None else None
         self._closed: asyncio.Future[None] | None = getattr(protocol, "closed", None)
         if self._closed is not None:
+            self._closed.remove_done_callback(_heard)
+            self._closed.add_done_callback(_heard)
             self._closed.add_done_callback(self._tell)
 
     def _tell(self, closed: object) -> None:
@@ -59,6 +61,12 @@ class HttpResponse:
         if self._closed is not None:
             self._closed.remove_done_callback(self._tell)
         self._response.close()
+
+
+def _heard(closed: asyncio.Future[None]) -> None:
+    """Take note of how a connection ended, or asyncio complains that nobody did."""
+    if not closed.cancelled():
+        closed.exception()
 
 
 class _Pool:

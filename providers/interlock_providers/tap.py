@@ -83,8 +83,6 @@ class Tap:
         self.status: int | None = None
         self.usage_seen = False
         """Whether the vendor itself counted tokens."""
-        self.was_silent = False
-        """Whether nothing came at all of what was to be a stream."""
         self.strange: bytes | None = None
         """The beginning of something that is no JSON object where the vendor should have sent one."""
         self.is_broken = False
@@ -100,6 +98,11 @@ class Tap:
     def was_cut(self) -> bool:
         """Whether a streamed reply of a known kind stopped without its proper end."""
         return self.streaming and self._talked and not self._ended
+
+    @property
+    def was_silent(self) -> bool:
+        """Whether what was to be a stream had nothing in it, not even something strange."""
+        return self.said_nothing and "event-stream" in self._content_type and self.strange is None
 
     @property
     def is_complete(self) -> bool:
@@ -130,7 +133,6 @@ class Tap:
         self._content_type = headers.get("content-type", "")
         self.answer = self.strange = None
         self._talked = self._ended = self.usage_seen = self.is_broken = False
-        self.was_silent = "event-stream" in self._content_type
         self._rest = b""
         self._event = []
 
@@ -151,7 +153,6 @@ class Tap:
 
     def feed(self, data: bytes) -> bytes:
         """Note the next bytes of a stream, and return what litellm is to see of them."""
-        self.was_silent = False
         if _BINARY in self._content_type:
             self._look(self._rest + data)
             self._rest = data[-_OVERLAP:]
