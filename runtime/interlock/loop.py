@@ -242,12 +242,13 @@ def _warn_of_many(run: Run, offered: Offer) -> None:
 def _request(run: Run, offered: Offer, shown: Shown) -> Request:
     """Put together what the handler is given."""
     settings: dict[str, Any] = {**run.config.model_settings, **run.agent.model_settings}
+    choice = _tool_choice(run, offered, settings.pop("tool_choice")) if "tool_choice" in settings else None
     output = run.agent.output
     return Request(
         messages=shown.messages(),
         tools=offered.specs,
-        tool_choice=_tool_choice(run, offered, settings.pop("tool_choice", None)),
-        settings={key: value for key, value in settings.items() if value is not None},
+        tool_choice=choice,
+        settings={key: value for key, value in settings.items() if value is not None} if settings else {},
         output_schema=None if output is None else OutputSchema("final_output", output.schema, output.strict),
         stream=run.stream,
         agent=run.agent.name,

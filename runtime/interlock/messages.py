@@ -254,9 +254,10 @@ def call_ids(messages: Iterable[Message]) -> set[str]:
     """Return the ids of all calls in ``messages``, and those that answers in it name."""
     found: set[str] = set()
     for message in messages:
-        found.update(call.get("id") or "" for call in calls_of(message))
         if "tool_call_id" in message:
             found.add(message["tool_call_id"])
+        for call in message.get("tool_calls") or ():
+            found.add(call.get("id") or "")
     return found
 
 

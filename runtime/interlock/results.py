@@ -67,7 +67,8 @@ class HandoffRecord:
     turn: int
     status: HandoffStatus
     """``COMPLETED``: the target's work is done. ``ACCEPTED``: it took over, and the run ended otherwise.
-    ``FAILED``: a callback raised, or the run ended with an error while the target was in charge."""
+    ``FAILED``: a callback raised, the run ended before it was decided, or it ended with an error while the
+    target was in charge."""
     tried: bool = True
     """False when another transfer of the same reply came first, or the turn ended the run."""
     requested_by: Literal["model", "tool"] = "model"
@@ -94,7 +95,8 @@ class HandoffRecord:
     ended: float | None = field(default=None, compare=False)
     """When it was refused, or the target's work was done; None while the target is in charge."""
     usage: Usage | None = None
-    """What the target's complete replies consumed, once its work is done."""
+    """What the run consumed while the target was in charge, once its work is done: failed attempts and the
+    agents that it asked as tools are in it. These, and what came before the first, add up to the run's."""
 
     @property
     def taken(self) -> bool:
@@ -144,8 +146,10 @@ class Shown:
 
     def messages(self) -> list[Message]:
         """Return the messages, the system prompt first."""
-        rest = self.growing[: self.count]
-        return rest if self.system is None else [self.system, *rest]
+        shown = self.growing[: self.count]
+        if self.system is not None:
+            shown.insert(0, self.system)
+        return shown
 
 
 @record(frozen=True, slots=True, kw_only=True)

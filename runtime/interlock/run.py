@@ -34,7 +34,7 @@ from interlock.replies import is_empty, with_own_ids, wrong_with
 from interlock.results import ModelCall, Problem, RunResult, Shown, StopReason
 from interlock.routing import Offer
 from interlock.run_state import RunState
-from interlock.usage import Usage
+from interlock.usage import NO_USAGE, Usage
 
 __all__ = ["Run"]
 
@@ -91,7 +91,7 @@ class Run(Hops):
     """Who is shown the history, once it was asked for."""
     source_prompt: str | None = field(default=None, init=False)
     """The section of the prompt with the source's instructions, when the last handoff passes them on."""
-    usage: Usage = field(default_factory=Usage, init=False)
+    usage: Usage = field(default=NO_USAGE, init=False)
     usage_by_agent: dict[str, Usage] = field(default_factory=NEW_DICT, init=False)
     errors: list[Problem] = field(default_factory=NEW_LIST, init=False)
     repairs: list[str] = field(default_factory=NEW_LIST, init=False)
@@ -311,7 +311,7 @@ class Run(Hops):
         self.usage += usage
         self.moment = None
         name = self.agent.name if agent is None else agent
-        self.usage_by_agent[name] = self.usage_by_agent.get(name, Usage()) + usage
+        self.usage_by_agent[name] = self.usage_by_agent.get(name, NO_USAGE) + usage
         if self.open_handoff is not None:
             self.spent[self.open_handoff] += usage
 

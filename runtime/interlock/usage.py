@@ -31,9 +31,9 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        if not self.requests and self == _NOTHING:
+        if self is NO_USAGE or (not self.requests and self == NO_USAGE):
             return other
-        if not other.requests and other == _NOTHING:
+        if not other.requests and other == NO_USAGE:
             return self
         known = self.cost is not None and other.cost is not None
         return Usage(
@@ -47,4 +47,4 @@ class Usage:
         )
 
 
-_NOTHING = Usage()
+NO_USAGE = Usage()
