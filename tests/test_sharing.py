@@ -11,8 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from teams import TO_B, agent
 
-from interlock import Agent, RunConfig, RunContext, Runner, ToolContext, function_tool, handoff
+from interlock import (
+    Agent,
+    RunConfig,
+    RunContext,
+    Runner,
+    ToolContext,
+    function_handler,
+    function_tool,
+    handoff,
+)
 from interlock.errors import ConfigError, InterlockError
+from interlock.events import TextDelta
 from interlock.payloads import payload_of
 from interlock.sharing import narrowed
 from interlock.testing import ScriptedHandler, call
@@ -209,6 +219,47 @@ async def test_the_memory_is_whole_when_the_target_fails() -> None:
         await memory_after(agent("A", TO_B, handoffs=[handoff(at_work("B", fail), share=["cart"])]))
     assert raised.value.result is not None
     assert raised.value.result.context.shared_memory == {**MEMORY, "cart": 2}
+
+
+async def test_a_caller_that_waits_no_longer_has_its_memory_back() -> None:
+    """Over all that were waited for, with what they had shared until then."""
+
+    async def forever(request: Any) -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    seen: list[dict[str, Any]] = []
+    c = Agent("C", model=function_handler(forever))
+    to_c = handoff(c, share=[], return_to_caller=True)
+    b = at_work("B", lambda memory: memory.update(cart=2), call("transfer_to_c"), handoffs=[to_c])
+    to_b = handoff(b, share=["cart"], return_to_caller=True, run_timeout=0.01)
+    a = at_work("A", lambda memory: seen.append(dict(memory)), TO_B, "Mine.", handoffs=[to_b])
+    assert await memory_after(a) == seen[1] == {**MEMORY, "cart": 2}
+
+
+async def test_the_memory_is_whole_when_the_stream_is_left() -> None:
+    b = at_work("B", lambda memory: memory.update(cart=2, own=1), "Done.")
+    a = agent("A", TO_B, handoffs=[handoff(b, share=["cart"])])
+    config = RunConfig(shared_memory=dict(MEMORY))
+    async with Runner.run_streamed(a, "Hi", run_config=config) as stream:
+        async for event in stream:
+            if isinstance(event, TextDelta):
+                break
+    assert stream.result.context.shared_memory == {**MEMORY, "cart": 2}
+
+
+async def test_in_a_nested_run_it_is_the_same() -> None:
+    """What it shared is there for whoever asked, and the payload of the outer run is as it was."""
+    seen: list[Any] = []
+    b = at_work("B", lambda memory: memory.update(cart=3, own=1), "Done.")
+    helper = agent("helper", TO_B, handoffs=[handoff(b, share=["cart"], payload={**DATA, "topic": "inner"})])
+
+    def look(memory: dict[str, Any]) -> None:
+        seen.append((memory.get("cart"), memory.get("own"), memory[KEY]["context_data"]["topic"]))
+
+    lead = at_work("lead", look, call("helper", {"input": "?"}), "Ok.", tools=[helper.as_tool()])
+    await memory_after(agent("A", call("transfer_to_lead"), handoffs=[handoff(lead, payload=DATA)]))
+    assert seen == [(1, None, "moss"), (3, None, "moss")]
 
 
 async def test_a_transfer_that_is_not_made_narrows_nothing() -> None:
