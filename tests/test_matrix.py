@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from typing_extensions import TypedDict
 
-from interlock import Agent, RunConfig, RunContext, handoff
+from interlock import Agent, RunConfig, RunContext, Runner, handoff
 from interlock.agents import Handoff
 from interlock.errors import ConfigError, PayloadError
 from interlock.filters import compose, keep_last, remove_all_tools
 from interlock.handoff_types import HandoffTypes
 from interlock.matrix import HandoffRow, as_markdown, handoff_matrix
 from interlock.payloads import HandoffPayload
-from interlock.testing import ScriptedHandler
+from interlock.testing import ScriptedHandler, call
 
 REPO = Path(__file__).parents[1]
 
@@ -211,6 +211,38 @@ def test_what_else_holds(edge: Handoff, said: str) -> None:
 def test_a_function_that_decides_is_named() -> None:
     row = only(Handoff(agent_name="whoever", on_invoke_handoff=choose))
     assert (row.targets, row.context) == ((), (WHOLE, "choose decides who"))
+
+
+# -- and it is so --
+
+
+def _team(model: ScriptedHandler) -> dict[str, Agent[Any]]:
+    """All kinds of ways."""
+    sql = Agent("sql", model=model, capabilities=["sql"], handoffs=["front"])
+    poet = Agent("poet", model=model)
+    back = Agent(
+        "back", model=model, handoffs=[handoff([sql, poet]), ScriptedHandler(["Fast."], name="fast")]
+    )
+    ways = [back, handoff(capabilities_required=["sql"]), handoff("poet", tool_name_override="rhyme")]
+    front = Agent("front", model=model, handoffs=ways, tools=[poet.as_tool("ask_poet")])
+    return {agent.name: agent for agent in (front, back, sql, poet)}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("place", range(7))
+async def test_every_row_is_a_way_that_a_run_can_go(place: int) -> None:
+    agents = _team(ScriptedHandler([]))
+    table = handoff_matrix(agents["front"], RunConfig(agents=[*agents.values()]))
+    assert len(table) == 7
+    row = table[place]
+    words = {"input": "A poem."} if row.type == "tool" else {}
+    model = ScriptedHandler([call(row.tool_name, words, id="c"), "Done.", "Done."])
+    agents = _team(model)
+    result = await Runner.run(agents[row.source], "Hi", run_config=RunConfig(agents=[*agents.values()]))
+    if row.type == "tool":
+        assert [result.nested["c"].last_agent.name] == list(row.targets)
+    else:
+        assert (result.handoffs[0].target, result.handoffs[0].status) == (row.targets[0], "COMPLETED")
 
 
 # -- as text --

@@ -1,4 +1,4 @@
-"""Whatever one can set has a place in the docs: an option that nobody can find is not there."""
+"""Whatever there is has a place in the docs: an option that nobody can find is not there."""
 
 from __future__ import annotations
 
@@ -35,6 +35,20 @@ def docs() -> str:
 def test_every_option_is_in_the_docs(what: str, docs: str) -> None:
     missing = [name for name in OPTIONS[what] if not re.search(rf"\b{name}\b", docs)]
     assert not missing, f"{what}: say what these are for in one of docs/*.md: {missing}"
+
+
+def test_every_example_is_listed() -> None:
+    page = (DOCS / "examples.md").read_text("utf-8")
+    examples = (DOCS.parent / "examples").glob("*.py")
+    assert [
+        path.name for path in examples if f"`{path.name}`" not in page and path.stem != "support_desk"
+    ] == []
+
+
+def test_every_cassette_is_listed() -> None:
+    cassettes = DOCS.parent / "cassettes"
+    page = (cassettes / "README.md").read_text("utf-8")
+    assert [path.name for path in cassettes.glob("*.yaml") if f"`{path.name}`" not in page] == []
 
 
 def test_links_lead_somewhere(docs: str) -> None:
