@@ -147,6 +147,38 @@ NASTY = {
         [call('{"x":"}', index=0, id="a", name="f"), call('{"}', index=0)],
         [("a", "f", '{"x":"}{"}')],
     ),
+    "a name in pieces (continuedev/continue 5849)": (
+        [call("", index=0, id="a", name="edit_ex"), call("", index=0, name="isting"), call("{}", index=0)],
+        [("a", "edit_existing", "{}")],
+    ),
+    "a name in pieces, then repeated": (
+        [call("", id="a", name="edit_"), call("", id="a", name="file"), call("{}", id="a", name="edit_file")],
+        [("a", "edit_file", "{}")],
+    ),
+    "another name once the arguments have begun is no piece of the first": (
+        [call("{", index=0, id="a", name="f"), call("}", index=0, id="a", name="g")],
+        [("a", "f", "{}")],
+    ),
+    "an index from the second delta on (SamSaffron/term-llm 314)": (
+        [call("", id="a", name="f"), call('{"x"', index=0), call(":1}", index=0)],
+        [("a", "f", '{"x":1}')],
+    ),
+    "the index of a second call comes late": (
+        [
+            call("{}", index=0, id="a", name="f"),
+            call("", id="b", name="g"),
+            call('{"x":1}', index=1),
+        ],
+        [("a", "f", "{}"), ("b", "g", '{"x":1}')],
+    ),
+    "an empty object before the arguments (litellm 4537: Anthropic's beginning of a block)": (
+        [call("{}", index=0, id="a", name="f"), call('{"x"', index=0), call(":1}", index=0)],
+        [("a", "f", '{"x":1}')],
+    ),
+    "an empty object and nothing after it": (
+        [call("{}", index=0, id="a", name="f"), call("", index=0), call(" ", index=0)],
+        [("a", "f", "{} ")],
+    ),
     "a nested object that starts a piece": (
         [call('{"x":{}', index=0, name="f"), call('{"', index=0, name="f")],
         [("", "f", '{"x":{}{"')],

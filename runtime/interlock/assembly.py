@@ -3,13 +3,16 @@
 Streams differ far more between vendors than their documentation says. The rules below were drawn
 from 202 recorded streams with tool calls and from the public issues named beside them:
 
-1. A delta belongs to the call of its index; without an index, to the call written last.
+1. A delta belongs to the call of its index; without an index, to the call written last. The index may be
+   missing at first (SamSaffron/term-llm pull 314).
 2. A delta whose id is already known belongs to that call, so interleaved calls need no index.
 3. A delta with a name and a new id opens another call even if the index is the same (litellm gives
    every call index 0 when the vendor sends none; BerriAI/litellm pull 37792).
 4. Where ids are missing, a delta with another name, or with a second JSON object, opens another
    call (Ollama sends whole calls without ids: ollama/ollama 6708, google/adk-python 665).
-5. Id and name: the first that is not empty wins; arguments are appended, an object as JSON text.
+5. The first id that is not empty wins; arguments are appended, an object as JSON text. A name is often
+   repeated (NousResearch/hermes-agent 8259) and seldom in pieces, which come before the arguments
+   (continuedev/continue pull 5849); ``{}`` before the arguments is none (BerriAI/litellm 4537).
 6. Whatever else came is kept, because a provider must get back what it sent: see `interlock.pieces`.
 
 The result depends on the presence of calls only; a finish reason is reported and never believed.
@@ -17,11 +20,11 @@ The result depends on the presence of calls only; a finish reason is reported an
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from interlock.arguments import as_text, is_json, starts_again, whole
 from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.messages import Message, ToolCall, text_of
@@ -43,6 +46,8 @@ class _Call:
     """One tool call that is being written."""
 
     place: int
+    numbered: bool
+    """Whether it has an index."""
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=NEW_LIST)
@@ -58,21 +63,28 @@ class _Call:
     def identify(self, call_id: str) -> None:
         self.id, _, self.signature = call_id.partition(_THOUGHT)
 
+    def call_it(self, name: str) -> None:
+        """Take a name, which may be the next piece of one."""
+        if not self.name or (self.id and name != self.name and not self.arguments):
+            self.name += name
+
     def is_followed_by(self, name: str, arguments: str) -> bool:
         """Whether a delta without an id of its own begins another call."""
         if not name or not self.name:
             return False
+        if self.id and self.numbered and not self.arguments:
+            return False  # a piece of the name
         if name != self.name:
-            return not self.arguments or _is_json("".join(self.arguments))
-        return _starts_again(self.arguments, arguments)
+            return not self.arguments or is_json("".join(self.arguments))
+        return starts_again(self.arguments, arguments)
 
     def append(self, arguments: str) -> None:
-        said_again = _starts_again(self.arguments, arguments) and "".join(self.arguments) == arguments
+        said_again = starts_again(self.arguments, arguments) and "".join(self.arguments) == arguments
         if not said_again:
             self.arguments.append(arguments)
 
     def done(self) -> ToolCall:
-        function = {"name": self.name, "arguments": _said_once("".join(self.arguments)) or "{}"}
+        function = {"name": self.name, "arguments": whole(self.arguments) or "{}"}
         call = {"id": self.id, "type": "function", "function": function | joined(self.function_extra)}
         call |= joined(self.extra)
         if self.signature:
@@ -235,14 +247,15 @@ class Assembler:
 
     def _take_call(self, delta: _Json, events: list[HandlerEvent]) -> None:
         function: _Json = delta.get("function") or {}
-        arguments = _as_text(function.get("arguments"))
+        arguments = as_text(function.get("arguments"))
         call_id: str = delta.get("id") or ""
         name: str = function.get("name") or ""
         call = self._call_for(delta.get("index"), call_id.partition(_THOUGHT)[0], name, arguments)
         if call_id and not call.id:
             call.identify(call_id)
             self._by_id.setdefault(call.id, call)
-        call.name = call.name or name
+        if name:
+            call.call_it(name)
         if arguments:
             call.append(arguments)
         merge_others(call.extra, delta, ("index", "id", "type", "function"))
@@ -251,20 +264,30 @@ class Assembler:
             events.append(ToolCallDelta(call.place, call.id, call.name, arguments))
 
     def _call_for(self, index: object, call_id: str, name: str, arguments: str) -> _Call:
-        call = self._by_index.get(index) if index is not None else self._last_call()
+        call = self._by_index.get(index) if index is not None else self._last
         if call is None:
-            return self._open(index)
+            return self._unnumbered(index, call_id, name) or self._open(index)
         if call_id and call.id:
             if call_id == call.id:
                 return call
             return self._by_id.get(call_id) or (self._open(index) if name else call)
         return self._open(index) if call.is_followed_by(name, arguments) else call
 
-    def _last_call(self) -> _Call | None:
+    def _unnumbered(self, index: object, call_id: str, name: str) -> _Call | None:
+        """Return the call that began without an index, if this goes on with it."""
+        call = self._by_id.get(call_id) if call_id else None if name else self._last
+        if call is None or call.numbered:
+            return None
+        self._by_index[index], call.numbered = call, True
+        return call
+
+    @property
+    def _last(self) -> _Call | None:
         return self._calls[-1] if self._calls else None
 
     def _open(self, index: object) -> _Call:
-        call = _Call(sum(not other.server_side for other in self._calls))
+        place = sum(not other.server_side for other in self._calls)
+        call = _Call(place, numbered=index is not None)
         self._calls.append(call)
         if index is not None:
             self._by_index[index] = call
@@ -320,7 +343,7 @@ def why_incomplete(done: MessageDone, *, ended: bool = False) -> str | None:
         said = done.message.get("content")
         return None if ended and said else "text that may be cut" if said else "nothing"
     for call in calls:
-        if not _is_json(call["function"]["arguments"]):
+        if not is_json(call["function"]["arguments"]):
             return f"half of the arguments of {call['function']['name'] or 'a call'!r}"
     return None
 
@@ -338,43 +361,3 @@ def _as_delta(message: _Json | None) -> _Json | None:
         return message
     numbered = [{**call, "index": place} for place, call in enumerate(message["tool_calls"])]
     return {**message, "tool_calls": numbered}
-
-
-def _as_text(arguments: object) -> str:
-    if isinstance(arguments, str):
-        return arguments
-    return "" if arguments is None else json.dumps(arguments, ensure_ascii=False)
-
-
-def _starts_again(written: list[str], more: str) -> bool:
-    # the cheap look at both ends keeps calls that repeat their name linear
-    if not written or not more.lstrip().startswith("{") or not written[-1].rstrip().endswith("}"):
-        return False
-    return _is_json("".join(written))
-
-
-def _said_once(arguments: str) -> str:
-    """Return arguments that are one object said over and over, whole and then in pieces, as that object.
-
-    litellm 1.105 does so where it makes up a stream (xAI's Responses), google/adk-python 665 as well.
-    No JSON text is another one repeated, so nothing else is touched.
-    """
-    if "}{" not in arguments:
-        return arguments
-    try:
-        _, end = _decoder.raw_decode(arguments)
-    except ValueError:
-        return arguments
-    times, rest = divmod(len(arguments), end)
-    return arguments[:end] if not rest and arguments == arguments[:end] * times else arguments
-
-
-_decoder = json.JSONDecoder()
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True

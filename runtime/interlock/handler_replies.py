@@ -150,7 +150,9 @@ class Collector:
             return self._finish(_message_done(piece))
         if choices and _is_whole(piece):
             return self._finish(completion_done(piece))
-        if choices is None:
+        if choices is None and "choices" in piece and not _LOOSE.keys() & piece.keys() - {"usage"}:
+            piece = {**piece, "choices": []}  # a chunk that says nothing
+        elif choices is None:
             piece = self._as_chunk(piece)
         self._begun = self._begun or bool(piece["choices"])
         return self._pieces.feed(piece)

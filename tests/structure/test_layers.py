@@ -13,7 +13,7 @@ import pytest
 LAYERS = """
     fresh records
     glimpse metrics showing time_limits
-    errors names pieces plain_json strict usage
+    arguments errors names pieces plain_json strict usage
     request_wire
     callables handoff_request messages redaction schema scopes
     capabilities payloads
