@@ -27,7 +27,7 @@ def read_body(path: str, body: Json) -> Asked:
     """Return what a request asks, whichever API its path belongs to."""
     if path.endswith("/messages"):
         return _of_anthropic(body)
-    if "generateContent" in path:
+    if "generatecontent" in path.lower():
         return _of_gemini(body)
     if "/converse" in path:
         return _of_bedrock(body)
@@ -67,7 +67,8 @@ def _of_anthropic(body: Json) -> Asked:
     return Asked(messages, tools, (body.get("thinking") or {}).get("type") == "enabled")
 
 
-def _anthropic_turn(role: str, blocks: list[Json]) -> Iterator[Json]:
+def _anthropic_turn(role: str, said: list[Json] | str) -> Iterator[Json]:
+    blocks = [{"type": "text", "text": said}] if isinstance(said, str) else said
     kinds = [block["type"] for block in blocks]
     if role == "assistant":
         thoughts = [block for block in blocks if "thinking" in block["type"]]
@@ -116,22 +117,36 @@ def _bedrock_turn(role: str, blocks: list[Json]) -> Iterator[Json]:
 
 
 def _of_gemini(body: Json) -> Asked:
+    body = _snake(body)
     messages = _system((body.get("system_instruction") or {}).get("parts"))
     waiting: list[tuple[str, str]] = []
-    _check_gemini_order(body["contents"])
-    for turn in body["contents"]:
+    contents = [{**turn, "parts": [_snake(part) for part in turn["parts"]]} for turn in body["contents"]]
+    _check_gemini_order(contents)
+    for turn in contents:
         if turn["role"] == "user":
             messages += _gemini_user(turn["parts"], waiting)
         else:
             assert not waiting, "as many responses as calls"
             messages.append(_gemini_model(turn["parts"], waiting, len(messages)))
     assert not waiting, "as many responses as calls"
-    declared = [each for tool in body.get("tools") or () for each in tool.get("function_declarations", ())]
+    tools = [_snake(tool) for tool in body.get("tools") or ()]
+    declared = [each for tool in tools for each in tool.get("function_declarations") or ()]
     return Asked(messages, [_tool(each["name"], each.get("parameters")) for each in declared])
 
 
+def _snake(fields: Json) -> Json:
+    """Spell the keys one way; Google takes two."""
+    spelt = {
+        "functionCall": "function_call",
+        "functionResponse": "function_response",
+        "functionDeclarations": "function_declarations",
+        "systemInstruction": "system_instruction",
+    }
+    return {spelt.get(key, key): value for key, value in fields.items()}
+
+
 def _check_gemini_order(turns: list[Json]) -> None:
-    """Check where calls and responses stand (gemini-cli 11814, langchain 27799); others need not alternate."""
+    """Check where calls and responses stand (gemini-cli 11814, langchain 27799); the rest is free."""
     assert all(turn["role"] in ("user", "model") and turn["parts"] for turn in turns)
     assert not _has(turns[0], "function_call"), "a call turn follows a user's turn"
     for one, two in pairwise(turns):

@@ -61,5 +61,7 @@ def refused_by(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[s
     shown = [portable(message) if message["role"] == "assistant" else message for message in messages]
     for vendor, profile in PROFILES.items():
         sent, offered = as_sent(MODELS[vendor], shown, tools)
-        refused += [f"{vendor}: {each}" for each in refusals(sent, profile, tools=offered)]
+        thinks = profile.needs_thought is not None  # what it needs then, it is always sent
+        found = refusals(sent, profile, tools=offered, thinking=thinks)
+        refused += [f"{vendor}: {each}" for each in found]
     return refused

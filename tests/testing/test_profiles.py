@@ -60,7 +60,7 @@ BROKEN = [
     ("mistral", [{**LATE, "role": "developer"}, USER], "roles", "message 0: no role 'developer'"),
     ("groq", [USER, {**SAID, "reasoning_content": "Hm."}, USER], "keys", "['reasoning_content']"),
     ("groq", [USER, *turn(index=0)], "call_keys", "message 1: unknown keys ['index'] in a call"),
-    ("deepseek", [USER, SAID, USER], "needs_thought", "message 1: no reasoning_content"),
+    ("deepseek", [{**LATE, "role": "developer"}, USER], "roles", "message 0: no role 'developer'"),
     ("cohere", [USER, *turn(content="I look.")], "text_beside_calls", "message 1: a text beside"),
     ("cohere", [USER, *turn(index=0)], "call_keys", "['index']"),
     ("bedrock", [USER, *turn("x" * 65)], "call_id", "message 1"),
@@ -118,6 +118,14 @@ def test_a_thinking_claude_answers_only_to_calls_that_it_thought_of(messages: li
     profile = PROFILES["anthropic"]
     assert refusals(messages, profile, tools=TOOL) == []
     assert (refusals(messages, profile, tools=TOOL, thinking=True) == []) is fine
+
+
+def test_a_thinking_deepseek_wants_reasoning_with_every_answer() -> None:
+    profile = PROFILES["deepseek"]
+    assert refusals([USER, SAID, USER], profile) == []
+    (told,) = refusals([USER, SAID, USER], profile, thinking=True)
+    assert told.startswith("message 1: no reasoning_content (needs_thought: https://")
+    assert refusals([USER, {**SAID, "reasoning_content": "Hm."}, USER], profile, thinking=True) == []
 
 
 def test_an_unknown_vendor_is_a_mistake() -> None:

@@ -53,7 +53,7 @@ class Profile:
     thoughts: frozenset[str] = frozenset()
     """Where it takes back what it thought itself. It is to be shown no other vendor's thoughts."""
     needs_thought: str | None = None
-    """The key that every assistant's message needs."""
+    """The key that every assistant's message needs when the request asks for thinking, if only by default."""
     thinks_first: str | None = None
     """The key that the calls being answered need when the request asks for thinking."""
     tools_for_calls: bool = False
@@ -212,7 +212,7 @@ _BEDROCK: Final = Profile(
 )
 _OLLAMA: Final = Profile(
     name="ollama",
-    thoughts=frozenset(("reasoning_content", "thinking")),
+    thoughts=frozenset(("reasoning_content", "reasoning", "thinking")),
     sources={"thoughts": "https://docs.ollama.com/capabilities/thinking"},
 )
 _XAI: Final = Profile(

@@ -143,7 +143,7 @@ class _Check:
         profile = self.profile
         if foreign := [key for key in _THOUGHTS if message.get(key) and key not in profile.thoughts]:
             yield "thoughts", f"private fields {foreign} that it cannot read"
-        if profile.needs_thought and not message.get(profile.needs_thought):
+        if self.thinking and profile.needs_thought and not message.get(profile.needs_thought):
             yield "needs_thought", f"no {profile.needs_thought}"
 
     def _in_call(self, call: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
