@@ -488,9 +488,9 @@ def local(store: HandoffStore) -> InMemoryHandoffStore:
 STORES = pytest.mark.parametrize("make", [InMemoryHandoffStore, Remote])
 
 
-def team(store: HandoffStore, *names: str, timeout: float | None = None) -> Agent:
+def team(store: HandoffStore, *names: str, timeout: float | None = None, withdraw: bool = True) -> Agent:
     """A clerk that hands over to whoever agrees in the store."""
-    ask = asks(store, poll=0.001)
+    ask = asks(store, poll=0.001, withdraw=withdraw)
     bosses = [Agent(name, model=ScriptedHandler(["I do it."]), on_handoff_request=ask) for name in names]
     model = ScriptedHandler([call(f"transfer_to_{names[0]}"), "Then I do it."])
     return Agent("clerk", model=model, handoffs=[handoff(bosses, timeout=timeout)])
@@ -606,6 +606,28 @@ async def test_a_run_that_is_cancelled_takes_its_request_back(make: Callable[[],
         await decide(local(store), "boss", lambda _: group.cancel_scope.cancel())
     response = local(store).status("h-r-1:boss")
     assert (response.status, response.rejection_reason) == ("EXPIRED", "nobody waits for it any more")
+
+
+@pytest.mark.anyio
+@STORES
+async def test_a_run_that_is_made_again_finds_what_was_decided_meanwhile(
+    make: Callable[[], HandoffStore],
+) -> None:
+    """The process was stopped over night, and nobody is asked twice (row 0-21)."""
+    store = make()
+    inner = local(store)
+
+    async def run() -> str:
+        config = RunConfig(run_id="r")
+        return (await Runner.run(team(store, "boss", withdraw=False), "Hi", run_config=config)).final_output
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run)
+        await decide(inner, "boss", lambda _: group.cancel_scope.cancel())
+    assert [handoff_id for handoff_id, _ in inner.pending("boss")] == ["h-r-1:boss"]
+    inner.accept("h-r-1:boss")
+    assert await run() == "I do it."
+    assert inner.pending("boss") == []
 
 
 @pytest.mark.anyio

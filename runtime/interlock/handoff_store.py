@@ -340,7 +340,9 @@ async def incoming(store: HandoffStore, agent: str, *, poll: float = 0.1) -> tup
     return found[0]
 
 
-def asks(store: HandoffStore, *, poll: float = 0.1) -> Callable[[HandoffRequest], Awaitable[HandoffResponse]]:
+def asks(
+    store: HandoffStore, *, poll: float = 0.1, withdraw: bool = True
+) -> Callable[[HandoffRequest], Awaitable[HandoffResponse]]:
     """Return an ``on_handoff_request`` that files each request and waits until somebody has decided.
 
     When the run stops waiting, because it was cancelled or ``handoff(timeout=...)`` is over, the request
@@ -349,6 +351,9 @@ def asks(store: HandoffStore, *, poll: float = 0.1) -> Callable[[HandoffRequest]
     Args:
         store: where those look who decide.
         poll: seconds between two looks.
+        withdraw: False leaves a request where it is when the run stops waiting; a timeout is then the store's
+            to see to. A later run with the same ``run_id`` asks the same again, and finds what has been
+            decided since.
     """
 
     async def ask(request: HandoffRequest) -> HandoffResponse:
@@ -356,6 +361,8 @@ def asks(store: HandoffStore, *, poll: float = 0.1) -> Callable[[HandoffRequest]
         try:
             return await decided(store, handoff_id, poll=poll)
         except anyio.get_cancelled_exc_class():
+            if not withdraw:
+                raise
             with anyio.move_on_after(_LONGEST_GOODBYE, shield=True):
                 await _withdraw(store, handoff_id)
             raise
