@@ -286,6 +286,30 @@ async def test_one_before_which_the_stream_is_left_is_on_record(last: type[Any])
     assert (record.status, record.error, record.tried) == (Status.FAILED, UNDECIDED, False)
 
 
+@pytest.mark.parametrize("last", [HandoffRequested, ToolOutput])
+async def test_those_that_a_tool_asked_for_are_there_once(last: type[Any]) -> None:
+    """Also when the turn had come so far as to choose among them."""
+
+    @function_tool
+    def escalate() -> HandoffRequest:
+        """Escalate."""
+        return HandoffRequest("B")
+
+    @function_tool
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    calls = [call("look"), call("escalate", id="t"), call("transfer_to_c", id="u")]
+    a = agent("A", calls, tools=[escalate, look], handoffs=[agent("B"), agent("C")])
+    async with Runner.run_streamed(a, "Hi") as stream:
+        async for event in stream:
+            if isinstance(event, last):
+                break
+    told = [(each.call_id, each.requested_by, each.status) for each in stream.result.handoffs]
+    assert told == [("t", "tool", Status.FAILED), ("u", "model", Status.REJECTED)]
+
+
 async def test_one_that_a_tool_asked_for_while_another_was_running_is_on_record() -> None:
     asked = anyio.Event()
 
@@ -303,11 +327,12 @@ async def test_one_that_a_tool_asked_for_while_another_was_running_is_on_record(
         await anyio.sleep_forever()
         return ""
 
-    calls = [call("escalate", id="t"), call("wait")]
-    a = agent("A", calls, tools=[escalate, wait], handoffs=[agent("B")])
-    (record,) = (await cut(a, asked, stream=False)).result.handoffs
-    assert (record.requested_by, record.call_id, record.reason) == ("tool", "t", "angry")
-    assert (record.status, record.error) == (Status.FAILED, UNDECIDED)
+    calls = [call("escalate", id="t"), call("wait"), call("transfer_to_c", id="u")]
+    a = agent("A", calls, tools=[escalate, wait], handoffs=[agent("B"), agent("C")])
+    records = (await cut(a, asked, stream=False)).result.handoffs
+    told = {(each.requested_by, each.call_id, each.target, each.reason) for each in records}
+    assert told == {("model", "u", "C", None), ("tool", "t", "B", "angry")}
+    assert {(each.status, each.error) for each in records} == {(Status.FAILED, UNDECIDED)}
 
 
 async def test_one_that_the_runs_time_is_up_for_is_on_record() -> None:

@@ -297,12 +297,16 @@ async def _transfer(run: Run, wanted: Wanted, answers: _Answers) -> Transfer:
 def _note_cut_short(
     run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers, error: BaseException
 ) -> None:
-    """Put on record the transfer to which the turn did not come, as it ended before."""
-    if not any(wanted.request for wanted in planned.transfers):  # of tools that are done
-        _take_requests(run, planned, calls, answers)
-    wanted = planned.transfer
-    if wanted is not None and all(one.call_id != wanted.call["id"] for one in run.handoffs):
-        put_on_record(run, cut_short(run, wanted, error))
+    """Put on record the transfers to which the turn did not come, as it ended before."""
+    undecided = [] if planned.transfer is None else [planned.transfer]
+    known = {one.call_id for one in run.handoffs} | {wanted.call["id"] for wanted in planned.transfers}
+    for call in calls:
+        asked = answers.by_id[call["id"]].request if call["id"] in answers.by_id else None
+        if asked is not None and call["id"] not in known:  # by a tool that is done
+            undecided.append(Wanted(call, Handoff(target=asked.target_name), asked))
+    for wanted in undecided:
+        if all(one.call_id != wanted.call["id"] for one in run.handoffs):
+            put_on_record(run, cut_short(run, wanted, error))
 
 
 def _answer_not_taken(run: Run, planned: Plan, answers: _Answers) -> None:
