@@ -169,7 +169,7 @@ MORE = {
     "fallback": Scene(backup, {"fallback": True}),
     "silence and mistakes": Scene(empty),
 }
-ALL = {name: scene for name, scene in (SCENES | MORE).items() if scene.max_turns == 10}
+ALL = {name: scene for name, scene in {**SCENES, **MORE}.items() if scene.max_turns == 10}
 """Without those that a limit of turns is to end."""
 
 

@@ -80,7 +80,8 @@ async def failed(of: Agent[Any], input: Any = "Hi", **settings: Any) -> RunResul
     """The partial result of a run that ends with an error."""
     with pytest.raises(InterlockError) as raised:
         await run(of, input, **settings)
-    return raised.value.result
+    result: RunResult[Any] = raised.value.result
+    return result
 
 
 def answers(**texts: str) -> list[dict[str, Any]]:
@@ -248,7 +249,7 @@ async def test_a_reply_that_was_cut_off_is_kept_and_not_shown_again() -> None:
     """A request must not end with half an answer."""
 
     class Breaks(ScriptedHandler):
-        async def stream(self, request: Any) -> Any:
+        async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
             if not self.requests:
                 self._next(request)
                 yield TextDelta("Hel")
@@ -300,9 +301,11 @@ async def test_an_output_that_was_refused_is_judged_again_and_the_model_is_not_a
 async def test_an_input_that_was_refused_is_judged_again() -> None:
     strict = [True]
     a = agent("A", "Hello.")
-    guard = {
-        "input_guardrails": [lambda context, of, messages: GuardrailResult(tripwire_triggered=strict[0])]
-    }
+
+    def judge(context: Any, of: Any, messages: Any) -> GuardrailResult:
+        return GuardrailResult(tripwire_triggered=strict[0])
+
+    guard: dict[str, Any] = {"input_guardrails": [judge]}
     state = written(await failed(a, **guard), a)
     assert (await failed(a, state, **guard)).usage.requests == 0
     strict[0] = False
@@ -454,7 +457,7 @@ async def test_a_tool_that_was_cancelled_is_not_run_again_and_the_model_is_told(
     state = written(stream.result, a)
     result = await run(a, state)
     assert (result.final_output, sorted(effects.done)) == ("I ask the bank.", ["p", "q"])
-    texts = {each["tool_call_id"]: text_of(each) for each in shown(a, 1) if each["role"] == "tool"}
+    texts = {each.get("tool_call_id"): text_of(each) for each in shown(a, 1) if each["role"] == "tool"}
     assert texts["q"] == "quick done"
     assert texts["p"].startswith("The run was interrupted while this call was carried out.")
     assert [(problem.call_id, problem.kind) for problem in result.errors] == [("p", "tool")]

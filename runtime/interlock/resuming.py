@@ -258,7 +258,8 @@ def _unknown(run: Run, call: ToolCall) -> str:
 
 
 def _take_places(run: Run, capacity: Capacity) -> None:
-    for depth, one in enumerate((*run.callers, run)):
+    everybody: list[Caller | Run] = [*run.callers, run]
+    for depth, one in enumerate(everybody):
         name, place = one.handler.name if one.stands_in else one.agent.name, None
         if one.open_handoff is not None and (place := capacity.take(name)) is None:
             raise HandoffError(f"{name!r} holds as many transfers as it can. Resume the run later.")

@@ -1,0 +1,512 @@
+"""The state of a run as a value and as JSON: what is in it, and what may come in as it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, get_args, get_type_hints
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from teams import TO_B, agent, look_up, pair
+
+from interlock import Agent, Request, RunConfig, Runner, RunResult, RunState, handoff
+from interlock.context import RunContext
+from interlock.errors import ConfigError, InterlockError
+from interlock.events import HandlerEvent, MessageDone
+from interlock.handoff_request import HandoffStatus
+from interlock.results import StopReason
+from interlock.run_document import RecordDocument, RunDocument
+from interlock.run_state import RunStatus
+from interlock.testing import ScriptedHandler, call
+
+pytestmark = pytest.mark.anyio
+
+WHERE = {"type": "function", "function": {"name": "where"}}
+
+
+async def stopped(of: Agent[Any], input: Any = "Hi", *, after: int = 1, **settings: Any) -> RunResult[Any]:
+    """The result of a run that a limit of turns ended."""
+    config = RunConfig(**{"run_id": "r", "on_limit": "return", **settings})
+    return await Runner.run(of, input, max_turns=after, run_config=config)
+
+
+async def left_at(of: Agent[Any], kind: type, **settings: Any) -> RunState:
+    """The state of a run whose reader left at an event."""
+    async with Runner.run_streamed(of, "Hi", run_config=RunConfig(**settings)) as stream:
+        async for event in stream:
+            if isinstance(event, kind):
+                break
+    return stream.result.state()
+
+
+# -- where it stands (row 2-08) --
+
+
+def test_there_are_the_five_states() -> None:
+    assert {status.value for status in RunStatus} == {
+        "InProgress",
+        "WaitingForTools",
+        "HandoffRequested",
+        "Complete",
+        "Failed",
+    }
+
+
+async def test_complete() -> None:
+    state = (await Runner.run(agent("A", "Hello."), "Hi")).state()
+    assert (state.status, state.error, state.turn) == (RunStatus.COMPLETE, None, 1)
+
+
+async def test_failed_says_why() -> None:
+    state = (await stopped(agent("A", call("look_up", {"order": 1}), tools=[look_up]))).state()
+    assert state.status is RunStatus.FAILED
+    assert str(state.error).startswith("MaxTurnsExceeded: Max turns (1) exceeded")
+
+
+async def test_in_progress_between_two_turns() -> None:
+    a, _ = pair()
+    config = RunConfig()
+    async with Runner.run_streamed(a, "Hi", run_config=config) as stream:
+        async for event in stream:
+            if event.type == "handoff_occurred":
+                break
+    assert (stream.result.state().status, stream.result.state().agent) == (RunStatus.IN_PROGRESS, "B")
+
+
+async def test_waiting_for_tools_that_did_not_begin() -> None:
+    a = agent("A", [call("look_up", {"order": 1}), TO_B], tools=[look_up], handoffs=[agent("B")])
+    state = await left_at(a, MessageDone)
+    assert (state.status, state.requested_handoff, state.pending) == (
+        RunStatus.WAITING_FOR_TOOLS,
+        "transfer_to_b",
+        (),
+    )
+
+
+async def test_waiting_for_the_callers_tools() -> None:
+    result = await Runner.run(
+        agent("A", call("where", id="w")), "Hi", run_config=RunConfig(external_tools=[WHERE])
+    )
+    state = result.state()
+    assert (state.status, [each["id"] for each in state.pending]) == (RunStatus.WAITING_FOR_TOOLS, ["w"])
+    answered = state.with_answers([{"role": "tool", "tool_call_id": "w", "content": "Rome"}])
+    assert (answered.status, answered.items[-1].message["role"]) == (RunStatus.IN_PROGRESS, "tool")
+    assert (state.pending, len(state.items)) == (result.pending, 2)
+
+
+async def test_a_requested_handoff_comes_back_by_its_name() -> None:
+    """Row 2-09: what it was taken from could not read this very state back."""
+    a, _ = pair(reason="B knows")
+    state = await left_at(a, MessageDone)
+    again = RunState.from_json(state.to_json(), agents=[a])
+    assert (again.status, again.requested_handoff, again.reason) == (
+        RunStatus.HANDOFF_REQUESTED,
+        "transfer_to_b",
+        "B knows",
+    )
+
+
+async def test_what_waits_for_an_agent_that_was_asked_is_no_open_call() -> None:
+    a, _ = pair(return_to_caller=True)
+    state = (await stopped(a)).state()
+    assert (state.requested_handoff, state.pending, state.reason) == (None, (), None)
+
+
+# -- what would be offered (row 2-13) --
+
+
+@pytest.mark.parametrize("hops", [0, 1, 2])
+async def test_the_available_handoffs_are_the_transfers_that_are_offered_next(hops: int) -> None:
+    def in_turn_three(context: RunContext[Any], of: Any) -> bool:
+        return context.turn == 3 and context.context == "c" and context.shared_memory == {"m": 1}
+
+    async def never(context: RunContext[Any], of: Any) -> bool:
+        return False
+
+    d, e = agent("D"), agent("E")
+    c = agent("C", "Done.", handoffs=[handoff(d, is_enabled=in_turn_three), handoff(e, scope="admin"), "A"])
+    b = agent("B", call("transfer_to_c"), "Done.", handoffs=[c, handoff(d, is_enabled=never)])
+    a = agent("A", TO_B, "Done.", handoffs=[b, "C"])
+    config = RunConfig(on_limit="return", shared_memory={"m": 1}, external_tools=[WHERE])
+    result = await Runner.run(a, "Hi", context="c", max_turns=max(hops, 1), run_config=config)
+    state = RunState.from_json(result.state().to_json(), agents=[a])
+    available = await state.available_handoffs(context="c", run_config=config)
+    after = await Runner.run(a, state, context="c", run_config=config)
+    offered = [spec["function"]["name"] for spec in after.calls[0].tools]
+    assert list(available) == [name for name in offered if name.startswith("transfer_to_")]
+    assert [edge.tool_name for edge in available.values()] == list(available)
+
+
+async def test_a_handler_in_charge_is_not_available() -> None:
+    voice = ScriptedHandler([call("look_up", {"order": 1})], name="voice")
+    a = agent("A", call("transfer_to_voice"), handoffs=[voice, agent("B")], tools=[look_up])
+    state = (await stopped(a, after=2)).state()
+    assert list(await state.available_handoffs()) == ["transfer_to_b"]
+
+
+# -- as a value --
+
+
+async def test_nothing_can_change_it() -> None:
+    result = await stopped(
+        agent("A", call("look_up", {"order": 1}), tools=[look_up]), shared_memory={"m": [1]}
+    )
+    state = result.state()
+    text = state.to_json()
+    result.context.shared_memory["m"].append(2)
+    result.messages[0]["content"] = "changed"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        state.agents = {}  # type: ignore[misc]
+    assert state.to_json() == text
+    assert repr(state) == "RunState(Failed, run_id='r', agent='A', turn=1)"
+
+
+async def test_it_says_what_there_is() -> None:
+    a, _ = pair("Done.")
+    result = await stopped(a)
+    state = RunState.from_json(result.state().to_json(), agents=[a])
+    assert state.items == result.items
+    assert (state.run_id, state.agent, state.handler, state.turn, state.usage) == (
+        "r",
+        "B",
+        "B",
+        1,
+        result.usage,
+    )
+
+
+async def test_the_same_state_is_the_same_text() -> None:
+    a, _ = pair()
+    result = await stopped(a)
+    state = result.state()
+    assert state == result.state() == RunState.from_json(state.to_json(), agents=[a])
+    assert state.to_json() == RunState.from_json(state.to_json().encode(), agents=[a]).to_json()
+
+
+async def test_a_view_names_the_items_and_does_not_repeat_them() -> None:
+    """What grows is written once, however many agents wait and whatever they were shown."""
+    a, _ = pair(return_to_caller=True)
+    big = "x" * 10_000
+    state = (await stopped(a, big)).state()
+    assert state.to_json().count(big) == 1
+    assert state.document["callers"][0]["view"] == [0, 1]
+
+
+async def test_a_summary_is_the_same_summary() -> None:
+    """What it covers is the transcript's own, so the next nesting renders again from that."""
+    b = agent("B", call("look_up", {"order": 1}), "Done.", tools=[look_up])
+    a = agent("A", [call("look_up", {"order": 7}), TO_B], tools=[look_up], handoffs=[b])
+    state = (await stopped(a, nest_handoff_history=True)).state()
+    view = state.document["position"]["view"]
+    assert [item if isinstance(item, int) else item["kind"] for item in view] == ["summary", 0]
+    assert isinstance(view[0], dict)
+    assert view[0].get("covers") == [1, 2, 3]
+
+
+# -- what it must not hold --
+
+
+@pytest.mark.parametrize(
+    ("memory", "where"),
+    [
+        ({"basket": {"apple"}}, r"shared_memory\.basket: set is no JSON type"),
+        ({"user": {"born": object()}}, r"shared_memory\.user\.born: object is no JSON type"),
+        ({"pair": (1, 2)}, r"shared_memory\.pair: tuple is no JSON type; use a list"),
+        ({"n": float("nan")}, r"shared_memory\.n: nan is no JSON number"),
+        ({"by id": {1: "x"}}, r"shared_memory\.by id: a key must be text, not int"),
+    ],
+)
+async def test_memory_that_is_no_json_is_named(memory: Any, where: str) -> None:
+    result = await stopped(agent("A", call("look_up", {"order": 1}), tools=[look_up]), shared_memory=memory)
+    with pytest.raises(ConfigError, match=where):
+        result.state()
+
+
+async def test_secrets_are_not_written() -> None:
+    """Neither what the app shares, nor what is in its settings, its headers or its payloads."""
+    secret = "sk-abcdefghijklmnopqrstuvwxyz"
+    b = agent("B", call("look_up", {"order": 1}), tools=[look_up])
+    payload = {"handoff_type": "x", "api_key": secret, "page": "Moss."}
+    a = agent(
+        "A", TO_B, handoffs=[handoff(b, payload=payload)], model_settings={"extra_headers": {"X-Key": secret}}
+    )
+    memory = {"db_password": "hunter2", "note": f"the key is {secret}", "open": "yes"}
+    result = await stopped(a, shared_memory=memory, after=2, model_settings={"api_key": secret})
+    text = result.state().to_json()
+    assert secret not in text
+    assert "hunter2" not in text
+    assert (json.loads(text)["payload"]["context_data"]["page"], "yes" in text) == ("Moss.", True)
+    assert secret in result.state().to_json(include_secrets=True)
+
+
+async def test_a_secret_is_given_anew_or_missed_aloud() -> None:
+    a = agent("A", call("look_up", {"order": 1}), "Done.", "Done.", tools=[look_up])
+    result = await stopped(a, shared_memory={"db_password": "hunter2", "open": "yes"})
+    state = RunState.from_json(result.state().to_json(), agents=[a])
+    given = RunConfig(shared_memory={"db_password": "hunter3", "open": "no"})
+    again = await Runner.run(a, state, run_config=given)
+    assert again.context.shared_memory == {"db_password": "hunter3", "open": "yes"}
+    assert again.warnings == ()
+    missed = await Runner.run(a, state)
+    assert missed.warnings == (
+        "shared_memory: secrets in 'db_password' were redacted when the state was written; give them anew "
+        "with RunConfig(shared_memory=...)",
+    )
+
+
+# -- what comes in --
+
+
+async def state_of(of: Agent[Any]) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads((await stopped(of)).state().to_json())
+    return data
+
+
+@pytest.mark.parametrize("place", ["first", "speaker", "position"])
+async def test_an_unknown_agent_is_named_with_those_there_are(place: str) -> None:
+    a, _ = pair()
+    data = await state_of(a)
+    if place == "position":
+        data["position"]["agent"] = "Z"
+    else:
+        data[place] = "Z"
+    with pytest.raises(ConfigError, match=r"names the agent 'Z', which is not there\. Known: A, B\."):
+        RunState.from_json(json.dumps(data), agents=[a])
+
+
+async def test_an_agent_that_waits_must_be_there_too() -> None:
+    a, b = pair(return_to_caller=True)
+    text = (await stopped(a)).state().to_json()
+    with pytest.raises(ConfigError, match="names the agent 'A'"):
+        RunState.from_json(text, agents=[b])
+
+
+async def test_the_run_that_goes_on_must_know_the_agents_as_well() -> None:
+    a, _ = pair()
+    state = (await stopped(a)).state()
+    with pytest.raises(ConfigError, match=r"names the agent 'B', which is not there\. Known: A"):
+        await Runner.run(agent("A"), state)
+
+
+async def test_agents_that_nothing_connects_are_given_beside() -> None:
+    b = agent("B", call("look_up", {"order": 1}), "Done.", tools=[look_up])
+    a = agent("A", TO_B, handoffs=["B"])
+    result = await Runner.run(a, "Hi", max_turns=2, run_config=RunConfig(agents=[b], on_limit="return"))
+    state = RunState.from_json(result.state().to_json(), agents=[a, b])
+    assert (await Runner.run(a, state, run_config=RunConfig(agents=[b]))).final_output == "Done."
+
+
+async def test_two_agents_of_one_name_are_refused() -> None:
+    a, _ = pair()
+    text = (await stopped(a)).state().to_json()
+    with pytest.raises(ConfigError, match="Two different agents are named 'B'"):
+        RunState.from_json(text, agents=[a, agent("B")])
+    with pytest.raises(ConfigError, match="agents must be a list of agents"):
+        RunState.from_json(text, agents=["A"])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"format_version": 2}, "it has format_version 2, and this interlock reads up to 1"),
+        ({"format_version": None}, "format_version must be a whole number"),
+        ({"turn": -1}, "turn: Input should be greater than or equal to 0"),
+        ({"turn": True}, "turn: Input should be a valid integer"),
+        ({"items": []}, "items: List should have at least 1 item"),
+        ({"stop_reason": "paused"}, "stop_reason: Input should be 'done'"),
+        ({"run_id": ""}, "run_id: String should have at least 1 character"),
+        ({"input_count": 99}, "input_count is beyond the last item"),
+        ({"first_of_turn": 99}, "first_of_turn is beyond the last item"),
+        ({"pending": [{"id": "x", "function": {"name": "f", "arguments": "{}"}}]}, "there is no call 'x'"),
+        ({"pending": [{"id": "x"}]}, "pending: a call has no function"),
+        ({"pending": [{"function": {"name": "f", "arguments": "{}"}}]}, "a call needs an id"),
+        ({"spent": {}}, "open_handoff 'h-r-1' is no handoff of the run"),
+    ],
+)
+async def test_what_is_no_state_is_refused_with_the_place(change: dict[str, Any], why: str) -> None:
+    a, _ = pair()
+    data = {**await state_of(a), **change}
+    with pytest.raises(ValueError, match="This is no RunState: ") as raised:
+        RunState.from_json(json.dumps(data), agents=[a])
+    assert why in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "why"),
+    [
+        (("items", 0, "id"), 7, "items[0] must have the id 0"),
+        (("items", 0, "message"), {"role": "wizard"}, "items[0]: Input message 0 has role 'wizard'"),
+        (("items", 0, "covers"), [0], "items[0] is no summary"),
+        (("position", "view"), [99], "position.view[0] is the place of no item"),
+        (("position", "view"), [-1], "position.view[0] is the place of no item"),
+        (("items", 1, "message", "tool_calls", 0, "id"), None, "a call of the run has no id"),
+    ],
+)
+async def test_what_refers_to_nothing_is_refused(path: tuple[Any, ...], value: Any, why: str) -> None:
+    a, _ = pair()
+    data: Any = await state_of(a)
+    node = data
+    for step in path[:-1]:
+        node = node[step]
+    node[path[-1]] = value
+    with pytest.raises(ValueError, match="This is no RunState: ") as raised:
+        RunState.from_json(json.dumps(data), agents=[a])
+    assert why in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        '"x"',
+        "{",
+        b"\xff",
+        b"\x80\x04\x95",
+        "\ud800",
+        '{"format_version": 1}',
+        "[" * 200,
+        "9" * 9999,
+    ],
+)
+def test_what_is_something_else_is_refused(text: Any) -> None:
+    with pytest.raises(ValueError, match="This is no RunState"):
+        RunState.from_json(text, agents=[agent("A")])
+
+
+async def test_size_and_depth_have_limits() -> None:
+    a = agent("A", call("look_up", {"order": 1}), tools=[look_up])
+    deep: Any = []
+    for _ in range(50):
+        deep = [deep]
+    text = (await stopped(a, shared_memory={"deep": deep})).state().to_json()
+    for limits in ({"max_bytes": 100}, {"max_depth": 40}):
+        with pytest.raises(ValueError, match=r"This is no RunState: .*more than"):
+            RunState.from_json(text, agents=[a], **limits)
+    with pytest.raises(ValueError, match="Failed to serialize RunState: more than 100 bytes"):
+        RunState.from_json(text, agents=[a]).to_json(max_bytes=100)
+
+
+async def test_what_a_later_version_adds_is_passed_over() -> None:
+    a, _ = pair()
+    data = {**await state_of(a), "something new": [1]}
+    assert RunState.from_json(json.dumps(data), agents=[a]).agent == "B"
+
+
+def test_no_value_is_shown_in_an_error() -> None:
+    """Errors go to logs."""
+    with pytest.raises(ValueError, match="run_id") as raised:
+        RunState.from_json('{"format_version": 1, "run_id": {"key": "s3cret"}}', agents=[agent("A")])
+    assert "s3cret" not in str(raised.value)
+
+
+def test_the_words_are_those_of_the_run() -> None:
+    """They are written down a second time, as what may come in."""
+    assert get_args(get_type_hints(RunDocument)["stop_reason"]) == get_args(StopReason)
+    assert set(get_args(get_type_hints(RecordDocument)["status"])) == {each.value for each in HandoffStatus}
+
+
+# -- fuzz (pain 38) --
+
+
+class Parrot:
+    """Answers anything, for ever."""
+
+    name = "parrot"
+
+    async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+        async with aclosing(ScriptedHandler(["Done."]).stream(request)) as events:
+            async for event in events:
+                yield event
+
+
+def parrots() -> Agent[Any]:
+    c = Agent("C", model=Parrot(), tools=[look_up])
+    b = Agent("B", model=Parrot(), tools=[look_up], handoffs=[handoff(c, return_to_caller=True), "A"])
+    return Agent("A", model=Parrot(), tools=[look_up], handoffs=[b])
+
+
+SEEDS: list[Any] = []
+
+
+async def _seed() -> Any:
+    """A state with a bit of everything in it."""
+    if not SEEDS:
+        c = agent("C", call("look_up", {"order": 2}), tools=[look_up])
+        b = agent("B", call("transfer_to_c", id="c"), handoffs=[handoff(c, return_to_caller=True), "A"])
+        payload = {"handoff_type": "x", "page": "Moss."}
+        first = [call("look_up", {"order": 1}, id="l"), TO_B]
+        a = agent("A", first, tools=[look_up], handoffs=[handoff(b, payload=payload, share=["m"])])
+        SEEDS.append(
+            json.loads(
+                (await stopped(a, after=3, nest_handoff_history=True, shared_memory={"m": 1}))
+                .state()
+                .to_json()
+            )
+        )
+    return json.loads(json.dumps(SEEDS[0]))
+
+
+_KEYS = st.sampled_from(["id", "role", "x"])
+JUNK = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 5)
+    | st.sampled_from([2**60, 10**400, 0.5, "", "A", "B", "Z", "l", "t", "h-r-1", "done", "model", "tool"])
+    | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["id", "role", "x"]), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+def places(node: Any) -> list[tuple[Any, Any]]:
+    """Every place in a document, as its container and its key."""
+    if isinstance(node, dict):
+        return [(node, key) for key in node] + [place for each in node.values() for place in places(each)]
+    if isinstance(node, list):
+        return [(node, key) for key in range(len(node))] + [place for each in node for place in places(each)]
+    return []
+
+
+@given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.booleans(), JUNK), min_size=1, max_size=3))
+@settings(max_examples=150, deadline=None)
+async def test_a_changed_state_is_refused_or_a_run_that_ends_in_order(
+    changes: list[tuple[float, bool, Any]],
+) -> None:
+    data = await _seed()
+    for where, remove, junk in changes:
+        found = places(data)
+        container, key = found[int(where * len(found))]
+        if remove:
+            del container[key]
+        else:
+            container[key] = junk
+    a = parrots()
+    try:
+        state = RunState.from_json(json.dumps(data), agents=[a])
+    except ValueError:
+        return
+    assert state.status in RunStatus
+    assert state.reason is None or state.requested_handoff
+    assert RunState.from_json(state.to_json(include_secrets=True), agents=[a]) == state
+    try:
+        result = await Runner.run(a, state, max_turns=20)
+    except (InterlockError, ValueError):
+        return
+    assert result.stop_reason == "done"
+
+
+@given(st.binary(max_size=60) | st.text(max_size=40) | JUNK.map(lambda junk: json.dumps(junk, default=str)))
+@example('{"format_version": 1, "items": [{"covers": [[[[]]]]}]}')
+@settings(max_examples=200, deadline=None)
+def test_anything_else_is_refused(text: Any) -> None:
+    with pytest.raises(ValueError, match="This is no RunState"):
+        RunState.from_json(text, agents=[parrots()])
