@@ -165,6 +165,9 @@ def test_what_is_shown_of_the_conversation(edge: Handoff, shown: str) -> None:
 def test_what_the_run_says_about_the_conversation_counts() -> None:
     assert only(B, handoff_input_filter=remove_all_tools).context[0].endswith("through remove_all_tools")
     assert only(B, nest_handoff_history=True).context == ("a summary and the newest user message",)
+    assert only(B, nest_handoff_history=True, nest_keep_last_user=False).context == ("a summary",)
+    alone = handoff(B, preserve_context=False)
+    assert only(alone, handoff_input_filter=remove_all_tools).context == ("the newest user message",)
     own = handoff(B, nest_handoff_history=False)
     assert only(own, nest_handoff_history=True).context == (WHOLE,)
 

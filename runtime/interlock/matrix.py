@@ -14,7 +14,6 @@ from interlock.agents import Agent, Handoff
 from interlock.callables import name_of
 from interlock.capabilities import missing_capability
 from interlock.config import RunConfig
-from interlock.filters import HandoffInputFilter
 from interlock.graph import connected, find_agent
 from interlock.payloads import sent_by
 
@@ -121,16 +120,17 @@ def _targets(source: Agent[Any], edge: Handoff, graph: Mapping[str, Agent[Any]])
 
 
 def _history(edge: Handoff, config: RunConfig) -> str:
-    """Say what the target is shown of the conversation; the first that is set counts (decision R5)."""
-    shape: HandoffInputFilter | None = edge.input_filter or config.handoff_input_filter
-    nests = edge.nest_handoff_history
-    if shape is not None:
-        return f"the conversation through {name_of(shape)}"
+    """Say what the target is shown of the conversation: the edge's own wish comes before the run's filter."""
+    if edge.input_filter is not None:
+        return f"the conversation through {name_of(edge.input_filter)}"
     if not edge.preserve_context:
         return "the newest user message"
-    if config.nest_handoff_history if nests is None else nests:
-        return "a summary and the newest user message"
-    return "the conversation"
+    if config.handoff_input_filter is not None:
+        return f"the conversation through {name_of(config.handoff_input_filter)}"
+    nests = config.nest_handoff_history if edge.nest_handoff_history is None else edge.nest_handoff_history
+    if not nests:
+        return "the conversation"
+    return "a summary and the newest user message" if config.nest_keep_last_user else "a summary"
 
 
 def _payload(source: Agent[Any], edge: Handoff) -> tuple[str, list[str]]:
