@@ -29,7 +29,7 @@ from interlock.outcomes import ToolOutcome
 from interlock.routing import Offer, Plan, Wanted, plan, unknown_tool
 from interlock.run import Run
 from interlock.schema import clip
-from interlock.showing import show
+from interlock.showing import show, show_all
 from interlock.tool_runs import run_tools
 from interlock.transfers import Transfer, cut_short, edge_for, passed_over, try_transfer
 
@@ -330,8 +330,7 @@ async def _switch(run: Run, transfer: Transfer) -> None:
     source = run.in_charge
     await take_over(run, transfer)
     if run.watched:
-        for event in run.take_completed():
-            await show(event)
+        await show_all(run.take_completed())
         await show(
             HandoffOccurred(
                 source=source,

@@ -13,7 +13,7 @@ from interlock.handoff_request import HandoffStatus
 from interlock.handoffs import come_back
 from interlock.messages import Message, text_of
 from interlock.run import Run
-from interlock.showing import show
+from interlock.showing import show, show_all
 from interlock.tell import heard, tell
 
 __all__ = ["conclude"]
@@ -26,8 +26,7 @@ async def conclude(run: Run, reply: MessageDone) -> None:
     """
     returned = await _concluded(run, reply)
     if run.watched:
-        for event in run.take_completed():
-            await show(event)
+        await show_all(run.take_completed())
         if returned is not None:
             await show(returned)
 

@@ -10,7 +10,7 @@ a transfer was made -> the view, the agent or the handler changes
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator
 from dataclasses import asdict
 from functools import partial
 from typing import Any, cast
@@ -51,7 +51,7 @@ from interlock.results import RunDone, RunEvent, Shown
 from interlock.resuming import settle
 from interlock.routing import Offer, offer
 from interlock.run import Run
-from interlock.showing import show, shown_by
+from interlock.showing import show, show_all, shown_by
 from interlock.tell import heard, tell
 from interlock.time_limits import in_time
 
@@ -77,16 +77,11 @@ async def run_loop(run: Run) -> None:
         run.keep_partial()
         run.wind_up()
     if run.watched:
-        await _show_all(run.take_completed())
+        await show_all(run.take_completed())
     if raised is not None:
         raise raised
     if run.watched:
         await show(RunDone(run.result()))
-
-
-async def _show_all(events: Iterable[RunEvent]) -> None:
-    for event in events:
-        await show(event)
 
 
 def run_events(run: Run) -> AsyncGenerator[RunEvent]:
@@ -121,7 +116,7 @@ async def _take_turn(run: Run) -> None:
     except Exception as error:
         failed = _fall_back(run, error)
         if run.watched:
-            await _show_all([*run.take_completed(), failed])
+            await show_all([*run.take_completed(), failed])
         return
     await _after(run, turn.offered, unseen, reply)
 

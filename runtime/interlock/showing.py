@@ -12,10 +12,10 @@ shown while a task group or a cancel scope is open, and leaving early ends the c
 from __future__ import annotations
 
 import types
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable
 from typing import Any, Generic, TypeVar
 
-__all__ = ["show", "shown_by"]
+__all__ = ["show", "show_all", "shown_by"]
 
 T = TypeVar("T")
 
@@ -39,6 +39,12 @@ class _Shown(Generic[T]):
 def show(event: object) -> Generator[Any, Any, None]:
     """Let whoever reads `shown_by` have this event, and go on when the next one is asked for."""
     yield _Shown(event)
+
+
+async def show_all(events: Iterable[object]) -> None:
+    """Show several, in order."""
+    for event in events:
+        await show(event)
 
 
 async def shown_by(start: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[Any]:
