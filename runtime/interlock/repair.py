@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from itertools import takewhile
+from operator import itemgetter
 from typing import Any, cast
 
 from interlock.messages import Message, ToolCall, calls_of, text_of
@@ -136,7 +137,7 @@ class _Mender:
     def _with_answers(self, index: int, message: Message) -> set[int]:
         taken: set[int] = set()
         calls: list[ToolCall] = []
-        answers: list[Message] = []
+        answers: list[tuple[int, Message]] = []
         for call in calls_of(message):
             call_id = call.get("id") or ""
             self.callers[call_id].popleft()
@@ -146,10 +147,12 @@ class _Mender:
                 self.notes.append(f"moved the answer to tool call {call_id!r} to its call")
             fresh = self._fresh(call_id)
             calls.append(call if fresh == call_id else cast(ToolCall, {**call, "id": fresh}))
-            answers.append(self._one_answer(found, fresh))
+            answers.append((min(found, default=len(self.messages)), self._one_answer(found, fresh)))
         if any(new is not old for new, old in zip(calls, calls_of(message), strict=True)):
             message = cast(Message, {**message, "tool_calls": calls})
-        self.out += [message, *answers]
+        if all(place < len(self.messages) for place, _ in answers):
+            answers.sort(key=itemgetter(0))  # a sound turn stays as it is, whatever is wrong elsewhere
+        self.out += [message, *(answer for _, answer in answers)]
         return taken
 
     def _follows(self, index: int, answer: int) -> bool:
