@@ -328,12 +328,12 @@ async def test_agents_asked_at_once_each_see_the_payload_of_their_own_transfer()
 
 
 async def test_what_several_asked_at_once_write_is_all_there() -> None:
-    """One that handed over with a payload goes on with a copy, and brings back what it changed."""
+    """One that handed over with a payload goes on with a copy, and brings back what it changed, no more."""
     there = {name: anyio.Event() for name in ("x", "y")}
 
     def helper(name: str, other: str) -> Agent[Any]:
         async def boss(context: RunContext[Any]) -> str:
-            context.shared_memory[name] = 1
+            context.shared_memory.update({name: 1, "cart" if name == "x" else "user": name})
             there[name].set()
             with anyio.fail_after(5):
                 await there[other].wait()
@@ -345,7 +345,7 @@ async def test_what_several_asked_at_once_write_is_all_there() -> None:
 
     tools = [helper("x", "y").as_tool(), helper("y", "x").as_tool()]
     front = agent("front", [call("x", {"input": "?"}), call("y", {"input": "?"})], "Done.", tools=tools)
-    assert await memory_after(front) == {**MEMORY, "x": 1, "y": 1}
+    assert await memory_after(front) == {**MEMORY, "x": 1, "y": 1, "cart": "x", "user": "y"}
 
 
 # -- always --
@@ -377,3 +377,82 @@ def test_what_comes_back_is_what_was_done_to_what_is_shared(
     for key in ("a", "b", "c", KEY):
         shared = (keys is None or key in keys) and key != KEY
         assert after.get(key) == (expected if shared else before).get(key)
+
+
+class Scope:
+    """What sharing means, in other words: a shared key is looked up in the scope around, all else here."""
+
+    def __init__(self, around: Scope | None = None, share: list[str] | None = None) -> None:
+        self.around, self.share = around, share
+        self.own: dict[str, int] = {}
+
+    def of(self, key: str) -> dict[str, int]:
+        return self.own if self.around is None or key not in (self.share or []) else self.around.of(key)
+
+    def seen(self) -> dict[str, int]:
+        return {key: self.of(key)[key] for key in "abc" if key in self.of(key)}
+
+    def do(self, key: str, value: int | None) -> None:
+        self.of(key).pop(key, None)
+        if value is not None:
+            self.of(key)[key] = value
+
+
+CHANGE = st.tuples(st.sampled_from("abc"), st.none() | st.integers(0, 9))
+DIGITS = st.dictionaries(st.sampled_from("abc"), st.integers(0, 9))
+Changes = list[tuple[str, int | None]]
+HOP = st.tuples(st.none() | st.lists(st.sampled_from("abc"), max_size=2), st.booleans(), CHANGE, CHANGE)
+
+
+def changing(changes: Changes, saw: list[dict[str, Any]]) -> Callable[[RunContext[Any]], str]:
+    """Instructions that note what there is, and change one thing in each turn."""
+    left = list(changes)
+
+    def instructions(context: RunContext[Any]) -> str:
+        memory = context.shared_memory
+        saw.append(dict(memory))
+        key, value = left.pop(0)
+        memory.pop(key, None)
+        if value is not None:
+            memory[key] = value
+        return ""
+
+    return instructions
+
+
+@pytest.mark.asyncio_only
+@given(
+    hops=st.lists(HOP, max_size=5),
+    last=CHANGE,
+    begin=st.dictionaries(st.sampled_from("abc"), st.integers(0, 9)),
+)
+async def test_each_agent_sees_what_its_scope_holds(
+    hops: list[Any], last: Any, begin: dict[str, int]
+) -> None:
+    """However many hand over, share, change and return."""
+    saw: list[dict[str, Any]] = []
+    expected: list[dict[str, Any]] = []
+    changes: list[Changes] = [*([one, other] for _, _, one, other in hops), [last]]
+    made = Agent(f"n{len(hops)}", changing(changes[-1], saw), model=ScriptedHandler(["Done."]))
+    for place, (share, back, _, _) in reversed([*enumerate(hops)]):
+        model = ScriptedHandler([call(f"transfer_to_{made.name}"), "Done."])
+        edge = handoff(made, share=share, return_to_caller=back)
+        made = Agent(f"n{place}", changing(changes[place], saw), model=model, handoffs=[edge])
+
+    def play(place: int, scope: Scope) -> None:
+        expected.append(scope.seen())
+        scope.do(*changes[place][0])
+        if place < len(hops):
+            share, back, _, _ = hops[place]
+            play(place + 1, scope if share is None else Scope(scope, share))
+            if back:
+                expected.append(scope.seen())
+                scope.do(*changes[place][1])
+
+    config = RunConfig(shared_memory=begin, max_handoffs=None, detect_loops=False)
+    result = await Runner.run(made, "Hi", max_turns=None, run_config=config)
+    root = Scope()
+    root.own = dict(begin)
+    play(0, root)
+    assert saw == expected
+    assert result.context.shared_memory == root.own
