@@ -124,7 +124,7 @@ class Outcome:
         return "".join(event.text for event in self.events if isinstance(event, TextDelta))
 
 
-async def run(handler: Handler, watched: bool, **settings: Any) -> Outcome:
+async def run(handler: Handler | None, watched: bool, **settings: Any) -> Outcome:
     """Run an agent, and keep whatever comes of it."""
     agent = Agent("A", model=handler, tools=settings.pop("tools", ()), handlers=settings.pop("handlers", ()))
     config = RunConfig(**{"retry": Retry(attempts=1), **settings})

@@ -378,6 +378,8 @@ def test_a_reply_is_not_an_error_though_it_may_speak_of_errors() -> None:
         ({"retry_after_ms": "250", "retry_after": "1"}, 0.25),
         ({"retry_after": "Thu, 01 Jan 1970 00:20:00 GMT"}, 200.0),
         ({"retry_after": "Thu, 01 Jan 1970 00:00:01 GMT"}, 0.0),
+        ({"retry_after": "Thu, 01 Jan 1970 00:20:00 -0000"}, 200.0),
+        ({"retry_after": "Dec 99999999999999999999 23:59:59 31"}, None),
         ({"retry_after": "soon"}, None),
         ({"retry_after": "-4"}, None),
         ({"retry_after": "nan"}, None),

@@ -5,6 +5,7 @@ The providers are in benches.py, what goes wrong in faults.py.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
@@ -126,7 +127,8 @@ CALL = {"index": 0, "id": "c", "type": "function", "function": {"name": "add", "
 CALLING = (said({"content": "é?"}), said({"tool_calls": [CALL]}), said({}, finish="tool_calls"), *STREAM[3:])
 CALLED = b"".join(CALLING)
 ENDS = [sum(map(len, CALLING[:count])) for count in range(1, len(CALLING))]
-CUTS = sorted({*range(1, len(CALLED), 13), *(end - less for end in ENDS for less in (0, 1, 2, 3))})
+EVERY = int(os.environ.get("INTERLOCK_CUT_EVERY", "37"))
+CUTS = sorted({*range(1, len(CALLED), EVERY), *(end - less for end in ENDS for less in (0, 1, 2, 3))})
 """Where a stream is cut: within everything that it has, and around the ends of its events."""
 
 

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
@@ -195,7 +196,7 @@ def key_hint(provider: str) -> str:
 
 def shortened(text: str, limit: int = 400) -> str:
     """Return text fit for a message: one line, not too long, without what looks like a secret."""
-    line = scrubbed(" ".join(text[: 10 * limit].split()), "...")
+    line = scrubbed(" ".join(text[: 2 * limit].split()), "...")
     return line if len(line) <= limit else f"{line[:limit]} ..."
 
 
@@ -305,8 +306,9 @@ def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 def _until(date: str, now: float) -> float | None:
     try:
-        return max(0.0, parsedate_to_datetime(date).timestamp() - now)
-    except ValueError:
+        when = parsedate_to_datetime(date)
+        return max(0.0, (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() - now)
+    except (ValueError, TypeError, OverflowError):  # whatever a server may write there
         return None
 
 
