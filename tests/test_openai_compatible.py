@@ -141,6 +141,13 @@ async def test_cookies_are_not_kept() -> None:
     assert "cookie" not in server.requests[1].headers
 
 
+async def test_a_long_conversation_is_no_reason_to_warn() -> None:
+    with Server(HELLO) as server:
+        long = Request(messages=[{"role": "user", "content": "é" * 2**20}])
+        await ask(OpenAICompatible("m", base_url=server.url), long)
+    assert server.requests[0].body["messages"] == long.messages
+
+
 # Connections
 
 

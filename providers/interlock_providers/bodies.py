@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import anyio
 
-from interlock_providers.chunks import Chunks
+from interlock_providers.received import Received
 
 __all__ = ["ACCEPTED", "MOST_BYTES", "beginning", "body_of", "is_packed"]
 
@@ -74,7 +74,7 @@ async def beginning(answer: Answer) -> bytes:
     body = bytearray()
     pieces = body_of(answer, ValueError)
     with anyio.move_on_after(_EXCUSING), suppress(Exception):
-        async with aclosing(Chunks(pieces)):  # which unwinds what was not read
+        async with aclosing(Received(pieces)):  # which unwinds what was not read
             async for piece in pieces:
                 body += piece
                 if len(body) > _LONGEST_EXCUSE:

@@ -11,30 +11,31 @@ import json
 import re
 import reprlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar, cast
 
 import anyio
 
-from interlock.assembly import Assembler, completion_done, why_incomplete
+from interlock.assembly import completion_done, why_incomplete
 from interlock.errors import IncompleteResponse, ProviderError, ProviderTimeout, UnreadableResponse
 from interlock.events import HandlerEvent, MessageDone
+from interlock.messages import calls_of
 from interlock.port import Request, ToolChoice
 from interlock.usage import Usage
 from interlock_providers.answers import Answer, error_from_answer, shortened
 from interlock_providers.bodies import MOST_BYTES, body_of
-from interlock_providers.chunks import Chunks, UnreadableEvent, parsed
+from interlock_providers.conversations import Conversation, Conversations
 from interlock_providers.deadlines import Deadline
 from interlock_providers.failures import to_provider_error
+from interlock_providers.reading import MISSHAPEN, FailedReply, Reading, UnreadableEvent, error_in
+from interlock_providers.received import Received, parsed
 from interlock_providers.shapes import Shape
 from interlock_providers.structured import Plan, as_answer, as_answer_event, plan_for
 from interlock_providers.vendors import takes_schema_with_tools
-from interlock_providers.wire import prepare, tools_for
+from interlock_providers.wire import tools_for
 
-__all__ = ["Chat", "Incoming", "Post", "Response"]
+__all__ = ["Chat", "Incoming", "Post", "Response", "Wait"]
 
-S = TypeVar("S")
 T = TypeVar("T")
 _Json = Mapping[str, Any]
 
@@ -74,6 +75,9 @@ class Incoming(Protocol):
         ...
 
 
+Wait = Callable[[Callable[[], Awaitable[T]]], Awaitable[T]]
+"""Awaits something for so long."""
+
 Post = Callable[[_Json], Awaitable[Incoming]]
 """Sends a body, and returns the answer as soon as its headers are there."""
 
@@ -89,6 +93,7 @@ class Chat:
         chunk_timeout: seconds that a stream may be silent once it has begun; None for no limit.
         max_bytes: what one reply may have at most; None for no limit.
         needs_finish: whether a streamed reply is complete only with a finish reason, whatever else came.
+        deadline: what keeps the time; one that knows the event loop is faster.
     """
 
     def __init__(
@@ -101,10 +106,13 @@ class Chat:
         chunk_timeout: float | None,
         max_bytes: int | None = MOST_BYTES,
         needs_finish: bool = False,
+        deadline: type[Deadline] = Deadline,
     ) -> None:
         self.provider = provider
         self.model = model
         self._shape = shape
+        self._conversations = Conversations(shape)
+        self._deadline = deadline
         self._limits = (timeout, chunk_timeout)
         self._max_bytes = max_bytes
         self._needs_finish = needs_finish
@@ -115,66 +123,58 @@ class Chat:
         Raises:
             ProviderError: whatever went wrong.
         """
-        deadline = Deadline(*self._limits, provider=self.provider, model=self.model)
+        deadline = self._deadline(*self._limits, provider=self.provider, model=self.model)
         native = not request.tools or takes_schema_with_tools(self.provider, self.model)
         plan = plan_for(request, native=native)
-        body = self._body(request, plan)
-        async with aclosing(self._exchange(body, request.stream, deadline, post)) as events:
-            async for event in events:
-                if isinstance(event, MessageDone):
-                    yield as_answer(event, plan.answer_tool)
-                elif (shown := as_answer_event(event, plan.answer_tool)) is not None:
-                    yield shown
-
-    async def _exchange(
-        self, body: _Json, streams: bool, deadline: Deadline, post: Post
-    ) -> AsyncGenerator[HandlerEvent]:
-        incoming = await self._guarded(deadline.first, lambda: post(body), began=False)
+        conversation = self._conversations.take(request.messages)
+        body = self._body(request, plan, conversation)
+        coming = _Coming(lambda: post(body), self._received, asked=request.stream)
         try:
-            unknown = "event-stream" if streams and incoming.response.status_code == 200 else ""
-            unpacked = body_of(incoming.response, self._unreadably_packed)
-            received = _Received(unpacked, self._max_bytes, self._too_much)
-            pieces: AsyncIterator[bytes] = received
-            if "event-stream" not in incoming.response.headers.get("content-type", unknown):
-                # not asked to stream, or the endpoint does not, or a proxy answers in its place
-                answer = await self._guarded(deadline.first, received.all)
-                if not _EVENTS.match(answer):
-                    yield self._completion(answer)
-                    return
-                pieces = _once(answer)  # a stream under a wrong name
-            async with aclosing(self._streamed(pieces, deadline)) as events:
-                async for event in events:
-                    yield event
+            await self._guarded(deadline.first, coming.begin, coming)
+            if coming.streams:
+                reading, wait = Reading(), deadline.first
+                while not reading.ended:
+                    for event in await self._more(reading, coming, wait):
+                        if (shown := as_answer_event(event, plan.answer_tool)) is not None:
+                            yield shown
+                    wait = deadline.next
+                await coming.drain()
+                done = self._end_of(reading)
+            else:
+                done = self._completion(coming.whole)
+            if calls_of(done.message):
+                self._conversations.put_back(conversation, request.messages)
+            yield as_answer(done, plan.answer_tool)
         finally:
-            with anyio.move_on_after(_CLOSING, shield=True):
-                await incoming.close()
+            await coming.aclose()
 
-    async def _streamed(
-        self, received: AsyncIterator[bytes], deadline: Deadline
-    ) -> AsyncGenerator[HandlerEvent]:
-        assembler = Assembler()
-        wait = deadline.first
-        async with aclosing(Chunks(received)) as chunks:
-            while not chunks.ended:
-                try:
-                    more = await self._guarded(wait, chunks.more)
-                except (IncompleteResponse, ProviderTimeout):
-                    if not assembler.finished:
-                        raise
-                    break  # the message is whole: what is missing is how many tokens it had
-                for chunk in more:
-                    self._raise_if_failed(chunk)
-                    for event in self._read(assembler.feed, chunk):
-                        yield event
-                wait = deadline.next
-            if chunks.strange is not None:
-                raise self._unreadable(chunks.strange)
-            await chunks.drain()
-            done = self._read(lambda _: assembler.done(), "its pieces together")
-            yield self._checked(done, ended=chunks.marked, needs_finish=self._needs_finish)
+    async def _more(
+        self, reading: Reading, coming: _Coming, wait: Wait[list[HandlerEvent]]
+    ) -> list[HandlerEvent]:
+        """Wait until something of the reply has come, or its end. Comments are silence."""
 
-    def _body(self, request: Request, plan: Plan) -> _Json:
-        messages = prepare(request.messages, self._shape)
+        async def more() -> list[HandlerEvent]:
+            before, events = reading.count, reading.feed(await coming.more())
+            while reading.count == before and not reading.ended:
+                events = reading.feed(await coming.more())
+            return events
+
+        try:
+            return await self._guarded(wait, more, coming)
+        except (IncompleteResponse, ProviderTimeout):
+            if not reading.finished:
+                raise
+            reading.ended = True  # the message is whole: what is missing is how many tokens it had
+            return []
+
+    def _end_of(self, reading: Reading) -> MessageDone:
+        try:
+            done = reading.done()
+        except UnreadableEvent as error:
+            raise self._unreadable(error.said) from error
+        return self._checked(done, ended=reading.marked, needs_finish=self._needs_finish)
+
+    def _body(self, request: Request, plan: Plan, messages: Conversation) -> _Json:
         tools = tools_for(messages, plan.tools, self._shape)
         body: dict[str, Any] = {"model": self.model, "messages": messages}
         if tools:
@@ -191,10 +191,9 @@ class Chat:
 
     async def _guarded(
         self,
-        wait: Callable[[Callable[[], Awaitable[T]]], Awaitable[T]],
+        wait: Wait[T],
         work: Callable[[], Awaitable[T]],
-        *,
-        began: bool = True,
+        coming: _Coming,
     ) -> T:
         """Await one step of the call within its time; the library's errors become ours."""
         try:
@@ -203,29 +202,32 @@ class Chat:
             raise
         except UnreadableEvent as error:
             raise self._unreadable(error.said) from error
+        except FailedReply as error:
+            raise self._failed(error.error) from error
         except Exception as error:
-            raise to_provider_error(error, provider=self.provider, model=self.model, began=began) from error
+            raise to_provider_error(
+                error, provider=self.provider, model=self.model, began=coming.began
+            ) from error
+
+    def _received(self, response: Response) -> Received:
+        return Received(body_of(response, self._unreadably_packed), self._max_bytes, self._too_much)
 
     def _completion(self, answer: bytes) -> MessageDone:
         completion = parsed(answer.removeprefix(codecs.BOM_UTF8))
         if not isinstance(completion, Mapping) or not completion:
             raise self._unreadable(answer)
         whole = cast("_Json", completion)
-        self._raise_if_failed(whole)
-        return self._checked(self._read(completion_done, whole), ended=True)
-
-    def _read(self, work: Callable[[S], T], said: S) -> T:
-        """Return what ``work`` makes of something that was said; it may have any shape."""
         try:
-            return work(said)
-        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-            raise self._unreadable(said) from error
+            if error := error_in(whole):
+                raise self._failed(error)
+            return self._checked(completion_done(whole), ended=True)
+        except MISSHAPEN as error:
+            raise self._unreadable(whole) from error
 
-    def _raise_if_failed(self, said: _Json) -> None:
-        """Find the error inside an answer that claimed success (OpenRouter and others)."""
-        if error := self._read(_error_in, said):
-            body = json.dumps({"error": error})
-            raise error_from_answer(Answer(200, {}, body), provider=self.provider, model=self.model)
+    def _failed(self, error: object) -> ProviderError:
+        """Return what an error inside an answer means that claimed success."""
+        answer = Answer(200, {}, json.dumps({"error": error}))
+        return error_from_answer(answer, provider=self.provider, model=self.model)
 
     def _checked(self, done: MessageDone, *, ended: bool, needs_finish: bool = False) -> MessageDone:
         missing = why_incomplete(done, ended=ended)
@@ -271,60 +273,64 @@ class Chat:
         )
 
 
-class _Received:
-    """The bytes of a body, counted, and handed on in whole lines as far as possible.
-
-    A line that comes in a thousand pieces is put together once: reading an endless one stays linear.
-    It is no generator, so that closing it always reaches the one inside, see `Chunks.aclose`.
-    """
+class _Coming:
+    """An answer that is coming in: first its head, then its body, at once or in pieces."""
 
     def __init__(
-        self, pieces: AsyncIterator[bytes], limit: int | None, too_much: Callable[[], Exception]
+        self,
+        post: Callable[[], Awaitable[Incoming]],
+        received: Callable[[Response], Received],
+        *,
+        asked: bool,
     ) -> None:
-        self.inner = pieces
-        self._limit = limit
-        self._too_much = too_much
-        self._count = 0
+        self.began = False
+        """Whether the head has come."""
+        self.streams = False
+        self.whole = b""
+        """The body of an answer that does not stream."""
+        self._post = post
+        self._make = received
+        self._asked = asked
+        self._incoming: Incoming | None = None
+        self._received: Received | None = None
 
-    def __aiter__(self) -> _Received:
-        return self
+    async def begin(self) -> None:
+        """Send the request, and wait for the head of the answer, or for all of it."""
+        self._incoming = await self._post()
+        response = self._incoming.response
+        self.began = True
+        received = self._received = self._make(response)
+        unknown = "event-stream" if self._asked and response.status_code == 200 else ""
+        self.streams = "event-stream" in response.headers.get("content-type", unknown)
+        if not self.streams:
+            # not asked to stream, or the endpoint does not, or a proxy answers in its place
+            self.whole = await received.all()
+            self.streams = bool(_EVENTS.match(self.whole))  # a stream under a wrong name
 
-    async def __anext__(self) -> bytes:
-        held: list[bytes] = []
-        while (piece := await self._piece()) is not None:
-            held.append(piece)
-            if b"\n" in piece or b"\r" in piece:
-                break
-        if not held:
-            raise StopAsyncIteration
-        return b"".join(held)
+    async def more(self) -> bytes:
+        """Wait for the next bytes of a stream; none at its end."""
+        if self.whole:
+            whole, self.whole = self.whole, b""
+            return whole
+        assert self._received is not None
+        return await self._received.more()
 
-    async def all(self) -> bytes:
-        """Return the whole body."""
-        try:
-            return b"".join([piece async for piece in self])
-        finally:
-            await Chunks(self).aclose()  # an httpx body that is left unread has to be unwound
+    async def drain(self) -> None:
+        """Read what follows the reply, so that the connection can be used again."""
+        if self._received is not None:
+            await self._received.drain()
 
-    async def _piece(self) -> bytes | None:
-        piece = await anext(self.inner, None)
-        if piece is not None and self._limit is not None:
-            self._count += len(piece)
-            if self._count > self._limit:
-                raise self._too_much()
-        return piece
-
-
-async def _once(piece: bytes) -> AsyncGenerator[bytes]:
-    yield piece
-
-
-def _error_in(said: _Json) -> object:
-    error = said.get("error")
-    for choice in said.get("choices") or ():
-        if choice.get("finish_reason") == "error":
-            error = error or choice.get("error") or {"message": "The provider gave up on the reply."}
-    return error
+    async def aclose(self) -> None:
+        """Give back the connection, or end it when something is left unread."""
+        if self._incoming is None:
+            return
+        if self._received is not None and self._received.over:
+            await self._incoming.close()
+            return
+        with anyio.move_on_after(_CLOSING, shield=True):
+            if self._received is not None:
+                await self._received.aclose()
+            await self._incoming.close()
 
 
 def _tool_choice(choice: ToolChoice | None) -> str | _Json | None:

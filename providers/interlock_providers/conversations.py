@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from itertools import islice
+from typing import Any
 
 from interlock.messages import Message
 from interlock_providers.shapes import Shape
@@ -29,13 +30,16 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 class Conversation(list[Message]):
     """The messages of one request as the vendor takes them, and what later ones can go on from."""
 
-    __slots__ = ("_encoded", "_given", "_outgoing", "_sent")
+    __slots__ = ("_encoded", "_ends", "_given", "_outgoing", "_sent")
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self._outgoing = Outgoing(shape)
         self._given: list[Message] = []
         self._encoded: list[bytes] = []
+        """Several messages each, as JSON, with commas in between."""
+        self._ends: list[int] = []
+        """How many messages there are up to the end of each."""
         self._sent: list[Message] = []
         """What the encoded messages were."""
 
@@ -47,9 +51,7 @@ class Conversation(list[Message]):
         given = self._given
         if len(messages) < len(given) or not given or given[0] != messages[0]:
             return False
-        rest, new = iter(given), iter(messages)
-        next(rest), next(new)
-        return all(map(operator.is_, rest, new))
+        return all(map(operator.is_, islice(given, 1, None), islice(messages, 1, None)))
 
     def extend_to(self, messages: Sequence[Message]) -> None:
         """Take in what is new."""
@@ -60,19 +62,29 @@ class Conversation(list[Message]):
 
     def json(self) -> bytes:
         """Return the messages as a JSON list."""
-        known = len(self._sent)
-        if not (known <= len(self) and all(map(operator.is_, self._sent, self))):
-            same = map(operator.is_, self._sent, self)
-            known = next((place for place, is_same in enumerate(same) if not is_same), len(self))
-        self._encoded[known:] = [_encode(message).encode() for message in self[known:]]
+        known = self._unchanged()
+        while self._ends and self._ends[-1] > known:
+            del self._ends[-1], self._encoded[-1]
+        start = self._ends[-1] if self._ends else 0
+        # what may change again, such as a last message of ours, is not encoded with what will not
+        for end in (known, len(self)):
+            if end > start:
+                self._encoded.append(_encode(self[start:end])[1:-1].encode())
+                self._ends.append(end)
+                start = end
         self._sent = [*self]
         return b"[%s]" % b",".join(self._encoded)
+
+    def _unchanged(self) -> int:
+        """Return how many messages, from the first one on, are those that were encoded last."""
+        same = [*map(operator.is_, self._sent, self)]
+        return len(same) if all(same) else same.index(False)
 
 
 class Conversations:
     """The conversations of one handler that may go on.
 
-    Each belongs to one request at a time: it is taken out, and put back when the model has called a tool. What
+        # what may change again, such as a last message of ours, is encoded by itself
     ends otherwise is forgotten, so nothing of a run stays behind.
 
     Args:
@@ -113,4 +125,4 @@ def body_as_json(body: Mapping[str, Any]) -> bytes:
         return _encode(body).encode()
     rest = _encode({key: value for key, value in body.items() if key != "messages"}).encode()
     head = rest[:-1] + b"," if len(rest) > 2 else b"{"
-    return b'%s"messages":%s}' % (head, cast(Conversation, messages).json())
+    return b'%s"messages":%s}' % (head, messages.json())

@@ -11,6 +11,7 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
+from io import BytesIO
 from urllib.request import getproxies, proxy_bypass
 from weakref import finalize
 
@@ -23,6 +24,7 @@ from interlock_providers.answers import Answer, error_from_answer, shortened
 __all__ = ["HttpClient", "HttpResponse"]
 
 _LONGEST_EXCUSE = 64 * 2**10  # bytes of an error's body that are read
+_LARGE = 2**20
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=None)
 """Deadlines are `interlock_providers.deadlines`'s: they count the waiting of a call and nothing else."""
 
@@ -81,7 +83,7 @@ class _Pool:
     def __init__(self, session: aiohttp.ClientSession, owner: object) -> None:
         self.session = session
         self._keeper = _keep(session)
-        self._kept_apart = finalize(owner, lambda keeper: None, self._keeper)
+        self._kept_apart = finalize(owner, _nothing, self._keeper)
         self._kept_apart.atexit = False
 
     async def open(self) -> None:
@@ -96,6 +98,10 @@ class _Pool:
     def let_go(self) -> None:
         """Forget about the owner."""
         self._kept_apart.detach()
+
+
+def _nothing(keeper: object) -> None:
+    """Do nothing: that nobody keeps the keeper any more is what closes it."""
 
 
 async def _keep(session: aiohttp.ClientSession) -> AsyncGenerator[None]:
@@ -128,8 +134,9 @@ class HttpClient:
             ProviderError: the server refused, or redirects elsewhere.
         """
         pool = self._pools.get(asyncio.get_running_loop()) or await self._opened()
-        sent = {**self._headers, **headers} if headers else self._headers
-        response = await pool.session.post(self._url, data=body, headers=sent, allow_redirects=False)
+        # aiohttp warns of bytes that are this long, though nothing is wrong with them
+        data = body if len(body) < _LARGE else BytesIO(body)
+        response = await pool.session.post(self._url, data=data, headers=headers, allow_redirects=False)
         if response.status >= 300:
             try:
                 raise await self._refusal(response)
@@ -146,7 +153,7 @@ class HttpClient:
     async def _opened(self) -> _Pool:
         for ended in [loop for loop in self._pools if loop.is_closed()]:
             self._pools.pop(ended).let_go()
-        session = _session(self._url)
+        session = _session(self._url, self._headers)
         pool = self._pools[asyncio.get_running_loop()] = _Pool(session, self)
         await pool.open()
         return pool
@@ -178,10 +185,14 @@ async def _beginning(response: aiohttp.ClientResponse) -> bytes:
     return bytes(body)
 
 
-def _session(url: URL) -> aiohttp.ClientSession:
+def _session(url: URL, headers: Mapping[str, str]) -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(limit=0, ssl=_tls() if url.scheme == "https" else True)
     return aiohttp.ClientSession(
-        connector=connector, timeout=_NO_TIMEOUT, cookie_jar=aiohttp.DummyCookieJar(), proxy=_proxy_for(url)
+        connector=connector,
+        headers=headers,
+        timeout=_NO_TIMEOUT,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        proxy=_proxy_for(url),
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import json
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
@@ -19,7 +18,8 @@ from interlock.port import Request
 from interlock_providers.answers import key_hint
 from interlock_providers.bodies import ACCEPTED, MOST_BYTES
 from interlock_providers.chat import Chat
-from interlock_providers.deadlines import check_seconds
+from interlock_providers.conversations import body_as_json
+from interlock_providers.deadlines import AsyncioDeadline, check_seconds
 from interlock_providers.endpoints import OPENAI, family_at, host_of, key_of, provider_at, shape_at
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ class OpenAICompatible:
             timeout=timeout,
             chunk_timeout=chunk_timeout,
             max_bytes=max_bytes,
+            deadline=AsyncioDeadline,
         )
 
     def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
@@ -118,7 +119,7 @@ class OpenAICompatible:
     async def _post(
         self, client: HttpClient, body: Mapping[str, Any], headers: Mapping[str, str] | None
     ) -> HttpResponse:
-        return await client.post(_encode(body).encode(), headers)
+        return await client.post(body_as_json(body), headers)
 
     def _check_loop(self) -> None:
         try:
@@ -167,8 +168,6 @@ _OURS = {
     "content-type": "application/json",
     "user-agent": "interlock",
 }
-
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def _completions_url(base_url: str) -> str:

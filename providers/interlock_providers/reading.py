@@ -15,13 +15,15 @@ from interlock.assembly import Assembler
 from interlock.events import HandlerEvent, MessageDone
 from interlock_providers.sse import EventDecoder
 
-__all__ = ["FailedReply", "Reading", "UnreadableEvent", "error_in"]
+__all__ = ["MISSHAPEN", "FailedReply", "Reading", "UnreadableEvent", "error_in"]
 
 _Json = Mapping[str, Any]
 
 _DONE = b"[DONE]"
 _START = len("data: ")
-_MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
+MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
+"""What reading JSON of an unexpected shape raises."""
+
 _read_json = json.JSONDecoder().raw_decode
 
 
@@ -44,14 +46,17 @@ class FailedReply(Exception):
 class Reading:
     """The state of one streamed reply.
 
-    ``ended`` tells that nothing more of it will come, ``marked`` that the stream said so itself, with
-    ``data: [DONE]``, and ``began`` that something of it has come.
+    ``ended`` tells that nothing more of it will come, and ``marked`` that the stream said so itself, with
+    ``data: [DONE]``.
     """
 
     def __init__(self) -> None:
-        self.began = False
+        self.count = 0
+        """How many events have come; comments are none."""
         self.ended = False
         self.marked = False
+        self._strange: bytes | None = None
+        """The first event, where it was no object. It is an error only if no other one is."""
         self._assembler = Assembler()
         self._held: list[bytes] = []
         """The beginning of an event, in pieces."""
@@ -61,14 +66,21 @@ class Reading:
         """In charge once the stream was found to be an unusual one."""
         self._problem: Exception | None = None
 
+    @property
+    def finished(self) -> bool:
+        """Whether a finish reason was seen: the message is whole then."""
+        return self._assembler.finished
+
     def feed(self, received: bytes) -> list[HandlerEvent]:
-        """Take in the next bytes, and return what they say.
+        """Take in the next bytes, none at the end, and return what they say.
 
         Raises:
             UnreadableEvent: an event is no chunk. What comes before it is told first, and this the next time.
             FailedReply: the vendor reports an error; likewise.
         """
         told: list[HandlerEvent] = []
+        if not received and self._problem is None:
+            return self.end()
         self._try(told, received)
         return told
 
@@ -96,9 +108,11 @@ class Reading:
         """
         if self._problem is not None:
             raise self._problem
+        if self._strange is not None:
+            raise UnreadableEvent("it is no object", self._strange)
         try:
             return self._assembler.done()
-        except _MISSHAPEN as error:
+        except MISSHAPEN as error:
             raise UnreadableEvent(str(error), "its pieces together") from error
 
     def _try(self, told: list[HandlerEvent], received: bytes) -> None:
@@ -159,14 +173,18 @@ class Reading:
             raise UnreadableEvent(str(error), data) from error
         if isinstance(chunk, dict):
             self._take_chunk(cast("_Json", chunk), told)
+        else:
+            self._strange = None if self.count else data
+            self.count += 1
 
     def _take_chunk(self, chunk: _Json, told: list[HandlerEvent]) -> None:
-        self.began = True
+        self.count += 1
+        self._strange = None
         try:
             if error := error_in(chunk):
                 raise FailedReply(error)
             self._assembler.take(chunk, told)
-        except _MISSHAPEN as error:
+        except MISSHAPEN as error:
             raise UnreadableEvent(str(error), chunk) from error
 
 

@@ -1,75 +1,69 @@
-"""Reading the chunks of a streamed chat completion from the bytes of an HTTP answer."""
+"""The bytes of an HTTP answer: counted, read to the end or not, and left in good order."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 import anyio
 
-from interlock_providers.sse import EventDecoder
+__all__ = ["Received", "parsed"]
 
-__all__ = ["Chunks", "UnreadableEvent", "parsed"]
-
-_DONE = b"[DONE]"
 _DRAINING = 0.5  # seconds to wait for the end of the body after [DONE], so that the connection lives on
 
 
-class UnreadableEvent(ValueError):
-    """An event is not JSON in UTF-8. ``said`` is what it holds instead."""
+class Received:
+    """The body of one answer. Close it when leaving early.
 
-    def __init__(self, message: str, said: bytes) -> None:
-        super().__init__(message)
-        self.said = said
-
-
-class Chunks:
-    """The chunks of one streamed reply, as dicts.
-
-    ``ended`` tells that nothing more will come, ``marked`` that the stream said so itself, with
-    ``data: [DONE]``. Close it when leaving early.
+    Args:
+        pieces: yields the body as it arrives.
+        limit: how many bytes it may have; None for no limit.
+        too_much: makes the error for a body that has more.
     """
 
-    def __init__(self, received: AsyncIterator[bytes]) -> None:
-        self.ended = False
-        self.marked = False
-        self.strange: bytes | None = None
-        """An event that was no object, where there was none that was."""
-        self._objects = 0
-        self._wrong: UnreadableEvent | None = None
-        """What was wrong with an event that came together with good ones."""
-        self._received = received
-        self._decoder = EventDecoder()
+    def __init__(
+        self,
+        pieces: AsyncIterator[bytes],
+        limit: int | None = None,
+        too_much: Callable[[], Exception] = ValueError,
+    ) -> None:
+        self.over = False
+        """Whether the body has come to its end."""
+        self._pieces = pieces
+        self._limit = limit
+        self._too_much = too_much
+        self._count = 0
 
-    async def more(self) -> list[Mapping[str, Any]]:
-        """Wait for the next chunks: several may come at once, and none only at the end.
+    async def more(self) -> bytes:
+        """Wait for the next bytes; none at the end."""
+        piece = await anext(self._pieces, None)
+        if piece is None:
+            self.over = True
+            return b""
+        if self._limit is not None:
+            self._count += len(piece)
+            if self._count > self._limit:
+                raise self._too_much()
+        return piece or await self.more()
 
-        Raises:
-            UnreadableEvent: an event is not JSON. Those before it are told first.
-        """
-        if self._wrong is not None:
-            raise self._wrong
-        while not self.ended:
-            received = await anext(self._received, None)
-            if received is None:
-                self.ended = True
-                # an event without its end may have been cut: it counts only if it can be read
-                rest = [event for event in self._decoder.flush() if event == _DONE or parsed(event)]
-                return self._read(rest)
-            if events := self._decoder.feed(received):
-                return self._read(events)
-        return []
+    async def all(self) -> bytes:
+        """Return the whole body."""
+        pieces: list[bytes] = []
+        while piece := await self.more():
+            pieces.append(piece)
+        return b"".join(pieces)
 
     async def drain(self) -> None:
         """Read what follows ``[DONE]``, so that the connection can be used again.
 
         The reply is complete by then: what goes wrong with the connection now concerns nobody.
         """
-        with suppress(Exception), anyio.move_on_after(_DRAINING):
-            async for _ in self._received:
-                pass
+        if not self.over:
+            with suppress(Exception), anyio.move_on_after(_DRAINING):
+                while await self.more():
+                    pass
 
     async def aclose(self) -> None:
         """End the reading.
@@ -77,32 +71,13 @@ class Chunks:
         A cancelled read unwinds the generators within httpx from the inside. Closing the response
         alone leaves them to the garbage collector, about which trio complains.
         """
-        received: Any = self._received
-        while hasattr(received, "inner"):  # what is around it may end first, by a limit of its own
-            received = received.inner
+        innermost: Any = self._pieces
+        while hasattr(innermost, "inner"):  # what is around it may end first, by a limit of its own
+            innermost = innermost.inner
         with suppress(Exception), anyio.CancelScope() as scope:
             scope.cancel()
-            async for _ in received:
+            async for _ in innermost:
                 pass
-
-    def _read(self, events: list[bytes]) -> list[Mapping[str, Any]]:
-        chunks: list[Mapping[str, Any]] = []
-        for event in events:
-            if event == _DONE:
-                self.ended = self.marked = True
-                break
-            try:
-                chunk = json.loads(event.decode())
-            except (ValueError, RecursionError) as error:
-                self._wrong = UnreadableEvent(str(error), event)
-                if chunks:
-                    break
-                raise self._wrong from error
-            if isinstance(chunk, dict):
-                self._objects += 1
-                chunks.append(cast("Mapping[str, Any]", chunk))
-            self.strange = None if self._objects else event
-        return chunks
 
 
 def parsed(text: str | bytes) -> object:

@@ -24,7 +24,7 @@ from interlock.errors import (
 from interlock_providers.answers import Answer, error_from_answer, key_hint, shortened
 from interlock_providers.bodies import beginning, is_packed
 from interlock_providers.chat import Incoming, Response
-from interlock_providers.chunks import parsed
+from interlock_providers.received import parsed
 from interlock_providers.remote_urls import AgentUrl, UrlNotAllowed, redirect_target
 
 if TYPE_CHECKING:
