@@ -676,3 +676,14 @@ async def test_the_target_is_shown_the_data_that_would_ride_along() -> None:
     assert data["files"] == ["a"]
     assert isinstance(b.model, ScriptedHandler)
     assert "forged" not in str(b.model.requests[0].messages)
+
+
+async def test_who_can_do_it_is_looked_for_nearest_first_wherever_the_run_has_been() -> None:
+    """So a run that is resumed elsewhere asks the same agents in the same order."""
+    far = agent("Far", "Far here.", capabilities=["paint"])
+    near = agent("Near", "Near here.", capabilities=["paint"])
+    anyone = handoff(capabilities_required=["paint"], tool_name_override="transfer_to_painter")
+    b = agent("B", call("transfer_to_painter"), handoffs=[near, anyone])
+    a = agent("A", TO_B, handoffs=[far, b])
+    result = await Runner.run(a, "Hi")
+    assert result.last_agent is near

@@ -385,6 +385,19 @@ async def test_only_mistakes_end_the_run_after_a_while() -> None:
     assert len(caught.value.result.errors) == 3
 
 
+async def test_the_last_mistake_is_named_and_not_what_came_after_it() -> None:
+    class Hooks(RunHooks):
+        async def on_llm_end(self, context: Any, agent: Any, reply: Any) -> None:
+            raise ValueError("a hook")
+
+    both = [call("transfer_to_b"), call("transfer_to_c")]
+    for last, told in (call("nope"), "There is no tool named 'nope'"), (both, "several transfers at once"):
+        a = agent("A", call("never"), last, handoffs=[agent("B"), agent("C")])
+        config = RunConfig(multiple_handoffs="reject", max_mistakes=2)
+        with pytest.raises(ModelBehaviorError, match=f"The last: {told}"):
+            await Runner.run(a, "Hi", hooks=Hooks(), run_config=config)
+
+
 async def test_mistakes_are_counted_in_a_row() -> None:
     """(pain 4)"""
     good, bad = call("look_up", {"order": 1}), call("nope")

@@ -83,7 +83,8 @@ async def ask(run: Run, wanted: Wanted, request: HandoffRequest) -> Agreed:
     """
     edge = wanted.edge
     if edge.target is None and edge.on_invoke_handoff is None:
-        candidates: list[object] = [agent for agent in run.graph.values() if agent is not run.agent]
+        nearest_first = {**run.agent.graph, **run.graph}  # wherever the run has been before
+        candidates: list[object] = [each for each in nearest_first.values() if each is not run.agent]
         none_left = NONE_CAPABLE
     else:
         candidates = [edge.target, *edge.others]

@@ -35,6 +35,7 @@ from interlock.transfers import Transfer, cut_short, edge_for, passed_over, try_
 
 __all__ = ["answer_calls"]
 
+_MISTAKES = ("unknown_tool", "bad_arguments", "handoff")
 _DOOMED = "The run ends with this turn, so nothing was handed over."
 _WAITS = "The caller's tools come first, so nothing was handed over. Ask again if it is still needed."
 _UNDECIDED = "It asked for a transfer to {target!r}, and the run ended before that was made."
@@ -356,10 +357,16 @@ def _judge(run: Run, planned: Plan, answers: _Answers, transfer: Transfer | None
     if run.mistakes >= run.config.max_mistakes:
         raise ModelBehaviorError(
             f"Agent {run.agent.name!r} made nothing but mistakes in {run.mistakes} turns in a row. The last: "
-            f"{run.errors[-1].message if run.errors else 'several transfers at once'}"
+            f"{_last_mistake(run)}"
         )
     if planned.tools and run.config.detect_loops:
         _judge_repetition(run)
+
+
+def _last_mistake(run: Run) -> str:
+    """Return what the model is to blame for in this turn: hooks and limits are among the errors, too."""
+    mistakes = [each.message for each in run.errors if each.turn == run.turn and each.kind in _MISTAKES]
+    return mistakes[-1] if mistakes else "several transfers at once"
 
 
 def _judge_failed_transfer(run: Run, transfer: Transfer) -> None:

@@ -125,7 +125,7 @@ async def take_over(run: Run, transfer: Transfer) -> None:
         await tell(run, "on_handoff", None, target)
     finally:  # it is made: who is cancelled here finds the target in charge
         if isinstance(target, Agent):
-            run.graph = {**target.graph, **run.graph}
+            run.graph = {**run.graph, **target.graph, **run.graph}  # who is new comes last
         run.switch(target if isinstance(target, Agent) else source, handler, given=transfer.input)
     if isinstance(target, Agent):
         await tell(run, None, "on_handoff", source)
