@@ -91,8 +91,12 @@ def default_handoff_history_mapper(
     Raises:
         ConfigError: the text of a message could forge a marker.
     """
+    return _folded([_line(message) for message in messages], wrappers)
+
+
+def _folded(records: Iterable[str], wrappers: tuple[str, str] | None) -> list[Message]:
     start, end = markers = checked_wrappers(wrappers) if wrappers else get_conversation_history_wrappers()
-    lines = [f"{number}. {_record(message, markers)}" for number, message in enumerate(messages, 1)]
+    lines = [f"{number}. {_unmarked(record, markers)}" for number, record in enumerate(records, 1)]
     body = "\n".join(lines) or "(no previous turns recorded)"
     return [{"role": "assistant", "content": f"{_PREAMBLE}\n{start}\n{body}\n{end}"}]
 
@@ -101,16 +105,26 @@ _as_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 _LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 
 
-def _record(message: Message, markers: tuple[str, str]) -> str:
-    """Return a message as one line of JSON that can forge neither a line, a role nor a marker."""
+def _line_of(item: RunItem) -> str:
+    """Return an item's message as `_line` does, only once: a long history may be folded many times."""
+    if item.line is None:
+        object.__setattr__(item, "line", _line(item.message))
+    return cast(str, item.line)
+
+
+def _line(message: Message) -> str:
+    """Return a message as one line of JSON, which can forge neither another line nor a role."""
     readable = portable(message)
     shown: dict[str, Any] = {"role": message["role"], "content": readable.get("content")}
     for key in ("name", "refusal", "tool_calls", "tool_call_id"):
         if value := readable.get(key):
             shown[key] = value
     line = _as_json(shown)
-    if not line.isascii():
-        line = line.translate(_LINE_ENDS)
+    return line if line.isascii() else line.translate(_LINE_ENDS)
+
+
+def _unmarked(line: str, markers: tuple[str, str]) -> str:
+    """Return a line that can forge no marker either."""
     for marker in markers:
         if marker in line:
             line = re.sub(rf"(\\u[0-9a-f]{{4}}|\\.)|(?={re.escape(marker)}).", _escaped, line)
@@ -159,7 +173,7 @@ async def nest_handoff_history(
     newest = newest_of_user(items) if keep_last_user else None
     beside = {id(item) for item in (*system, newest)}
     folded = [item for item in items if id(item) not in beside]
-    shown = as_items(default_handoff_history_mapper([item.message for item in folded], wrappers))
+    shown = as_items(_folded(map(_line_of, folded), wrappers))
     history = (*system, *_summary(shown, folded), *([newest] if newest else []))
     return data.clone(input_history=history, pre_handoff_items=(), new_items=(), input_items=None)
 

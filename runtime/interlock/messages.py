@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import field
 from typing import Any, Literal, Required, TypedDict, TypeVar, cast
 
 from interlock.errors import ConfigError
@@ -107,6 +108,8 @@ class RunItem:
     covers: tuple[RunItem, ...] = ()
     whole: tuple[Message, ...] = ()
     asked_by: str | None = None
+    line: str | None = field(default=None, init=False, repr=False, compare=False)
+    """The message as a line of a summary, once it was in one: the next summary has it again."""
 
 
 def to_messages(value: RunInput) -> list[Message]:
