@@ -6,10 +6,11 @@ whenever the class is made. Here is ``list``, under a type that both are content
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ["NEW_DICT", "NEW_LIST", "NEW_SET"]
 
-NEW_LIST: type[list[Any]] = list
-NEW_DICT: type[dict[Any, Any]] = dict
-NEW_SET: type[set[Any]] = set
+NEW_LIST: Callable[[], list[Any]] = list
+NEW_DICT: Callable[[], dict[Any, Any]] = dict
+NEW_SET: Callable[[], set[Any]] = set

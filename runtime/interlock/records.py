@@ -9,7 +9,6 @@ hashes are those of frozen dataclasses. What is made once a run or less often st
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 __all__ = ["record"]
@@ -17,12 +16,11 @@ __all__ = ["record"]
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    record = dataclass
+    from dataclasses import dataclass as record  # by an assignment mypy would not know it again
 else:
+    from dataclasses import dataclass
 
-    def record(
-        *, frozen: bool, slots: bool = True, kw_only: bool = False
-    ) -> Callable[[type[T]], type[T]]:
+    def record(*, frozen: bool, slots: bool = True, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
         """Make a dataclass that is frozen to type checkers."""
         made: Any = dataclass(slots=slots, kw_only=kw_only, unsafe_hash=frozen)
         return made
