@@ -27,7 +27,7 @@ from interlock_providers.bodies import MOST_BYTES, body_of
 from interlock_providers.conversations import Conversation, Conversations
 from interlock_providers.deadlines import Deadline
 from interlock_providers.failures import to_provider_error
-from interlock_providers.reading import MISSHAPEN, FailedReply, Reading, UnreadableEvent, error_in
+from interlock_providers.reading import MISSHAPEN, FailedReply, Reading, UnreadableEvent, failure_in
 from interlock_providers.received import Received, parsed
 from interlock_providers.shapes import Shape
 from interlock_providers.structured import Plan, as_answer, as_answer_event, plan_for
@@ -218,7 +218,7 @@ class Chat:
             raise self._unreadable(answer)
         whole = cast("_Json", completion)
         try:
-            if error := error_in(whole):
+            if error := failure_in(whole):
                 raise self._failed(error)
             return self._checked(completion_done(whole), ended=True)
         except MISSHAPEN as error:

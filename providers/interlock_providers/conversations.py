@@ -84,8 +84,8 @@ class Conversation(list[Message]):
 class Conversations:
     """The conversations of one handler that may go on.
 
-        # what may change again, such as a last message of ours, is encoded by itself
-    ends otherwise is forgotten, so nothing of a run stays behind.
+    Each belongs to one request at a time: it is taken out, and put back when the model has called a tool.
+    What ends otherwise is forgotten, so nothing of a run stays behind.
 
     Args:
         shape: what the vendor demands of messages.

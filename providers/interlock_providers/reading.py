@@ -15,7 +15,7 @@ from interlock.assembly import Assembler
 from interlock.events import HandlerEvent, MessageDone
 from interlock_providers.sse import EventDecoder
 
-__all__ = ["MISSHAPEN", "FailedReply", "Reading", "UnreadableEvent", "error_in"]
+__all__ = ["MISSHAPEN", "FailedReply", "Reading", "UnreadableEvent", "failure_in"]
 
 _Json = Mapping[str, Any]
 
@@ -181,14 +181,14 @@ class Reading:
         self.count += 1
         self._strange = None
         try:
-            if error := error_in(chunk):
+            if error := failure_in(chunk):
                 raise FailedReply(error)
             self._assembler.take(chunk, told)
         except MISSHAPEN as error:
             raise UnreadableEvent(str(error), chunk) from error
 
 
-def error_in(said: _Json) -> object:
+def failure_in(said: _Json) -> object:
     """Return the error inside an answer that claimed success (OpenRouter and others), or None."""
     error = said.get("error")
     for choice in said.get("choices") or ():
