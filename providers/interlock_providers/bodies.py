@@ -29,7 +29,7 @@ _LONGEST_EXCUSE = 64 * 2**10  # bytes of an error's body that are read
 _EXCUSING = 5.0  # seconds that an error's body may take
 
 
-class Answer(Protocol):
+class _Answer(Protocol):
     """What is needed of an answer of httpx or httpx2, or of whatever is like them.
 
     One that has no ``aiter_raw``, for the bytes as they came, has been unpacked by whoever made it.
@@ -50,7 +50,7 @@ def is_packed(headers: Mapping[str, str]) -> bool:
     return _encoding(headers) not in ("", "identity")
 
 
-def body_of(answer: Answer, refused: Callable[[str], Exception]) -> AsyncIterator[bytes]:
+def body_of(answer: _Answer, refused: Callable[[str], Exception]) -> AsyncIterator[bytes]:
     """Return the body of an answer, unpacked where need be.
 
     Args:
@@ -66,7 +66,7 @@ def body_of(answer: Answer, refused: Callable[[str], Exception]) -> AsyncIterato
     return answer.aiter_bytes() if raw is None else _Unpacked(raw(), refused)
 
 
-async def beginning(answer: Answer) -> bytes:
+async def beginning(answer: _Answer) -> bytes:
     """Return what is needed of an error's body, and what there is of it when it breaks off.
 
     It may be endless, or never come.
