@@ -40,7 +40,8 @@ def handed_over(draw: st.DrawFn) -> list[Message]:
             ids = draw(st.lists(IDS, min_size=1, max_size=3, unique=True))
             calls = [call(draw(NAMES), draw(ARGUMENTS), id=each) for each in ids]
             out.append({"role": "assistant", "content": draw(TEXTS | st.none()), "tool_calls": calls})
-            out += [{"role": "tool", "tool_call_id": each, "content": draw(TEXTS | PARTS)} for each in ids]
+            answers = [{"role": "tool", "tool_call_id": each, "content": draw(TEXTS | PARTS)} for each in ids]
+            out += draw(st.permutations(answers))
         elif role == "user":
             out.append({"role": role, "content": draw(TEXTS | PARTS)})
         elif role == "assistant":

@@ -473,3 +473,16 @@ def test_an_image_that_a_model_made_is_not_sent_back_to_it(shape: Shape) -> None
 def test_an_empty_message_is_left_out_whatever_it_is_said_to_answer(role: Any) -> None:
     empty: Message = {"role": role, "content": "", "tool_call_id": "x"}
     assert prepare([empty, USER], STRICT) == [USER]
+
+
+def test_results_come_in_the_order_of_their_calls_where_they_have_no_ids() -> None:
+    """Else Gemini and Ollama would take one call's result for another's, without a word."""
+    calls = [*calls_of(turn("a")[0]), *calls_of(turn("b")[0]), *calls_of(turn("c")[0])]
+    asks: Message = {"role": "assistant", "content": None, "tool_calls": calls}
+    answers = [turn(one, output=one)[1] for one in "bca"]
+    for vendor in ("gemini", "ollama_chat"):
+        sent = prepare([USER, asks, *answers, USER], shape_of(vendor))
+        assert [message.get("content") for message in sent[2:]] == ["a", "b", "c", "Hi"]
+        assert prepare(sent, shape_of(vendor)) is sent
+    messages = [USER, asks, *answers]
+    assert prepare(messages, OPENAI) is messages

@@ -50,6 +50,9 @@ class Shape:
     """A user turn may follow a tool result directly (not so on Mistral: hermes-agent pull 84944)."""
     late_system: bool = True
     """A system message may follow an assistant turn or a tool result (not so on Mistral: SurfSense 287)."""
+    answers_in_order: bool = False
+    """Which call a result answers is known by its place alone: litellm sends Gemini and Ollama no ids
+    (Gemini, "Function calling"; ollama 6708)."""
     images_from_tools: bool = False
     """A tool result may hold more than text (Claude's and Gemini's may; OpenAI: "Image URLs are only
     allowed for messages with role 'user'", OpenHands 7700; Mistral: LibreChat agents 344)."""
@@ -78,7 +81,9 @@ _OPENAI: Final = Shape(
 )
 _CLAUDE: Final = Shape(needs_tools=True, images_from_tools=True)
 _GATEWAY: Final = Shape(id_pattern=re.compile(r"[a-zA-Z0-9_-]{1,40}"))  # any vendor may be behind it
-_GEMINI: Final = Shape(name_pattern=re.compile("[a-zA-Z_][a-zA-Z0-9_-]{0,63}"), images_from_tools=True)
+_GEMINI: Final = Shape(
+    name_pattern=re.compile("[a-zA-Z_][a-zA-Z0-9_-]{0,63}"), images_from_tools=True, answers_in_order=True
+)
 _MISTRAL: Final = Shape(
     # "must be a-z, A-Z, 0-9, with a length of 9" (opencode 1680, langchain pull 24668)
     id_pattern=re.compile(r"[a-zA-Z0-9]{9}"),
@@ -109,6 +114,8 @@ _SHAPES: Final[Mapping[str, Shape]] = {
     "cohere": _COHERE,
     "cohere_chat": _COHERE,
     "deepseek": Shape(needs_reasoning=True),
+    "ollama": Shape(answers_in_order=True),
+    "ollama_chat": Shape(answers_in_order=True),
     "xai": Shape(takes_null=False),
     "groq": Shape(message_keys=_PLAIN_KEYS),
     "cerebras": Shape(message_keys=_PLAIN_KEYS | {"reasoning"}),

@@ -69,6 +69,8 @@ class Outgoing:
         """How many system messages stand before everything else."""
         self._aside: list[dict[str, Any]] = []
         """What the last tool results hold besides text, where a result cannot."""
+        self._asked: dict[str, int] = {}
+        """The places of the last calls by their ids, where results have to come in that order."""
 
     def add(self, message: Message) -> None:
         """Take the next message."""
@@ -87,6 +89,8 @@ class Outgoing:
             self._note_what_tools_said()
         elif self._shape.starts_with_user and len(self._out) == self._front:
             self._out.append(EARLIER)
+        if self._shape.answers_in_order:
+            self._asked = {call["id"]: place for place, call in enumerate(calls_of(ready))}
         self._out.append(ready)
 
     def messages(self) -> list[Message]:
@@ -110,7 +114,19 @@ class Outgoing:
             if len(texts) < len(content):
                 self._aside += [part for part in content if part.get("type") != "text"]
                 message = {**message, "content": texts or SHOWN_BELOW}
-        self._out.append(message)
+        self._out.insert(self._place_of(message), message)
+
+    def _place_of(self, answer: Message) -> int:
+        """Return where among the messages a result belongs: before those of later calls."""
+        place = len(self._out)
+        if len(self._asked) > 1:
+            own = self._asked.get(answer.get("tool_call_id") or "", place)
+            while self._out[place - 1]["role"] == "tool" and own < self._asked_at(place - 1):
+                place -= 1
+        return place
+
+    def _asked_at(self, place: int) -> int:
+        return self._asked.get(self._out[place].get("tool_call_id") or "", -1)
 
     def _show_aside(self) -> None:
         if self._aside:

@@ -26,6 +26,11 @@ def turn(call_id: str = "abcDEF123", name: str = "f", content: Any = "", **more:
     ]
 
 
+def swapped() -> list[Any]:
+    (one, first), (two, second) = turn("a"), turn("b")
+    return [{**one, "tool_calls": [*one["tool_calls"], *two["tool_calls"]]}, second, first]
+
+
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 def test_every_rule_says_where_it_comes_from(profile: Profile) -> None:
     rules = {
@@ -65,6 +70,8 @@ BROKEN = [
     ("cohere", [USER, *turn(index=0)], "call_keys", "['index']"),
     ("bedrock", [USER, *turn("x" * 65)], "call_id", "message 1"),
     ("bedrock", [USER, {"role": "user", "content": [{"type": "text", "text": ""}, IMAGE]}], "no_blank", "1"),
+    ("ollama", [USER, *swapped()], "answers_in_order", "message 3: a result before that of an earlier"),
+    ("gemini", [USER, *swapped()], "answers_in_order", "message 3"),
     ("ollama", [USER, {**SAID, "thinking_blocks": [{}]}, USER], "thoughts", "message 1"),
     ("xai", [USER, *turn(content=None)], "null_beside_calls", "message 1: content is null"),
 ]

@@ -36,6 +36,8 @@ class Profile:
     """Pairs of roles that may not follow one another."""
     call_id: str | None = None
     """The pattern of a call's id; the ids of one request always have to differ."""
+    answers_in_order: bool = False
+    """Whether results have to come in the order of their calls, as there are no ids on the wire."""
     tool_name: str | None = None
     """The pattern of the names of tools, offered and called."""
     no_blank: frozenset[str] = frozenset()
@@ -103,6 +105,7 @@ _GEMINI: Final = Profile(
     name="gemini",
     starts_with=_USER,
     ends_with=_USER_OR_TOOL,
+    answers_in_order=True,
     tool_name=r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}",
     no_blank=_ANYONE,
     parts=frozenset(("user", "tool")),
@@ -110,6 +113,7 @@ _GEMINI: Final = Profile(
     sources={
         "starts_with": _GITHUB + "google-gemini/gemini-cli/issues/11814",
         "ends_with": _GITHUB + "crewAIInc/crewAI/pull/6973",
+        "answers_in_order": "https://ai.google.dev/gemini-api/docs/function-calling",
         "tool_name": _GITHUB + "kaitranntt/ccs/issues/25",
         "no_blank": _GITHUB + "epam/ai-dial-adapter-vertexai/pull/164",
         "parts": "https://ai.google.dev/gemini-api/docs/function-calling",
@@ -212,8 +216,12 @@ _BEDROCK: Final = Profile(
 )
 _OLLAMA: Final = Profile(
     name="ollama",
+    answers_in_order=True,
     thoughts=frozenset(("reasoning_content", "reasoning", "thinking")),
-    sources={"thoughts": "https://docs.ollama.com/capabilities/thinking"},
+    sources={
+        "answers_in_order": _GITHUB + "ollama/ollama/issues/6708",
+        "thoughts": "https://docs.ollama.com/capabilities/thinking",
+    },
 )
 _XAI: Final = Profile(
     name="xai",

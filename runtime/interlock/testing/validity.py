@@ -168,6 +168,9 @@ class _Check:
         for index, pair in enumerate(pairwise(roles), 1):
             if pair in profile.refused_order:
                 yield "refused_order", f"message {index}", f"role {pair[1]!r} after role {pair[0]!r}"
+        if profile.answers_in_order:
+            for index in _out_of_order(self.messages):
+                yield "answers_in_order", f"message {index}", "a result before that of an earlier call"
         spoken = [role for role in roles if role not in ("system", "developer")]
         if profile.starts_with and spoken and spoken[0] not in profile.starts_with:
             yield "starts_with", "at the start", f"role {spoken[0]!r} speaks first"
@@ -198,6 +201,18 @@ class _Check:
         else:
             return False
         return self.messages[-1]["role"] != "tool"
+
+
+def _out_of_order(messages: Sequence[Message]) -> Iterator[int]:
+    places: dict[str, int] = {}
+    last = 0
+    for index, message in enumerate(messages):
+        if message["role"] != "tool":
+            places, last = {call["id"]: place for place, call in enumerate(calls_of(message))}, 0
+        elif (place := places.get(message.get("tool_call_id") or "", last)) < last:
+            yield index
+        else:
+            last = place
 
 
 def _is_blank(message: Message) -> bool:
