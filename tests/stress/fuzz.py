@@ -23,6 +23,7 @@ import anyio
 import anyio.lowlevel
 from stress.graphs import Case, make_case
 from stress.invariants import check_left, check_requests, check_run, check_totals
+from stress.pieces import in_one_go, in_pieces
 from stress.world import World, in_virtual_time
 
 from interlock import Runner, RunResult
@@ -182,16 +183,31 @@ async def _play_all(seed: int, counts: Counter[str]) -> None:
         after = dice.randint(1, max(2, len(streamed.events)))
         check_left(world, await leave(world, make_case(world), after), whole)
     await _again(plain)
+    await _stop_and_go(seed, counts)
     if plain_world.asyncio:
         others = asyncio.all_tasks() - {asyncio.current_task()}
         assert not others, f"left behind: {others}"
 
 
-def _compare(plain: dict[str, Any], streamed: dict[str, Any]) -> None:
-    for key, value in plain.items():
-        if value != streamed[key]:
-            one, other = _differing(value, streamed[key])
-            raise Failed(f"{key} differs:\n  plain    {_short(one)}\n  streamed {_short(other)}")
+async def _stop_and_go(seed: int, counts: Counter[str]) -> None:
+    """Stop after every turn, and go on from JSON."""
+    worlds = _world(seed), _world(seed)
+    for world in worlds:
+        world.nests = False
+    one, other = map(make_case, worlds)
+    whole, pieces = await in_one_go(one), await in_pieces(other)
+    if pieces is not None:
+        counts["turns resumed"] += len(pieces["calls"])
+        _compare(whole, pieces, names=("in one go", "in pieces"))
+
+
+def _compare(
+    one: dict[str, Any], other: dict[str, Any], names: tuple[str, str] = ("plain", "streamed")
+) -> None:
+    for key, value in one.items():
+        if value != other[key]:
+            first, second = map(_short, _differing(value, other[key]))
+            raise Failed(f"{key} differs:\n  {names[0]}: {first}\n  {names[1]}: {second}")
 
 
 def _differing(plain: Any, streamed: Any) -> tuple[Any, Any]:

@@ -119,7 +119,7 @@ class _Maker:
             make_tool(self.world, dice, f"act{number}", self.names)
             for number in dice.sample(range(4), dice.choice([0, 1, 1, 2, 3]))
         ]
-        if self.later and dice.random() < 0.3:
+        if self.world.nests and self.later and dice.random() < 0.3:
             for other in dice.sample(self.later, min(len(self.later), dice.choice([1, 1, 2]))):
                 tools.append(
                     other.as_tool(

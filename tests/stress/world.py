@@ -47,6 +47,8 @@ class World:
     tool_usage: list[Usage] = field(default_factory=list[Usage])
     open: Counter[str] = field(default_factory=Counter[str])
     """Handlers and tools that are at work."""
+    nests: bool = True
+    """Whether agents may be tools of others: their share of the turns depends on how many are left."""
     hostile: bool = False
     """Whether something may show an item twice, or hide one."""
     threads: bool = False
