@@ -4,6 +4,10 @@ By default source and target share one dict, and nothing here is needed. With ``
 has a dict of its own, with these keys alone. What it sets or deletes under them is set or deleted for the
 source, too, once the target's work is done: they are shared. All else that it writes is its own, and is
 gone then: it can neither read nor overwrite what it does not share.
+
+A nested run that hands over with a payload goes on with a copy of the whole memory: there is one place for a
+payload in it, and agents that are asked at the same time would write to that of each other. What it changed
+comes back when it ends.
 """
 
 from __future__ import annotations
