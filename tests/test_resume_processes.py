@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from scenes import Scene, Stage, facts
@@ -31,7 +31,7 @@ def one_turn(name: str, turn: int, text: str) -> dict[str, Any]:
     for member in agent.graph.values():
         for each in member.equipment.handlers:
             said = sum(item.origin == each.name for item in given.items) if text else 0
-            del each.handler.replies[:said]  # type: ignore[union-attr]
+            del cast(Any, each.handler).replies[:said]
     result = Runner.run_sync(agent, given, max_turns=turn, run_config=settings(scene))
     return {
         "text": result.state().to_json(),

@@ -226,6 +226,26 @@ async def test_memory_that_is_no_json_is_named(memory: Any, where: str) -> None:
         result.state()
 
 
+async def test_half_a_surrogate_pair_is_no_obstacle() -> None:
+    """A model or a tool that cuts an emoji in two must not take the state away."""
+    a = agent("A", call("look_up", {"order": 1}, id="l"), "Done.", tools=[look_up])
+    result = await stopped(a, "half \ud83d", shared_memory={"k\ud83d": ["\ud83d!"], "é": "é"})
+    state = RunState.from_json(result.state().to_json(), agents=[a])
+    assert state.items[0].message.get("content") == "half ?"
+    assert state.document["shared_memory"] == {"k?": ["?!"], "é": "é"}
+    assert (await Runner.run(a, state)).final_output == "Done."
+
+
+async def test_memory_that_is_within_itself_is_named() -> None:
+    memory: dict[str, Any] = {}
+    result = await stopped(
+        agent("A", call("look_up", {"order": 1}), tools=[look_up]), shared_memory={"m": memory}
+    )
+    result.context.shared_memory["m"]["self"] = result.context.shared_memory["m"]
+    with pytest.raises(ConfigError, match=r"shared_memory\.m\.self"):
+        result.state()
+
+
 async def test_secrets_are_not_written() -> None:
     """Neither what the app shares, nor what is in its settings, its headers or its payloads."""
     secret = "sk-abcdefghijklmnopqrstuvwxyz"

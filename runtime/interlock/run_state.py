@@ -345,14 +345,36 @@ def _redacted(document: RunDocument) -> RunDocument:
 def checked_json(document: RunDocument) -> RunDocument:
     """Return a copy of a document that shares nothing with the run that it was made of.
 
+    Half a surrogate pair, which models and tools now and then write, becomes a question mark: nobody could
+    send it.
+
     Raises:
         ConfigError: something in it is no JSON; the message says where.
     """
     try:
-        check_json(document)
-    except ValueError as error:
+        return _checked(document)
+    except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"This run has no state that another process could read: {error}. What a run shares "
             "must be JSON; keep other objects in the context."
         ) from error
+
+
+def _checked(document: RunDocument) -> RunDocument:
+    try:
+        check_json(document)
+    except ValueError as error:
+        if "surrogate" not in str(error):
+            raise
+        document = cast(RunDocument, _sendable(document))
+        check_json(document)
     return detached(document)
+
+
+def _sendable(value: object) -> object:
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        fields = cast("dict[object, object]", value)
+        return {_sendable(key): _sendable(each) for key, each in fields.items()}
+    return [_sendable(each) for each in cast("list[object]", value)] if isinstance(value, list) else value
