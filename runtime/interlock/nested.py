@@ -2,8 +2,9 @@
 
 A nested run has a transcript, handoffs and limits of its own. It shares with the outer one the app's
 context object, the shared memory (until it hands over with a payload, see `interlock.sharing`), the scopes,
-the hooks, the settings and the executor, and what it uses counts as the outer run's. The input and output guardrails of a run are about what enters and
-leaves it as a whole, so they do not see nested runs; those of the agents do.
+the hooks, the settings and the executor, and what it uses counts as the outer run's. The input and output
+guardrails of a run are about what enters and leaves it as a whole, so they do not see nested runs; those of
+the agents do.
 """
 
 from __future__ import annotations
