@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
@@ -125,6 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seeds = range(given.first, given.first + given.runs) if given.seed is None else [given.seed]
     counts: Counter[str] = Counter()
     failed: list[str] = []
+    logging.getLogger("interlock").setLevel(logging.CRITICAL)  # much goes wrong on purpose
     for seed in seeds:
         try:
             left_and_gone_on_with(seed, counts)
