@@ -428,6 +428,11 @@ CUT_CALL = {"tool_calls": [{"index": 0, "id": "a", **call('{"x', name="f")}]}
         pytest.param(streamed(chunk({"content": "Hel"}), b'data: {"cho', done=False), id="half an event"),
         pytest.param(streamed(ending="cut", done=False), id="cut at once"),
         pytest.param(streamed(chunk({"content": "Hel"}), done=False), id="text without an end"),
+        pytest.param(streamed(chunk({"content": "Hel"}, usage=USAGE), done=False), id="usage on the way"),
+        pytest.param(
+            streamed(chunk({"content": "Hel"}, usage=USAGE), chunk({"content": "lo"}), done=False),
+            id="usage before the end",
+        ),
         pytest.param(streamed(chunk(CUT_CALL), done=False), id="half a call"),
         pytest.param(streamed(chunk(CUT_CALL)), id="half a call, then [DONE]"),
         pytest.param(streamed(), id="nothing but [DONE]"),
@@ -459,7 +464,7 @@ async def test_a_stream_cut_anywhere_is_never_taken_for_complete() -> None:
     [
         pytest.param(streamed(chunk({"content": "Hi"})), id="text and [DONE]"),
         pytest.param(streamed(chunk({"content": "Hi"}), chunk({}, finish="stop"), done=False), id="finish"),
-        pytest.param(streamed(chunk({"content": "Hi"}, usage=USAGE), done=False), id="usage"),
+        pytest.param(streamed(chunk({"content": "Hi"}), event({"usage": USAGE}), done=False), id="usage"),
         pytest.param(streamed(chunk({"content": "Hi"}), ending="cut"), id="cut after [DONE]"),
         pytest.param(
             streamed(chunk({"tool_calls": [{"index": 0, "id": "a", **call("{}", name="f")}]}), done=False),

@@ -10,7 +10,7 @@ import codecs
 import json
 import re
 import reprlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar, cast
 
@@ -19,12 +19,12 @@ import anyio
 from interlock.assembly import completion_done, why_incomplete
 from interlock.errors import IncompleteResponse, ProviderError, ProviderTimeout, UnreadableResponse
 from interlock.events import HandlerEvent, MessageDone
-from interlock.messages import calls_of
+from interlock.messages import Message, calls_of
 from interlock.port import Request, ToolChoice
 from interlock.usage import Usage
 from interlock_providers.answers import Answer, error_from_answer, shortened
 from interlock_providers.bodies import MOST_BYTES, body_of
-from interlock_providers.conversations import Conversation, Conversations
+from interlock_providers.conversations import Conversations
 from interlock_providers.deadlines import Deadline
 from interlock_providers.failures import to_provider_error
 from interlock_providers.reading import MISSHAPEN, FailedReply, Reading, UnreadableEvent, failure_in
@@ -32,7 +32,7 @@ from interlock_providers.received import Received, parsed
 from interlock_providers.shapes import Shape
 from interlock_providers.structured import Plan, as_answer, as_answer_event, plan_for
 from interlock_providers.vendors import takes_schema_with_tools
-from interlock_providers.wire import tools_for
+from interlock_providers.wire import prepare, tools_for
 
 __all__ = ["Chat", "Incoming", "Post", "Response", "Wait"]
 
@@ -126,8 +126,10 @@ class Chat:
         deadline = self._deadline(*self._limits, provider=self.provider, model=self.model)
         native = not request.tools or takes_schema_with_tools(self.provider, self.model)
         plan = plan_for(request, native=native)
-        conversation = self._conversations.take(request.messages)
-        body = self._body(request, plan, conversation)
+        # without tools there is no next request that would go on from this one
+        goes_on = self._conversations.take(request.messages) if plan.tools else None
+        messages = prepare(request.messages, self._shape) if goes_on is None else goes_on
+        body = self._body(request, plan, messages)
         coming = _Coming(lambda: post(body), self._received, asked=request.stream)
         try:
             await self._guarded(deadline.first, coming.begin, coming)
@@ -142,9 +144,9 @@ class Chat:
                 done = self._end_of(reading)
             else:
                 done = self._completion(coming.whole)
-            if calls_of(done.message):
-                self._conversations.put_back(conversation, request.messages)
-            yield as_answer(done, plan.answer_tool)
+            if goes_on is not None and calls_of(done.message):
+                self._conversations.put_back(goes_on, request.messages)
+            yield done if plan.answer_tool is None else as_answer(done, plan.answer_tool)
         finally:
             await coming.aclose()
 
@@ -172,9 +174,12 @@ class Chat:
             done = reading.done()
         except UnreadableEvent as error:
             raise self._unreadable(error.said) from error
-        return self._checked(done, ended=reading.marked, needs_finish=self._needs_finish)
+        missing = why_incomplete(done, ended=reading.marked, counted=reading.counted)
+        if self._needs_finish and not missing and not done.finish_reason:
+            missing = "no finish reason"
+        return self._checked(done, missing)
 
-    def _body(self, request: Request, plan: Plan, messages: Conversation) -> _Json:
+    def _body(self, request: Request, plan: Plan, messages: Sequence[Message]) -> _Json:
         tools = tools_for(messages, plan.tools, self._shape)
         body: dict[str, Any] = {"model": self.model, "messages": messages}
         if tools:
@@ -220,7 +225,8 @@ class Chat:
         try:
             if error := failure_in(whole):
                 raise self._failed(error)
-            return self._checked(completion_done(whole), ended=True)
+            done = completion_done(whole)
+            return self._checked(done, why_incomplete(done, ended=True))
         except MISSHAPEN as error:
             raise self._unreadable(whole) from error
 
@@ -229,10 +235,7 @@ class Chat:
         answer = Answer(200, {}, json.dumps({"error": error}))
         return error_from_answer(answer, provider=self.provider, model=self.model)
 
-    def _checked(self, done: MessageDone, *, ended: bool, needs_finish: bool = False) -> MessageDone:
-        missing = why_incomplete(done, ended=ended)
-        if needs_finish and not missing and not done.finish_reason:
-            missing = "no finish reason"
+    def _checked(self, done: MessageDone, missing: str | None) -> MessageDone:
         if missing:
             raise IncompleteResponse(
                 f"The reply of {self.provider} for model {self.model!r} ended too early: it holds {missing}. "

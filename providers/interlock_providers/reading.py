@@ -71,6 +71,11 @@ class Reading:
         """Whether a finish reason was seen: the message is whole then."""
         return self._assembler.finished
 
+    @property
+    def counted(self) -> bool:
+        """Whether the usage came last."""
+        return self._assembler.counted
+
     def feed(self, received: bytes) -> list[HandlerEvent]:
         """Take in the next bytes, none at the end, and return what they say.
 

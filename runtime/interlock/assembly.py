@@ -111,6 +111,10 @@ class Assembler:
         self._by_index: dict[object, _Call] = {}
         self._by_id: dict[str, _Call] = {}
         self._usage: _Json | None = None
+        self._parts = 0
+        """How many chunks had a part of the message."""
+        self._counted_at = -1
+        """How many that were when the usage came."""
         self._finish: str | None = None
         self._model: str | None = None
         self._id: str | None = None
@@ -119,6 +123,11 @@ class Assembler:
     def finished(self) -> bool:
         """Whether a finish reason was seen."""
         return self._finish is not None
+
+    @property
+    def counted(self) -> bool:
+        """Whether the usage came after all of the message; otherwise another one might have followed."""
+        return self._parts == self._counted_at
 
     def feed(self, chunk: _Json) -> list[HandlerEvent]:
         """Take in the next chunk and return what it says.
@@ -134,7 +143,7 @@ class Assembler:
     def take(self, chunk: _Json, events: list[HandlerEvent]) -> None:
         """Do what `feed` does, and add what the chunk says to ``events``."""
         if usage := chunk.get("usage"):
-            self._usage = usage
+            self._usage, self._counted_at = usage, self._parts
         if not self._model:
             self._model = chunk.get("model")
         if not self._id:
@@ -147,6 +156,7 @@ class Assembler:
         delta = choice["delta"] if "delta" in choice else _as_delta(choice.get("message"))
         if not delta:
             return
+        self._parts += 1
         text = delta.get("content")
         if len(delta) == 1 and text and isinstance(text, str):  # nearly every chunk: the shortest way
             self._add_text(text)
@@ -325,18 +335,20 @@ def to_usage(usage: _Json | None) -> Usage | None:
     )
 
 
-def why_incomplete(done: MessageDone, *, ended: bool = False) -> str | None:
+def why_incomplete(done: MessageDone, *, ended: bool = False, counted: bool = True) -> str | None:
     """Say why a streamed reply cannot be taken for complete, or return None when it can.
 
-    A finish reason is proof. So is usage, which comes last: some gateways send it and never a
-    finish reason. Without either, calls count as complete when all their arguments are whole
-    JSON. Text does not, because text that was cut looks like text that ended.
+    A finish reason is proof. So is usage that comes last: some gateways send it and never a finish reason.
+    Others send it with each chunk (vllm-project/vllm 6540), which proves nothing. Without either, calls
+    count as complete when all their arguments are whole JSON. Text does not, because text that was cut
+    looks like text that ended.
 
     Args:
         done: what was assembled.
         ended: whether the stream said itself that it is over (``data: [DONE]``); text is complete then.
+        counted: whether the usage came last, see `Assembler.counted`.
     """
-    if done.finish_reason or done.usage:
+    if done.finish_reason or (done.usage and counted):
         return None
     calls = done.message.get("tool_calls")
     if not calls:
