@@ -10,15 +10,17 @@ from hypothesis import strategies as st
 from scenes import facts
 from teams import agent
 
-from interlock import Agent, RunConfig, Runner, RunResult, RunStream, function_tool, handoff
+from interlock import Agent, RunConfig, Runner, RunResult, RunStream, ToolContext, function_tool, handoff
 from interlock.capabilities import Capacity
 from interlock.errors import InterlockError
+from interlock.events import HandoffCompleted, HandoffOccurred
 from interlock.handoff_request import HandoffResponse, HandoffStatus
+from interlock.results import RunEvent
 from interlock.testing import call
 from interlock.usage import Usage
 
 NAMES = ("m0", "m1", "m2", "m3")
-WAYS = ("plain", "returns", "newest", "nested", "picky", "broken filter", "broken callback", "payload")
+WAYS = ("plain", "returns", "newest", "nested", "picky", "broken filter", "broken callback", "payload", "shares")
 
 transfers = st.tuples(
     st.sampled_from(NAMES[1:] + NAMES), st.sampled_from((*WAYS, "plain", "returns", "payload"))
@@ -28,8 +30,9 @@ scripts = st.lists(st.lists(steps, min_size=1, max_size=4), min_size=len(NAMES),
 
 
 @function_tool
-def look(n: int) -> str:
+def look(n: int, context: ToolContext[Any]) -> str:
     """Look."""
+    context.shared_memory["looks"] += 1
     return f"seen {n}"
 
 
@@ -50,6 +53,7 @@ def _team(scripts: list[list[Any]]) -> list[Agent[Any]]:
         "broken filter": {"input_filter": lambda data: _broken()},
         "broken callback": {"on_handoff": lambda context: _broken()},
         "payload": {"payload": {"handoff_type": "x", "what": "moss"}},
+        "shares": {"share": ["looks"], "payload": {"handoff_type": "x", "what": "moss"}},
     }
     team: list[Agent[Any]] = []
     for place, (name, script) in enumerate(zip(NAMES, scripts, strict=True)):
@@ -83,15 +87,18 @@ def _team(scripts: list[list[Any]]) -> list[Agent[Any]]:
     return team
 
 
-async def _play(scripts: list[list[Any]], *, stream: bool, capacity: Capacity) -> tuple[RunResult[Any], str]:
+async def _play(
+    scripts: list[list[Any]], *, stream: bool, capacity: Capacity, events: list[RunEvent]
+) -> tuple[RunResult[Any], str]:
     first, *others = _team(scripts)
-    config = RunConfig(run_id="r", agents=others, capacity=capacity)
+    memory = {"looks": 0, "other": 1}
+    config = RunConfig(run_id="r", agents=others, capacity=capacity, shared_memory=memory)
     try:
         if not stream:
             return await Runner.run(first, "Hi", max_turns=12, run_config=config), ""
         run: RunStream = Runner.run_streamed(first, "Hi", max_turns=12, run_config=config)
-        async for _ in run:
-            pass
+        async for event in run:
+            events.append(event)
     except InterlockError as error:
         return error.result, f"{type(error).__name__}: {error}"
     return run.result, ""
@@ -108,6 +115,9 @@ def _check(result: RunResult[Any]) -> None:
         assert one.parent_id in known
         assert (one.usage is not None) == one.taken
         assert bool(one.error) == (one.status in ("REJECTED", "FAILED", "EXPIRED"))
+        assert one.response is not None
+        assert one.response.accepted or not one.taken
+        assert one.response.rejection_reason is None or one.response.rejection_reason == one.error
         known.add(one.id)
     if result.stop_reason == "done":
         assert all(one.status is HandoffStatus.COMPLETED for one in records if one.taken)
@@ -117,7 +127,21 @@ def _check(result: RunResult[Any]) -> None:
     assert before <= replies.total_tokens
     if not any(one.taken for one in records):
         assert before == 0
-    assert "handoff_context" not in result.context.shared_memory
+    looks = sum(str(message.get("content")).startswith("seen ") for message in result.messages)
+    assert result.context.shared_memory == {"looks": looks, "other": 1}
+
+
+def _check_events(events: list[RunEvent], result: RunResult[Any]) -> None:
+    """Row 2-27: each transfer that was agreed to is told to begin and to end, and how."""
+    made = [one for one in result.handoffs if one.response is not None and one.response.accepted]
+    ended = {event.call_id: event for event in events if isinstance(event, HandoffCompleted)}
+    assert {one.call_id: (one.status, one.error) for one in made} == {
+        call_id: (event.status, event.error) for call_id, event in ended.items()
+    }
+    told = [event.call_id for event in events if isinstance(event, HandoffOccurred | HandoffCompleted)]
+    begun = [one.call_id for one in made if one.taken]
+    assert sorted(told) == sorted([*begun, *(one.call_id for one in made)])
+    assert all(told.index(call_id) < len(told) - told[::-1].index(call_id) - 1 for call_id in begun)
 
 
 @given(scripts=scripts)
@@ -126,11 +150,13 @@ def test_the_books_of_any_run_are_in_order(scripts: list[list[Any]]) -> None:
 
     async def play() -> None:
         capacity = Capacity(dict.fromkeys(NAMES, 1))
-        plain, why = await _play(scripts, stream=False, capacity=capacity)
-        streamed, streamed_why = await _play(scripts, stream=True, capacity=capacity)
+        events: list[RunEvent] = []
+        plain, why = await _play(scripts, stream=False, capacity=capacity, events=events)
+        streamed, streamed_why = await _play(scripts, stream=True, capacity=capacity, events=events)
         assert facts(plain) == facts(streamed)
         assert why == streamed_why
         _check(plain)
+        _check_events(events, streamed)
         assert all(capacity.free(name) == 1 for name in NAMES)
 
     anyio.run(play)
