@@ -27,6 +27,7 @@ from interlock_providers.bodies import MOST_BYTES, body_of
 from interlock_providers.conversations import Conversations
 from interlock_providers.deadlines import Deadline
 from interlock_providers.failures import to_provider_error
+from interlock_providers.plain_replies import plain_reply
 from interlock_providers.reading import MISSHAPEN, FailedReply, Reading, UnreadableEvent, failure_in
 from interlock_providers.received import Received, parsed
 from interlock_providers.shapes import Shape
@@ -223,6 +224,9 @@ class Chat:
             raise self._unreadable(answer)
         whole = cast("_Json", completion)
         try:
+            plain = plain_reply(whole)
+            if plain is not None and plain.usage:
+                return plain
             if error := failure_in(whole):
                 raise self._failed(error)
             done = completion_done(whole)

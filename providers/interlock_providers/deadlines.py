@@ -108,7 +108,7 @@ class AsyncioDeadline(Deadline):
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         began, cancelled_before = loop.time(), task.cancelling()
-        alarm = loop.call_later(seconds, self._ring, task)
+        alarm = loop.call_at(began + seconds, self._ring, task)
         try:
             return await call()
         except asyncio.CancelledError as error:

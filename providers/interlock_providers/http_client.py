@@ -36,8 +36,9 @@ class HttpResponse:
         self._response = response
         self.status_code = response.status
         self.headers: Mapping[str, str] = response.headers
+        # the connection of an answer that has come in full is given back already
         protocol = response.connection.protocol if response.connection is not None else None
-        self._closed: asyncio.Future[None] | None = getattr(protocol, "closed", None)
+        self._closed: asyncio.Future[None] | None = None if protocol is None else protocol.closed
         if self._closed is not None:
             self._closed.remove_done_callback(_heard)
             self._closed.add_done_callback(_heard)

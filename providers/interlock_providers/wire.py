@@ -181,8 +181,11 @@ def _not_strict(tool: ToolSpec) -> ToolSpec:
 
 
 def _fit(message: Message, shape: Shape, ids: _WireIds) -> Message | None:
-    if message["role"] == "tool":
+    role = message["role"]
+    if role == "tool":
         return _fit_answer(message, shape, ids)
+    if len(message) == 2 and role != "assistant" and _is_plain(message.get("content")):
+        return _as_role(message, shape)  # what most of a conversation is made of
     content = _fit_content(message.get("content"), keep_blank=not shape.refuses_blank)
     if calls := calls_of(message):
         fitted = _fit_calls(calls, shape, ids)
@@ -196,6 +199,10 @@ def _fit(message: Message, shape: Shape, ids: _WireIds) -> Message | None:
             return None
     fit = message if content is message.get("content") else cast(Message, {**message, "content": content})
     return _sendable(_as_role(fit, shape), shape)
+
+
+def _is_plain(content: object) -> bool:
+    return isinstance(content, str) and content.isascii() and bool(content) and not content.isspace()
 
 
 def _as_role(message: Message, shape: Shape) -> Message:
