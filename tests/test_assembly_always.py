@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from interlock.assembly import Assembler, completion_done
 from interlock.events import MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.handler_replies import Collector
 from interlock.usage import Usage
+
+EXAMPLES = 300 if os.environ.get("INTERLOCK_STRESS") else 10
 
 
 def assembled(chunks: list[Json]) -> tuple[MessageDone, list[Any]]:
@@ -28,7 +31,7 @@ def streams(draw: st.DrawFn, way: Way) -> tuple[Json, list[Json]]:
 
 
 @pytest.mark.parametrize("name", WAYS)
-@settings(max_examples=25)
+@settings(max_examples=EXAMPLES)
 @given(data=st.data())
 def test_a_reply_is_the_same_however_it_is_written(name: str, data: st.DataObject) -> None:
     way = WAYS[name]
@@ -43,7 +46,7 @@ def test_a_reply_is_the_same_however_it_is_written(name: str, data: st.DataObjec
 
 
 @pytest.mark.parametrize("name", WAYS)
-@settings(max_examples=10)
+@settings(max_examples=EXAMPLES // 2)
 @given(data=st.data())
 def test_a_function_may_pass_on_such_chunks(name: str, data: st.DataObject) -> None:
     """What `function_handler` collects is what a provider's stream assembles to."""
