@@ -56,8 +56,8 @@ class Played:
         self.server = Server(*replies)
 
     def handler(self) -> LiteLLM:
-        key = {} if self.vendor == "bedrock" else {"api_key": "test-not-a-key"}
-        return LiteLLM(MODELS[self.vendor], api_base=self.server.url, name=self.name, **key)
+        key = None if self.vendor == "bedrock" else "test-not-a-key"
+        return LiteLLM(MODELS[self.vendor], api_base=self.server.url, name=self.name, api_key=key)
 
     def settings(self) -> dict[str, Any]:
         return SETTINGS.get(self.vendor, {})

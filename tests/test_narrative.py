@@ -183,3 +183,21 @@ def test_no_text_forges_a_line_and_each_comes_back_as_it_was(texts: list[str]) -
     note = text_of(shown[0].message)
     assert len(note.splitlines()) == 1 + len(texts)
     assert [(line["with"], line["result"]) for line in lines(shown)] == [(text, text) for text in texts]
+
+
+def test_an_id_that_comes_again_is_another_call() -> None:
+    """A history put together from two runs may have one twice: what the agent did itself stays its own."""
+    items = [
+        *(ASK, called(1, "a", ("c", "pay", "{}")), answered(2, "a", "c", "paid")),
+        *(called(3, "b", ("c", "look", "{}")), answered(4, "b", "c", "seen")),
+    ]
+    shown = narrated(items, Reader(agent="b", can_call=("look",)))
+    assert lines(shown) == [{"agent": "a", "called": "pay", "with": {}, "result": "paid"}]
+    assert shown[-2:] == items[-2:]
+
+
+def test_an_answer_that_stands_before_its_call_is_told_with_it() -> None:
+    items = [ASK, answered(1, "a", "c", "paid"), called(2, "a", ("c", "pay", "{}"))]
+    assert lines(narrated(items, Reader(agent="b", can_call=()))) == [
+        {"agent": "a", "called": "pay", "with": {}, "result": "paid"}
+    ]

@@ -67,11 +67,15 @@ def _question_last(items: list[RunItem], reader: Reader) -> list[RunItem]:
     return items
 
 
-def _foreign_calls(items: Sequence[RunItem], reader: Reader) -> dict[str, tuple[str, ToolCall]]:
-    """Return the calls to be told, by id, each with the agent that made it."""
+_Foreign = dict[tuple[int, str], tuple[str, ToolCall]]
+"""The calls to be told by place and id, each with the agent that made it. An id alone may come twice in a
+history that was put together from several runs."""
+
+
+def _foreign_calls(items: Sequence[RunItem], reader: Reader) -> _Foreign:
     transfers = {item.message.get("tool_call_id") for item in items if item.kind == "handoff"}
-    found: dict[str, tuple[str, ToolCall]] = {}
-    for item in items:
+    found: _Foreign = {}
+    for place, item in enumerate(items):
         if item.agent is None:
             continue
         for call in calls_of(item.message):
@@ -83,23 +87,21 @@ def _foreign_calls(items: Sequence[RunItem], reader: Reader) -> dict[str, tuple[
             else:
                 is_foreign = is_transfer or lacks
             if is_foreign:
-                found[call_id] = (item.agent, call)
+                found[place, call_id] = (item.agent, call)
     return found
 
 
-def _told(
-    items: Sequence[RunItem], foreign: Mapping[str, tuple[str, ToolCall]], reader: Reader
-) -> Iterator[RunItem]:
+def _told(items: Sequence[RunItem], foreign: _Foreign, reader: Reader) -> Iterator[RunItem]:
     answered_ids = {item.message.get("tool_call_id") for item in items}
+    callers = _Callers(foreign)
     note = _Note()
-    for item in items:
+    for place, item in enumerate(items):
         message = item.message
-        answered = message.get("tool_call_id") or ""
-        if message["role"] == "tool" and answered in foreign:
-            note.add(item, _line(*foreign[answered], item, reader))
+        if message["role"] == "tool" and (asked := callers.foreign_call(message)):
+            note.add(item, _line(*asked, item, reader))
             continue
-        calls = calls_of(message)
-        kept = [call for call in calls if (call.get("id") or "") not in foreign]
+        calls = callers.seen(place, message)
+        kept = [call for call in calls if (place, call.get("id") or "") not in foreign]
         if len(kept) == len(calls):
             if message["role"] != "tool":  # a note must not come between a call and its answer
                 yield from note.finished()
@@ -109,9 +111,32 @@ def _told(
             yield replace(item, message=_without(message, kept), origin=None)
         for call in calls:
             call_id = call.get("id") or ""
-            if call_id in foreign and call_id not in answered_ids:
-                note.add(item, _line(*foreign[call_id], None, reader))
+            if (place, call_id) in foreign and call_id not in answered_ids:
+                note.add(item, _line(*foreign[place, call_id], None, reader))
     yield from note.finished()
+
+
+class _Callers:
+    """Who asked for what is answered: the last call of that id, or, before all of them, any."""
+
+    def __init__(self, foreign: _Foreign) -> None:
+        self._foreign = foreign
+        self._any = {call_id: call for (_, call_id), call in foreign.items()}
+        self._last: dict[str, int] = {}
+
+    def seen(self, place: int, message: Message) -> list[ToolCall]:
+        """Take note of the calls of a message, and return them."""
+        calls = calls_of(message)
+        for call in calls:
+            self._last[call.get("id") or ""] = place
+        return calls
+
+    def foreign_call(self, answer: Message) -> tuple[str, ToolCall] | None:
+        """Return the call that an answer is to, and who made it, if it is to be told."""
+        answered = answer.get("tool_call_id") or ""
+        if answered in self._last:
+            return self._foreign.get((self._last[answered], answered))
+        return self._any.get(answered)
 
 
 def _without(message: Message, kept: list[ToolCall]) -> Message:
