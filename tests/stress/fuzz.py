@@ -196,9 +196,8 @@ async def _stop_and_go(seed: int, counts: Counter[str]) -> None:
         world.nests = False
     one, other = map(make_case, worlds)
     whole, pieces = await in_one_go(one), await in_pieces(other)
-    if pieces is not None:
-        counts["turns resumed"] += len(pieces["calls"])
-        _compare(whole, pieces, names=("in one go", "in pieces"))
+    counts["runs resumed"] += 1
+    _compare(whole, pieces, names=("in one go", "in pieces"))
 
 
 def _compare(
@@ -212,6 +211,10 @@ def _compare(
 
 def _differing(plain: Any, streamed: Any) -> tuple[Any, Any]:
     """Return the first pair that differs, of two lists or of two values."""
+    if isinstance(plain, str) and isinstance(streamed, str):
+        pairs = enumerate(zip(plain, streamed, strict=False))
+        place = next((place for place, (one, other) in pairs if one != other), 0)
+        return plain[max(0, place - 200) : place + 300], streamed[max(0, place - 200) : place + 300]
     if not isinstance(plain, list | tuple) or not isinstance(streamed, list | tuple):
         return plain, streamed
     pairs = itertools.zip_longest(plain, streamed, fillvalue="(nothing)")
@@ -219,7 +222,7 @@ def _differing(plain: Any, streamed: Any) -> tuple[Any, Any]:
 
 
 def _short(value: object) -> str:
-    text = repr(value)
+    text = value if isinstance(value, str) else repr(value)
     return text if len(text) < 3_000 else f"{text[:3_000]}..."
 
 

@@ -168,6 +168,7 @@ class _Maker:
             capabilities_required=("paint",) if dice.random() < 0.1 else (),
             payload=self._payload() if dice.random() < 0.2 else None,
             return_to_caller=returns,
+            share=dice.choice([None, None, None, (), ("k1",)]),
             run_timeout=20_000.0 if returns and dice.random() < 0.5 and not world.threads else None,
             timeout=None if world.threads else dice.choice([None, 2.0]),
         )
@@ -264,6 +265,9 @@ def _settings(world: World, dice: Random, agents: Sequence[Agent[Any]]) -> dict[
         # runs within a run take places in the order in which they get to it
         "capacity": Capacity({}, default=dice.randint(0, 2)) if dice.random() < 0.1 and not asks else None,
         "strict_payloads": dice.random() < 0.3,
+        # agents that are asked at once take their time at once, and one after the other if somebody watches
+        "timeout": None if world.threads or asks else dice.choice([None, None, 45_000.0]),
+        "turn_timeout": None if world.threads else dice.choice([None, None, None, 40_000.0]),
         "external_tools": own[: dice.randint(1, 2)] if dice.random() < 0.08 else (),
         "retry": Retry(attempts=dice.choice([1, 2, 3]), mid_stream=dice.random() < 0.3, jitter=lambda: 0.0),
         "input_guardrails": [make_guardrail(world, "run in")] if dice.random() < 0.05 else [],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +14,11 @@ from interlock.errors import InterlockError
 __all__ = ["in_one_go", "in_pieces"]
 
 TURNS = 12
+HALF = re.compile(r"\\ud[89ab][0-9a-f]{2}")
 
 
 def _config(case: Case) -> dict[str, Any]:
-    return {**case.settings, "on_limit": "return"}
+    return {**case.settings, "on_limit": "return", "timeout": None}  # each piece would have its own
 
 
 async def in_one_go(case: Case) -> dict[str, Any]:
@@ -25,8 +27,8 @@ async def in_one_go(case: Case) -> dict[str, Any]:
     return _facts([result], error)
 
 
-async def in_pieces(case: Case) -> dict[str, Any] | None:
-    """Play a case turn by turn; None if there is something in it that no JSON can hold."""
+async def in_pieces(case: Case) -> dict[str, Any]:
+    """Play a case turn by turn."""
     results: list[RunResult[Any]] = []
     given: Any = case.input
     settings = _config(case)
@@ -36,12 +38,7 @@ async def in_pieces(case: Case) -> dict[str, Any] | None:
         stopped = result.errors[-1].message if result.errors else ""
         if error is not None or result.stop_reason != "limit" or not stopped.startswith("Max turns"):
             break
-        try:
-            text = result.state().to_json(include_secrets=True)
-        except ValueError as wrong:
-            if "surrogate" in str(wrong):
-                return None
-            raise
+        text = result.state().to_json(include_secrets=True)
         given = RunState.from_json(text, agents=case.agents)
     return _facts(results, error)
 
@@ -59,7 +56,7 @@ async def _go(
 
 def _facts(results: list[RunResult[Any]], error: InterlockError | None) -> dict[str, Any]:
     last = results[-1]
-    return {
+    found = {
         "error": (type(error).__name__, None if error is None else str(error)),
         "output": last.final_output,
         "last agent": last.last_agent.name,
@@ -76,3 +73,5 @@ def _facts(results: list[RunResult[Any]], error: InterlockError | None) -> dict[
             for made in result.calls
         ],
     }
+    # half a surrogate pair cannot be written as UTF-8: "?" stands in for it
+    return {name: HALF.sub("?", repr(value)) for name, value in found.items()}

@@ -13,14 +13,27 @@ from stress.speech import FOR_EVER
 from stress.world import World
 
 from interlock import GuardrailResult, RunContext, RunItem, nest_handoff_history
-from interlock.filters import HandoffInputData, compose, keep_last, last_user_message, remove_all_tools
+from interlock.filters import (
+    HandoffInputData,
+    compose,
+    keep_last,
+    last_user_message,
+    remove_all_tools,
+    tool_results_budget,
+)
 from interlock.handoff_context import HandoffContext
 from interlock.handoff_request import HandoffRequest, HandoffResponse
 from interlock.messages import Message
 
 __all__ = ["make_consent", "make_filter", "make_guardrail", "make_mapper", "make_on_handoff", "make_received"]
 
-OURS: Sequence[Callable[..., Any]] = (remove_all_tools, last_user_message, keep_last(3), keep_last(0))
+OURS: Sequence[Callable[..., Any]] = (
+    remove_all_tools,
+    last_user_message,
+    keep_last(3),
+    keep_last(0),
+    tool_results_budget(150),
+)
 
 
 def make_filter(world: World, dice: Random) -> Callable[..., Any]:
