@@ -136,10 +136,11 @@ def plain(model: Handler, desk: Desk) -> list[RunResult[Any]]:
 
 def shown(name: str) -> Callable[[Handler, Desk], None]:
     """Return what runs one of the short examples, which need no desk."""
+    show = importlib.import_module(name).show
 
     def run(model: Handler, desk: Desk) -> None:
         with redirect_stdout(io.StringIO()):
-            anyio.run(ask, importlib.import_module(name).show, model)
+            anyio.run(ask, show, model)
 
     return run
 

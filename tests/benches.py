@@ -12,7 +12,7 @@ from faults import KEY, hello
 from rawserver import RawServer
 
 from interlock import Agent, Retry, RunConfig, Runner, RunResult
-from interlock.errors import ProviderError
+from interlock.errors import InterlockError
 from interlock.events import TextDelta
 from interlock.port import Handler
 from interlock.results import RunEvent
@@ -66,7 +66,7 @@ def _litellm(model: str) -> Callable[..., Handler]:
 PROVIDERS = (
     Provider("openai", _openai, _aclose),
     Provider("compatible", _compatible, _aclose, ("asyncio",)),
-    Provider("remote", _remote, _aclose),
+    Provider("remote", _remote, _aclose, ("asyncio",)),  # of the same making as openai
     Provider("litellm", _litellm("openai/m-1"), _close_litellm, ("asyncio",)),  # through openai's library
     Provider("litellm-http", _litellm("mistral/m-1"), _close_litellm, ("asyncio",)),  # through its own
 )
@@ -76,6 +76,12 @@ MATRIX = pytest.mark.parametrize(
     [pytest.param(loop, each, id=f"{each.name}-{loop}") for each in PROVIDERS for loop in each.loops],
     scope="module",
 )
+ON_ASYNCIO = pytest.mark.parametrize(
+    ("anyio_backend", "provider"),
+    [pytest.param("asyncio", each, id=each.name) for each in PROVIDERS],
+    scope="module",
+)
+"""For what is the run's doing: whether it does the same on trio is tested elsewhere."""
 BOTH = pytest.mark.parametrize("watched", [False, True], ids=["whole", "streamed"])
 
 
@@ -115,7 +121,7 @@ async def bench_for(provider: Provider) -> AsyncGenerator[Bench]:
 class Outcome:
     """What came of a run."""
 
-    error: ProviderError | None
+    error: InterlockError | None
     result: RunResult[Any]
     events: list[RunEvent]
 
@@ -136,5 +142,5 @@ async def run(handler: Handler | None, watched: bool, **settings: Any) -> Outcom
         async for happened in running:
             events.append(happened)
         return Outcome(None, running.result, events)
-    except ProviderError as error:
+    except InterlockError as error:
         return Outcome(error, error.result, events)

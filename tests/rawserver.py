@@ -37,6 +37,10 @@ class Raw(Reply):
 class RawServer(Server):
     """Serves `Raw` and other replies in order, the last one again and again."""
 
+    def __enter__(self) -> RawServer:
+        super().__enter__()
+        return self
+
     def __init__(self, *replies: Reply) -> None:
         super().__init__(*replies)
         self.sent = 0
@@ -83,11 +87,10 @@ class RawServer(Server):
         return False
 
 
-def head(status: int = 200, kind: str | None = JSON, *, length: int | None = None, **headers: str) -> bytes:
+def head(status: int = 200, kind: str | None = JSON, *, length: int | None = None) -> bytes:
     """The head of an answer; chunked without a length."""
     every = {"content-type": kind} if kind else {}
     every |= {"transfer-encoding": "chunked"} if length is None else {"content-length": str(length)}
-    every |= {name.replace("_", "-"): value for name, value in headers.items()}
     lines = "".join(f"{name}: {value}\r\n" for name, value in every.items())
     return f"HTTP/1.1 {status} Said\r\n{lines}\r\n".encode()
 
@@ -95,10 +98,12 @@ def head(status: int = 200, kind: str | None = JSON, *, length: int | None = Non
 def body(data: bytes | Any, status: int = 200, kind: str | None = JSON, **headers: str) -> Raw:
     """A whole answer, well formed as HTTP."""
     data = data if isinstance(data, bytes) else json.dumps(data).encode()
-    return Raw(sent=(head(status, kind, length=len(data), **headers), data))
+    start = head(status, kind, length=len(data))
+    more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    return Raw(sent=(start[:-2] + more.encode() + b"\r\n", data))
 
 
-def in_chunks(*pieces: bytes, end: bool = True, kind: str = SSE, **headers: str) -> tuple[bytes, ...]:
+def in_chunks(*pieces: bytes, end: bool = True, kind: str = SSE) -> tuple[bytes, ...]:
     """An answer in HTTP's chunks; without its ``end`` the body is open."""
     cut = [b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces if piece]
-    return (head(200, kind, **headers), *cut, *([b"0\r\n\r\n"] if end else []))
+    return (head(200, kind), *cut, *([b"0\r\n\r\n"] if end else []))

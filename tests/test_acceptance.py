@@ -15,6 +15,7 @@ from teams import TO_B, agent, answers_of, shown
 
 from interlock import Agent, HandoffRequest, RunConfig, RunHooks, Runner, RunResult, function_tool, handoff
 from interlock.errors import HandoffStateError
+from interlock.handoff_context import HandoffContext
 from interlock.handoff_request import HandoffResponse, HandoffStatus
 from interlock.messages import text_of
 from interlock.testing import ScriptedHandler, call
@@ -595,6 +596,15 @@ async def test_nobody_is_told_of_a_transfer_that_is_declined() -> None:
     a = team(no("no"), "Mine.", edge={"on_handoff": told.append}, on_handoff_received=told.append)
     await Runner.run(a, "Hi")
     assert told == []
+
+
+async def test_half_a_surrogate_pair_does_not_keep_a_target_from_being_told() -> None:
+    """Models and tools write such text now and then; the transcript keeps it, and the run goes on."""
+    told: list[HandoffContext] = []
+    b = agent("B", "Done.", on_handoff_received=told.append)
+    result = await Runner.run(agent("A", TO_B, handoffs=[b]), "Hi \ud83d")
+    assert {"role": "user", "content": "Hi ?"} in told[0].conversation_history
+    assert result.items[0].message.get("content") == "Hi \ud83d"
 
 
 async def test_who_goes_round_is_not_asked_again() -> None:

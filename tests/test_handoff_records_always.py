@@ -20,7 +20,17 @@ from interlock.testing import call
 from interlock.usage import Usage
 
 NAMES = ("m0", "m1", "m2", "m3")
-WAYS = ("plain", "returns", "newest", "nested", "picky", "broken filter", "broken callback", "payload", "shares")
+WAYS = (
+    "plain",
+    "returns",
+    "newest",
+    "nested",
+    "picky",
+    "broken filter",
+    "broken callback",
+    "payload",
+    "shares",
+)
 
 transfers = st.tuples(
     st.sampled_from(NAMES[1:] + NAMES), st.sampled_from((*WAYS, "plain", "returns", "payload"))

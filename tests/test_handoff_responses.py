@@ -61,6 +61,7 @@ async def record_of(*, b: Says | None = None, **options: Any) -> HandoffRecord:
 async def test_one_that_is_accepted_has_an_answer_by_whoever_accepts() -> None:
     response = (await record_of(b=saying(HandoffResponse.accept()))).response
     assert response == HandoffResponse(status=Status.ACCEPTED, handoff_id="h-r-1", from_agent="B")
+    assert response is not None
     assert response.accepted
 
 
@@ -93,6 +94,7 @@ async def test_who_declined_and_why(said: Any, status: HandoffStatus, why: str) 
     assert record.response == HandoffResponse(
         status=status, handoff_id=record.id, rejection_reason=why, from_agent="B"
     )
+    assert record.response is not None
     assert not record.response.accepted
 
 

@@ -18,8 +18,9 @@ from interlock.calls import to_text
 from interlock.context import ToolContext
 from interlock.errors import ConfigError
 from interlock.events import ToolOutput
+from interlock.function_tools import function_tool
 from interlock.testing import call
-from interlock.tools import Tool, ToolResult, function_tool
+from interlock.tools import Tool, ToolResult
 from interlock.usage import Usage
 
 pytestmark = pytest.mark.anyio

@@ -695,3 +695,38 @@ async def test_an_agent_that_the_target_asks_is_not_told() -> None:
     await Runner.run(a, "Hi")
     assert "Delegated by: A" in system(b, 1)
     assert "Delegated" not in system(expert)
+
+
+@pytest.mark.parametrize("share", [None, []])
+async def test_who_is_handed_to_in_a_nested_run_is_not_told_of_the_outer_runs_payload(share: Any) -> None:
+    """Whoever asks an agent passes what it is to know; the next one in line knows no more."""
+    boss = agent("boss", "Ok.")
+    helper = agent("helper", call("transfer_to_boss"), handoffs=[handoff(boss, share=share)])
+    lead = agent("lead", call("helper", {"input": "?"}), "Done.", tools=[helper.as_tool()])
+    a = agent("A", call("transfer_to_lead"), handoffs=[handoff(lead, payload=DATA)])
+    await Runner.run(a, "Hi")
+    assert "Delegated by: A" in system(lead)
+    assert (system(helper), system(boss)) == ("You are helper.", "You are boss.")
+
+
+async def test_who_is_handed_to_in_a_nested_run_is_told_of_what_was_sent_there() -> None:
+    """To the end of the line, and no more once the caller is in charge again; of nothing from outside."""
+    seen: list[Any] = []
+
+    def look(context: RunContext[Any]) -> str:
+        seen.append(context.handoff_payload)
+        return "You are last."
+
+    last = Agent("last", look, model=ScriptedHandler(["Ok."]))
+    boss = agent("boss", call("transfer_to_last"), handoffs=[last])
+    to_boss = handoff(boss, payload={**DATA, "reference_document": "Fern."}, return_to_caller=True)
+    helper = agent("helper", call("transfer_to_boss"), "Ok.", handoffs=[to_boss])
+    lead = agent("lead", call("helper", {"input": "?"}), "Done.", tools=[helper.as_tool()])
+    a = agent("A", call("transfer_to_lead"), handoffs=[handoff(lead, payload=DATA)])
+    await Runner.run(a, "Hi")
+    for each in (boss, last):
+        assert "Delegated by: helper" in system(each)
+        assert "Fern." in system(each)
+        assert "moss" not in system(each)
+    assert (seen[0].source_agent, seen[0].previous) == ("helper", ())
+    assert system(helper, 1) == "You are helper."

@@ -90,7 +90,7 @@ def test_what_cannot_be_read_is_told_after_what_can(bad: bytes) -> None:
 def test_an_error_in_a_stream(bad: Any) -> None:
     with pytest.raises(FailedReply) as caught:
         Reading().feed(event(bad))
-    assert "message" in caught.value.error
+    assert "message" in str(caught.value.error)
 
 
 def test_a_long_event_in_many_pieces_is_put_together_once() -> None:

@@ -24,6 +24,7 @@ from interlock import (
 from interlock.errors import ConfigError, InterlockError
 from interlock.events import TextDelta
 from interlock.payloads import payload_of
+from interlock.port import Request
 from interlock.sharing import narrowed
 from interlock.testing import ScriptedHandler, call
 
@@ -42,6 +43,16 @@ def at_work(name: str, work: Callable[[dict[str, Any]], object], *replies: Any, 
         return f"You are {name}."
 
     return Agent(name, instructions, model=ScriptedHandler(replies, name=name), **options)
+
+
+def asked(one: Agent[Any]) -> list[Request]:
+    assert isinstance(one.model, ScriptedHandler)
+    return one.model.requests
+
+
+def memory_of(request: Request) -> dict[str, Any]:
+    assert request.context is not None
+    return request.context.shared_memory
 
 
 async def memory_after(a: Agent[Any]) -> dict[str, Any]:
@@ -82,7 +93,7 @@ async def test_tools_and_handlers_of_the_target_see_no_more() -> None:
 
     b = agent("B", call("look"), "Done.", tools=[look])
     await memory_after(agent("A", TO_B, handoffs=[handoff(b, share=["cart"])]))
-    seen.append(set(b.model.requests[0].context.shared_memory))
+    seen.append(set(memory_of(asked(b)[0])))
     assert seen == [{"cart"}, {"cart"}]
 
 
@@ -135,7 +146,7 @@ async def test_the_source_speaks_with_its_own_memory_to_the_end() -> None:
         handoffs=[handoff(b, share=[], transfer_system_message=True)],
     )
     await memory_after(a)
-    seen += [str(b.model.requests[0].messages[0]["content"])]
+    seen += [str(asked(b)[0].messages[0].get("content"))]
     assert "The word is x." in seen[0]
 
 

@@ -31,7 +31,7 @@ async def test_events_come_in_order_from_any_depth() -> None:
 
 async def test_what_is_awaited_in_between_is_awaited() -> None:
     async def work() -> None:
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         await show("a")
         async with anyio.create_task_group() as group:
             group.start_soon(anyio.sleep, 0.001)
@@ -51,7 +51,7 @@ async def test_nothing_is_done_ahead_of_the_reader() -> None:
     async with aclosing(shown_by(work)) as events:
         assert done == []
         await anext(events)
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         assert done == [0]
 
 
@@ -62,9 +62,10 @@ async def test_an_error_comes_out_and_what_was_shown_before_it_was_seen() -> Non
         await show(1)
         raise LookupError("no")
 
+    events = shown_by(work)
+    seen.append(await anext(events))
     with pytest.raises(LookupError, match="no"):
-        async for event in shown_by(work):
-            seen.append(event)
+        await anext(events)
     assert seen == [1]
 
 
@@ -135,4 +136,3 @@ async def test_showing_something_while_being_ended_is_an_error() -> None:
     await anext(events)
     with pytest.raises(RuntimeError, match="told to end"):
         await events.aclose()
-

@@ -6,7 +6,9 @@ The providers are in benches.py, what goes wrong in faults.py.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncGenerator, Iterable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -44,7 +46,7 @@ async def test_a_failure_is_one_typed_error(bench: Bench, fault: Fault, watched:
     before = set(anyio.get_running_tasks())
     outcome = await run(handler, watched)
     error = outcome.error
-    assert error is not None, outcome.result.final_output
+    assert isinstance(error, ProviderError), outcome.result.final_output
     assert type(error) is fault.error, error
     assert error.retryable is fault.may_pass
     assert len(server.requests) <= 1, "retrying is the run's business"
@@ -100,6 +102,15 @@ async def test_a_reply_that_has_finished_is_whole(bench: Bench, sent: int, then:
     assert outcome.result.final_output == outcome.shown == "Hello"
     if then != "stall":  # litellm keeps the usage until the stream ends
         assert outcome.result.usage.estimated is (sent == 3)
+
+
+def test_the_page_tells_what_becomes_what() -> None:
+    """The table of docs/errors.md has every failure of the matrix, with its error."""
+    page = (Path(__file__).parents[1] / "docs" / "errors.md").read_text("utf-8")
+    rows = re.findall(r"^\| (.+) \| `(\w+)` \| (yes|no) \|$", page, re.MULTILINE)
+    told = [(name, error, again) for names, error, again in rows for name in names.split("; ")]
+    known = [(each.name, each.error.__name__, "yes" if each.may_pass else "no") for each in FAULTS]
+    assert sorted(told) == sorted(known)
 
 
 @MATRIX

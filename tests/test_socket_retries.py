@@ -9,12 +9,20 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
-from benches import BOTH, MATRIX, Bench, Provider, bench_for, run
+from benches import BOTH, ON_ASYNCIO, Bench, Provider, bench_for, run
 from faults import FAULTS, HEL, STREAM, Fault, hello, refusal, said
 from rawserver import Raw, in_chunks
 
 from interlock import Retry, function_tool
-from interlock.errors import IncompleteResponse, RateLimited, ServerFailed
+from interlock.errors import (
+    IncompleteResponse,
+    InterlockError,
+    ProviderError,
+    ProviderTimeout,
+    RateLimited,
+    RunTimeout,
+    ServerFailed,
+)
 from interlock.events import AttemptFailed, HandlerFallback, TextDelta
 from interlock.testing import ScriptedHandler
 
@@ -45,7 +53,7 @@ EARLY = [fault for fault in FAULTS if fault.name in SOME]
 """What goes wrong before anything was shown, and may pass."""
 
 
-@MATRIX
+@ON_ASYNCIO
 @BOTH
 @pytest.mark.parametrize("fault", EARLY, ids=lambda fault: fault.name)
 async def test_before_the_first_token_it_is_tried_again(bench: Bench, fault: Fault, watched: bool) -> None:
@@ -59,18 +67,18 @@ async def test_before_the_first_token_it_is_tried_again(bench: Bench, fault: Fau
     assert outcome.result.usage.requests == 3
 
 
-@MATRIX
+@ON_ASYNCIO
 @BOTH
 @pytest.mark.parametrize("status", [400, 401, 404, 413, 501])
 async def test_what_is_refused_for_good_is_not_tried_again(bench: Bench, status: int, watched: bool) -> None:
     clock = Clock()
     bench.server.say(refusal(status)(watched), hello(watched))
     outcome = await run(bench.handler(), watched, retry=clock.retry())
-    assert outcome.error is not None
+    assert isinstance(outcome.error, ProviderError)
     assert (outcome.error.status, clock.slept, len(bench.server.requests)) == (status, [], 1)
 
 
-@MATRIX
+@ON_ASYNCIO
 @BOTH
 async def test_attempts_are_a_budget(bench: Bench, watched: bool) -> None:
     clock = Clock()
@@ -84,7 +92,7 @@ async def test_attempts_are_a_budget(bench: Bench, watched: bool) -> None:
 BROKEN = Raw(sent=in_chunks(HEL, end=False), then="close")
 
 
-@MATRIX
+@ON_ASYNCIO
 async def test_after_the_first_token_it_is_not_tried_again(bench: Bench) -> None:
     """The reader would see it twice. The text stays in the partial result, with which one may go on."""
     clock = Clock()
@@ -96,7 +104,7 @@ async def test_after_the_first_token_it_is_not_tried_again(bench: Bench) -> None
     assert outcome.result.usage.estimated
 
 
-@MATRIX
+@ON_ASYNCIO
 async def test_a_plain_run_showed_nothing_and_tries_again(bench: Bench) -> None:
     """It asks for a whole reply, so nobody has seen a part of it."""
     clock = Clock()
@@ -112,7 +120,7 @@ CALL = {"index": 0, "id": "c", "type": "function", "function": {"name": "charge"
 CHARGE = (said({"content": "One moment."}), said({"tool_calls": [CALL]}), said({}, finish="tool_calls"))
 
 
-@MATRIX
+@ON_ASYNCIO
 @pytest.mark.parametrize("sent", [1, 2])
 async def test_a_mid_stream_retry_voids_what_was_shown_and_runs_nothing_twice(
     bench: Bench, sent: int
@@ -146,7 +154,7 @@ async def test_a_mid_stream_retry_voids_what_was_shown_and_runs_nothing_twice(
 # How long to wait
 
 
-@MATRIX
+@ON_ASYNCIO
 @pytest.mark.parametrize(
     ("headers", "waits"),
     [
@@ -174,7 +182,7 @@ async def test_the_server_says_how_long(bench: Bench, headers: dict[str, str], w
     assert clock.slept == [waits]
 
 
-@MATRIX
+@ON_ASYNCIO
 async def test_a_date_is_waited_for(bench: Bench) -> None:
     clock = Clock()
     bench.server.say(refusal(503, retry_after=formatdate(time.time() + 20, usegmt=True))(True), hello(True))
@@ -182,7 +190,7 @@ async def test_a_date_is_waited_for(bench: Bench) -> None:
     assert 0 < clock.slept[0] <= 20
 
 
-@MATRIX
+@ON_ASYNCIO
 @pytest.mark.parametrize("value", ["3600", "99999999", formatdate(4e9, usegmt=True)])
 async def test_who_asks_for_too_long_a_wait_is_not_waited_for(bench: Bench, value: str) -> None:
     clock = Clock()
@@ -194,10 +202,25 @@ async def test_who_asks_for_too_long_a_wait_is_not_waited_for(bench: Bench, valu
     assert (clock.slept, len(bench.server.requests)) == ([], 1)
 
 
+# Deadlines
+
+
+@ON_ASYNCIO
+@pytest.mark.parametrize(("limit", "kind"), [("timeout", RunTimeout), ("turn_timeout", ProviderTimeout)])
+async def test_deadlines_bound_retries(bench: Bench, limit: str, kind: type[InterlockError]) -> None:
+    """However many attempts there may be, and however long the waits between them."""
+    bench.server.say(refusal(503)(True))
+    retry = Retry(attempts=1000, first_delay=0.05, longest_delay=0.1)
+    outcome = await run(bench.handler(), watched=True, retry=retry, **{limit: 0.4})
+    assert type(outcome.error) is kind
+    assert len(bench.server.requests) < 100
+    assert 1 <= outcome.result.usage.requests <= len(bench.server.requests) + 1
+
+
 # Somebody else answers
 
 
-@MATRIX
+@ON_ASYNCIO
 @BOTH
 @pytest.mark.parametrize("answer", [refusal(401), refusal(503)], ids=["401", "503"])
 async def test_another_handler_takes_over_before_the_first_token(
@@ -212,7 +235,7 @@ async def test_another_handler_takes_over_before_the_first_token(
     assert not watched or any(isinstance(happened, HandlerFallback) for happened in outcome.events)
 
 
-@MATRIX
+@ON_ASYNCIO
 async def test_nobody_takes_over_after_the_first_token(bench: Bench) -> None:
     bench.server.say(BROKEN)
     backup = ScriptedHandler(["Backup."], name="backup")

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from interlock.context import RunContext, ToolContext
 from interlock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
+from interlock.function_tools import function_tool, tool
 from interlock.outcomes import ToolOutcome
-from interlock.tools import FunctionTool, Tool, ToolResult, function_tool, tool
+from interlock.tools import FunctionTool, Tool, ToolResult
 from interlock.usage import Usage
 
 pytestmark = pytest.mark.anyio

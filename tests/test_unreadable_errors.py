@@ -41,7 +41,8 @@ async def test_of_a_handler_that_another_stands_in_for() -> None:
 
 async def test_of_a_hook() -> None:
     class Hooks(RunHooks):
-        on_llm_start = raises
+        async def on_llm_start(self, context: Any, agent: Any, request: Any) -> None:
+            raises()
 
     result = await Runner.run(Agent("A", model=ScriptedHandler(["Hello."])), "Hi", hooks=Hooks())
     assert UNREADABLE in result.errors[0].message

@@ -181,9 +181,11 @@ def test_blank_parts_beside_others_are_left_out() -> None:
     assert prepare([message], STRICT) == [{"role": "user", "content": [said]}]
 
 
-def test_blank_text_beside_calls_is_empty() -> None:
-    calling: Message = {**turn()[0], "content": " \n"}
-    assert prepare([USER, calling, turn()[1]], STRICT)[1].get("content") == ""
+@pytest.mark.parametrize("blank", [" \n", "", [], [{"type": "text", "text": ""}]])
+def test_blank_text_beside_calls_is_none(blank: Any) -> None:
+    """Of empty text litellm makes an empty part for Gemini, which refuses it."""
+    calling, answer = turn()
+    assert prepare([USER, {**calling, "content": blank}, answer], STRICT)[1]["content"] is None
 
 
 def test_a_refusal_is_the_text_elsewhere() -> None:

@@ -110,7 +110,8 @@ def _bedrock_turn(role: str, blocks: list[Json]) -> Iterator[Json]:
     for each in (block["toolResult"] for block in blocks if "toolResult" in block):
         parts = [{"type": "text", **part} for part in each["content"]]
         yield {"role": "tool", "tool_call_id": each["toolUseId"], "content": parts}
-    yield from _user([{"type": "text", **block} for block in blocks if "text" in block])
+    texts = [{"type": "text", **block} for block in blocks if "text" in block]
+    yield from _user([*texts, *({"type": "image_url"} for block in blocks if "image" in block)])
 
 
 # -- Gemini --
@@ -172,6 +173,9 @@ def _gemini_model(parts: list[Json], waiting: list[tuple[str, str]], place: int)
     return _said(texts, calls)
 
 
+_GEMINI_PARTS = {"text", "function_call", "function_response"}
+
+
 def _gemini_user(parts: list[Json], waiting: list[tuple[str, str]]) -> Iterator[Json]:
     for part in parts:
         if found := part.get("function_response"):
@@ -180,7 +184,12 @@ def _gemini_user(parts: list[Json], waiting: list[tuple[str, str]]) -> Iterator[
             assert found.get("id", call_id) == call_id
             text = json.dumps(found["response"])
             yield {"role": "tool", "tool_call_id": call_id, "content": text}
-    yield from _user([{"type": "text", **part} for part in parts if "text" in part])
+    others = [{"type": "image_url"} for part in parts if not _GEMINI_PARTS & part.keys()]
+    # litellm adds a blank to what has no text, because Gemini wants some
+    texts = [
+        {"type": "text", **part} for part in parts if "text" in part and not (others and part["text"] == " ")
+    ]
+    yield from _user([*texts, *others])
 
 
 # -- Ollama --

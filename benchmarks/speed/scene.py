@@ -1,8 +1,8 @@
 """The agents and the tool that all contenders share, and what a contender is.
 
-A contender answers ``text`` with the final text, or with the number of deltas it showed. ``s1`` is one answer,
-``s2`` one call of a tool and an answer, ``s3`` triage, a transfer, a call, an answer; ``s2`` also makes the long
-runs.
+A contender answers ``text`` with the final text, or with the number of deltas it showed. ``s1`` is one
+answer, ``s2`` one call of a tool and an answer, ``s3`` triage, a transfer, a call, an answer; ``s2`` also
+makes the long runs.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ ordinary ones in a third of the time, and gives up on any other.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
 from interlock.assembly import to_usage
@@ -18,16 +19,19 @@ __all__ = ["plain_reply"]
 _Json = Mapping[str, Any]
 
 _KNOWN = frozenset(("role", "content", "tool_calls"))
-_CALL = {"id", "type", "function"}
-_FUNCTION = {"name", "arguments"}
+_CALL: AbstractSet[str] = {"id", "type", "function"}
+_FUNCTION: AbstractSet[str] = {"name", "arguments"}
 
 
 def plain_reply(completion: _Json) -> MessageDone | None:
     """Return the reply in a ``chat.completion`` of the ordinary shape, or None."""
     choices = completion.get("choices")
-    if not isinstance(choices, list) or len(cast("list[Any]", choices)) != 1 or completion.get("error"):
+    if not isinstance(choices, list) or completion.get("error"):
         return None
-    choice = cast("list[_Json]", choices)[0]
+    every = cast("list[_Json]", choices)
+    if len(every) != 1:
+        return None
+    choice = every[0]
     finish, message = choice.get("finish_reason"), choice.get("message")
     if finish not in ("stop", "tool_calls", "length") or choice.get("index") or "delta" in choice:
         return None
@@ -58,14 +62,12 @@ def _plain_message(message: _Json | None) -> dict[str, Any] | None:
 
 
 def _is_plain(call: _Json) -> bool:
-    function = call.get("function")
-    if call.keys() != _CALL or not isinstance(function, dict) or function.keys() != _FUNCTION:
+    if call.keys() != _CALL or not isinstance(call["function"], dict):
         return False
-    call_id, name, arguments = (
-        call["id"],
-        cast("_Json", function)["name"],
-        cast("_Json", function)["arguments"],
-    )
+    function = cast("_Json", call["function"])
+    if function.keys() != _FUNCTION:
+        return False
+    call_id, name, arguments = call["id"], function["name"], function["arguments"]
     if not (isinstance(call_id, str) and isinstance(name, str) and isinstance(arguments, str)):
         return False
     # marks of calls that ran on the vendor's side, of signatures within ids, and of objects said twice

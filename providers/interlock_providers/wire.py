@@ -191,8 +191,8 @@ def _fit(message: Message, shape: Shape, ids: _WireIds) -> Message | None:
         fitted = _fit_calls(calls, shape, ids)
         if fitted is not calls:
             message = {**message, "tool_calls": fitted}
-        if content is None and not shape.takes_null:
-            content = ""
+        if not content:  # of "" litellm makes an empty part for Gemini
+            content = None if shape.takes_null else ""
     elif not content:
         content = _instead_of_nothing(message, shape)
         if content is None:

@@ -23,6 +23,7 @@ from interlock.errors import (
     ToolError,
 )
 from interlock.filters import HandoffInputData, HandoffInputFilter
+from interlock.function_tools import function_tool, tool
 from interlock.guardrails import GuardrailResult
 from interlock.handlers import function_handler, handler
 from interlock.handoff_request import HandoffRequest
@@ -34,7 +35,7 @@ from interlock.results import HandoffRecord, RunEvent, RunResult
 from interlock.run_state import RunState
 from interlock.runner import Runner, RunStream
 from interlock.skills import Skill
-from interlock.tools import Tool, function_tool, tool
+from interlock.tools import Tool
 from interlock.usage import Usage
 
 __all__ = [

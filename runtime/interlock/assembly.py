@@ -248,8 +248,9 @@ class Assembler:
     def _joined_content(self) -> str | list[dict[str, Any]]:
         if not self._content:
             return ""
-        if self._text is self._content[0]:
-            return "".join(self._text)
+        first = self._content[0]
+        if first is self._text and isinstance(first, Pieces):
+            return "".join(first)
         return [
             joined(part) if isinstance(part, dict) else {"type": "text", "text": "".join(part)}
             for part in self._content

@@ -36,7 +36,7 @@ from interlock.context_shape import (
 )
 from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.messages import ORIGIN, Message, detached, portable
-from interlock.plain_json import MAX_BYTES, MAX_DEPTH, Compress, check_json, decode, encode
+from interlock.plain_json import MAX_BYTES, MAX_DEPTH, Compress, check_json, decode, encode, sendable
 from interlock.redaction import redact
 from interlock.trimming import newest, with_pairs
 
@@ -96,7 +96,8 @@ class HandoffContext:
         """Return a snapshot that says whose it is (feature row 0-08). Everything is copied.
 
         Args:
-            messages: the conversation, such as ``result.to_input_list()``.
+            messages: the conversation, such as ``result.to_input_list()``. Half a surrogate pair, which
+                models now and then write, becomes a question mark.
             agent: name of the agent that hands over; ``metadata["agent_name"]``.
             run_id: which run; ``metadata["run_id"]``.
             handoff_id: which transfer; ``metadata["handoff_id"]``.
@@ -115,7 +116,7 @@ class HandoffContext:
         }
         return cls.from_dict(
             {
-                "conversation_history": list(messages),
+                "conversation_history": sendable(list(messages)),
                 "tool_state": tool_state or {},
                 "metadata": {**(metadata or {}), **about},
             }

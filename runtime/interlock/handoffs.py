@@ -24,7 +24,7 @@ from interlock.logs import log, loggable_text
 from interlock.messages import Message, RunItem, ToolCall, calls_of, unshared
 from interlock.payloads import PAYLOAD_KEY, carried, loggable
 from interlock.port import family_of
-from interlock.prompts import instructions
+from interlock.prompts import instructions, rode_along
 from interlock.results import HandoffRecord
 from interlock.run import Run
 from interlock.tell import tell
@@ -233,7 +233,7 @@ def _carry(run: Run, transfer: Transfer) -> None:
         run.moment = None
     if transfer.payload is None:
         return
-    payload = carried(run.shared_memory, transfer.payload)
+    payload = carried(run.shared_memory, transfer.payload) if rode_along(run) else transfer.payload
     run.shared_memory[PAYLOAD_KEY] = unshared(payload.to_dict())  # the record keeps what was sent
     if _log.isEnabledFor(logging.INFO):
         log(run, _log, logging.INFO, "%s passes along %s", run.in_charge, loggable(payload))

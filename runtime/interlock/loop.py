@@ -207,7 +207,7 @@ async def _start_agent(run: Run) -> None:
 
 
 async def _offer(run: Run) -> Offer:
-    """Return what the model may call. What nothing can change is worked out once, for all runs or for this."""
+    """Return what the model may call. What nothing can change is worked out once, for all or for this run."""
     agent, handler = run.agent, run.handler.name
     for_all = not (run.scopes or run.config.external_tools or run.config.agents)
     offered: Offer | None = agent.worked_out.get((offer, handler)) if for_all else None

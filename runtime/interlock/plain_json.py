@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Literal, cast
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "Compress", "check_json", "decode", "encode"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "Compress", "check_json", "decode", "encode", "sendable"]
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 100
@@ -111,6 +111,16 @@ def check_json(value: object, max_depth: int = MAX_DEPTH) -> None:
         if len(path) >= max_depth:
             raise ValueError(f"{_shown(path[:5])}...: {_too_deep(max_depth)}")
         waiting += [(each, (*path, step)) for step, each in _inside(cast(Any, node)) if _is_work(each)]
+
+
+def sendable(value: object) -> object:
+    """Return JSON data with a question mark for each half of a surrogate pair, which nobody could send."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        fields = cast("dict[object, object]", value)
+        return {sendable(key): sendable(each) for key, each in fields.items()}
+    return [sendable(each) for each in cast("list[object]", value)] if isinstance(value, list) else value
 
 
 def _inside(node: dict[str, object] | list[object]) -> Iterable[tuple[str | int, object]]:

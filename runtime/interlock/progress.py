@@ -62,9 +62,7 @@ class Progress:
     told: int | None = None
     """The value of ``idle`` when the model was told; it is told once."""
 
-    def tool_results(
-        self, results: Iterable[_Result], requests: Iterable[_Result] = ()
-    ) -> None:
+    def tool_results(self, results: Iterable[_Result], requests: Iterable[_Result] = ()) -> None:
         """Note the name, arguments and output of each call that one turn answered.
 
         ``requests`` are those that only ask to hand over: repeated, they repeat; they find nothing out.

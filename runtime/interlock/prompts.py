@@ -13,7 +13,13 @@ from interlock.routing import Offer
 from interlock.run import Run
 from interlock.scopes import permits
 
-__all__ = ["RECOMMENDED_PROMPT_PREFIX", "instructions", "prompt_with_handoff_instructions", "system_message"]
+__all__ = [
+    "RECOMMENDED_PROMPT_PREFIX",
+    "instructions",
+    "prompt_with_handoff_instructions",
+    "rode_along",
+    "system_message",
+]
 
 RECOMMENDED_PROMPT_PREFIX = (
     "# System context\n"
@@ -70,8 +76,7 @@ def _payload_note(run: Run) -> str:
         payload, problem = payload_of(run.shared_memory)
         markers = run.config.history_wrappers or ()
         run.payload_note = ""
-        is_target = not run.depth or run.open_handoff is not None  # and no agent that a target asks
-        mine = is_target and run.agent.handoff_note
+        mine = rode_along(run) and run.agent.handoff_note
         if payload is not None and mine and payload.source_agent != run.in_charge:
             note = payload.note(markers=markers)
             run.payload_note = f"{note}\n{payload.preview(markers=markers)}" if note else ""
@@ -79,6 +84,14 @@ def _payload_note(run: Run) -> str:
         if problem and isinstance(given, dict) and "handoff_type" in given:
             run.warnings.append(f"turn {run.turn}: the handoff payload cannot be read: {problem}")
     return run.payload_note
+
+
+def rode_along(run: Run) -> bool:
+    """Whether the payload came with a transfer of this run, and not with one of the run around it."""
+    if not run.depth:
+        return True
+    around = run.narrowings[0].outer if run.narrowings else run.shared_memory
+    return run.shared_memory.get(PAYLOAD_KEY) is not around.get(PAYLOAD_KEY)
 
 
 async def _sections(run: Run, offered: Offer) -> list[str]:

@@ -70,9 +70,7 @@ class Equipment:
     tools: tuple[Tool, ...] = ()
     sections: tuple[Section, ...] = ()
     """By priority; the prompts of skills and of handlers."""
-    hooks: Mapping[str, tuple[Callable[..., Any], ...]] = field(
-        default_factory=NEW_DICT
-    )
+    hooks: Mapping[str, tuple[Callable[..., Any], ...]] = field(default_factory=NEW_DICT)
     """By event; callables of what a method of `interlock.AgentHooks` is given."""
 
     def get(self, name: str) -> Ranked | None:

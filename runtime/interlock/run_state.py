@@ -24,7 +24,7 @@ from interlock.context import RunContext
 from interlock.context_shape import failing_as
 from interlock.errors import ConfigError
 from interlock.messages import Message, RunItem, ToolCall, checked_message, detached
-from interlock.plain_json import MAX_BYTES, MAX_DEPTH, check_json, decode, encode
+from interlock.plain_json import MAX_BYTES, MAX_DEPTH, check_json, decode, encode, sendable
 from interlock.redaction import redact, redact_text
 from interlock.routing import offer
 from interlock.run_document import ItemDocument, RunDocument, checked_document, items_of, usage_of
@@ -366,15 +366,6 @@ def _checked(document: RunDocument) -> RunDocument:
     except ValueError as error:
         if "surrogate" not in str(error):
             raise
-        document = cast(RunDocument, _sendable(document))
+        document = cast(RunDocument, sendable(document))
         check_json(document)
     return detached(document)
-
-
-def _sendable(value: object) -> object:
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode()
-    if isinstance(value, dict):
-        fields = cast("dict[object, object]", value)
-        return {_sendable(key): _sendable(each) for key, each in fields.items()}
-    return [_sendable(each) for each in cast("list[object]", value)] if isinstance(value, list) else value

@@ -85,8 +85,8 @@ def _next(
             out = step(given)
         except StopIteration:
             return None
-        if type(out) is _Shown:
-            return out
+        if out.__class__ is _Shown:
+            return out  # pyright: ignore[reportUnknownVariableType]
         try:
             given = yield out
         except BaseException as error:  # a cancellation, for instance: it belongs where the await is

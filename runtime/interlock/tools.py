@@ -1,7 +1,7 @@
 """Tools: functions that a model may call, and how a call becomes an answer whatever happens.
 
-A tool is made once, with everything that its calls need worked out: `tool` and `function_tool` make
-one from a function, `Tool` itself takes a JSON schema and a callable.
+A tool is made once, with everything that its calls need worked out: `interlock.tool` and
+`interlock.function_tool` make one from a function, `Tool` itself takes a JSON schema and a callable.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast, overload
+from typing import Any, Literal, cast
 
 import anyio
 
@@ -31,7 +31,6 @@ from interlock.handoff_request import HandoffRequest
 from interlock.names import odd_tool_name
 from interlock.outcomes import ToolErrorKind, ToolOutcome
 from interlock.scopes import Scope, checked_scope
-from interlock.signatures import signature_of
 from interlock.strict import strict_schema
 from interlock.usage import Usage
 
@@ -41,8 +40,6 @@ __all__ = [
     "OnError",
     "Tool",
     "ToolResult",
-    "function_tool",
-    "tool",
 ]
 
 OnError = Literal["report", "raise"] | Callable[[ToolContext[Any], Exception], MaybeAwaitable[str]]
@@ -263,142 +260,3 @@ def _kind(error: Exception) -> ToolErrorKind:
     if isinstance(error, ToolTimeout):
         return "timeout"
     return "output" if isinstance(error, NoTextError) else "raised"
-
-
-# -- making tools --
-
-
-@overload
-def tool(
-    function: Callable[..., Any],
-    /,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    strict: bool = True,
-    timeout: float | None = None,
-    is_enabled: IsEnabled = True,
-    scope: Scope = "all",
-    on_error: OnError = "report",
-    max_result: int | None = 100_000,
-) -> Tool: ...
-@overload
-def tool(
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    strict: bool = True,
-    timeout: float | None = None,
-    is_enabled: IsEnabled = True,
-    scope: Scope = "all",
-    on_error: OnError = "report",
-    max_result: int | None = 100_000,
-) -> Callable[[Callable[..., Any]], Tool]: ...
-def tool(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    strict: bool = True,
-    timeout: float | None = None,
-    is_enabled: IsEnabled = True,
-    scope: Scope = "all",
-    on_error: OnError = "report",
-    max_result: int | None = 100_000,
-) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool from a function: ``@tool``, ``@tool(timeout=5)`` or ``tool(function)``.
-
-    The schema comes from the annotations, the descriptions from the docstring (Google, NumPy or
-    Sphinx style). A parameter annotated `RunContext` or `ToolContext` is given the run's context and
-    is not in the schema. A sync function runs in a worker thread.
-
-    Args:
-        function: sync or async; a method, a partial or a callable object will do.
-        name: the function's own when left out.
-        description: the docstring's when left out.
-        strict: whether to use the strict form of the schema where it has one.
-        timeout: seconds that a call may take; None is for ever.
-        is_enabled: a bool, or a function of the context and the agent, asked in every turn.
-        scope: who may use it, see `interlock.scopes`.
-        on_error: ``"report"`` tells the model and goes on, ``"raise"`` stops the run, and a function
-            of the context and the error makes the text for the model (raise from it to stop the run).
-        max_result: so many characters of a result are shown to the model; None is all.
-
-    Raises:
-        ConfigError: the function cannot be a tool; the message names the parameter and says why.
-    """
-
-    def make(function: Callable[..., Any]) -> Tool:
-        call = PythonCall(function, signature_of(function, strict=strict), is_async(function))
-        signature = call.signature
-        return Tool(
-            name=signature.name if name is None else name,
-            description=signature.description if description is None else description,
-            params_json_schema=signature.schema,
-            on_invoke_tool=call,
-            strict=signature.strict,
-            timeout=timeout,
-            is_enabled=is_enabled,
-            scope=scope,
-            on_error=on_error,
-            max_result=max_result,
-        )
-
-    return make if function is None else make(function)
-
-
-@overload
-def function_tool(
-    function: Callable[..., Any],
-    /,
-    *,
-    name_override: str | None = None,
-    description_override: str | None = None,
-    strict_mode: bool = True,
-    timeout: float | None = None,
-    is_enabled: IsEnabled = True,
-    scope: Scope = "all",
-    failure_error_function: OnError | None = "report",
-    max_result: int | None = 100_000,
-) -> Tool: ...
-@overload
-def function_tool(
-    *,
-    name_override: str | None = None,
-    description_override: str | None = None,
-    strict_mode: bool = True,
-    timeout: float | None = None,
-    is_enabled: IsEnabled = True,
-    scope: Scope = "all",
-    failure_error_function: OnError | None = "report",
-    max_result: int | None = 100_000,
-) -> Callable[[Callable[..., Any]], Tool]: ...
-def function_tool(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name_override: str | None = None,
-    description_override: str | None = None,
-    strict_mode: bool = True,
-    timeout: float | None = None,
-    is_enabled: IsEnabled = True,
-    scope: Scope = "all",
-    failure_error_function: OnError | None = "report",
-    max_result: int | None = 100_000,
-) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool from a function: `tool`, with the names that users of openai-agents know.
-
-    ``failure_error_function=None`` stops the run, as it does there.
-    """
-    make = tool(
-        name=name_override,
-        description=description_override,
-        strict=strict_mode,
-        timeout=timeout,
-        is_enabled=is_enabled,
-        scope=scope,
-        on_error="raise" if failure_error_function is None else failure_error_function,
-        max_result=max_result,
-    )
-    return make if function is None else make(function)

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from interlock.errors import ConfigError, ToolError
+from interlock.function_tools import tool
 from interlock.handoff_request import HandoffRequest
 from interlock.port import Priority
 from interlock.registry import Registry
 from interlock.scopes import Scope
 from interlock.skills import Skill
-from interlock.tools import tool
 from interlock_providers.remote import RemoteAgent
 from interlock_providers.remote_urls import AllowList, completions_url
 

@@ -24,7 +24,7 @@ LAYERS = """
     assembly calls executor history port
     handler_functions handler_replies
     attempts hooks tools
-    agent_tools
+    agent_tools function_tools
     handlers
     registry
     skills

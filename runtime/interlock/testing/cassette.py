@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from interlock.errors import ConfigError, MissingExtra
+from interlock.fresh import NEW_LIST
 from interlock.testing.matching import Asked, difference, nearest
 from interlock.testing.scrub import Scrubber, secrets_in
 
@@ -42,7 +43,7 @@ class Cassette:
 
     path: Path
     mode: CassetteMode
-    misses: list[CassetteMiss] = field(default_factory=list[CassetteMiss])
+    misses: list[CassetteMiss] = field(default_factory=NEW_LIST)
     """Requests that were not in the file, also where a client swallowed the error."""
     allow_unplayed: bool = False
     """Whether recorded requests may be left unmade."""

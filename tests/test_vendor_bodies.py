@@ -1,0 +1,58 @@
+"""Whatever history interlock hands over, the body that leaves is one that the vendor takes.
+
+`test_shapes` looks at what litellm is given; this at what it makes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from effort import examples
+from hypothesis import given
+from servers import Server, failed
+from test_shapes import handed_over
+from vendor_bodies import read_body
+from views import MODELS
+
+from interlock.errors import InvalidRequest
+from interlock.messages import Message
+from interlock.port import Request
+from interlock.testing import PROFILES, refusals
+from interlock_providers.litellm import LiteLLM
+from interlock_providers.litellm_library import close_litellm
+
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+
+
+@pytest.fixture(scope="module")
+async def refusing() -> AsyncGenerator[Server]:
+    """A server that takes note of what it is asked, and refuses it."""
+    with Server(failed(400)) as server:
+        yield server
+        await close_litellm()
+
+
+async def ask(handler: LiteLLM, asked: Request) -> None:
+    async with aclosing(handler.stream(asked)) as events:
+        async for _ in events:
+            pass
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+@examples(15)
+@given(messages=handed_over())
+async def test_what_leaves_is_accepted(refusing: Server, vendor: str, messages: list[Message]) -> None:
+    settings: dict[str, Any] = {"api_version": "2024-10-21"} if vendor == "azure" else {}
+    handler = LiteLLM(MODELS[vendor], api_base=refusing.url, api_key=None if vendor == "bedrock" else "k")
+    asked = Request(messages=messages, tools=[TOOL], settings=settings)
+    refusing.requests.clear()
+    with pytest.raises(InvalidRequest):
+        await ask(handler, asked)
+    (seen,) = refusing.requests
+    read = read_body(seen.path.partition("?")[0], seen.body)
+    assert refusals(read.messages, PROFILES[vendor], tools=read.tools, thinking=vendor == "deepseek") == []
