@@ -30,7 +30,8 @@ LAYERS = """
     skills
     declarations
     agents
-    edges
+    edges outline
+    drawing
     config routing progress replies run_document unfinished
     run_state
     results

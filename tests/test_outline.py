@@ -1,0 +1,72 @@
+"""Who is in a graph, and who leads to whom."""
+
+from __future__ import annotations
+
+from interlock import Agent, function_handler, handoff
+from interlock.outline import Link, Node, outline_of
+
+
+async def answer(request: object) -> str:
+    return "Yes."
+
+
+def _ways(agent: Agent) -> list[tuple[str, str, str]]:
+    return [(link.source, link.target, link.kind) for link in outline_of(agent).links]
+
+
+def test_the_start_comes_first_and_then_the_nearest() -> None:
+    leaf = Agent("leaf")
+    outline = outline_of(Agent("root", handoffs=[Agent("left", handoffs=[leaf]), Agent("right")]))
+    assert outline.start == "root"
+    assert [node.name for node in outline.nodes] == ["root", "left", "right", "leaf"]
+
+
+def test_a_name_leads_to_the_agent_of_that_name() -> None:
+    outline = outline_of(Agent("a", handoffs=[Agent("b", handoffs=["a"])]))
+    assert [(link.source, link.target) for link in outline.links] == [("a", "b"), ("b", "a")]
+    assert {node.kind for node in outline.nodes} == {"agent"}
+
+
+def test_agents_of_the_run_are_known_by_name() -> None:
+    outline = outline_of(Agent("a", handoffs=["b"]), [Agent("b", handoff_description="Knows.")])
+    assert outline.nodes[1] == Node(name="b", about="Knows.")
+
+
+def test_a_name_that_nobody_has_is_open() -> None:
+    assert outline_of(Agent("a", handoffs=["nobody"])).nodes[1] == Node(name="nobody", kind="open")
+
+
+def test_who_is_found_by_what_it_can_do_is_open() -> None:
+    outline = outline_of(Agent("a", handoffs=[handoff(capabilities_required=["law"])]))
+    assert (outline.nodes[1].name, outline.nodes[1].kind) == ("agent with law", "open")
+
+
+def test_everyone_who_is_asked_in_turn_is_a_target() -> None:
+    edge = handoff([Agent("first"), Agent("second")])
+    assert _ways(Agent("a", handoffs=[edge])) == [("a", "first", "handoff"), ("a", "second", "handoff")]
+
+
+def test_an_agent_that_is_a_tool_is_asked_and_its_own_graph_is_there() -> None:
+    asked = Agent("expert", handoffs=[Agent("library")])
+    assert _ways(Agent("a", tools=[asked.as_tool()])) == [
+        ("a", "expert", "asks"),
+        ("expert", "library", "handoff"),
+    ]
+
+
+def test_a_handler_may_be_the_target() -> None:
+    target = function_handler(answer, name="sms", prompt="Sends texts.")
+    outline = outline_of(Agent("a", handoffs=[target]))
+    assert outline.nodes[1] == Node(name="sms", kind="handler", about="Sends texts.")
+
+
+def test_the_default_handler_is_the_first() -> None:
+    agent = Agent("a", model="openai/gpt-4o", handlers=[function_handler(answer, priority=90)])
+    assert outline_of(agent).nodes[0].handlers == ("openai/gpt-4o", "answer")
+
+
+def test_a_link_knows_its_tool_and_whether_it_comes_back() -> None:
+    agent = Agent("a", handoffs=[handoff(Agent("Law Office"), return_to_caller=True)])
+    assert outline_of(agent).links == (
+        Link(source="a", target="Law Office", tool="transfer_to_law_office", returns=True),
+    )
