@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from types import UnionType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from interlock.agents import Agent
 from interlock.attempts import Retry
@@ -22,8 +23,9 @@ from interlock.history import HandoffHistoryMapper, checked_wrappers
 from interlock.port import Handler, ToolSpec, tool_name
 from interlock.scopes import checked_scope
 from interlock.tools import Tool
+from interlock.trace_port import Trace
 
-__all__ = ["Mistake", "NextAgent", "OnLimit", "RunConfig"]
+__all__ = ["Mistake", "NextAgent", "OnLimit", "RunConfig", "listed"]
 
 Mistake = Literal["unknown_tool", "bad_arguments", "failed_handoff"]
 NextAgent = Literal["reset", "sticky"]
@@ -111,6 +113,9 @@ class RunConfig:
     input_guardrails: Sequence[Guardrail] = ()
     output_guardrails: Sequence[Guardrail] = ()
     retry: Retry = field(default_factory=Retry)
+    trace: str | PathLike[str] | Trace | Sequence[str | PathLike[str] | Trace] | None = None
+    """What happens is written there as it happens: the path of a file, which is appended to, see
+    `interlock.trace_files`; any other `interlock.trace_port.Trace`; or several. None writes nothing."""
     executor: Executor | None = None
     """Carries out model and tool calls; None runs them right here."""
     run_id: str | None = None
@@ -153,6 +158,10 @@ def _wrong_choices(config: RunConfig) -> list[str]:
         (shape is None or callable(shape), f"handoff_input_filter must be a function, not {shape!r:.80}"),
         (not unknown, f"raise_on does not know {', '.join(unknown)}"),
         (
+            all(_is_trace(each) for each in listed(config.trace)),
+            f"trace must be the path of a file, or have begin(start, parent), not {config.trace!r:.80}",
+        ),
+        (
             on_limit in ("raise", "return") or callable(on_limit),
             f"on_limit must be 'raise', 'return' or a function, not {on_limit!r:.80}",
         ),
@@ -171,6 +180,17 @@ def _wrong_choices(config: RunConfig) -> list[str]:
         for name, word, allowed in words
         if word not in allowed
     ]
+
+
+def _is_trace(each: object) -> bool:
+    return isinstance(each, str | PathLike) or callable(getattr(each, "begin", None))
+
+
+def listed(trace: Any) -> Sequence[Any]:
+    """Return one trace or several as several, and none as none."""
+    if isinstance(trace, list | tuple):
+        return cast("Sequence[Any]", trace)
+    return () if trace is None else (trace,)
 
 
 def _wrong_numbers(config: RunConfig) -> list[str]:

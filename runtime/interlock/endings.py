@@ -13,7 +13,7 @@ from interlock.results import RunDone, RunEvent
 from interlock.run import Run
 from interlock.time_limits import in_time
 
-__all__ = ["end_badly", "within"]
+__all__ = ["close", "end_badly", "within"]
 
 
 async def within(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> AsyncGenerator[RunEvent]:
@@ -22,6 +22,7 @@ async def within(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> 
         f"The run took longer than its timeout of {seconds:g} s: agent {run.first.name!r} began it. Raise "
         "RunConfig(timeout=...), or take what there is from error.result."
     )
+    raised: Exception | None = None
     try:
         async with aclosing(in_time(events, seconds, late)) as in_due_time:
             async for event in in_due_time:
@@ -30,12 +31,24 @@ async def within(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> 
     except RunTimeout as error:
         if error is not late:
             raise
-    raised = await end_badly(run, late)
+        raised = await end_badly(run, late)
+    finally:
+        if run.tracing is not None:
+            run.tracing.end(raised)
     for event in run.take_completed():
         yield event
     if raised is not None:
         raise raised
     yield RunDone(run.result())
+
+
+def close(run: Run, raised: Exception | None) -> None:
+    """Close the books of a run, however it ended."""
+    run.keep_partial()
+    run.wind_up()
+    # what was cancelled may be so because its time is up, which `within` knows
+    if run.tracing is not None and (run.config.timeout is None or run.stop_reason != "unfinished"):
+        run.tracing.end(raised)
 
 
 async def end_badly(run: Run, error: Exception) -> Exception | None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import anyio
 
 from interlock.agents import Agent, Handoff
-from interlock.callables import resolve, users_code
+from interlock.callables import name_of, resolve, users_code
 from interlock.callers import Caller
 from interlock.errors import HandoffTimeout
 from interlock.events import HandoffFailed, HandoffReturned
@@ -62,6 +62,8 @@ def put_on_record(run: Run, transfer: Transfer) -> None:
             ended=None if made else run.config.clock(),
         )
     )
+    if run.tracing is not None:
+        run.tracing.catch_up()
     if not made:
         log(run, _log, logging.INFO, "%s -> %s: %s", run.in_charge, transfer.target_name, transfer.status)
 
@@ -118,6 +120,7 @@ async def take_over(run: Run, transfer: Transfer) -> None:
     if isinstance(target, Agent):
         run.source_prompt = source_prompt
     _carry(run, transfer)
+    _trace_it(run, transfer, len(seen))
     run.progress.transferred(speaker, target.name)
     if _log.isEnabledFor(logging.INFO):
         _announce(run, speaker, transfer)
@@ -327,6 +330,19 @@ def _shaping(run: Run, edge: Handoff) -> tuple[str, HandoffInputFilter, bool] | 
         )
 
     return "nest_handoff_history", fold, True
+
+
+def _trace_it(run: Run, transfer: Transfer, before: int) -> None:
+    """Let a trace know what shaped the view of who takes over; a filter of the app's by its own name, too."""
+    if run.tracing is None:
+        return
+    shaping = _shaping(run, transfer.edge)
+    if shaping is not None:
+        what, apply, own = shaping
+        shaped_by = what if own else f"{what}: {name_of(apply)}"
+    else:
+        shaped_by = None
+    run.tracing.took_over(transfer.request.request_id, shaped_by, before)
 
 
 def _without_calls(items: list[RunItem], call_ids: Collection[str]) -> list[RunItem]:

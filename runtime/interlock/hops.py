@@ -15,6 +15,7 @@ from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.handoff_request import HandoffStatus
 from interlock.results import HandoffRecord
 from interlock.sharing import Narrowed, narrowed
+from interlock.trace_port import Tracing
 from interlock.usage import Usage
 
 __all__ = ["Hops"]
@@ -26,6 +27,8 @@ class Hops:
 
     run_id: str
     config: RunConfig
+    tracing: Tracing | None = field(default=None, init=False)
+    """Is told what happens, see ``RunConfig.trace``."""
     handoffs: list[HandoffRecord] = field(default_factory=NEW_LIST)
     open_handoff: str | None = field(default=None, init=False)
     """Id of the transfer that put whoever speaks in charge."""

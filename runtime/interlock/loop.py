@@ -22,7 +22,7 @@ from interlock.answers import answer_calls
 from interlock.attempts import attempt, attempts
 from interlock.callables import users_code, words_of
 from interlock.conclusion import conclude
-from interlock.endings import end_badly, within
+from interlock.endings import close, end_badly, within
 from interlock.errors import HandlerError, HandoffTimeout, InterlockError, LoopDetected, ProviderTimeout
 from interlock.events import (
     AgentUpdated,
@@ -67,6 +67,8 @@ async def run_loop(run: Run) -> None:
         InterlockError: with the partial result in ``error.result``.
     """
     raised: Exception | None = None
+    if run.tracing is not None:
+        run.tracing.begin()
     try:
         await (_go_on(run) if run.turn else _check_run_input(run))
         while run.stop_reason == "unfinished":
@@ -74,8 +76,7 @@ async def run_loop(run: Run) -> None:
     except Exception as error:
         raised = await end_badly(run, error)
     finally:
-        run.keep_partial()
-        run.wind_up()
+        close(run, raised)
     if run.watched:
         await show_all(run.take_completed())
     if raised is not None:
@@ -370,7 +371,7 @@ def _note(run: Run, event: HandlerEvent) -> None:
         run.partial.append(event.text)
     elif isinstance(event, AttemptFailed):
         run.problem("provider", f"attempt {event.attempt} failed: {event.error}", error=event.error)
-        run.void_attempt(event.error)
+        run.void_attempt(event)
     elif not isinstance(cast(object, event), ReasoningDelta | ToolCallDelta):
         raise HandlerError(
             f"Handler {run.handler.name!r} yielded a {type(event).__name__} in turn {run.turn}, not one of "

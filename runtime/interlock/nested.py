@@ -199,6 +199,8 @@ def _inner(run: Run, one: Consultation, max_turns: int | None) -> Run:
     inner = start(agent, one.text, run.context, max_turns, run.hooks, config, stream=run.stream)
     inner.depth = run.depth + 1
     inner.shared_memory = run.shared_memory
+    if inner.tracing is not None and run.tracing is not None:
+        inner.tracing.within(run.tracing, one.call["id"])
     return inner
 
 

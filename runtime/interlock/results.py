@@ -27,7 +27,7 @@ from interlock.events import (
 from interlock.fresh import NEW_DICT
 from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from interlock.messages import AGENT, KIND, ORIGIN, Message, RunItem, ToolCall, calls_of, detached, portable
-from interlock.port import ToolChoice, ToolSpec
+from interlock.port import Request, ToolChoice, ToolSpec
 from interlock.records import record
 from interlock.repair import repair
 from interlock.run_state import RunState
@@ -165,6 +165,20 @@ class ModelCall:
     settings: Mapping[str, Any]
     reply: MessageDone | None = None
     """None when the call failed or was cut off."""
+
+    @classmethod
+    def of(cls, request: Request, shown: Shown, handler: str, reply: MessageDone | None) -> ModelCall:
+        """Return the call that was made of this request."""
+        return cls(
+            agent=request.agent,
+            handler=handler,
+            turn=request.turn,
+            shown=shown,
+            tools=request.tools,
+            tool_choice=request.tool_choice,
+            settings=request.settings,
+            reply=reply,
+        )
 
     @property
     def messages(self) -> list[Message]:

@@ -17,7 +17,7 @@ from interlock.callers import Caller
 from interlock.capabilities import Places
 from interlock.context import RunContext
 from interlock.errors import MaxTurnsExceeded, ProviderError, ProviderTimeout
-from interlock.events import MessageDone
+from interlock.events import AttemptFailed, MessageDone
 from interlock.executor import Executor
 from interlock.fresh import NEW_DICT, NEW_LIST, NEW_SET
 from interlock.handoff_request import HandoffStatus
@@ -203,7 +203,7 @@ class Run(Hops):
 
     def replace_handler(self, handler: Handler, error: Exception) -> None:
         """Let another handler make the model call that failed."""
-        self._end_call(None)
+        self._end_call(None, error)
         self._count_failed(error)
         self.forget()
         self.failed.add((self.agent.name, self.handler.name))
@@ -253,6 +253,8 @@ class Run(Hops):
         """Note a model call before it is made, so that a failed one is on the result as well."""
         self.open_call = (request, shown)
         self.attempted = True
+        if self.tracing is not None:
+            self.tracing.model_started(request)
 
     def accept(self, reply: MessageDone) -> MessageDone:
         """Take a complete reply into the transcript and return it as it stands there."""
@@ -264,31 +266,24 @@ class Run(Hops):
         self.empty_replies = self.empty_replies + 1 if is_empty(done.message) else 0
         return done
 
-    def _end_call(self, reply: MessageDone | None) -> None:
+    def _end_call(self, reply: MessageDone | None, error: BaseException | None = None) -> None:
         assert self.open_call is not None
+        if self.tracing is not None:
+            self.tracing.model_ended(reply, error)
         request, shown = self.open_call
         self.open_call = None
-        self.calls.append(
-            ModelCall(
-                agent=self.agent.name,
-                handler=self.handler.name,
-                turn=self.turn,
-                shown=shown,
-                tools=request.tools,
-                tool_choice=request.tool_choice,
-                settings=request.settings,
-                reply=reply,
-            )
-        )
+        self.calls.append(ModelCall.of(request, shown, self.handler.name, reply))
 
     def forget(self) -> None:
         """Drop what arrived: it is in the transcript now, or it is void."""
         self.arrived = None
         self.partial.clear()
 
-    def void_attempt(self, error: Exception) -> None:
+    def void_attempt(self, failed: AttemptFailed) -> None:
         """Count an attempt that failed and is made again."""
-        self._count_failed(error)
+        self._count_failed(failed.error)
+        if self.tracing is not None:
+            self.tracing.model_retried(failed)
         self.forget()
         self.attempted = False
 
@@ -323,7 +318,7 @@ class Run(Hops):
         if reply is not None and not wrong_with(reply.message):
             self.accept(reply)
             return
-        self._end_call(None)
+        self._end_call(None, error)
         if self.attempted:
             self._count_failed(error)
         if not text and self.partial:

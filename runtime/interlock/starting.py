@@ -18,6 +18,7 @@ from interlock.models import handler_for, named
 from interlock.resuming import resumed
 from interlock.run import Run
 from interlock.run_state import RunState
+from interlock.tracing import traced
 
 __all__ = ["input_items", "start"]
 
@@ -42,12 +43,10 @@ def start(
     _check_arguments(agent, max_turns, hooks, config)
     config = config or _DEFAULTS
     if isinstance(input, RunState):
-        return resumed(agent, input, context, max_turns, hooks, config, stream=stream)
-    items = input_items(to_messages(input))
-    if not items:
-        raise ConfigError("Input is empty: pass the user's text, or a list with at least one message.")
+        return traced(resumed(agent, input, context, max_turns, hooks, config, stream=stream))
+    items = _first_items(input)
     default = handler_for(agent, config)
-    return Run(
+    run = Run(
         first=agent,
         agent=agent,
         handler=default if config.handler is None else named(agent, config.handler, config),
@@ -69,6 +68,13 @@ def start(
         scopes=frozenset(config.scopes),
         capture=captured,
     )
+    return traced(run)
+
+
+def _first_items(input: RunInput) -> list[RunItem]:
+    if not (items := input_items(to_messages(input))):
+        raise ConfigError("Input is empty: pass the user's text, or a list with at least one message.")
+    return items
 
 
 def _graph(agent: Agent[Any], config: RunConfig) -> Mapping[str, Agent[Any]]:

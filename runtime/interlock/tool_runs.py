@@ -101,7 +101,7 @@ async def _run_plain(run: Run, calls: _Calls, take: Take) -> None:
     outcomes = await run.executor.gather(steps, body)
     for (call, _), outcome in zip(calls, outcomes, strict=True):
         if call["id"] not in ran:  # an engine replayed this step instead of running it
-            take(call, ToolOutcome.from_envelope(outcome), bool(outcome.get("stop")))
+            _took(run, take, call, ToolOutcome.from_envelope(outcome), bool(outcome.get("stop")))
 
 
 async def _invoke(run: Run, call: ToolCall, tool: Tool, take: Take) -> tuple[ToolOutcome, bool]:
@@ -112,14 +112,30 @@ async def _invoke(run: Run, call: ToolCall, tool: Tool, take: Take) -> tuple[Too
         await _tell_start(run, tool, context)
     run.begun.add(call["id"])
     stop = False
+    if run.tracing is not None:
+        run.tracing.tool_started(call)
     try:
-        outcome = await tool.invoke(context, call["function"].get("arguments") or "")
+        outcome = await _carried_out(run, call, tool, context)
     except (ToolError, ConfigError) as raised:
         outcome, stop = _stopped(raised), True
-    take(call, outcome, stop)  # a hook that is cancelled must not lose it
+    _took(run, take, call, outcome, stop)  # a hook that is cancelled must not lose it
     if watched:
         await _tell_end(run, tool, outcome, context)
     return outcome, stop
+
+
+async def _carried_out(run: Run, call: ToolCall, tool: Tool, context: Any) -> ToolOutcome:
+    arguments = call["function"].get("arguments") or ""
+    if run.tracing is None:
+        return await tool.invoke(context, arguments)
+    with run.tracing.inside(call):
+        return await tool.invoke(context, arguments)
+
+
+def _took(run: Run, take: Take, call: ToolCall, outcome: ToolOutcome, stop: bool) -> None:
+    take(call, outcome, stop)
+    if run.tracing is not None:
+        run.tracing.tool_ended(call, outcome)
 
 
 async def _consult(run: Run, one: Consultation, take: Take, events: Events) -> None:
@@ -128,11 +144,13 @@ async def _consult(run: Run, one: Consultation, take: Take, events: Events) -> N
     await _tell_start(run, one.tool, context)
     run.begun.add(one.call["id"])
     stop = False
+    if run.tracing is not None:
+        run.tracing.tool_started(one.call, None if one.inner is None else one.inner.run_id)
     try:
         outcome = await one.answered(context, events)
     except ToolError as raised:
         outcome, stop = _stopped(raised), True
-    take(one.call, outcome, stop)
+    _took(run, take, one.call, outcome, stop)
     await _tell_end(run, one.tool, outcome, context)
 
 

@@ -22,8 +22,9 @@ LAYERS = """
     result_budget
     events filters guardrails narrative handoff_context repair signatures
     assembly calls executor history port
-    handler_functions handler_replies
-    attempts hooks tools
+    handler_functions handler_replies trace_records
+    attempts hooks tools trace_content trace_port trace_views traces
+    trace_files
     agent_tools function_tools
     handlers
     registry
@@ -41,7 +42,9 @@ LAYERS = """
     matrix run
     capturing
     resuming
-    logs starting
+    logs
+    tracing
+    starting
     nested prompts tell
     tool_runs
     acceptance

@@ -1,0 +1,90 @@
+"""Who is told what happens in a run: a `Trace` of the app's choice, by way of what a run calls."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from interlock.events import AttemptFailed, MessageDone
+from interlock.messages import ToolCall
+from interlock.outcomes import ToolOutcome
+from interlock.port import Request
+from interlock.trace_records import RunStarted, TraceRecord
+
+__all__ = ["Trace", "TraceWriter", "Tracing"]
+
+
+class TraceWriter(Protocol):
+    """Is given what happens in one run.
+
+    It may have a method ``inside(call_id)`` as well, which returns a context manager: the tool of that call
+    runs within it.
+    """
+
+    def write(self, record: TraceRecord, /) -> None:
+        """Take one record. It must not wait, and must not change what is in it.
+
+        One that raises is not asked again in that run; what it raised is on ``RunResult.errors``.
+        """
+        ...
+
+
+class Trace(Protocol):
+    """Takes traces of runs, see ``RunConfig.trace``. Any number of runs may use one at the same time."""
+
+    def begin(self, start: RunStarted, parent: TraceWriter | None, /) -> TraceWriter:
+        """Return what is given the records of a run that begins.
+
+        Args:
+            start: the first of them; it is not given to the writer again.
+            parent: what this trace returned for the run within which that run is, if there is one.
+        """
+        ...
+
+
+class Tracing(Protocol):
+    """What a run tells of itself; see `interlock.tracing`. A run that is not traced has none."""
+
+    def within(self, outer: Tracing, call_id: str) -> None:
+        """Be that of a run which answers a call of another one."""
+        ...
+
+    def begin(self) -> None:
+        """The run begins."""
+        ...
+
+    def catch_up(self) -> None:
+        """Write what is new in the books of the run."""
+        ...
+
+    def model_started(self, request: Request) -> None:
+        """A model call begins."""
+        ...
+
+    def model_retried(self, failed: AttemptFailed) -> None:
+        """An attempt failed, and there will be another one."""
+        ...
+
+    def model_ended(self, reply: MessageDone | None, error: BaseException | None) -> None:
+        """A model call has come to its end."""
+        ...
+
+    def tool_started(self, call: ToolCall, nested: str | None = None) -> None:
+        """A tool is about to run; one that is an agent answers with that run."""
+        ...
+
+    def tool_ended(self, call: ToolCall, outcome: ToolOutcome) -> None:
+        """A tool has an outcome."""
+        ...
+
+    def inside(self, call: ToolCall) -> AbstractContextManager[None]:
+        """Return that within which a tool runs."""
+        ...
+
+    def took_over(self, handoff_id: str, shaped_by: str | None, before: int) -> None:
+        """The target of a transfer has taken over."""
+        ...
+
+    def end(self, error: BaseException | None) -> None:
+        """The run has ended; safe to call twice, the first word counts."""
+        ...

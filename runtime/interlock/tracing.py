@@ -1,0 +1,355 @@
+"""Telling a `interlock.trace_port.Trace` what happens in a run, without letting it break the run.
+
+The run's books are the source: items, transfers and problems are written when the next thing happens, in
+the order in which they came. What is not in the books, such as when a call began, the run says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from os import PathLike
+from typing import Any, TypeVar, cast
+
+from interlock.agent_tools import AgentCall
+from interlock.agents import Agent, Handoff
+from interlock.callables import words_of
+from interlock.config import listed
+from interlock.events import AttemptFailed, MessageDone
+from interlock.glimpse import glimpse
+from interlock.handoff_request import recordable
+from interlock.logs import log
+from interlock.messages import ToolCall
+from interlock.models import lineup
+from interlock.outcomes import ToolOutcome
+from interlock.payloads import PAYLOAD_KEY
+from interlock.port import Request
+from interlock.redaction import redact
+from interlock.results import HandoffRecord, Problem
+from interlock.run import Run
+from interlock.trace_files import TraceFile
+from interlock.trace_port import Trace, TraceWriter, Tracing
+from interlock.trace_records import (
+    FORMAT,
+    AgentTraced,
+    EdgeTraced,
+    ErrorTraced,
+    HandoffTraced,
+    ModelEnded,
+    ModelRetried,
+    ModelStarted,
+    ProblemTraced,
+    RunEnded,
+    RunStarted,
+    TookOver,
+    ToolEnded,
+    ToolStarted,
+    TraceRecord,
+)
+from interlock.trace_views import Accounts
+
+__all__ = ["traced"]
+
+_log = logging.getLogger("interlock.trace")
+_PAYLOAD_ROOM = 4000
+
+T = TypeVar("T")
+
+
+def traced(run: Run) -> Run:
+    """Return the run, which tells the traces of its settings, if there are any, what happens."""
+    if given := listed(run.config.trace):
+        run.tracing = _RunTracing(run, [_trace(one) for one in given])
+    return run
+
+
+def _trace(given: str | PathLike[str] | Trace) -> Trace:
+    return TraceFile(given) if isinstance(given, str | PathLike) else given
+
+
+class _RunTracing:
+    """The tracing of one run."""
+
+    def __init__(self, run: Run, traces: Sequence[Trace]) -> None:
+        self.run = run
+        self.traces = traces
+        self.writers: list[TraceWriter | None] = []
+        self.outer: _RunTracing | None = None
+        self.outer_call: str | None = None
+        self.accounts = Accounts(run.run_id)
+        self.handoffs: dict[str, HandoffRecord] = {}
+        self.problems = 0
+        self.repairs = 0
+        self.calls = 0
+        self.ended = False
+
+    def within(self, outer: Tracing, call_id: str) -> None:
+        self.outer, self.outer_call = cast(_RunTracing, outer), call_id
+
+    def begin(self) -> None:
+        start = _start(self)
+        above = self.outer.writers if self.outer is not None else [None] * len(self.traces)
+        self.writers = [None] * len(self.traces)
+        for place, (trace, parent) in enumerate(zip(self.traces, above, strict=True)):
+            self.writers[place] = self._safely(partial(trace.begin, start, parent), place)
+        self.problems, self.repairs = len(self.run.errors), len(self.run.repairs)  # of before, if it goes on
+        self.handoffs = {one.id: one for one in self.run.handoffs}
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        run = self.run
+        for item in self.accounts.new_items(run.items, self._now()):
+            self._write(item)
+        for one in run.handoffs:
+            if self.handoffs.get(one.id) is not one:
+                self.handoffs[one.id] = one
+                self._write(_handoff(run.run_id, self._now(), one))
+        for problem in run.errors[self.problems :]:
+            self._write(_problem(run.run_id, self._now(), problem))
+        self.problems = len(run.errors)
+
+    def model_started(self, request: Request) -> None:
+        self.catch_up()
+        run, now = self.run, self._now()
+        self.calls += 1
+        seen = self.accounts.of_call(request, run.view.items, now)
+        for record in seen.unwritten:
+            self._write(record)
+        repairs, self.repairs = run.repairs[self.repairs :], len(run.repairs)
+        schema = request.output_schema
+        self._write(
+            ModelStarted(
+                run=run.run_id,
+                time=now,
+                call=self.calls,
+                turn=run.turn,
+                agent=run.agent.name,
+                handler=run.handler.name,
+                shown=seen.shown,
+                removed=seen.removed,
+                summarised=seen.summarised,
+                told=seen.told,
+                repairs=repairs,
+                tools=seen.tools,
+                tool_choice=request.tool_choice,
+                settings=request.settings,
+                output_schema=None if schema is None else schema.schema,
+                request=request,
+            )
+        )
+
+    def model_retried(self, failed: AttemptFailed) -> None:
+        self._write(
+            ModelRetried(
+                run=self.run.run_id,
+                time=self._now(),
+                call=self.calls,
+                attempt=failed.attempt,
+                delay=failed.delay,
+                error=_error(failed.error) or ErrorTraced(),
+            )
+        )
+
+    def model_ended(self, reply: MessageDone | None, error: BaseException | None) -> None:
+        end = ModelEnded(run=self.run.run_id, time=self._now(), call=self.calls, error=_error(error))
+        if reply is not None:
+            end = replace(
+                end,
+                item=len(self.run.items),
+                usage=reply.usage,
+                finish_reason=reply.finish_reason,
+                model=reply.model,
+                response_id=reply.response_id,
+                reply=reply,
+            )
+        self._write(end)
+
+    def tool_started(self, call: ToolCall, nested: str | None = None) -> None:
+        self.catch_up()
+        run = self.run
+        self._write(
+            ToolStarted(
+                run=run.run_id,
+                time=self._now(),
+                call_id=call["id"],
+                name=call["function"]["name"],
+                agent=run.agent.name,
+                turn=run.turn,
+                arguments=call["function"].get("arguments") or "",
+                nested=nested,
+            )
+        )
+
+    def tool_ended(self, call: ToolCall, outcome: ToolOutcome) -> None:
+        self._write(
+            ToolEnded(
+                run=self.run.run_id,
+                time=self._now(),
+                call_id=call["id"],
+                name=call["function"]["name"],
+                output=outcome.output,
+                failure=outcome.error,
+                error=_error(outcome.exception),
+                usage=outcome.usage,
+            )
+        )
+
+    @contextmanager
+    def inside(self, call: ToolCall) -> Generator[None]:
+        with ExitStack() as stack:
+            for place, writer in enumerate(self.writers):
+                if (enter := getattr(writer, "inside", None)) is not None:
+                    self._safely(partial(_enter, stack, enter, call["id"]), place)
+            yield
+
+    def took_over(self, handoff_id: str, shaped_by: str | None, before: int) -> None:
+        self.catch_up()
+        run, payload = self.run, self.run.shared_memory.get(PAYLOAD_KEY)
+        self._write(
+            TookOver(
+                run=run.run_id,
+                time=self._now(),
+                handoff=handoff_id,
+                shaped_by=shaped_by,
+                before=before,
+                after=len(run.view.items),
+                payload=None if payload is None else glimpse(redact(recordable(payload)), _PAYLOAD_ROOM),
+            )
+        )
+
+    def end(self, error: BaseException | None) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        self.catch_up()
+        result = self.run.result()
+        self._write(
+            RunEnded(
+                run=self.run.run_id,
+                time=self._now(),
+                stop_reason=result.stop_reason,
+                output=result.final_output,
+                error=_error(error),
+                last_agent=result.last_agent.name,
+                last_handler=result.last_handler,
+                next_agent=result.next_agent.name,
+                turns=self.run.turn,
+                usage=result.usage,
+                usage_by_agent=result.usage_by_agent,
+                warnings=result.warnings,
+                pending=result.pending,
+            )
+        )
+
+    def _now(self) -> float:
+        return self.run.config.clock()
+
+    def _write(self, record: TraceRecord) -> None:
+        for place, writer in enumerate(self.writers):
+            if writer is not None:
+                self._safely(partial(writer.write, record), place)
+
+    def _safely(self, tell: Callable[[], T], place: int) -> T | None:
+        """Tell a writer something; one that raises is told nothing more, and the run goes on."""
+        try:
+            return tell()
+        except Exception as error:
+            self.writers[place] = None
+            log(self.run, _log, logging.ERROR, "a trace raised", error=error)
+            what = f"the trace raised {type(error).__name__} and was given up: {words_of(error)}"
+            self.run.problem("hook", what, error=error)
+            return None
+
+
+def _enter(stack: ExitStack, inside: Callable[[str], AbstractContextManager[None]], call_id: str) -> None:
+    stack.enter_context(inside(call_id))
+
+
+def _error(error: BaseException | None) -> ErrorTraced | None:
+    return None if error is None else ErrorTraced(type=type(error).__name__, message=words_of(error))
+
+
+def _start(tracing: _RunTracing) -> RunStarted:
+    run, outer = tracing.run, tracing.outer
+    return RunStarted(
+        run=run.run_id,
+        time=run.config.clock(),
+        format=FORMAT,
+        parent=None if outer is None else outer.run.run_id,
+        parent_call=tracing.outer_call,
+        agent=run.agent.name,
+        handler=run.handler.name,
+        default_agent=run.first.name,
+        default_handler=run.default_handler,
+        resumed=run.turn > 0,
+        turn=run.turn,
+        input_count=run.input_count,
+        stream=run.stream,
+        max_turns=run.max_turns,
+        user_id=run.config.user_id,
+        conversation_id=run.config.conversation_id,
+        agents=[_agent(run, agent) for agent in run.graph.values()],
+    )
+
+
+def _agent(run: Run, agent: Agent[Any]) -> AgentTraced:
+    asked = [(tool.name, tool.on_invoke_tool) for tool in agent.all_tools]
+    return AgentTraced(
+        name=agent.name,
+        description=agent.handoff_description or "",
+        handlers=[each.name for each in lineup(agent, run.config)],
+        tools=[name for name, _ in asked],
+        agent_tools={name: how.agent.name for name, how in asked if isinstance(how, AgentCall)},
+        handoffs=[_edge(edge) for edge in agent.edges],
+    )
+
+
+def _edge(edge: Handoff) -> EdgeTraced:
+    return EdgeTraced(
+        tool_name=edge.tool_name,
+        target=edge.agent_name,
+        others=[other if isinstance(other, str) else other.name for other in edge.others],
+        to_handler=edge.to_handler is not None,
+        returns=edge.return_to_caller,
+    )
+
+
+def _handoff(run_id: str, now: float, record: HandoffRecord) -> HandoffTraced:
+    return HandoffTraced(
+        run=run_id,
+        time=now,
+        id=record.id,
+        source=record.source,
+        target=record.target,
+        tool_name=record.tool_name,
+        call_id=record.call_id,
+        turn=record.turn,
+        status=record.status.value,
+        tried=record.tried,
+        requested_by=record.requested_by,
+        reason=record.reason,
+        input=record.input,
+        error=record.error,
+        passed_over=[*record.passed_over],
+        parent_id=record.parent_id,
+        depth=record.depth,
+        started=record.started,
+        ended=record.ended,
+        usage=record.usage,
+    )
+
+
+def _problem(run_id: str, now: float, problem: Problem) -> ProblemTraced:
+    return ProblemTraced(
+        run=run_id,
+        time=now,
+        kind=problem.kind,
+        agent=problem.agent,
+        turn=problem.turn,
+        message=problem.message,
+        call_id=problem.call_id,
+        error=_error(problem.error),
+    )

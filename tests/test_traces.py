@@ -1,0 +1,145 @@
+"""What is written of a run can be read back, and says exactly what happened."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scenes import SCENES, Stage
+
+from interlock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
+from interlock.errors import ConfigError, InterlockError
+from interlock.filters import remove_all_tools
+from interlock.testing import ScriptedHandler, call
+from interlock.trace_records import numbers, spans
+from interlock.traces import TracedRun, read_trace
+
+pytestmark = pytest.mark.anyio
+
+
+async def play(scene: str, path: Path, *, stream: bool = False) -> RunResult[Any]:
+    """Run a scene and trace it; return its result, partial if it failed."""
+    it = SCENES[scene]
+    config = it.settings(trace=path, clock=lambda: 1.0)
+    try:
+        if stream:
+            return await Runner.run_streamed(
+                it.agent(Stage()), "Hi", max_turns=it.max_turns, run_config=config
+            ).drain()
+        return await Runner.run(it.agent(Stage()), "Hi", max_turns=it.max_turns, run_config=config)
+    except InterlockError as error:
+        return error.result or pytest.fail("an error of a run carries the partial result")
+
+
+def only(path: Path) -> TracedRun:
+    log = read_trace(path)
+    assert log.unreadable == []
+    [run] = log.runs
+    return run
+
+
+def same(result: RunResult[Any], run: TracedRun) -> None:
+    """The trace says what the result says, also of the runs within."""
+    assert [item.message for item in run.transcript] == [item.message for item in result.items]
+    assert [item.kind for item in run.transcript] == [item.kind for item in result.items]
+    assert [each.messages for each in run.calls] == [each.messages for each in result.calls]
+    assert [list(each.tools) for each in run.calls] == [list(each.tools) for each in result.calls]
+    assert [each.start.agent for each in run.calls] == [each.agent for each in result.calls]
+    assert [each.start.handler for each in run.calls] == [each.handler for each in result.calls]
+    replies = [None if each.reply is None else each.reply.message for each in result.calls]
+    assert [each.reply for each in run.calls] == replies
+    assert [(one.id, one.status) for one in run.handoffs] == [(one.id, one.status) for one in result.handoffs]
+    assert run.end is not None
+    assert run.end.stop_reason == result.stop_reason
+    assert run.end.usage == result.usage
+    assert dict(run.end.usage_by_agent) == result.usage_by_agent
+    assert {*run.nested} == {*result.nested}
+    for call_id, inner in result.nested.items():
+        same(inner, run.nested[call_id])
+
+
+@pytest.mark.parametrize("scene", SCENES)
+async def test_the_trace_of_a_run_says_what_its_result_says(scene: str, tmp_path: Path) -> None:
+    result = await play(scene, tmp_path / "runs.jsonl")
+    same(result, only(tmp_path / "runs.jsonl"))
+
+
+@pytest.mark.parametrize("scene", SCENES)
+async def test_a_streamed_run_is_traced_as_a_plain_one(scene: str, tmp_path: Path) -> None:
+    await play(scene, tmp_path / "plain.jsonl")
+    await play(scene, tmp_path / "streamed.jsonl", stream=True)
+    plain, streamed = (_told(tmp_path / f"{name}.jsonl") for name in ("plain", "streamed"))
+    assert plain == streamed
+
+
+def _told(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file without what may differ: the order among tools that run at the same time, and
+    whether it was streamed."""
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    for line in lines:
+        line.pop("stream", None)
+    return sorted(lines, key=str)
+
+
+async def test_every_message_of_the_transcript_is_accounted_for(tmp_path: Path) -> None:
+    """Shown as it is, in another form, told in a note, summarised or removed: one of them, for each call."""
+    for scene in SCENES:
+        await play(scene, tmp_path / f"{scene}.jsonl")
+        for each in only(tmp_path / f"{scene}.jsonl").calls:
+            start = each.start
+            before = {item.id for item in each.items if item.id >= 0}
+            forms = {item.stands_for for item in each.items if item.stands_for is not None}
+            hidden = [*numbers(start.removed), *numbers(start.summarised), *numbers(start.told)]
+            assert len(hidden) == len(set(hidden))
+            assert not set(hidden) & (before | forms)
+            known = before | forms | set(hidden)
+            assert known == set(range(len(known)))
+
+
+async def test_what_a_filter_hides_is_removed_and_named(tmp_path: Path) -> None:
+    @function_tool
+    def look() -> str:
+        return "seen"
+
+    model = ScriptedHandler([call("look"), call("transfer_to_b"), "Done."])
+    target = Agent("B", model=model)
+    agent = Agent("A", model=model, tools=[look], handoffs=[handoff(target, input_filter=remove_all_tools)])
+    await Runner.run(agent, "Hi", run_config=RunConfig(trace=tmp_path / "t.jsonl"))
+    run = only(tmp_path / "t.jsonl")
+    assert numbers(run.calls[-1].start.removed) == [1, 2, 3, 4]
+    [moved] = [record for record in run.records if record.type == "took_over"]
+    assert moved.shaped_by == "input_filter of the handoff: remove_all_tools"  # type: ignore[union-attr]
+
+
+async def test_a_summary_says_what_it_covers(tmp_path: Path) -> None:
+    model = ScriptedHandler([call("transfer_to_b"), "Done."])
+    agent = Agent("A", model=model, handoffs=[Agent("B", model=model)])
+    config = RunConfig(trace=tmp_path / "t.jsonl", nest_handoff_history=True)
+    await Runner.run(agent, "Hi", run_config=config)
+    last = only(tmp_path / "t.jsonl").calls[-1]
+    assert numbers(last.start.summarised) == [1, 2]
+    assert [item.kind for item in last.items] == ["summary", "input"]
+
+
+async def test_what_is_cut_or_unknown_is_left_out(tmp_path: Path) -> None:
+    await play("transfer", tmp_path / "t.jsonl")
+    lines = (tmp_path / "t.jsonl").read_bytes().splitlines(keepends=True)
+    more = b'{"type": "from the future", "run": "r", "time": 1}\n'
+    odd = [lines[0], b"no json\n", b"[]\n", more, lines[1].replace(b'"kind"', b'"new": 1, "kind"')]
+    log = read_trace([*odd, *lines[2:-1], lines[-1][:20]])
+    assert log.unreadable == [2, 3, 3 + len(lines)]
+    [run] = log.runs
+    assert run.end is None
+    assert run.calls[-1].reply is not None
+
+
+async def test_a_later_format_is_refused() -> None:
+    with pytest.raises(ConfigError, match="by a newer interlock"):
+        read_trace([b'{"type": "run_start", "run": "r", "time": 1, "format": 99}\n'])
+
+
+def test_spans_are_numbers_in_order() -> None:
+    assert spans([-2, 0, 1, 2, 5]) == ((-2, -2), (0, 2), (5, 5))
+    assert numbers(spans([-2, 0, 1, 2, 5])) == [-2, 0, 1, 2, 5]
