@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import pytest
 from views import Views
 
-from interlock.context import RunContext
+from interlock.attempts import WATCHER
 from interlock.port import Request
 from interlock.testing import call
 
@@ -15,10 +18,10 @@ CALLS: Any = {"role": "assistant", "content": None, "tool_calls": [call("f", id=
 ANSWER: Any = {"role": "tool", "tool_call_id": "1", "content": "ok"}
 
 
-def seen(*messages: Any, of_a_run: bool = True) -> list[str]:
+def seen(*messages: Any) -> list[str]:
     views = Views()
     for _ in range(2):
-        views.look(Request(messages=messages, context=RunContext(context=None) if of_a_run else None))
+        views.look(Request(messages=messages))
     return views.take()
 
 
@@ -32,12 +35,53 @@ def test_what_anyone_would_refuse_is_told_whenever_it_is_shown() -> None:
     assert told.count(told[0]) == 2
 
 
-def test_what_is_no_runs_is_not_looked_at() -> None:
-    assert seen(ANSWER, of_a_run=False) == []
+def test_words_make_no_difference_but_whether_there_are_any_does() -> None:
+    views = Views()
+    for text in ("Hi", "Hello", ""):
+        views.look(Request(messages=[{**USER, "content": text}, CALLS, {**ANSWER, "content": text}]))
+    assert len(views.fine) == 2
 
 
 def test_what_was_told_is_told_once() -> None:
     views = Views()
-    views.look(Request(messages=[ANSWER], context=RunContext(context=None)))
+    views.look(Request(messages=[ANSWER]))
     assert views.take()
     assert views.take() == []
+
+
+@pytest.fixture
+def same_watcher() -> Iterator[None]:
+    """A suite within a test sets a watcher of its own."""
+    token = WATCHER.set(None)
+    yield
+    WATCHER.reset(token)
+
+
+@pytest.mark.usefixtures("same_watcher")
+def test_conftest_fails_a_test_whose_run_shows_what_is_refused(pytester: pytest.Pytester) -> None:
+    """Whatever answers: here the request goes the way on which the loop sends all of them."""
+    pytester.makeconftest((Path(__file__).parent / "conftest.py").read_text("utf-8"))
+    pytester.makepyfile(
+        """
+        import anyio
+        from interlock import Retry, function_handler
+        from interlock.attempts import attempts
+        from interlock.port import Request
+
+        async def answer(request):
+            return "Hi"
+
+        async def ask(*messages):
+            events = attempts(function_handler(answer), Request(messages=messages), Retry())
+            assert [event async for event in events]
+
+        def test_fine():
+            anyio.run(ask, {"role": "user", "content": "Hi"})
+
+        def test_refused():
+            anyio.run(ask, {"role": "tool", "tool_call_id": "1", "content": "ok"})
+        """
+    )
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*anyone: message 0: orphan tool result 1*"])

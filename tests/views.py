@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from interlock.messages import Message, portable
 from interlock.port import Request, ToolSpec
@@ -32,19 +33,20 @@ class Views:
 
     def __init__(self) -> None:
         self._refused: list[str] = []
-        self._fine: set[int] = set()
+        self.fine: set[int] = set()
+        """What was looked at, and found to be accepted by all."""
 
     def look(self, request: Request) -> None:
         """Check a request of a run; of long conversations, which grow by little, only some."""
         messages = request.messages
-        if request.context is None or (len(messages) >= _LONG and len(messages) % _LONG > 1):
+        if len(messages) >= _LONG and len(messages) % _LONG > 1:
             return
-        seen = hash(repr((messages, request.tools)))  # every test comes twice, and many begin alike
-        if seen not in self._fine:
+        seen = hash(repr(([_outline(message) for message in messages], request.tools)))
+        if seen not in self.fine:  # every test comes twice, and many are alike but for what is said
             refused = refused_by(messages, request.tools)
             self._refused += refused
             if not refused:
-                self._fine.add(seen)
+                self.fine.add(seen)
 
     def take(self) -> list[str]:
         """Return what was noted since the last time."""
@@ -65,3 +67,10 @@ def refused_by(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[s
         found = refusals(sent, profile, tools=offered, thinking=thinks)
         refused += [f"{vendor}: {each}" for each in found]
     return refused
+
+
+def _outline(message: Message) -> Message:
+    """Return a message without its words, which no vendor minds as long as there are any."""
+    content = message.get("content")
+    said = isinstance(content, str) and content.strip()
+    return cast(Message, {**message, "content": "..."}) if said else message

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Final
 
 import anyio
 
@@ -14,7 +16,10 @@ from interlock.events import AttemptFailed, HandlerEvent
 from interlock.port import Handler, Request
 from interlock.showing import show, shown_by
 
-__all__ = ["Retry", "attempt", "attempts"]
+__all__ = ["WATCHER", "Retry", "attempt", "attempts"]
+
+WATCHER: Final[ContextVar[Callable[[Request], None] | None]] = ContextVar("interlock_watcher", default=None)
+"""Is shown each request on its way to a handler; `interlock.testing.watch_requests` sets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +116,8 @@ def attempts(
 
 def _stream_of(handler: Handler, request: Request) -> AsyncGenerator[HandlerEvent]:
     """Ask a handler; one that somebody wrote by hand may have a ``stream`` that gives something else."""
+    if (watcher := WATCHER.get()) is not None:
+        watcher(request)
     events = handler.stream(request)
     if hasattr(events, "__aiter__") and hasattr(events, "aclose"):
         return events

@@ -10,6 +10,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from interlock import Agent, Retry, RunConfig, Runner, function_handler
+from interlock.errors import ConnectionFailed
 from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.messages import Message, calls_of
 from interlock.port import Request, family_of
@@ -284,17 +286,24 @@ async def test_repr_shows_how_far_the_script_is() -> None:
     assert repr(ScriptedHandler(["a", "b"])) == "<ScriptedHandler 'scripted': 0 of 2 replies used>"
 
 
-async def test_every_request_can_be_watched_in_one_place() -> None:
-    """Of all handlers, as it is before it is answered; in this task and those that it starts."""
+async def test_every_request_of_a_run_can_be_watched_in_one_place() -> None:
+    """Whatever answers it, and again when it is asked again; in this task and those that it starts."""
     seen: list[str] = []
+    scripted = ScriptedHandler([ConnectionFailed("gone"), "Hi"])
+
+    async def answer(request: Request) -> str:
+        return "Hi"
+
+    function = function_handler(answer)
 
     async def ask_two() -> None:
         watch_requests(lambda request: seen.append(request.agent))
-        for name in ("a", "b"):
-            await ask(ScriptedHandler(["Hi"]), agent=name)
+        await Runner.run(Agent("a", model=scripted), "Hi", run_config=RunConfig(retry=Retry(first_delay=0)))
+        await Runner.run_streamed(Agent("b", model=function), "Hi").drain()
         watch_requests(None)
-        await ask(ScriptedHandler(["Hi"]), agent="c")
+        await Runner.run(Agent("c", model=function), "Hi")
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ask_two)
-    assert seen == ["a", "b"]
+    await Runner.run(Agent("d", model=function), "Hi")
+    assert seen == ["a", "a", "b"]

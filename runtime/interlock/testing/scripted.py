@@ -14,13 +14,13 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from typing_extensions import TypeIs
 
 from interlock.assembly import Assembler
+from interlock.attempts import WATCHER
 from interlock.callables import resolve
 from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.messages import Message, ToolCall, calls_of, text_of
@@ -39,20 +39,19 @@ __all__ = [
     "words",
 ]
 
-_WATCHER: ContextVar[Callable[[Request], None] | None] = ContextVar("interlock_watcher", default=None)
-
 
 def watch_requests(look: Callable[[Request], None] | None) -> None:
-    """Show every request to any `ScriptedHandler` to a function, too: one place to check what a suite sends.
+    """Show every request of every run to a function, too, whatever handler answers it.
 
-    It holds for this task and those that it starts from now on; in a ``pytest_configure``, for all tests.
-    What the function raises is raised in the run, where it may be taken for a handler's error: let it take
-    notes, and look at them after each test.
+    It is one place to check all that a suite sends. A call that is tried again is shown again. It holds for
+    this task and those that it starts from now on; in a ``pytest_configure``, for all tests. What the
+    function raises is raised in the run, where it may be taken for a handler's error: let it take notes, and
+    look at them after each test.
 
     Args:
         look: what is called with each request before it is answered; None for nothing any more.
     """
-    _WATCHER.set(look)
+    WATCHER.set(look)
 
 
 DEFAULT_USAGE = Usage(requests=1, input_tokens=10, output_tokens=5)
@@ -210,8 +209,6 @@ class ScriptedHandler:
         place = len(self.requests)
         snapshot = replace(request, messages=tuple(request.messages), tools=tuple(request.tools))
         self.requests.append(snapshot)
-        if (watcher := _WATCHER.get()) is not None:
-            watcher(snapshot)
         if place >= len(self.replies):
             raise UnexpectedModelCall(_unexpected(self, request))
         return self.replies[place]
