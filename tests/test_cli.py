@@ -16,7 +16,8 @@ import httpx
 import pytest
 
 from interlock import Agent, ConfigError
-from interlock.cli import load_agents, main
+from interlock.cli import main
+from interlock.commands.loading import load_agents
 
 PATIENCE = 30.0
 

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Any, cast
 from uuid import UUID
 
-__all__ = ["fit", "glimpse", "plain"]
+__all__ = ["fit", "glimpse", "inert", "plain"]
 
 _CUT = "..."
 _DEEPEST = 6
@@ -50,6 +50,18 @@ def plain(text: str, room: int, *, markers: Collection[str] = ()) -> str:
     """Return text as it reads inside of quotes: on one line, and cut to ``room`` bytes of UTF-8."""
     inside = json.dumps(text[: max(room, 0)], ensure_ascii=False)[1:-1]
     return _clipped(_guarded(inside, markers) + _CUT * (len(text) > room), room)
+
+
+def inert(text: str) -> str:
+    """Return text that a terminal only shows: what could move its cursor or turn its lines is spelled out.
+
+    Line feeds and tabs stay, carriage returns go. A text that arrives in pieces may be treated piece by
+    piece: each character stands for itself.
+    """
+    text = text.replace("\r", "")
+    if text.isprintable():
+        return text
+    return "".join(_escaped(char) if char not in "\n\t" and _is_control(char) else char for char in text)
 
 
 def fit(lines: Sequence[str], limit: int) -> str:

@@ -64,10 +64,14 @@ LAYERS = """
     serving.service
     serving.app
     serving
-    cli
-    __main__
     interlock_providers.*
     interlock_skills.*
+    commands commands.command commands.exit_codes commands.waiting commands.words
+    commands.loading
+    commands.options
+    commands.serve
+    cli
+    __main__
 """
 """The order, lowest first: a module imports only from lines above its own. Names are those inside
 `interlock`; what begins with ``interlock`` is meant as it stands, and within ``package.*`` the modules

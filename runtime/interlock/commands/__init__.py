@@ -1,0 +1,1 @@
+"""The subcommands of ``interlock``, a module with a `Command` each."""

@@ -1,0 +1,95 @@
+"""From ``module:attribute`` on the command line to what it stands for."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from interlock.agents import Agent
+from interlock.errors import ConfigError
+
+__all__ = ["load_agents", "load_object"]
+
+
+def load_agents(spec: str) -> Sequence[Agent[Any]]:
+    """Return the agents that ``module:attribute`` stands for. The current directory is looked in first.
+
+    Args:
+        spec: the attribute is an agent, a list of agents, or a function of nothing that returns either.
+
+    Raises:
+        ConfigError: there is no such thing, or it could not be loaded.
+    """
+    found = load_object(spec, "app:agent for agent in app.py")
+    listed = cast("Sequence[object]", found if isinstance(found, list | tuple) else (found,))
+    if not listed or not all(isinstance(each, Agent) for each in listed):
+        raise ConfigError(f"{spec!r} must be an Agent, or a list or function of agents, not {found!r:.80}.")
+    return cast("Sequence[Agent[Any]]", listed)
+
+
+def load_object(spec: str, example: str) -> Any:
+    """Return what ``module:attribute`` stands for; a function is called, an agent is not.
+
+    Args:
+        spec: as it was typed.
+        example: one that works, for messages.
+
+    Raises:
+        ConfigError: there is no such thing, or it could not be loaded.
+    """
+    module_name, _, path = spec.partition(":")
+    if not module_name or not path:
+        raise ConfigError(f"{spec!r} must be module:attribute, such as {example}.")
+    found: Any = _module(module_name)
+    for name in path.split("."):
+        if not hasattr(found, name):
+            raise ConfigError(f"{module_name!r} has no {path!r}.{_hint(found)}")
+        found = getattr(found, name)
+    if callable(found) and not isinstance(found, Agent):
+        return _called(spec, cast("Callable[[], Any]", found))
+    return found
+
+
+def _module(name: str) -> Any:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise ConfigError(_nowhere(name, here)) from error
+        raise _broken(f"The module {name!r}", error) from error
+    except Exception as error:
+        raise _broken(f"The module {name!r}", error) from error
+
+
+def _nowhere(name: str, here: str) -> str:
+    """Say that a module is not there, and how it is written when a path was typed."""
+    if not name.endswith(".py") and "/" not in name:
+        return f"There is no module {name!r} in {here} or on the Python path."
+    module = ".".join(Path(name).with_suffix("").parts)
+    return f"There is no module {name!r}: it takes a module and no path, such as {module}:agent."
+
+
+def _called(spec: str, function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except Exception as error:
+        raise _broken(f"The function {spec!r}", error) from error
+
+
+def _broken(what: str, error: Exception) -> ConfigError:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    why = f"{type(error).__name__}: {error}".partition("\n")[0]
+    return ConfigError(f"{what} raised {why} ({last.filename}, line {last.lineno})")
+
+
+def _hint(module: Any) -> str:
+    known = cast("dict[str, Any]", getattr(module, "__dict__", {}))
+    names = [name for name, value in known.items() if isinstance(value, Agent)]
+    return f" Its agents: {', '.join(names)}." if names else ""

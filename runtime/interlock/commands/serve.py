@@ -1,0 +1,110 @@
+"""``interlock serve module:agent``: an endpoint that speaks OpenAI's chat completions."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+from interlock.commands.command import Command
+from interlock.commands.loading import load_agents
+from interlock.commands.waiting import Waiting
+from interlock.errors import ConfigError, MissingExtra
+from interlock.serving import ServeConfig, create_app
+from interlock.serving.guards import is_loopback
+
+__all__ = ["serve_command"]
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def _declare(command: argparse.ArgumentParser) -> None:
+    defaults = ServeConfig()
+    add = command.add_argument
+    add("spec", metavar="module:agent", help="an agent, a list of agents, or a function that returns them")
+    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--port", type=int, default=8000, help="0 takes any free one (default: %(default)s)")
+    add("--api-key-env", metavar="NAME", help="environment variable with the bearer token to ask for")
+    add("--insecure", action="store_true", help="serve other machines without a key")
+    add("--allow-host", metavar="NAME", action="append", help="answer under this Host header too")
+    add("--max-turns", type=int, default=defaults.max_turns, help="model calls per request")
+    add("--max-concurrent", type=int, default=defaults.max_concurrent, help="requests at the same time")
+    add("--max-body", type=int, default=defaults.max_body, metavar="BYTES", help="longest request")
+    add("--timeout", type=float, default=defaults.timeout, metavar="SECONDS", help="longest run")
+    add("--grace", type=int, default=10, metavar="SECONDS", help="for what still runs when asked to end")
+    add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+
+
+def _serve(given: argparse.Namespace) -> int:
+    try:
+        import uvicorn  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            "Serving needs starlette and uvicorn, which are not installed: pip install 'interlock[serve]'."
+        ) from error
+    with Waiting(f"loading {given.spec}"):
+        agents = load_agents(given.spec)
+    app = create_app(agents, _config(given))
+    logging.basicConfig(format="%(levelname)s:     %(name)s: %(message)s")
+    logging.getLogger("interlock").setLevel(given.log_level.upper())
+    with suppress(KeyboardInterrupt):  # that is how older versions end
+        uvicorn.run(
+            app,
+            host=given.host,
+            port=given.port,
+            log_level=given.log_level,
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=given.grace,
+        )
+    return 0
+
+
+def _config(given: argparse.Namespace) -> ServeConfig:
+    """Return the settings that the arguments ask for.
+
+    Raises:
+        ConfigError: anybody on the network could run the agents.
+    """
+    key = _key(given.api_key_env)
+    if key is None and not is_loopback(given.host) and not given.insecure:
+        raise ConfigError(
+            f"Anybody who reaches {given.host} could run these agents. Set --api-key-env NAME, or "
+            "--insecure if that is what you want."
+        )
+    return ServeConfig(
+        api_keys=None if key is None else [key],
+        allowed_hosts=_hosts(given),
+        max_turns=given.max_turns,
+        max_concurrent=given.max_concurrent,
+        max_body=given.max_body,
+        timeout=given.timeout,
+    )
+
+
+def _hosts(given: argparse.Namespace) -> Sequence[str] | None:
+    if given.insecure:
+        return ("*",)
+    return (*given.allow_host, *_LOOPBACK) if given.allow_host else None
+
+
+def _key(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    if not (key := os.environ.get(variable)):
+        raise ConfigError(f"--api-key-env {variable}: that environment variable is not set, or empty.")
+    return key
+
+
+serve_command = Command(
+    name="serve",
+    help="Serve agents over HTTP, as OpenAI's chat completions do.",
+    declare=_declare,
+    run=_serve,
+    more="""examples:
+  interlock serve app:agent                      http://127.0.0.1:8000/v1, for this machine only
+  interlock serve app:team --port 9000           each agent of a list is a model
+  interlock serve app:agent --host 0.0.0.0 --api-key-env SHOP_KEY""",
+)
