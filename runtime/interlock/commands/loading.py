@@ -31,7 +31,7 @@ def load_agents(spec: str) -> Sequence[Agent[Any]]:
     return cast("Sequence[Agent[Any]]", listed)
 
 
-def load_object(spec: str, example: str) -> Any:
+def load_object(spec: str, example: str) -> object:
     """Return what ``module:attribute`` stands for; a function is called, an agent is not.
 
     Args:
@@ -49,9 +49,9 @@ def load_object(spec: str, example: str) -> Any:
         if not hasattr(found, name):
             raise ConfigError(f"{module_name!r} has no {path!r}.{_hint(found)}")
         found = getattr(found, name)
-    if callable(found) and not isinstance(found, Agent):
-        return _called(spec, cast("Callable[[], Any]", found))
-    return found
+    if isinstance(found, Agent) or not callable(found):
+        return cast("object", found)
+    return _called(spec, found)
 
 
 def _module(name: str) -> Any:
@@ -76,7 +76,7 @@ def _nowhere(name: str, here: str) -> str:
     return f"There is no module {name!r}: it takes a module and no path, such as {module}:agent."
 
 
-def _called(spec: str, function: Callable[[], Any]) -> Any:
+def _called(spec: str, function: Callable[..., object]) -> object:
     try:
         return function()
     except Exception as error:

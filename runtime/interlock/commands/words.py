@@ -11,7 +11,7 @@ from interlock.glimpse import inert
 from interlock.testing.cassette import CassetteMiss, UnplayedInteractions
 from interlock.usage import Usage
 
-__all__ = ["bounded", "call_arguments", "money", "numbers", "told"]
+__all__ = ["bounded", "call_arguments", "money", "told", "usage_line"]
 
 _DIFFERENCES = (CassetteMiss, UnplayedInteractions)
 """What they say is a difference, which takes lines."""
@@ -45,7 +45,7 @@ def call_arguments(text: str, room: int) -> str:
     return bounded(", ".join(f"{name}={json.dumps(each, ensure_ascii=False)}" for name, each in named), room)
 
 
-def numbers(usage: Usage) -> str:
+def usage_line(usage: Usage) -> str:
     """Return tokens and cost of some calls: ``812 in (300 cached), 45 out, $0.0012``."""
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     guessed = "about " if usage.estimated else ""
