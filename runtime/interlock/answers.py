@@ -11,10 +11,7 @@ from interlock.agents import Handoff
 from interlock.callables import is_failure
 from interlock.errors import (
     ConfigError,
-    HandoffError,
     InterlockError,
-    LoopDetected,
-    MaxHandoffsExceeded,
     ModelBehaviorError,
     ToolError,
     ToolTimeout,
@@ -22,7 +19,8 @@ from interlock.errors import (
 from interlock.events import HandoffFailed, HandoffOccurred, HandoffRequested, ToolCalled, ToolOutput
 from interlock.handoff_request import HandoffRequest
 from interlock.handoffs import put_on_record, take_over
-from interlock.messages import Message, ToolCall, detached
+from interlock.judging import judge
+from interlock.messages import Message, ToolCall
 from interlock.models import lineup
 from interlock.nested import Events
 from interlock.outcomes import ToolOutcome
@@ -35,14 +33,9 @@ from interlock.transfers import Transfer, cut_short, edge_for, passed_over, try_
 
 __all__ = ["answer_calls"]
 
-_MISTAKES = ("unknown_tool", "bad_arguments", "handoff")
 _DOOMED = "The run ends with this turn, so nothing was handed over."
 _WAITS = "The caller's tools come first, so nothing was handed over. Ask again if it is still needed."
 _UNDECIDED = "It asked for a transfer to {target!r}, and the run ended before that was made."
-_REPEATS = (
-    "You are going round: {what} gave the same results again, and the last {turns} turns brought nothing "
-    "new. Use what you have, try something else, or answer the user."
-)
 
 
 @dataclass(slots=True)
@@ -136,7 +129,7 @@ async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], even
         await _show_outputs(run, [wanted.call for wanted in planned.transfers if wanted.request], answers)
     if transfer is not None:
         await _switch(run, transfer)
-    _judge(run, planned, answers, transfer)
+    judge(run, planned, transfer, raised=answers.raised, only_mistakes=answers.only_mistakes())
 
 
 async def _show_calls(run: Run, planned: Plan) -> None:
@@ -341,59 +334,3 @@ async def _switch(run: Run, transfer: Transfer) -> None:
                 preserve_context=transfer.edge.preserve_context,
             )
         )
-
-
-def _judge(run: Run, planned: Plan, answers: _Answers, transfer: Transfer | None) -> None:
-    """End the run if the turn calls for it. Everything that happened is in the transcript by now."""
-    if answers.raised is not None:
-        raise answers.raised
-    if planned.external:
-        run.pending = tuple(detached(call) for call in planned.external)
-        run.stop_reason = "requires_action"
-        return
-    if transfer is not None and transfer.error is not None:
-        _judge_failed_transfer(run, transfer)
-    run.mistakes = run.mistakes + 1 if answers.only_mistakes() else 0
-    if run.mistakes >= run.config.max_mistakes:
-        raise ModelBehaviorError(
-            f"Agent {run.agent.name!r} made nothing but mistakes in {run.mistakes} turns in a row. The last: "
-            f"{_last_mistake(run)}"
-        )
-    if planned.tools and run.config.detect_loops:
-        _judge_repetition(run)
-
-
-def _last_mistake(run: Run) -> str:
-    """Return what the model is to blame for in this turn: hooks and limits are among the errors, too."""
-    mistakes = [each.message for each in run.errors if each.turn == run.turn and each.kind in _MISTAKES]
-    return mistakes[-1] if mistakes else "several transfers at once"
-
-
-def _judge_failed_transfer(run: Run, transfer: Transfer) -> None:
-    if "failed_handoff" in run.config.raise_on:
-        raise HandoffError(
-            f"Agent {run.agent.name!r}, turn {run.turn}: {transfer.answer}"
-        ) from transfer.exception
-    again = f"Agent {run.agent.name!r} asked again after it was told: {transfer.answer}."
-    if transfer.refusal == "limit":
-        run.over_limit += 1
-        if run.over_limit > 1:
-            raise MaxHandoffsExceeded(again)
-    elif transfer.refusal == "loop":
-        run.progress.refused += 1
-        if run.progress.refused > 1:
-            raise LoopDetected(again)
-
-
-def _judge_repetition(run: Run) -> None:
-    seen = run.progress
-    if seen.is_stuck:
-        raise LoopDetected(
-            f"Agent {run.agent.name!r} was told that it goes round, and went on: {seen.idle} turns in a row "
-            f"with the same results as before ({seen.what}). The partial result is in error.result; set "
-            "RunConfig(detect_loops=False) if that is what it is for."
-        )
-    if seen.needs_nudge:
-        text = _REPEATS.format(what=seen.what, turns=seen.idle)
-        run.problem("loop", text)
-        run.add("nudge", {"role": "user", "content": text})

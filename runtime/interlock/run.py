@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from interlock.agents import Agent
+from interlock.books import Books
 from interlock.callers import Caller
 from interlock.capabilities import Places
 from interlock.context import RunContext
@@ -23,7 +24,6 @@ from interlock.fresh import NEW_DICT, NEW_LIST, NEW_SET
 from interlock.handoff_request import HandoffStatus
 from interlock.history import View
 from interlock.hooks import RunHooks
-from interlock.hops import Hops
 from interlock.messages import ItemKind, Message, RunItem, ToolCall
 from interlock.models import lineup
 from interlock.narrative import Reader
@@ -31,21 +31,20 @@ from interlock.payloads import PAYLOAD_KEY
 from interlock.port import Handler, Request, family_of, tool_name
 from interlock.progress import Progress
 from interlock.replies import is_empty, with_own_ids, wrong_with
-from interlock.results import ModelCall, Problem, RunResult, Shown, StopReason
+from interlock.results import ModelCall, RunResult, Shown, StopReason
 from interlock.routing import Offer
 from interlock.run_state import RunState
-from interlock.usage import NO_USAGE, Usage
+from interlock.usage import Usage
 
 __all__ = ["Run"]
 
 
 @dataclass(slots=True, kw_only=True)
-class Run(Hops):
+class Run(Books):
     """One run while it goes on."""
 
     first: Agent[Any]
     """The agent that the run begins with."""
-    agent: Agent[Any]
     handler: Handler
     graph: Mapping[str, Agent[Any]]
     executor: Executor | None
@@ -68,9 +67,6 @@ class Run(Hops):
     """The agent that was announced last."""
     started: bool = field(default=False, init=False)
     """Whether the active agent's own beginning, its hooks and input guardrails, is behind it."""
-    moment: RunContext[Any] | None = field(default=None, init=False)
-    """The context of the present moment, once it was asked for."""
-    turn: int = field(default=0, init=False)
     first_of_turn: int = field(default=0, init=False)
     """Id of the first item of the present turn."""
     agent_turns: int = field(default=0, init=False)
@@ -91,11 +87,6 @@ class Run(Hops):
     """Who is shown the history, once it was asked for."""
     source_prompt: str | None = field(default=None, init=False)
     """The section of the prompt with the source's instructions, when the last handoff passes them on."""
-    usage: Usage = field(default=NO_USAGE, init=False)
-    usage_by_agent: dict[str, Usage] = field(default_factory=NEW_DICT, init=False)
-    errors: list[Problem] = field(default_factory=NEW_LIST, init=False)
-    repairs: list[str] = field(default_factory=NEW_LIST, init=False)
-    warnings: list[str] = field(default_factory=NEW_LIST, init=False)
     calls: list[ModelCall] = field(default_factory=NEW_LIST, init=False)
     call_ids: set[str] = field(default_factory=NEW_SET)
     """The ids of all tool calls so far; a reply that repeats one gets new ones."""
@@ -301,15 +292,6 @@ class Run(Hops):
         free = refused and nothing_came
         self.count(Usage(requests=1, cost=0.0) if free else Usage(requests=1, estimated=True))
 
-    def count(self, usage: Usage, agent: str | None = None) -> None:
-        """Add what was consumed to the run and to an agent: the active one, if none is named."""
-        self.usage += usage
-        self.moment = None
-        name = self.agent.name if agent is None else agent
-        self.usage_by_agent[name] = self.usage_by_agent.get(name, NO_USAGE) + usage
-        if self.open_handoff is not None:
-            self.spent[self.open_handoff] += usage
-
     def keep_partial(self, error: BaseException | None = None) -> None:
         """Keep what arrived of a reply whose call did not come to its end, and count the call."""
         if self.open_call is None:
@@ -327,26 +309,6 @@ class Run(Hops):
         if text:
             self.add("model", {"role": "assistant", "content": text})
             self.warnings.append(f"turn {self.turn}: the reply was cut off after {len(text)} characters")
-
-    def problem(
-        self,
-        kind: Any,
-        message: str,
-        *,
-        call_id: str | None = None,
-        error: BaseException | None = None,
-    ) -> None:
-        """Note something that went wrong without ending the run."""
-        self.errors.append(
-            Problem(
-                kind=kind,
-                agent=self.agent.name,
-                turn=self.turn,
-                message=message,
-                call_id=call_id,
-                error=error,
-            )
-        )
 
     def absorb(self) -> None:
         """Take the runs within this one into its books: in call order, whoever ended first."""

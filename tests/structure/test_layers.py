@@ -38,7 +38,7 @@ LAYERS = """
     results
     handoff_documents models sharing
     hops
-    callers graph handoff_store
+    books callers graph handoff_store
     matrix run
     capturing
     resuming
@@ -49,7 +49,7 @@ LAYERS = """
     tool_runs
     acceptance
     transfers
-    handoffs
+    handoffs judging
     answers conclusion endings
     loop
     runner

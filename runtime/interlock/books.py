@@ -1,0 +1,63 @@
+"""What a run has consumed, and what went wrong in it without ending it.
+
+Part of `interlock.run.Run`, where all that changes during a run is together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from interlock.agents import Agent
+from interlock.context import RunContext
+from interlock.fresh import NEW_DICT, NEW_LIST
+from interlock.hops import Hops
+from interlock.results import Problem
+from interlock.usage import NO_USAGE, Usage
+
+__all__ = ["Books"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Books(Hops):
+    """The books of one run while it goes on."""
+
+    agent: Agent[Any]
+    """Who is active."""
+    turn: int = field(default=0, init=False)
+    moment: RunContext[Any] | None = field(default=None, init=False)
+    """The context of the present moment, once it was asked for."""
+    usage: Usage = field(default=NO_USAGE, init=False)
+    usage_by_agent: dict[str, Usage] = field(default_factory=NEW_DICT, init=False)
+    errors: list[Problem] = field(default_factory=NEW_LIST, init=False)
+    repairs: list[str] = field(default_factory=NEW_LIST, init=False)
+    warnings: list[str] = field(default_factory=NEW_LIST, init=False)
+
+    def count(self, usage: Usage, agent: str | None = None) -> None:
+        """Add what was consumed to the run and to an agent: the active one, if none is named."""
+        self.usage += usage
+        self.moment = None
+        name = self.agent.name if agent is None else agent
+        self.usage_by_agent[name] = self.usage_by_agent.get(name, NO_USAGE) + usage
+        if self.open_handoff is not None:
+            self.spent[self.open_handoff] += usage
+
+    def problem(
+        self,
+        kind: Any,
+        message: str,
+        *,
+        call_id: str | None = None,
+        error: BaseException | None = None,
+    ) -> None:
+        """Note something that went wrong without ending the run."""
+        self.errors.append(
+            Problem(
+                kind=kind,
+                agent=self.agent.name,
+                turn=self.turn,
+                message=message,
+                call_id=call_id,
+                error=error,
+            )
+        )
