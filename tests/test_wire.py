@@ -185,7 +185,7 @@ def test_blank_parts_beside_others_are_left_out() -> None:
 def test_blank_text_beside_calls_is_none(blank: Any) -> None:
     """Of empty text litellm makes an empty part for Gemini, which refuses it."""
     calling, answer = turn()
-    assert prepare([USER, {**calling, "content": blank}, answer], STRICT)[1]["content"] is None
+    assert prepare([USER, {**calling, "content": blank}, answer], STRICT)[1].get("content", "") is None
 
 
 def test_a_refusal_is_the_text_elsewhere() -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, cast
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from interlock.approvals import NeedsApproval
 from interlock.callables import MaybeAwaitable
 from interlock.calls import to_text
 from interlock.context import ToolContext
@@ -82,6 +83,7 @@ class AsTool:
         scope: Scope = "all",
         timeout: float | None = None,
         on_error: OnError = "report",
+        needs_approval: NeedsApproval = False,
     ) -> Tool:
         """Return a tool with which another agent asks this one, and stays in charge.
 
@@ -101,6 +103,8 @@ class AsTool:
                 itself does not count.
             on_error: ``"report"`` tells the model that asked and goes on, ``"raise"`` stops the run,
                 and a function of the context and the error makes the text for the model.
+            needs_approval: whether somebody has to approve that the agent is asked; a bool, or a function
+                of the context and the arguments. What the agent itself calls is another matter.
 
         Raises:
             ConfigError: the tool cannot work as described.
@@ -122,6 +126,7 @@ class AsTool:
             is_enabled=is_enabled,
             scope=scope,
             on_error=on_error,
+            needs_approval=needs_approval,
         )
 
 

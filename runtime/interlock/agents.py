@@ -16,6 +16,7 @@ from typing import Any, Generic, cast
 from typing_extensions import TypeVar
 
 from interlock.agent_tools import AsTool
+from interlock.approvals import NeedsApproval
 from interlock.callables import MaybeAwaitable, resolve, takes, wants
 from interlock.context import RunContext
 from interlock.declarations import LISTS, agent_problems, check_handoff, colliding_names, is_list, target_name
@@ -101,6 +102,8 @@ class Handoff:
     run_timeout: float | None = None
     """Seconds that the source waits for that output; then it goes on without. A tool that is running is
     not interrupted: give it a timeout of its own."""
+    needs_approval: NeedsApproval = False
+    """Whether somebody has to approve the transfer first: the run ends with it, see docs/approvals.md."""
 
     def __post_init__(self) -> None:
         if not isinstance(cast(object, self.input_type), JsonType | None):

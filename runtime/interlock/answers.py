@@ -16,7 +16,14 @@ from interlock.errors import (
     ToolError,
     ToolTimeout,
 )
-from interlock.events import HandoffFailed, HandoffOccurred, HandoffRequested, ToolCalled, ToolOutput
+from interlock.events import (
+    ApprovalRequested,
+    HandoffFailed,
+    HandoffOccurred,
+    HandoffRequested,
+    ToolCalled,
+    ToolOutput,
+)
 from interlock.handoff_request import HandoffRequest
 from interlock.handoffs import put_on_record, take_over
 from interlock.judging import judge
@@ -30,11 +37,15 @@ from interlock.schema import clip
 from interlock.showing import show, show_all
 from interlock.tool_runs import run_tools
 from interlock.transfers import Transfer, cut_short, edge_for, passed_over, try_transfer
+from interlock.waiting import hold_tools, hold_transfer
 
 __all__ = ["answer_calls"]
 
 _DOOMED = "The run ends with this turn, so nothing was handed over."
 _WAITS = "The caller's tools come first, so nothing was handed over. Ask again if it is still needed."
+_WAITS_FOR_APPROVAL = (
+    "A call beside it waits for approval, so nothing was handed over. Ask again if it is still needed."
+)
 _UNDECIDED = "It asked for a transfer to {target!r}, and the run ended before that was made."
 
 
@@ -108,13 +119,11 @@ async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], even
     transfer: Transfer | None = None
     try:
         if planned.tools:
-            if run.watched:
-                await _show_calls(run, planned)
-            await run_tools(run, planned.tools, partial(_take_outcome, run, answers), events)
-        _note_results(run, planned, answers)
+            await _carry_out(run, planned, answers, events)
         _answer_unknown(run, planned, answers, offered)
         _take_requests(run, planned, calls, answers)
-        _spare_transfer(planned, answers)
+        _spare_transfer(run, planned, answers)
+        await hold_transfer(run, planned)
         if run.watched:
             await _show_outcomes(run, planned, calls, answers)
         if planned.transfer is not None:
@@ -126,10 +135,24 @@ async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], even
         _answer_not_taken(run, planned, answers)
         answers.record()
     if run.watched:
-        await _show_outputs(run, [wanted.call for wanted in planned.transfers if wanted.request], answers)
+        await _show_rest(run, planned, answers)
     if transfer is not None:
         await _switch(run, transfer)
     judge(run, planned, transfer, raised=answers.raised, only_mistakes=answers.only_mistakes())
+
+
+async def _carry_out(run: Run, planned: Plan, answers: _Answers, events: Events) -> None:
+    """Run the tools that need nobody's approval, or have it."""
+
+    def decline(call: ToolCall, text: str) -> None:
+        answers.give(call, _Answer(text, error="declined"))
+
+    await hold_tools(run, planned, decline)
+    if planned.tools:
+        if run.watched:
+            await _show_calls(run, planned)
+        await run_tools(run, planned.tools, partial(_take_outcome, run, answers), events)
+    _note_results(run, planned, answers)
 
 
 async def _show_calls(run: Run, planned: Plan) -> None:
@@ -147,10 +170,19 @@ async def _show_calls(run: Run, planned: Plan) -> None:
 async def _show_outcomes(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> None:
     """Show what the tools gave, which transfers are not tried, and which one will be."""
     await _show_outputs(run, calls, answers)
-    for wanted, why in planned.not_taken:
+    for wanted, why in (*planned.not_taken, *planned.declined):
         await show(_failed(run, wanted.call, wanted.edge.agent_name, why))
     if planned.transfer is not None:
         await show(_requested(run, planned.transfer))
+
+
+async def _show_rest(run: Run, planned: Plan, answers: _Answers) -> None:
+    """Show what the transfer that tools asked for came to, and what waits for an approval."""
+    await _show_outputs(run, [wanted.call for wanted in planned.transfers if wanted.request], answers)
+    for one in planned.waiting:
+        await show(
+            ApprovalRequested(agent=one.agent, call_id=one.call_id, name=one.name, arguments=one.arguments)
+        )
 
 
 def _take_requests(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> None:
@@ -183,7 +215,7 @@ def _way(run: Run, request: HandoffRequest) -> Handoff | str:
     return f"Handoff target {request.target_name!r} was not found. There are: {', '.join(names)}."
 
 
-def _spare_transfer(planned: Plan, answers: _Answers) -> None:
+def _spare_transfer(run: Run, planned: Plan, answers: _Answers) -> None:
     """Do not make a transfer in a turn that ends the run: nobody would go on after it."""
     if planned.transfer is None:
         return
@@ -191,15 +223,18 @@ def _spare_transfer(planned: Plan, answers: _Answers) -> None:
         planned.set_aside(_DOOMED)
     elif planned.external:
         planned.set_aside(_WAITS)
+    elif planned.waiting or run.kept:
+        planned.set_aside(_WAITS_FOR_APPROVAL)
 
 
 def _note_results(run: Run, planned: Plan, answers: _Answers) -> None:
     """Let the run see whether it gets anywhere."""
-    if planned.tools and run.config.detect_loops:
+    if run.config.detect_loops:
         results: list[tuple[str, str, str]] = []
         requests: list[tuple[str, str, str]] = []
         for call, tool in planned.tools:
-            answer = answers.by_id[call["id"]]
+            if (answer := answers.by_id.get(call["id"])) is None:
+                continue  # it waits for an approval
             made = (tool.name, call["function"].get("arguments") or "", answer.text)
             (results if answer.request is None else requests).append(made)
         run.progress.tool_results(results, requests)
@@ -308,6 +343,9 @@ def _answer_not_taken(run: Run, planned: Plan, answers: _Answers) -> None:
         by_tool = wanted.request is not None
         mistake = planned.transfer is None and not by_tool
         answers.give(wanted.call, _Answer(why, "tool" if by_tool else "handoff", why, mistake=mistake))
+        put_on_record(run, passed_over(run, wanted, why))
+    for wanted, why in planned.declined:
+        answers.give(wanted.call, _Answer(why, "handoff", "declined"))
         put_on_record(run, passed_over(run, wanted, why))
     if planned.not_taken:
         run.warnings.append(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from interlock.approval_documents import decision_documents, interruption_document
 from interlock.callers import Caller
 from interlock.errors import ConfigError
 from interlock.handoff_documents import record_document
@@ -25,7 +26,8 @@ from interlock.run_document import (
     RunDocument,
     usage_document,
 )
-from interlock.run_state import RunState, checked_json
+from interlock.run_state import RunState
+from interlock.run_state_text import checked_json
 from interlock.sharing import Narrowed
 
 __all__ = ["captured"]
@@ -51,7 +53,7 @@ def captured(run: Run) -> RunState:
 def _document(run: Run) -> RunDocument:
     narrowings, payload = run.parted or (run.narrowings, run.shared_memory.get(PAYLOAD_KEY))
     outermost = narrowings[0].outer if narrowings else run.shared_memory
-    return {
+    document: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "run_id": run.run_id,
         "stop_reason": run.stop_reason,
@@ -84,7 +86,25 @@ def _document(run: Run) -> RunDocument:
         "shared_memory": _without_payload(outermost),
         "narrowings": [_narrowed(each) for each in narrowings],
         "payload": None if run.stop_reason == "done" else payload,
+        **_waiting(run),
     }
+    return cast(RunDocument, document)
+
+
+def _waiting(run: Run) -> dict[str, Any]:
+    """Return what is there only if somebody's approval was needed."""
+    within = {**run.to_resume, **{call_id: _within(inner) for call_id, inner in run.kept.items()}}
+    said = [] if run.depth else decision_documents(run.approvals)
+    interruptions = [] if run.depth else [interruption_document(one) for one in run.interruptions]
+    found = {"within": within, "decisions": said, "interruptions": interruptions}
+    return {name: value for name, value in found.items() if value}
+
+
+def _within(inner: Run) -> RunDocument:
+    """Return where a run within another one stands; whatever they share is in the outer one."""
+    document = _document(inner)
+    own = bool(document["narrowings"])
+    return {**document, "shared_memory": {}, "payload": document["payload"] if own else None}
 
 
 def _problem(problem: Problem) -> ProblemDocument:

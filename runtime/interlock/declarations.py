@@ -75,6 +75,10 @@ def _handoff_rules(edge: Any) -> tuple[tuple[bool, str], ...]:
             f"is_enabled must be a bool or a function, not {edge.is_enabled!r:.80}",
         ),
         (
+            isinstance(edge.needs_approval, bool) or callable(edge.needs_approval),
+            f"needs_approval must be a bool or a function, not {edge.needs_approval!r:.80}",
+        ),
+        (
             edge.on_invoke_handoff is None or callable(edge.on_invoke_handoff),
             f"on_invoke_handoff must be a function, not {edge.on_invoke_handoff!r:.80}",
         ),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast, overload
 
 from interlock.agents import Agent, Handoff
+from interlock.approvals import NeedsApproval
 from interlock.callables import MaybeAwaitable
 from interlock.context import RunContext
 from interlock.filters import HandoffInputFilter
@@ -46,6 +47,7 @@ def handoff(
     share: Sequence[str] | None = None,
     return_to_caller: bool = False,
     run_timeout: float | None = None,
+    needs_approval: NeedsApproval = False,
 ) -> Handoff: ...
 
 
@@ -71,6 +73,7 @@ def handoff(
     share: Sequence[str] | None = None,
     return_to_caller: bool = False,
     run_timeout: float | None = None,
+    needs_approval: NeedsApproval = False,
 ) -> Handoff: ...
 
 
@@ -95,6 +98,7 @@ def handoff(
     share: Sequence[str] | None = None,
     return_to_caller: bool = False,
     run_timeout: float | None = None,
+    needs_approval: NeedsApproval = False,
 ) -> Handoff:
     """Return a handoff to an agent, a handler, or the name of an agent of the same graph.
 
@@ -123,6 +127,8 @@ def handoff(
             for all.
         return_to_caller: the target's output answers the source's call, and the source goes on.
         run_timeout: seconds that the source waits for it; then it goes on without.
+        needs_approval: whether somebody has to approve the transfer before it is made; a bool, or a function
+            of the context and the arguments.
 
     Raises:
         ConfigError: the options contradict one another, or a callback cannot be called as described.
@@ -149,4 +155,5 @@ def handoff(
         share=share,
         return_to_caller=return_to_caller,
         run_timeout=run_timeout,
+        needs_approval=needs_approval,
     )

@@ -18,6 +18,7 @@ from interlock.usage import Usage
 
 __all__ = [
     "AgentUpdated",
+    "ApprovalRequested",
     "AttemptFailed",
     "EmptyReply",
     "HandlerEvent",
@@ -229,6 +230,18 @@ class HandoffFailed:
     target: str
     call_id: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequested:
+    """A call waits for somebody's approval; the run ends with it, once the other calls are answered."""
+
+    type: ClassVar[Literal["approval_requested"]] = "approval_requested"
+    agent: str
+    call_id: str
+    name: str
+    arguments: str
+    """JSON text as the model wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, overload
 
+from interlock.approvals import NeedsApproval
 from interlock.calls import PythonCall, is_async
 from interlock.scopes import Scope
 from interlock.signatures import signature_of
@@ -26,6 +27,7 @@ def tool(
     scope: Scope = "all",
     on_error: OnError = "report",
     max_result: int | None = 100_000,
+    needs_approval: NeedsApproval = False,
 ) -> Tool: ...
 @overload
 def tool(
@@ -38,6 +40,7 @@ def tool(
     scope: Scope = "all",
     on_error: OnError = "report",
     max_result: int | None = 100_000,
+    needs_approval: NeedsApproval = False,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -51,6 +54,7 @@ def tool(
     scope: Scope = "all",
     on_error: OnError = "report",
     max_result: int | None = 100_000,
+    needs_approval: NeedsApproval = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool from a function: ``@tool``, ``@tool(timeout=5)`` or ``tool(function)``.
 
@@ -69,6 +73,8 @@ def tool(
         on_error: ``"report"`` tells the model and goes on, ``"raise"`` stops the run, and a function
             of the context and the error makes the text for the model (raise from it to stop the run).
         max_result: so many characters of a result are shown to the model; None is all.
+        needs_approval: whether somebody has to approve a call before it is made; a bool, or a function of
+            the context and the arguments.
 
     Raises:
         ConfigError: the function cannot be a tool; the message names the parameter and says why.
@@ -88,6 +94,7 @@ def tool(
             scope=scope,
             on_error=on_error,
             max_result=max_result,
+            needs_approval=needs_approval,
         )
 
     return make if function is None else make(function)
@@ -106,6 +113,7 @@ def function_tool(
     scope: Scope = "all",
     failure_error_function: OnError | None = "report",
     max_result: int | None = 100_000,
+    needs_approval: NeedsApproval = False,
 ) -> Tool: ...
 @overload
 def function_tool(
@@ -118,6 +126,7 @@ def function_tool(
     scope: Scope = "all",
     failure_error_function: OnError | None = "report",
     max_result: int | None = 100_000,
+    needs_approval: NeedsApproval = False,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def function_tool(
     function: Callable[..., Any] | None = None,
@@ -131,6 +140,7 @@ def function_tool(
     scope: Scope = "all",
     failure_error_function: OnError | None = "report",
     max_result: int | None = 100_000,
+    needs_approval: NeedsApproval = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool from a function: `tool`, with the names that users of openai-agents know.
 
@@ -145,5 +155,6 @@ def function_tool(
         scope=scope,
         on_error="raise" if failure_error_function is None else failure_error_function,
         max_result=max_result,
+        needs_approval=needs_approval,
     )
     return make if function is None else make(function)

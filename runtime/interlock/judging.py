@@ -42,8 +42,10 @@ def judge(
     """
     if raised is not None:
         raise raised
-    if planned.external:
+    if planned.external or planned.waiting or run.kept:
         run.pending = tuple(detached(call) for call in planned.external)
+        within = (one for inner in run.kept.values() for one in inner.interruptions)
+        run.interruptions = (*planned.waiting, *within)
         run.stop_reason = "requires_action"
         return
     if transfer is not None and transfer.error is not None:

@@ -17,6 +17,7 @@ from typing import Any
 from interlock.agent_tools import AgentCall
 from interlock.callables import cancelled_itself, resolve
 from interlock.calls import refusal_text, to_text
+from interlock.config import RunConfig
 from interlock.context import ToolContext
 from interlock.errors import (
     ConfigError,
@@ -32,12 +33,15 @@ from interlock.executor import Call, Executor, Outcome
 from interlock.messages import ToolCall, text_of
 from interlock.outcomes import ToolOutcome
 from interlock.results import NestedEvent, RunEvent
+from interlock.resuming import resumed_within, turns_of
 from interlock.run import Run
+from interlock.run_document import RunDocument
 from interlock.schema import clip
 from interlock.showing import show
 from interlock.starting import start
 from interlock.time_limits import in_time
 from interlock.tools import Tool
+from interlock.tracing import traced
 
 __all__ = ["Consultation", "Events", "consultations", "step_key"]
 
@@ -79,7 +83,11 @@ class Consultation:
         return self.outcome is None and self.refused is None
 
     def prepare(self, share: int | None) -> None:
-        """Make the nested run, which may have so many turns."""
+        """Make the nested run, which may have so many turns.
+
+        Raises:
+            ConfigError: it was stopped, and cannot go on with the agents that there are now.
+        """
         run, name = self.run, self.tool.name
         if share == 0:
             self.refused = MaxTurnsExceeded(
@@ -90,16 +98,22 @@ class Consultation:
         if run.depth >= _DEEPEST:
             self.refused = LimitExceeded(f"{_DEEPEST} agents have asked one another already.")
             return
-        most = self.asked.max_turns
+        most, stood = self.asked.max_turns, run.to_resume.get(self.call["id"])
         if share is not None:
+            share += 0 if stood is None else turns_of(stood)
             most = share if most is None else min(most, share)
+        if stood is not None:
+            self.inner = _gone_on(run, self, most, stood)
+            return
         try:
-            self.inner = _inner(run, self, most)
+            self.inner = _begun(run, self, most)
         except ConfigError as error:
             self.refused = error
 
-    async def answered(self, context: ToolContext[Any], events: Events) -> ToolOutcome:
+    async def answered(self, context: ToolContext[Any], events: Events) -> ToolOutcome | None:
         """Answer the call, show what happens if the run is streamed, and return the outcome.
+
+        There is none yet if the nested run waits for somebody's approval.
 
         Raises:
             ToolError: it failed, and the tool's ``on_error`` is to stop the outer run.
@@ -112,7 +126,7 @@ class Consultation:
                 async for event in happening:
                     if self.run.stream:
                         await show(self._wrapped(event))
-            return await self._answer(inner)
+            return None if inner.stop_reason == "requires_action" else await self._answer(inner)
         except AssertionError:  # a test's own complaint is no answer
             raise
         except Exception as error:
@@ -182,9 +196,30 @@ def _shares(run: Run, count: int) -> list[int | None]:
     return [left // count + (place < left % count) for place in range(count)]
 
 
-def _inner(run: Run, one: Consultation, max_turns: int | None) -> Run:
+def _begun(run: Run, one: Consultation, max_turns: int | None) -> Run:
+    config = _config(run, one)
+    inner = start(one.asked.agent, one.text, run.context, max_turns, run.hooks, config, stream=run.stream)
+    inner.shared_memory = run.shared_memory
+    return _placed(inner, run, one)
+
+
+def _gone_on(run: Run, one: Consultation, max_turns: int | None, stood: RunDocument) -> Run:
+    inner = traced(resumed_within(run, one.asked.agent, stood, max_turns, _config(run, one)))
+    del run.to_resume[one.call["id"]]
+    return _placed(inner, run, one)
+
+
+def _placed(inner: Run, run: Run, one: Consultation) -> Run:
+    inner.depth, inner.path = run.depth + 1, (*run.path, one.call["id"])
+    inner.approvals = run.approvals
+    if inner.tracing is not None and run.tracing is not None:
+        inner.tracing.within(run.tracing, one.call["id"])
+    return inner
+
+
+def _config(run: Run, one: Consultation) -> RunConfig:
     key = step_key(run, one.tool, one.call)
-    config = replace(
+    return replace(
         run.config,
         handler=None,
         external_tools=(),
@@ -195,13 +230,6 @@ def _inner(run: Run, one: Consultation, max_turns: int | None) -> Run:
         executor=None if run.executor is None else _Steps(run.executor, run.run_id, key),
         run_id=f"{run.run_id}/{key}",
     )
-    agent = one.asked.agent
-    inner = start(agent, one.text, run.context, max_turns, run.hooks, config, stream=run.stream)
-    inner.depth = run.depth + 1
-    inner.shared_memory = run.shared_memory
-    if inner.tracing is not None and run.tracing is not None:
-        inner.tracing.within(run.tracing, one.call["id"])
-    return inner
 
 
 def step_key(run: Run, tool: Tool, call: ToolCall) -> str:

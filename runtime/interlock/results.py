@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from interlock.agents import Agent
+from interlock.approvals import Interruption
 from interlock.context import RunContext
 from interlock.errors import ConfigError
 from interlock.events import (
     AgentUpdated,
+    ApprovalRequested,
     EmptyReply,
     HandlerEvent,
     HandlerFallback,
@@ -49,9 +51,9 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 StopReason = Literal["done", "requires_action", "limit", "error", "unfinished"]
-"""``done``: a final output. ``requires_action``: the caller has to answer ``pending``. ``limit``: a budget
-ended the run. ``error``: an error did. ``unfinished``: the run was cancelled, its stream was left early,
-or it still goes on."""
+"""``done``: a final output. ``requires_action``: the caller has to answer ``pending``, or to say a word on
+``interruptions``. ``limit``: a budget ended the run. ``error``: an error did.
+``unfinished``: the run was cancelled, its stream was left early, or it still goes on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +216,8 @@ class RunResult(Generic[T]):
     """Name of the handler that answered last."""
     pending: Sequence[ToolCall] = ()
     """Calls of the caller's own tools (``RunConfig.external_tools``), which nobody has answered yet."""
+    interruptions: Sequence[Interruption] = ()
+    """Calls that wait for somebody's approval, those of agents as tools included, see docs/approvals.md."""
     nested: Mapping[str, RunResult[Any]] = field(default_factory=NEW_DICT)
     """The runs of agents that were called as tools, by call id. ``usage`` includes theirs, all else is
     this run's alone."""
@@ -344,6 +348,7 @@ RunEvent = (
     | HandoffReturned
     | HandoffFailed
     | Repaired
+    | ApprovalRequested
     | NestedEvent
     | RunDone
 )

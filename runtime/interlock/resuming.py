@@ -9,6 +9,7 @@ from typing import Any, cast
 import anyio
 
 from interlock.agents import Agent
+from interlock.approval_documents import approvals_of
 from interlock.callers import Caller
 from interlock.capabilities import Capacity
 from interlock.capturing import captured
@@ -39,8 +40,9 @@ from interlock.run_document import (
 from interlock.run_state import RunState, agent_named
 from interlock.sharing import Narrowed
 from interlock.unfinished import LeftOver, left_over
+from interlock.usage import NO_USAGE
 
-__all__ = ["resumed", "settle"]
+__all__ = ["resumed", "resumed_within", "settle", "turns_of"]
 
 _INTERRUPTED = (
     "The run was interrupted while this call was carried out. Whether it had an effect is not known, so it "
@@ -64,7 +66,48 @@ def resumed(
         ConfigError: it cannot go on like this: calls wait for an answer, or it names what is not there.
     """
     _check(state.document, config)
-    document, graph = detached(state.document), run_graph(agent, config)
+    run = _stood(agent, state.document, context, max_turns, hooks, config, stream=stream)
+    run.approvals = approvals_of(state.document.get("decisions", ()))
+    _remember(run, state.document)
+    _stand(run, state.document)
+    return run
+
+
+def resumed_within(
+    outer: Run, agent: Agent[Any], stood: RunDocument, max_turns: int | None, config: RunConfig
+) -> Run:
+    """Return a run within another one that stands where ``stood`` says.
+
+    Its books begin anew: what it consumed before is in those of the outer run.
+
+    Raises:
+        ConfigError: it cannot go on like this.
+    """
+    run = _stood(agent, stood, outer.context, max_turns, outer.hooks, config, stream=outer.stream)
+    run.usage, run.usage_by_agent, run.turns_counted = NO_USAGE, {}, turns_of(stood)
+    run.shared_memory = outer.shared_memory
+    _narrow(run, stood)
+    _stand(run, stood)
+    return run
+
+
+def turns_of(document: RunDocument) -> int:
+    """Return how many model calls there were, those of runs within included."""
+    return document["turn"] + document["turns_within"]
+
+
+def _stood(
+    agent: Agent[Any],
+    stood: RunDocument,
+    context: Any,
+    max_turns: int | None,
+    hooks: RunHooks | None,
+    config: RunConfig,
+    *,
+    stream: bool,
+) -> Run:
+    """Return a run of what a document says, but for what it shares."""
+    document, graph = detached(stood), run_graph(agent, config)
     items = items_of(document)
     failed = {(owner, name) for owner, name in document["failed"]}
     active = agent_named(graph, document["position"]["agent"])
@@ -90,8 +133,9 @@ def resumed(
         capture=captured,
         handoffs=[record_of(record, items, graph) for record in document["handoffs"]],
     )
-    for fill_in in (_count, _recall, _stand):
-        fill_in(run, document)
+    run.to_resume = document.get("within", {})
+    _count(run, document)
+    _recall(run, document)
     return run
 
 
@@ -183,7 +227,7 @@ def _progress(seen: ProgressDocument) -> Progress:
 
 
 def _recall(run: Run, document: RunDocument) -> None:
-    """Fill in who speaks and who waits, what is in the prompts, and what the run shares."""
+    """Fill in who speaks and who waits, and what is in the prompts."""
     position, speaker = document["position"], document["speaker"]
     run.speaker = None if speaker is None else agent_named(run.graph, speaker)
     run.callers = [_caller(caller, run) for caller in document["callers"]]
@@ -191,20 +235,29 @@ def _recall(run: Run, document: RunDocument) -> None:
     run.open_handoff = position["open_handoff"]
     run.handoff_input = _given(run, run.open_handoff)
     run.source_prompt, run.payload_note = position["source_prompt"], position["payload_note"]
-    given, kept = run.config.shared_memory, document["shared_memory"]
+
+
+def _remember(run: Run, document: RunDocument) -> None:
+    """Fill in what the run shares."""
+    given, kept = run.config.shared_memory, detached(document["shared_memory"])
     anew = {key for key, value in kept.items() if key in given and _is_redacted(value)}
     memory = {**given, **{key: value for key, value in kept.items() if key not in anew}}
     run.shared_memory = unshared(memory)
-    for each in document["narrowings"]:
-        run.narrowings.append(_narrowed(run.shared_memory, each))
-        run.shared_memory = run.narrowings[-1].inner
     if gone := [key for key, value in memory.items() if _is_redacted(value)]:
         run.warnings.append(
             f"shared_memory: secrets in {', '.join(map(repr, gone)):.200} were redacted when the state was "
             "written; give them anew with RunConfig(shared_memory=...)"
         )
+    _narrow(run, document)
+
+
+def _narrow(run: Run, document: RunDocument) -> None:
+    """Let whoever speaks see of the memory what it saw, and the payload that rides along."""
+    for each in detached(document["narrowings"]):
+        run.narrowings.append(_narrowed(run.shared_memory, each))
+        run.shared_memory = run.narrowings[-1].inner
     if document["payload"] is not None:
-        run.shared_memory[PAYLOAD_KEY] = document["payload"]
+        run.shared_memory[PAYLOAD_KEY] = detached(document["payload"])
 
 
 def _narrowed(outer: dict[str, Any], document: NarrowedDocument) -> Narrowed:

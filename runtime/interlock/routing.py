@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from interlock.agents import Agent, Handoff
+from interlock.approvals import Interruption
 from interlock.callables import resolve, users_code
 from interlock.context import RunContext
 from interlock.fresh import NEW_LIST
@@ -73,6 +74,10 @@ class Plan:
     """The one to make."""
     not_taken: list[tuple[Wanted, str]] = field(default_factory=NEW_LIST)
     """Transfers that are answered and not tried, with the answer."""
+    declined: list[tuple[Wanted, str]] = field(default_factory=NEW_LIST)
+    """Those that somebody did not approve, with the answer."""
+    waiting: list[Interruption] = field(default_factory=NEW_LIST)
+    """Calls that wait for somebody to approve them, and are not answered."""
 
     def choose(self, multiple: Literal["first", "reject"]) -> None:
         """Choose among the transfers, see ``RunConfig.multiple_handoffs``."""

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from interlock.agents import Agent
+from interlock.approvals import Approvals, Interruption
 from interlock.books import Books
 from interlock.callers import Caller
 from interlock.capabilities import Places
@@ -33,6 +34,7 @@ from interlock.progress import Progress
 from interlock.replies import is_empty, with_own_ids, wrong_with
 from interlock.results import ModelCall, RunResult, Shown, StopReason
 from interlock.routing import Offer
+from interlock.run_document import RunDocument
 from interlock.run_state import RunState
 from interlock.usage import Usage
 
@@ -115,6 +117,18 @@ class Run(Books):
     """The text of a reply that is still arriving; not empty as soon as anything was shown."""
     pending: Sequence[ToolCall] = field(default=(), init=False)
     """Calls that the caller has to answer."""
+    interruptions: Sequence[Interruption] = field(default=(), init=False)
+    """Calls that wait for somebody's approval, here and in the runs within this one."""
+    approvals: Approvals = field(default_factory=Approvals, init=False)
+    """What was said of such calls; runs within this one have the same."""
+    path: tuple[str, ...] = field(default=(), init=False)
+    """Ids of the calls that the runs around this one are answered with, the outermost first."""
+    kept: dict[str, Run] = field(default_factory=NEW_DICT, init=False)
+    """Runs within this one that wait for an approval, by call id."""
+    to_resume: dict[str, RunDocument] = field(default_factory=NEW_DICT, init=False)
+    """Where such runs stood when this one was stopped, by call id."""
+    turns_counted: int = field(default=0, init=False)
+    """Of a resumed run within another one: how many turns are in the books of that one."""
     begun: set[str] = field(default_factory=NEW_SET, init=False)
     """Ids of the calls that somebody began to carry out: those have an effect, or may have one."""
     failure: str | None = field(default=None, init=False)
@@ -316,7 +330,9 @@ class Run(Books):
         for call_id, inner in within.items():
             if inner.turn or inner.stop_reason != "unfinished":  # else nobody came to it
                 self.nested[call_id] = inner.result()
-                self.turns_within += inner.turn + inner.turns_within
+                self.turns_within += inner.turn + inner.turns_within - inner.turns_counted
+                if inner.stop_reason == "requires_action":
+                    self.kept[call_id] = inner
                 for name, usage in self.nested[call_id].usage_by_agent.items():
                     self.count(usage, name)
 
@@ -352,6 +368,7 @@ class Run(Books):
             stop_reason=self.stop_reason,
             last_handler=self.handler.name,
             pending=self.pending,
+            interruptions=self.interruptions,
             nested=dict(self.nested),
             capture=None if self.capture is None else partial(self.capture, self),
         )

@@ -1,12 +1,10 @@
-"""The JSON of a run: what it looks like, and reading it from a place that nobody trusts.
+"""The JSON of a run: what it looks like.
 
-Only data is in it. Agents, handlers and tools are names, and no class is named at all. What is read is
-checked so far that a run can be made of it: types, ranges, and that whatever refers to something does so.
+Only data is in it. Agents, handlers and tools are names, and no class is named at all.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal, NotRequired, cast
@@ -14,13 +12,13 @@ from typing import Annotated, Any, Literal, NotRequired, cast
 import pydantic
 from typing_extensions import TypedDict
 
-from interlock.context_shape import check_version
-from interlock.errors import ConfigError
-from interlock.messages import ItemKind, Message, RunItem, checked_message
+from interlock.messages import ItemKind, Message, RunItem
 from interlock.usage import Usage
 
 __all__ = [
     "CallerDocument",
+    "DecisionDocument",
+    "InterruptionDocument",
     "ItemDocument",
     "NarrowedDocument",
     "Position",
@@ -31,7 +29,6 @@ __all__ = [
     "ResponseDocument",
     "RunDocument",
     "UsageDocument",
-    "checked_document",
     "items_of",
     "usage_document",
     "usage_of",
@@ -40,7 +37,6 @@ __all__ = [
 
 _Count = Annotated[int, pydantic.Field(ge=0, le=2**53)]
 _Pair = Annotated[list[str], pydantic.Field(min_length=2, max_length=2)]
-_MOST_SHOWN = 5
 
 
 class ItemDocument(TypedDict):
@@ -183,6 +179,27 @@ class ProgressDocument(TypedDict):
     told: _Count | None
 
 
+class InterruptionDocument(TypedDict):
+    """An `Interruption`."""
+
+    agent: str
+    name: str
+    arguments: str
+    call_id: str
+    path: list[str]
+
+
+class DecisionDocument(TypedDict):
+    """What somebody said of a call, or of all calls of a tool."""
+
+    on: list[str]
+    """The path and the id of the call; or the agent and the name of its tool."""
+    approved: bool
+    message: str
+    fingerprint: str
+    """That of the call; empty for all calls of a tool."""
+
+
 class RunDocument(TypedDict):
     """All of a run that outlives its process."""
 
@@ -220,114 +237,11 @@ class RunDocument(TypedDict):
     """The outermost one, without the payload that rides along."""
     narrowings: list[NarrowedDocument]
     payload: Any
-
-
-@functools.cache
-def _contract() -> pydantic.TypeAdapter[RunDocument]:
-    # made with the first state that is read: it takes longer than importing all of interlock
-    return pydantic.TypeAdapter(RunDocument)
-
-
-def checked_document(data: object) -> RunDocument:
-    """Return foreign JSON data as the document of a run.
-
-    Raises:
-        ValueError: it is none, or one of a newer format. The message says where, and shows no value.
-    """
-    if not isinstance(data, dict):
-        raise ValueError("it is no object")
-    if "format_version" not in data:
-        raise ValueError("format_version is missing")
-    check_version(cast("dict[str, Any]", data))
-    try:
-        document = _contract().validate_python(data, strict=True)
-    except pydantic.ValidationError as error:
-        raise ValueError(_misfit(error)) from None  # its own text shows values
-    _check_items(document)
-    _check_calls(document)
-    _check_handoffs(document)
-    return document
-
-
-def _misfit(error: pydantic.ValidationError) -> str:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
-    shown = [
-        f"{'.'.join(str(step)[:40] for step in each['loc'])}: {each['msg']}" for each in found[:_MOST_SHOWN]
-    ]
-    more = error.error_count() - len(shown)
-    return "; ".join([*shown, f"and {more} more"] if more else shown)
-
-
-def _check_items(document: RunDocument) -> None:
-    items = document["items"]
-    for place, item in enumerate(items):
-        if item["id"] != place:
-            raise ValueError(f"items[{place}] must have the id {place}")
-        if "covers" in item:
-            raise ValueError(f"items[{place}] is no summary: those are in views only")
-        item["message"] = _message(f"items[{place}]", place, item["message"])
-    for name in ("input_count", "first_of_turn"):
-        if document[name] > len(items):
-            raise ValueError(f"{name} is beyond the last item")
-    views = [("position", document["position"]), *_named("callers", document["callers"])]
-    for name, position in views:
-        _check_view(f"{name}.view", position["view"], len(items))
-        position["rendered"] = min(position["rendered"], len(position["view"]))
-
-
-def _named(name: str, all_of: Sequence[CallerDocument]) -> Iterable[tuple[str, Position]]:
-    return ((f"{name}[{place}]", each) for place, each in enumerate(all_of))
-
-
-def _check_view(where: str, view: list[int | ItemDocument], count: int) -> None:
-    for place, item in enumerate(view):
-        if isinstance(item, int):
-            if not 0 <= item < count:
-                raise ValueError(f"{where}[{place}] is the place of no item")
-            continue
-        item["message"] = _message(f"{where}[{place}]", place, item["message"])
-        for n, each in enumerate(item.get("whole", [])):
-            item.get("whole", [])[n] = _message(f"{where}[{place}].whole[{n}]", n, each)
-        _check_view(f"{where}[{place}].covers", item.get("covers", []), count)
-
-
-def _message(where: str, place: int, message: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return cast("dict[str, Any]", checked_message(place, message))
-    except ConfigError as error:
-        raise ValueError(f"{where}: {str(error).rstrip('.')}") from error
-
-
-def _check_calls(document: RunDocument) -> None:
-    calls = [("pending", call) for call in document["pending"]]
-    calls += [("callers", caller["call"]) for caller in document["callers"]]
-    for where, call in calls:
-        function: Any = call.get("function")
-        if not isinstance(function, dict):
-            raise ValueError(f"{where}: a call has no function")
-        texts = (
-            call.get("id"),
-            *(cast("dict[str, Any]", function).get(key) for key in ("name", "arguments")),
-        )
-        if not all(isinstance(text, str) for text in texts) or not call["id"]:
-            raise ValueError(f"{where}: a call needs an id, a name and arguments, all text")
-    for item in document["items"]:
-        for call in item["message"].get("tool_calls") or ():
-            if item["kind"] == "model" and not call.get("id"):
-                raise ValueError(f"items[{item['id']}]: a call of the run has no id")
-    made = {call["id"] for item in document["items"] for call in item["message"].get("tool_calls") or ()}
-    if strangers := [call["id"] for call in document["pending"] if call["id"] not in made]:
-        raise ValueError(f"pending: there is no call {strangers[0]!r:.60} in the items")
-
-
-def _check_handoffs(document: RunDocument) -> None:
-    known = {record["id"] for record in document["handoffs"]}
-    if any(caller["narrowings"] > len(document["narrowings"]) for caller in document["callers"]):
-        raise ValueError("narrowings: there are fewer than a caller has")
-    for position in (document["position"], *document["callers"]):
-        opened = position["open_handoff"]
-        if opened is not None and (opened not in known or opened not in document["spent"]):
-            raise ValueError(f"open_handoff {opened!r:.60} is no handoff of the run")
+    interruptions: NotRequired[list[InterruptionDocument]]
+    """Calls of which nobody has said anything, here and in the runs within."""
+    decisions: NotRequired[list[DecisionDocument]]
+    within: NotRequired[dict[str, RunDocument]]
+    """Runs within this one that were stopped, by the call that they answer."""
 
 
 # -- from and to what a run works with --

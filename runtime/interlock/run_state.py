@@ -19,15 +19,24 @@ from enum import StrEnum
 from typing import Any, cast
 
 from interlock.agents import Agent, Handoff
+from interlock.approval_documents import interruption_document, interruption_of
+from interlock.approvals import Decision, Interruption
 from interlock.config import RunConfig
 from interlock.context import RunContext
 from interlock.context_shape import failing_as
+from interlock.document_checks import checked_document
 from interlock.errors import ConfigError
 from interlock.messages import Message, RunItem, ToolCall, checked_message, detached
-from interlock.plain_json import MAX_BYTES, MAX_DEPTH, check_json, decode, encode, sendable
-from interlock.redaction import redact, redact_text
+from interlock.plain_json import MAX_BYTES, MAX_DEPTH, decode, encode, sendable
 from interlock.routing import offer
-from interlock.run_document import ItemDocument, RunDocument, checked_document, items_of, usage_of
+from interlock.run_document import (
+    DecisionDocument,
+    ItemDocument,
+    RunDocument,
+    items_of,
+    usage_of,
+)
+from interlock.run_state_text import redacted
 from interlock.unfinished import left_over
 from interlock.usage import Usage
 
@@ -79,7 +88,7 @@ class RunState:
             ValueError: it is too big.
         """
         with failing_as("Failed to serialize RunState"):
-            document = self.document if include_secrets else _redacted(self.document)
+            document = self.document if include_secrets else redacted(self.document)
             return encode(document, compress=False, max_bytes=max_bytes).decode()
 
     @classmethod
@@ -228,6 +237,59 @@ class RunState:
         )
         return {name: route for name, route in offered.routes.items() if isinstance(route, Handoff)}
 
+    # -- approvals --
+
+    @property
+    def interruptions(self) -> Sequence[Interruption]:
+        """Calls that wait for somebody's approval, see `approve` and `reject`."""
+        return tuple(interruption_of(each) for each in self.document.get("interruptions", ()))
+
+    def approve(self, one: Interruption, *, always: bool = False) -> RunState:
+        """Return the state in which a call may be carried out, once, with the arguments that it has.
+
+        Args:
+            one: a call that waits.
+            always: whether all calls of this tool by this agent may, for the rest of the run.
+
+        Raises:
+            ConfigError: it does not wait in this state, or has other arguments there.
+        """
+        return self._decided(one, Decision(True), always)
+
+    def reject(self, one: Interruption, *, message: str = "", always: bool = False) -> RunState:
+        """Return the state in which a call will not be carried out.
+
+        Args:
+            one: a call that waits.
+            message: why not, for the model.
+            always: whether no call of this tool by this agent may, for the rest of the run.
+
+        Raises:
+            ConfigError: it does not wait in this state, or has other arguments there.
+        """
+        return self._decided(one, Decision(False, message), always)
+
+    def _decided(self, one: Interruption, decision: Decision, always: bool) -> RunState:
+        document = interruption_document(one)
+        waiting = self.document.get("interruptions", [])
+        if sendable(cast(object, document)) not in waiting:
+            known = ", ".join(f"{each['name']} ({each['call_id']})" for each in waiting) or "none"
+            raise ConfigError(
+                f"The call {one.call_id!r:.80} of {one.name!r:.80} does not wait for approval in this state, "
+                f"or has other arguments there. Calls that wait: {known:.400}."
+            )
+        one = interruption_of(cast(Any, sendable(cast(object, document))))
+        on = [one.agent, one.name] if always else [*one.path, one.call_id]
+        said: DecisionDocument = {
+            "on": on,
+            "approved": decision.approved,
+            "message": decision.message,
+            "fingerprint": "" if always else one.fingerprint,
+        }
+        left = [each for each in waiting if not _concerns(said, interruption_of(each), one)]
+        changed = {"interruptions": left, "decisions": [*self.document.get("decisions", []), said]}
+        return replace(self, document=cast(RunDocument, {**self.document, **changed}))
+
     # -- answers --
 
     def with_answers(self, answers: Iterable[Message | Mapping[str, Any]]) -> RunState:
@@ -265,7 +327,7 @@ class RunState:
                 "items": items,
                 "pending": pending,
                 "position": {**position, "view": view},
-                "stop_reason": "requires_action" if pending else "unfinished",
+                "stop_reason": "requires_action" if pending or self.interruptions else "unfinished",
             },
         )
         return replace(self, document=document)
@@ -282,6 +344,11 @@ class RunState:
             if (edge := edges.get(call["function"]["name"])) is not None:
                 return call, edge
         return None
+
+
+def _concerns(said: DecisionDocument, each: Interruption, one: Interruption) -> bool:
+    """Whether what was said of one call holds for another one as well."""
+    return each == one if said["fingerprint"] else (each.agent, each.name) == (one.agent, one.name)
 
 
 def agent_named(agents: Mapping[str, Agent[Any]], name: str) -> Agent[Any]:
@@ -321,51 +388,3 @@ def _no_answer(place: int, message: Message, pending: Sequence[Any], left: Mappi
         what = f"is for the call {call_id!r:.80}, which waits for no answer"
     waiting = ", ".join(repr(call["id"]) for call in pending) or "none"
     return f"Answer {place} {what}. Calls that wait for one: {waiting:.400}."
-
-
-def _redacted(document: RunDocument) -> RunDocument:
-    callers = [{**caller, "payload": redact(caller["payload"])} for caller in document["callers"]]
-    handoffs = [
-        {**record, "request": {**request, "metadata": redact(request["metadata"])}}
-        if (request := record["request"])
-        else record
-        for record in document["handoffs"]
-    ]
-    error = document["error"]
-    hidden = {
-        "shared_memory": redact(document["shared_memory"]),
-        "payload": redact(document["payload"]),
-        "error": None if error is None else redact_text(error),
-        "callers": callers,
-        "handoffs": handoffs,
-    }
-    return cast(RunDocument, {**document, **hidden})
-
-
-def checked_json(document: RunDocument) -> RunDocument:
-    """Return a copy of a document that shares nothing with the run that it was made of.
-
-    Half a surrogate pair, which models and tools now and then write, becomes a question mark: nobody could
-    send it.
-
-    Raises:
-        ConfigError: something in it is no JSON; the message says where.
-    """
-    try:
-        return _checked(document)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"This run has no state that another process could read: {error}. What a run shares "
-            "must be JSON; keep other objects in the context."
-        ) from error
-
-
-def _checked(document: RunDocument) -> RunDocument:
-    try:
-        check_json(document)
-    except ValueError as error:
-        if "surrogate" not in str(error):
-            raise
-        document = cast(RunDocument, sendable(document))
-        check_json(document)
-    return detached(document)

@@ -139,7 +139,7 @@ def _took(run: Run, take: Take, call: ToolCall, outcome: ToolOutcome, stop: bool
 
 
 async def _consult(run: Run, one: Consultation, take: Take, events: Events) -> None:
-    """Let an agent answer one call and take the outcome."""
+    """Let an agent answer one call and take the outcome, unless a call of its own waits for an approval."""
     context = _context(run, one.call, one.tool)
     await _tell_start(run, one.tool, context)
     run.begun.add(one.call["id"])
@@ -148,6 +148,9 @@ async def _consult(run: Run, one: Consultation, take: Take, events: Events) -> N
         run.tracing.tool_started(one.call, None if one.inner is None else one.inner.run_id)
     try:
         outcome = await one.answered(context, events)
+        if outcome is None:
+            run.begun.discard(one.call["id"])
+            return
     except ToolError as raised:
         outcome, stop = _stopped(raised), True
     _took(run, take, one.call, outcome, stop)

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 import anyio
 
+from interlock.approvals import NeedsApproval
 from interlock.callables import MaybeAwaitable, cancelled_itself, is_failure, resolve
 from interlock.calls import (
     JsonCall,
@@ -90,6 +91,8 @@ class Tool:
     """For the tool's own failures. Arguments that do not fit are always reported to the model."""
     max_result: int | None = 100_000
     """So many characters of a result are shown to the model, which is told what was cut; None is all."""
+    needs_approval: NeedsApproval = False
+    """Whether somebody has to approve a call first: the run ends with it, see docs/approvals.md."""
     spec: Mapping[str, Any] = field(init=False, repr=False)
     """The tool as chat completions spells it; made once and shared, so do not change it."""
     wants_context: bool = field(init=False, repr=False)
@@ -130,6 +133,14 @@ class Tool:
         if isinstance(self.is_enabled, bool):
             return self.is_enabled
         return bool(await resolve(self.is_enabled(context, agent)))
+
+    def fits(self, arguments: str) -> bool:
+        """Whether the arguments, JSON text as the model wrote it, are such that the tool would be called."""
+        try:
+            self._read(arguments)
+        except Exception:
+            return False
+        return True
 
     async def invoke(self, context: ToolContext[Any], arguments: str) -> ToolOutcome:
         """Answer one call.
@@ -219,6 +230,7 @@ def _spec(made: Tool) -> dict[str, Any]:
 def _check(made: Tool) -> None:
     kind = made.params_json_schema.get("type", "object")
     odd, enabled = odd_tool_name(made.name), cast(object, made.is_enabled)
+    gated = cast(object, made.needs_approval)
     rules = (
         (not odd, f"its name has {odd}; providers take 1 to 64 of a-z, A-Z, 0-9, _ and -"),
         (made.timeout is None or made.timeout > 0, f"timeout must be seconds or None, not {made.timeout!r}"),
@@ -229,6 +241,10 @@ def _check(made: Tool) -> None:
         (
             isinstance(enabled, bool) or callable(enabled),
             f"is_enabled must be a bool or a function, not {enabled!r}",
+        ),
+        (
+            isinstance(gated, bool) or callable(gated),
+            f"needs_approval must be a bool or a function, not {gated!r}",
         ),
         (
             made.max_result is None or made.max_result > 0,

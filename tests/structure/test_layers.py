@@ -18,6 +18,7 @@ LAYERS = """
     callables handoff_request messages redaction schema scopes
     capabilities payloads
     context handoff_types
+    approvals
     binary context_shape outcomes trimming
     result_budget
     events filters guardrails narrative handoff_context repair signatures
@@ -34,6 +35,7 @@ LAYERS = """
     edges outline
     drawing
     config routing progress replies run_document unfinished
+    approval_documents document_checks run_state_text
     run_state
     results
     handoff_documents models sharing
@@ -49,7 +51,7 @@ LAYERS = """
     tool_runs
     acceptance
     transfers
-    handoffs judging
+    handoffs judging waiting
     answers conclusion endings
     loop
     runner

@@ -18,12 +18,17 @@ from interlock.serving.catalog import ServedAgent
 from interlock.serving.chunks import Completion, DeltaWriter
 from interlock.serving.config import ServeConfig, ServedRequest
 from interlock.serving.pending import PendingRuns
+from interlock.serving.refusals import Refusal
 from interlock.serving.requests import ChatRequest
 from interlock.serving.wire import EventStream
 
 __all__ = ["Job", "job_of"]
 
 _OPENING: dict[str, Any] = {"role": "assistant", "content": ""}
+_NEEDS_APPROVAL = (
+    "The agent wants to do something that a person has to approve, which this endpoint cannot ask for. "
+    "It was not done."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +98,8 @@ class Job:
         return DeltaWriter(agents=self.served.graph.keys(), hold=self.served.has_output_type)
 
     def _calls(self, result: RunResult[Any]) -> Sequence[ToolCall]:
+        if result.interruptions:
+            raise Refusal(403, _NEEDS_APPROVAL, "approval_required")
         if not result.pending:
             return ()
         return self.pending.keep(self.about.principal, self.about.model, result)

@@ -1,0 +1,55 @@
+"""A refund that a person has to approve, in two processes' worth of code: the state between them is text.
+
+Run it: python examples/approval.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from interlock import Agent, Runner, RunState, handoff, tool
+from interlock.testing import ScriptedHandler, call
+
+
+@tool(needs_approval=True)
+def refund(order: int, amount: int) -> str:
+    """Pay an amount back."""
+    return f"{amount} EUR for order {order} are on their way"
+
+
+model = ScriptedHandler(
+    [
+        call("transfer_to_refunds", {"reason": "wants money back"}),
+        call("refund", {"order": 7, "amount": 40}),
+        "Your 40 EUR are on their way.",
+    ]
+)
+refunds = Agent("refunds", "You pay refunds out.", model=model, tools=[refund])
+triage = Agent("triage", "You route requests.", model=model, handoffs=[handoff(refunds, ask_reason=True)])
+
+
+async def customer_writes() -> str:
+    """Run until somebody has to decide; return where the run stands."""
+    result = await Runner.run(triage, "My cup came broken. I want my money back.")
+    return result.state().to_json()
+
+
+async def boss_decides(kept: str) -> str:
+    """Say a word on each call that waits, and let the run go on."""
+    state = RunState.from_json(kept, agents=[triage])
+    for one in state.interruptions:
+        print(f"{one.agent} wants to call {one.name}({one.arguments}): approved")
+        state = state.approve(one)
+    result = await Runner.run(triage, state)
+    return str(result.final_output)
+
+
+async def main() -> None:
+    """Play both parts."""
+    kept = await customer_writes()
+    print(f"a state of {len(kept)} characters waits for the boss")
+    print(await boss_decides(kept))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

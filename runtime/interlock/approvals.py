@@ -1,0 +1,79 @@
+"""Calls that wait for somebody's word: which do, and what was said of them.
+
+A tool or a handoff with ``needs_approval`` is not carried out until somebody has approved the very call: its
+agent, its name and its arguments to the letter. What was said is kept by the run and its `RunState`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from interlock.callables import MaybeAwaitable
+from interlock.context import ToolContext
+from interlock.fresh import NEW_DICT
+
+__all__ = ["Approvals", "Decision", "Interruption", "NeedsApproval", "declined_text"]
+
+NeedsApproval = bool | Callable[[ToolContext[Any], dict[str, Any]], MaybeAwaitable[bool]]
+"""Whether somebody has to approve a call before it is carried out: a bool, or a function of the context and
+the arguments, sync or async, asked for each call."""
+
+_DECLINED = "This call was not approved, so it was not made."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interruption:
+    """A call that waits for approval; those of a run are ``result.interruptions``."""
+
+    agent: str
+    """Whose model made the call."""
+    name: str
+    """The name of the tool, such as ``transfer_to_refunds`` for a handoff."""
+    arguments: str
+    """JSON text as the model wrote it."""
+    call_id: str
+    path: tuple[str, ...] = ()
+    """Ids of the calls of agents as tools within which it was made, the outermost first."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of what is approved: nothing else may be carried out on the strength of it."""
+        text = json.dumps([self.agent, self.name, self.arguments])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What somebody said of a call, or of all calls of a tool."""
+
+    approved: bool
+    message: str = ""
+    """Why not, for the model."""
+    fingerprint: str = ""
+    """That of the call; empty for all calls of a tool."""
+
+
+@dataclass(slots=True)
+class Approvals:
+    """All that was said in a run and in those within it."""
+
+    by_call: dict[tuple[str, ...], Decision] = field(default_factory=NEW_DICT)
+    """By the path and the id of the call."""
+    by_tool: dict[tuple[str, str], Decision] = field(default_factory=NEW_DICT)
+    """By agent and name, for the rest of the run."""
+
+    def of(self, one: Interruption) -> Decision | None:
+        """Return what was said of this very call, else of its tool; None if nobody has said anything."""
+        made = self.by_call.get((*one.path, one.call_id))
+        if made is not None and made.fingerprint == one.fingerprint:
+            return made
+        return self.by_tool.get((one.agent, one.name))
+
+
+def declined_text(decision: Decision) -> str:
+    """Return the answer to a call that was declined, for the model."""
+    return f"This call was not approved: {decision.message}" if decision.message else _DECLINED

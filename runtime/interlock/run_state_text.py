@@ -1,0 +1,64 @@
+"""What of a run's document may be written down: JSON, and without secrets."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from interlock.errors import ConfigError
+from interlock.messages import detached
+from interlock.plain_json import check_json, sendable
+from interlock.redaction import redact, redact_text
+from interlock.run_document import RunDocument
+
+__all__ = ["checked_json", "redacted"]
+
+
+def redacted(document: RunDocument) -> RunDocument:
+    """Return a document without the secrets in what it shares; what was said stays to the letter."""
+    callers = [{**caller, "payload": redact(caller["payload"])} for caller in document["callers"]]
+    handoffs = [
+        {**record, "request": {**request, "metadata": redact(request["metadata"])}}
+        if (request := record["request"])
+        else record
+        for record in document["handoffs"]
+    ]
+    error = document["error"]
+    hidden: dict[str, Any] = {
+        "shared_memory": redact(document["shared_memory"]),
+        "payload": redact(document["payload"]),
+        "error": None if error is None else redact_text(error),
+        "callers": callers,
+        "handoffs": handoffs,
+    }
+    if inner := document.get("within"):
+        hidden["within"] = {call_id: redacted(each) for call_id, each in inner.items()}
+    return cast(RunDocument, {**document, **hidden})
+
+
+def checked_json(document: RunDocument) -> RunDocument:
+    """Return a copy of a document that shares nothing with the run that it was made of.
+
+    Half a surrogate pair, which models and tools now and then write, becomes a question mark: nobody could
+    send it.
+
+    Raises:
+        ConfigError: something in it is no JSON; the message says where.
+    """
+    try:
+        return _checked(document)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"This run has no state that another process could read: {error}. What a run shares "
+            "must be JSON; keep other objects in the context."
+        ) from error
+
+
+def _checked(document: RunDocument) -> RunDocument:
+    try:
+        check_json(document)
+    except ValueError as error:
+        if "surrogate" not in str(error):
+            raise
+        document = cast(RunDocument, sendable(document))
+        check_json(document)
+    return detached(document)

@@ -1,0 +1,96 @@
+"""Keeping back what nobody has approved yet, until the run is resumed with somebody's word."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from interlock.approvals import Decision, Interruption, NeedsApproval, declined_text
+from interlock.callables import resolve, users_code
+from interlock.context import ToolContext
+from interlock.messages import ToolCall
+from interlock.routing import Plan
+from interlock.run import Run
+
+__all__ = ["hold_tools", "hold_transfer"]
+
+_FREE: Final = Decision(True)
+_BY_A_TOOL = (
+    "The transfer needs somebody's approval, and a tool cannot wait for it: call {name} instead, which can."
+)
+
+
+async def hold_tools(run: Run, planned: Plan, decline: Callable[[ToolCall, str], None]) -> None:
+    """Take the tool calls that wait for approval, or were declined, out of those that are carried out.
+
+    Args:
+        run: the run.
+        planned: what the calls lead to; those that wait are noted in ``planned.waiting``.
+        decline: answers a call that is not made.
+
+    Raises:
+        CallbackError: a ``needs_approval`` function raised. Nothing is carried out then.
+    """
+    free: list[tuple[ToolCall, Any]] = []
+    for call, tool in planned.tools:
+        said: Decision | None = _FREE
+        if tool.needs_approval is not False and tool.fits(call["function"].get("arguments") or ""):
+            said = await _said(run, planned, call, tool.name, tool.needs_approval)
+        if said is not None and said.approved:
+            free.append((call, tool))
+        elif said is not None:
+            decline(call, declined_text(said))
+    planned.tools = free
+
+
+async def hold_transfer(run: Run, planned: Plan) -> None:
+    """Do not make the chosen transfer if it waits for approval, or was declined.
+
+    Raises:
+        CallbackError: its ``needs_approval`` function raised.
+    """
+    wanted = planned.transfer
+    if wanted is None or (needs := wanted.edge.needs_approval) is False:
+        return
+    name = wanted.edge.tool_name
+    if wanted.request is not None:
+        planned.set_aside(_BY_A_TOOL.format(name=name))
+        return
+    said = await _said(run, planned, wanted.call, name, needs)
+    if said is None:
+        planned.transfer = None
+    elif not said.approved:
+        planned.transfer = None
+        planned.declined.append((wanted, declined_text(said)))
+
+
+async def _said(run: Run, planned: Plan, call: ToolCall, name: str, needs: NeedsApproval) -> Decision | None:
+    """Return what was said of a call; None, once it is noted, if it waits for somebody to say it."""
+    arguments = call["function"].get("arguments") or ""
+    one = Interruption(
+        agent=run.agent.name, name=name, arguments=arguments, call_id=call["id"], path=run.path
+    )
+    if (made := run.approvals.of(one)) is not None:
+        return made
+    if not await _asks(run, call, one, needs):
+        return _FREE
+    planned.waiting.append(one)
+    return None
+
+
+async def _asks(run: Run, call: ToolCall, one: Interruption, needs: NeedsApproval) -> bool:
+    """Whether somebody has to approve the call. What cannot be read is answered, not asked about."""
+    try:
+        given: object = json.loads(one.arguments or "{}")
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(given, dict):
+        return False
+    if isinstance(needs, bool):
+        return needs
+    context = ToolContext[Any].of(
+        run.now(), tool_name=one.name, tool_call_id=call["id"], tool_arguments=one.arguments
+    )
+    with users_code(f"needs_approval of {one.name!r}"):
+        return bool(await resolve(needs(context, cast("dict[str, Any]", given))))

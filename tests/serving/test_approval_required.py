@@ -1,0 +1,34 @@
+"""The wire of chat completions has no way to ask for approval, so the client is told plainly."""
+
+from __future__ import annotations
+
+import pytest
+from served import ask, events_of, post, served
+from teams import agent
+
+from interlock import tool
+from interlock.testing import call, reply
+
+done: list[str] = []
+
+
+@tool(needs_approval=True)
+def pay() -> str:
+    """Pay."""
+    done.append("paid")
+    return "paid"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_that_needs_approval_is_an_error_and_is_not_made(stream: bool) -> None:
+    with served(agent("clerk", call("pay", id="p"), tools=[pay])) as url:
+        answer = post(url, ask(stream=stream))
+    assert answer.status_code == 403
+    assert answer.json()["error"]["code"] == "approval_required"
+    assert done == []
+
+
+def test_after_something_was_said_it_is_an_error_in_the_stream() -> None:
+    with served(agent("clerk", reply("One moment.", calls=[call("pay")]), tools=[pay])) as url:
+        events = events_of(post(url, ask(stream=True)))
+    assert events[-1]["error"]["code"] == "approval_required"

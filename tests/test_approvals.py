@@ -1,0 +1,516 @@
+"""Calls that wait for somebody's word: nothing is done before it, and exactly what was approved after it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import anyio.lowlevel
+import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from teams import agent, answers_of, requests, shown
+
+from interlock import (
+    Agent,
+    HandoffRequest,
+    Runner,
+    RunResult,
+    RunState,
+    Tool,
+    ToolContext,
+    function_tool,
+    handoff,
+    tool,
+)
+from interlock.approvals import Interruption
+from interlock.errors import CallbackError, ConfigError
+from interlock.events import ApprovalRequested, ToolCalled
+from interlock.testing import assert_valid, call
+
+pytestmark = pytest.mark.anyio
+
+PAY = call("pay", {"amount": 5}, id="p")
+
+
+class Till:
+    """Counts what is paid."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+
+    def tool(self, **options: Any) -> Tool:
+        def pay(amount: int) -> str:
+            """Pay."""
+            self.paid.append(amount)
+            return f"paid {amount}"
+
+        return tool(needs_approval=options.pop("needs_approval", True), **options)(pay)
+
+
+def clerk(till: Till, *replies: Any, **options: Any) -> Agent[Any]:
+    return agent("clerk", *replies, tools=[till.tool(**options)])
+
+
+async def run(starting: Agent[Any], input: Any, watched: bool = False, **options: Any) -> RunResult[Any]:
+    """A run whose state goes through JSON, watched or not."""
+    if isinstance(input, RunState):
+        input = RunState.from_json(input.to_json(), agents=[starting])
+    if not watched:
+        return await Runner.run(starting, input, **options)
+    return await Runner.run_streamed(starting, input, **options).drain()
+
+
+WATCHED = pytest.mark.parametrize("watched", [False, True], ids=["plain", "streamed"])
+
+
+# -- what waits --
+
+
+@WATCHED
+async def test_the_run_ends_with_the_call_and_nothing_is_done(watched: bool) -> None:
+    till = Till()
+    result = await run(clerk(till, PAY), "Pay 5.", watched)
+    one = Interruption(agent="clerk", name="pay", arguments='{"amount": 5}', call_id="p")
+    assert (result.stop_reason, result.interruptions) == ("requires_action", (one,))
+    assert (till.paid, result.final_output, result.pending) == ([], None, ())
+
+
+async def test_a_stream_shows_what_waits_and_not_that_it_is_called() -> None:
+    stream = Runner.run_streamed(clerk(Till(), PAY), "Pay 5.")
+    events = [event async for event in stream]
+    asked = ApprovalRequested(agent="clerk", call_id="p", name="pay", arguments='{"amount": 5}')
+    assert asked in events
+    assert not any(isinstance(event, ToolCalled) for event in events)
+
+
+async def test_other_calls_of_the_reply_are_carried_out() -> None:
+    till, seen = Till(), list[int]()
+
+    @function_tool
+    def look(order: int) -> str:
+        """Look."""
+        seen.append(order)
+        return "here"
+
+    asks = agent(
+        "A",
+        [call("look", {"order": 1}, id="l"), PAY],
+        tools=[look, till.tool()],
+    )
+    result = await Runner.run(asks, "Hi")
+    assert (seen, till.paid) == ([1], [])
+    assert answers_of(result) == ["here"]
+
+
+@pytest.mark.parametrize(("amount", "waits"), [(5, False), (500, True)])
+async def test_a_function_decides_by_the_arguments(amount: int, waits: bool) -> None:
+    till = Till()
+
+    async def much(context: ToolContext[Any], arguments: dict[str, Any]) -> bool:
+        await anyio.lowlevel.checkpoint()
+        assert (context.tool_name, context.tool_call_id) == ("pay", "p")
+        return arguments["amount"] > 100
+
+    result = await Runner.run(
+        clerk(till, call("pay", {"amount": amount}, id="p"), "Ok.", needs_approval=much), "Hi"
+    )
+    assert bool(result.interruptions) is waits
+    assert till.paid == ([] if waits else [amount])
+
+
+async def test_a_function_that_raises_ends_the_run_and_nothing_is_done() -> None:
+    till = Till()
+
+    def broken(context: Any, arguments: Any) -> bool:
+        raise LookupError("no policy")
+
+    with pytest.raises(CallbackError, match="needs_approval of 'pay' raised LookupError: no policy"):
+        await Runner.run(clerk(till, PAY, needs_approval=broken), "Hi")
+    assert till.paid == []
+
+
+@pytest.mark.parametrize("arguments", ['{"amount": "much"}', "{", "[]", '{"other": 1}'])
+async def test_nobody_is_asked_about_a_call_that_cannot_be_made(arguments: str) -> None:
+    bad: Any = {"id": "p", "type": "function", "function": {"name": "pay", "arguments": arguments}}
+    asks = clerk(Till(), {"role": "assistant", "content": None, "tool_calls": [bad]}, "Sorry.")
+    result = await Runner.run(asks, "Hi")
+    assert (result.interruptions, result.final_output) == ((), "Sorry.")
+
+
+@pytest.mark.parametrize("wrong", ["yes", 1, None])
+async def test_needs_approval_is_a_bool_or_a_function(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match="needs_approval must be a bool or a function"):
+        Till().tool(needs_approval=wrong)
+    with pytest.raises(ConfigError, match="needs_approval must be a bool or a function"):
+        handoff(agent("B"), needs_approval=wrong)
+
+
+# -- what is said --
+
+
+@WATCHED
+async def test_what_is_approved_is_done_once(watched: bool) -> None:
+    till = Till()
+    asks = clerk(till, PAY, "Paid.")
+    first = await run(asks, "Pay 5.", watched)
+    second = await run(asks, first.state().approve(first.interruptions[0]), watched)
+    assert (till.paid, second.final_output, second.stop_reason) == ([5], "Paid.", "done")
+    assert answers_of(second) == ["paid 5"]
+    assert second.usage.requests == 2
+
+
+@WATCHED
+async def test_what_is_declined_is_not_done_and_the_model_knows_why(watched: bool) -> None:
+    till = Till()
+    asks = clerk(till, PAY, "All right.")
+    first = await run(asks, "Pay 5.", watched)
+    state = first.state().reject(first.interruptions[0], message="Too much.")
+    second = await run(asks, state, watched)
+    assert (till.paid, second.final_output) == ([], "All right.")
+    assert answers_of(second) == ["This call was not approved: Too much."]
+    assert second.errors == (), "a word of the user's is nobody's mistake"
+
+
+async def test_who_says_nothing_is_asked_again_without_a_model_call() -> None:
+    till = Till()
+    asks = clerk(till, PAY, "Paid.")
+    first = await run(asks, "Pay 5.")
+    second = await run(asks, first.state())
+    assert second.interruptions == first.interruptions
+    assert (till.paid, len(requests(asks))) == ([], 1)
+
+
+async def test_of_two_calls_one_may_be_approved_and_one_later() -> None:
+    till = Till()
+    asks = clerk(till, [PAY, call("pay", {"amount": 6}, id="q")], "Done.")
+    first = await run(asks, "Hi")
+    second = await run(asks, first.state().approve(first.interruptions[1]))
+    assert (till.paid, [one.call_id for one in second.interruptions]) == ([6], ["p"])
+    third = await run(asks, second.state().reject(second.interruptions[0]))
+    assert (till.paid, third.final_output) == ([6], "Done.")
+    assert_valid(shown(asks, 1))
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_a_word_may_hold_for_the_rest_of_the_run(approved: bool) -> None:
+    till = Till()
+    more = call("pay", {"amount": 6}, id="q")
+    asks = clerk(till, [PAY, call("pay", {"amount": 7}, id="r")], more, "Done.")
+    first = await run(asks, "Hi")
+    state, one = first.state(), first.interruptions[0]
+    state = state.approve(one, always=True) if approved else state.reject(one, always=True)
+    assert state.interruptions == (), "it holds for the other one as well"
+    second = await run(asks, state)
+    assert second.final_output == "Done."
+    assert (sorted(till.paid[:2]), till.paid[2:]) == (([5, 7], [6]) if approved else ([], []))
+
+
+async def test_a_word_on_one_agents_tool_is_none_on_anothers() -> None:
+    till = Till()
+    b = agent("B", call("pay", {"amount": 9}, id="b"), tools=[till.tool()])
+    a = agent("A", PAY, call("transfer_to_b"), tools=[till.tool()], handoffs=[b])
+    first = await run(a, "Hi")
+    second = await run(a, first.state().approve(first.interruptions[0], always=True))
+    assert till.paid == [5]
+    assert [(one.agent, one.call_id) for one in second.interruptions] == [("B", "b")]
+
+
+async def test_an_approval_is_bound_to_the_arguments() -> None:
+    """Whoever changes the call after it was approved has not changed what is approved."""
+    till = Till()
+    asks = clerk(till, PAY, "Paid.")
+    first = await run(asks, "Hi")
+    text = first.state().approve(first.interruptions[0]).to_json()
+    changed = RunState.from_json(text.replace('\\"amount\\": 5', '\\"amount\\": 5000'), agents=[asks])
+    second = await Runner.run(asks, changed)
+    assert till.paid == []
+    assert [json.loads(one.arguments) for one in second.interruptions] == [{"amount": 5000}]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"arguments": '{"amount": 6}'}, {"call_id": "q"}, {"name": "x"}, {"agent": "x"}, {"path": ("x",)}],
+)
+async def test_a_word_on_what_does_not_wait_is_an_error(change: dict[str, Any]) -> None:
+    first = await run(clerk(Till(), PAY), "Hi")
+    with pytest.raises(ConfigError, match=r"does not wait for approval .* Calls that wait: pay \(p\)"):
+        first.state().approve(replace(first.interruptions[0], **change))
+
+
+async def test_a_word_is_said_once() -> None:
+    first = await run(clerk(Till(), PAY), "Hi")
+    state = first.state().approve(first.interruptions[0])
+    with pytest.raises(ConfigError, match="Calls that wait: none"):
+        state.reject(first.interruptions[0])
+
+
+async def test_the_conversation_may_go_on_without_a_word() -> None:
+    """The next run is told that the call was not made."""
+    till = Till()
+    asks = clerk(till, PAY, "As you like.")
+    first = await run(asks, "Hi")
+    second = await Runner.run(asks, [*first.to_input_list(), {"role": "user", "content": "Never mind."}])
+    assert (till.paid, second.final_output) == ([], "As you like.")
+
+
+async def test_half_a_surrogate_pair_does_not_keep_a_call_from_being_approved() -> None:
+    asked: Any = {
+        "id": "t",
+        "type": "function",
+        "function": {"name": "transfer_to_b", "arguments": '{"x": "\ud83d"}'},
+    }
+    turn = {"role": "assistant", "content": None, "tool_calls": [asked]}
+    a = agent("A", turn, handoffs=[handoff(agent("B", "Done."), needs_approval=True)])
+    first = await Runner.run(a, "Hi")
+    second = await run(a, first.state().approve(first.interruptions[0]))
+    assert (second.final_output, second.interruptions) == ("Done.", ())
+
+
+# -- handoffs --
+
+
+@WATCHED
+async def test_a_transfer_waits_and_is_made(watched: bool) -> None:
+    b = agent("B", "Done.")
+    a = agent(
+        "A",
+        call("transfer_to_b", {"reason": "hard"}, id="t"),
+        handoffs=[handoff(b, ask_reason=True, needs_approval=True)],
+    )
+    first = await run(a, "Hi", watched)
+    assert [one.name for one in first.interruptions] == ["transfer_to_b"]
+    assert (first.handoffs, first.last_agent.name) == ((), "A")
+    assert (first.state().status, first.state().requested_handoff) == ("HandoffRequested", "transfer_to_b")
+    second = await run(a, first.state().approve(first.interruptions[0]), watched)
+    assert (second.final_output, second.last_agent.name) == ("Done.", "B")
+    assert [record.reason for record in second.handoffs] == ["hard"]
+
+
+@WATCHED
+async def test_a_transfer_is_declined_and_the_source_goes_on(watched: bool) -> None:
+    b = agent("B")
+    a = agent("A", call("transfer_to_b", id="t"), "Mine.", handoffs=[handoff(b, needs_approval=True)])
+    first = await run(a, "Hi", watched)
+    second = await run(a, first.state().reject(first.interruptions[0], message="Not B."), watched)
+    assert (second.final_output, second.last_agent.name) == ("Mine.", "A")
+    assert [(one.status, one.tried) for one in second.handoffs] == [("REJECTED", False)]
+    assert answers_of(second) == ["This call was not approved: Not B."]
+
+
+async def test_a_transfer_that_is_often_declined_is_no_mistake_of_the_models() -> None:
+    b = agent("B")
+    asks = [call("transfer_to_b", id=f"t{n}") for n in range(4)]
+    a = agent("A", *asks, "Mine.", handoffs=[handoff(b, needs_approval=True)])
+    result = await run(a, "Hi")
+    for _ in asks:
+        result = await run(a, result.state().reject(result.interruptions[0]))
+    assert result.final_output == "Mine."
+
+
+async def test_a_transfer_beside_a_call_that_waits_is_not_made() -> None:
+    till = Till()
+    b = agent("B")
+    a = agent("A", [PAY, call("transfer_to_b", id="t")], "Mine.", tools=[till.tool()], handoffs=[b])
+    first = await run(a, "Hi")
+    assert answers_of(first)[0].startswith("A call beside it waits for approval, so nothing was handed over")
+    second = await run(a, first.state().approve(first.interruptions[0]))
+    assert (till.paid, second.final_output) == ([5], "Mine.")
+
+
+async def test_code_cannot_get_round_the_approval() -> None:
+    """A tool that returns a request cannot wait, so it is told."""
+
+    @function_tool
+    def escalate() -> HandoffRequest:
+        """Escalate."""
+        return HandoffRequest("B")
+
+    b = agent("B")
+    a = agent(
+        "A", call("escalate", id="e"), "Mine.", tools=[escalate], handoffs=[handoff(b, needs_approval=True)]
+    )
+    result = await run(a, "Hi")
+    assert result.final_output == "Mine."
+    assert "needs somebody's approval" in answers_of(result)[0]
+
+
+async def test_an_approved_transfer_that_returns_answers_its_call() -> None:
+    till = Till()
+    b = agent("B", PAY, "It is 5.", tools=[till.tool()])
+    edge = handoff(b, needs_approval=True, return_to_caller=True)
+    a = agent("A", call("transfer_to_b", id="t"), "So it is 5.", handoffs=[edge])
+    result = await run(a, "Hi")
+    result = await run(a, result.state().approve(result.interruptions[0]))
+    assert (result.interruptions[0].agent, till.paid) == ("B", [])
+    result = await run(a, result.state().approve(result.interruptions[0]))
+    assert (result.final_output, till.paid) == ("So it is 5.", [5])
+
+
+# -- agents as tools --
+
+
+def team(till: Till, *, replies: tuple[Any, ...] = ("Paid.",), **options: Any) -> Agent[Any]:
+    """A boss that asks a clerk, who pays."""
+    helper = agent("clerk", call("pay", {"amount": 5}, id="p"), *replies, tools=[till.tool()])
+    return agent(
+        "boss", call("clerk", {"input": "Pay."}, id="c"), "All paid.", tools=[helper.as_tool(**options)]
+    )
+
+
+@WATCHED
+async def test_a_call_within_an_agent_that_was_asked_waits_as_well(watched: bool) -> None:
+    till = Till()
+    boss = team(till)
+    first = await run(boss, "Hi", watched)
+    (one,) = first.interruptions
+    assert (one.agent, one.name, one.path) == ("clerk", "pay", ("c",))
+    assert first.stop_reason == "requires_action"
+    second = await run(boss, first.state().approve(one), watched)
+    assert (second.final_output, till.paid) == ("All paid.", [5])
+    assert answers_of(second) == ["Paid."]
+
+
+async def test_the_books_count_each_model_call_once() -> None:
+    boss = team(Till())
+    first = await run(boss, "Hi")
+    assert first.usage.requests == 2
+    second = await run(boss, first.state().approve(first.interruptions[0]))
+    assert second.usage.requests == 4
+    assert {name: usage.requests for name, usage in second.usage_by_agent.items()} == {"boss": 2, "clerk": 2}
+
+
+async def test_an_agent_within_goes_on_where_it_stood() -> None:
+    boss = team(Till())
+    first = await run(boss, "Hi")
+    second = await run(boss, first.state().reject(first.interruptions[0], message="No."))
+    inner = second.nested["c"]
+    assert [item.kind for item in inner.items] == ["input", "model", "tool", "model"]
+    assert answers_of(inner) == ["This call was not approved: No."]
+
+
+async def test_max_turns_hold_over_all_parts() -> None:
+    boss = team(Till(), max_turns=1)
+    first = await run(boss, "Hi")
+    second = await run(boss, first.state().approve(first.interruptions[0]))
+    assert "Max turns (1) exceeded" in answers_of(second)[0]
+
+
+async def test_three_deep_and_twice() -> None:
+    till = Till()
+    deepest = agent("clerk", PAY, call("pay", {"amount": 6}, id="p2"), "Paid.", tools=[till.tool()])
+    middle = agent("middle", call("clerk", {"input": "Pay."}, id="m"), "Ok.", tools=[deepest.as_tool()])
+    top = agent("top", call("middle", {"input": "Pay."}, id="t"), "Done.", tools=[middle.as_tool()])
+    result = await run(top, "Hi")
+    while result.interruptions:
+        assert [one.path for one in result.interruptions] == [("t", "m")]
+        result = await run(top, result.state().approve(result.interruptions[0]))
+    assert (result.final_output, till.paid, result.usage.requests) == ("Done.", [5, 6], 7)
+
+
+async def test_a_word_for_the_rest_of_the_run_holds_within_as_well() -> None:
+    till = Till()
+    helper = agent("clerk", PAY, "Paid.", call("pay", {"amount": 6}, id="p"), "Paid.", tools=[till.tool()])
+    asks = [call("clerk", {"input": "Pay."}, id=f"c{n}") for n in range(2)]
+    boss = agent("boss", *asks, "Done.", tools=[helper.as_tool()])
+    first = await run(boss, "Hi")
+    second = await run(boss, first.state().approve(first.interruptions[0], always=True))
+    assert (second.final_output, till.paid) == ("Done.", [5, 6])
+
+
+@WATCHED
+async def test_two_agents_that_are_asked_at_once_wait_both(watched: bool) -> None:
+    till = Till()
+    helpers = [
+        agent(name, call("pay", {"amount": n}, id="p"), "Ok.", tools=[till.tool()])
+        for n, name in enumerate("xy")
+    ]
+    calls = [call(one.name, {"input": "?"}, id=f"c{one.name}") for one in helpers]
+    boss = agent("boss", calls, "Done.", tools=[one.as_tool() for one in helpers])
+    first = await run(boss, "Hi", watched)
+    assert [(one.agent, one.path) for one in first.interruptions] == [("x", ("cx",)), ("y", ("cy",))]
+    state = first.state().approve(first.interruptions[1])
+    second = await run(boss, state, watched)
+    assert (till.paid, [one.agent for one in second.interruptions]) == ([1], ["x"])
+    third = await run(boss, second.state().approve(second.interruptions[0]), watched)
+    assert (third.final_output, till.paid) == ("Done.", [1, 0])
+    assert_valid(shown(boss, 1))
+
+
+async def test_asking_an_agent_can_need_approval_itself() -> None:
+    till = Till()
+    boss = team(till, needs_approval=True)
+    first = await run(boss, "Hi")
+    assert [(one.name, one.path) for one in first.interruptions] == [("clerk", ())]
+    second = await run(boss, first.state().approve(first.interruptions[0]))
+    assert [(one.name, one.path) for one in second.interruptions] == [("pay", ("c",))]
+    third = await run(boss, second.state().approve(second.interruptions[0]))
+    assert (third.final_output, till.paid) == ("All paid.", [5])
+
+
+async def test_an_agent_within_that_is_not_there_any_more_is_a_clear_error() -> None:
+    till = Till()
+    first = await run(team(till), "Hi")
+    state = first.state().approve(first.interruptions[0])
+    other = agent("teller", "Paid.", tools=[till.tool()])
+    boss = agent("boss", "All paid.", tools=[other.as_tool("clerk")])
+    with pytest.raises(ConfigError, match="names the agent 'clerk', which is not there"):
+        await Runner.run(boss, RunState.from_json(state.to_json(), agents=[boss]))
+
+
+async def test_memory_is_shared_with_a_run_that_goes_on() -> None:
+    @function_tool
+    async def note(context: ToolContext[Any]) -> str:
+        """Note."""
+        context.shared_memory["noted"] = context.shared_memory.get("noted", 0) + 1
+        return "ok"
+
+    noted = replace(note, needs_approval=True)
+    helper = agent("clerk", call("note", id="n"), "Ok.", tools=[noted])
+    boss = agent(
+        "boss",
+        call("note", id="n0"),
+        call("clerk", {"input": "?"}, id="c"),
+        "Done.",
+        tools=[note, helper.as_tool()],
+    )
+    first = await run(boss, "Hi")
+    second = await run(boss, first.state().approve(first.interruptions[0]))
+    assert second.context.shared_memory == {"noted": 2}
+
+
+# -- always --
+
+
+@examples(40)
+@given(words=st.lists(st.sampled_from(["approve", "reject", "wait"]), max_size=12), watched=st.booleans())
+async def test_whatever_is_said_each_call_is_made_at_most_once_and_only_if_approved(
+    words: list[str], watched: bool
+) -> None:
+    till = Till()
+    helper = agent("clerk", call("pay", {"amount": 3}, id="p"), "Ok.", tools=[till.tool()])
+    calls = [
+        call("pay", {"amount": 1}, id="a"),
+        call("clerk", {"input": "?"}, id="c"),
+        call("pay", {"amount": 2}, id="b"),
+    ]
+    boss = agent("boss", calls, "Done.", tools=[till.tool(), helper.as_tool()])
+    result = await run(boss, "Hi", watched)
+    approved: list[int] = []
+    for word in words:
+        if not result.interruptions:
+            break
+        one, state = result.interruptions[0], result.state()
+        if word == "approve":
+            state = state.approve(one)
+            approved.append(json.loads(one.arguments)["amount"])
+        elif word == "reject":
+            state = state.reject(one)
+        result = await run(boss, state, watched)
+        assert sorted(till.paid) == sorted(approved)
+    assert (result.final_output == "Done.") is not bool(result.interruptions)
+    if result.final_output:
+        assert_valid(shown(boss, 1))
+        assert len(answers_of(result)) == 3
