@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, settings
 from views import Views
 
@@ -44,7 +45,8 @@ def pytest_configure() -> None:
     os.environ.update(_SETTINGS)
     os.environ.update({f"{vendor}_API_KEY": "test-not-a-key" for vendor in _VENDORS})
     # a busy machine is no bug
-    settings.register_profile("interlock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    quiet = [HealthCheck.too_slow]
+    settings.register_profile("interlock", examples(100), deadline=None, suppress_health_check=quiet)
     settings.load_profile("interlock")
 
 
