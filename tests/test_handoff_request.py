@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from interlock import Agent, HandoffRequest
 from interlock.errors import ConfigError
+from interlock.handoff_request import HandoffResponse, HandoffStatus
 from interlock.testing import ScriptedHandler
 
 JSON = st.recursive(
@@ -50,6 +51,9 @@ def test_a_target_without_a_name_is_refused_at_once(target: Any) -> None:
         ({"metadata": 5}, "metadata of a HandoffRequest must be a dict, not 5"),
         ({"reason": 5}, "reason of a HandoffRequest must be text, not 5"),
         ({"message": {"a": 1}}, "message of a HandoffRequest must be text, not {"),
+        ({"priority": "high"}, "priority of a HandoffRequest must be a whole number, not 'high'"),
+        ({"capabilities_required": [5]}, r"takes capabilities_required as a list of names, not \[5\]"),
+        ({"capabilities_required": None}, "takes capabilities_required as a list of names, not None"),
         ({"preserve_context": "no"}, "preserve_context of a HandoffRequest must be True or False, not 'no'"),
     ],
 )
@@ -57,6 +61,27 @@ def test_what_is_of_another_kind_is_the_tools_mistake(options: Any, wrong: str) 
     """Found where it is made: later it would look as if the model's handler had failed."""
     with pytest.raises(ConfigError, match=wrong):
         HandoffRequest("B", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({"status": "maybe"}, "status of a HandoffResponse must be a HandoffStatus, not 'maybe'"),
+        ({"handoff_id": 5}, "handoff_id of a HandoffResponse must be text, not 5"),
+        ({"rejection_reason": 5}, "rejection_reason of a HandoffResponse must be text, not 5"),
+        ({"metadata": 5}, "metadata of a HandoffResponse must be a dict, not 5"),
+        ({"from_agent": None}, "from_agent of a HandoffResponse must be text, not None"),
+    ],
+)
+def test_what_is_of_another_kind_is_no_response(options: Any, wrong: str) -> None:
+    """Found by whoever answers: later the state of the run would be one that nobody can read."""
+    with pytest.raises(ConfigError, match=wrong):
+        HandoffResponse(**options)
+
+
+def test_a_status_may_be_given_as_its_text() -> None:
+    status: Any = "ACCEPTED"
+    assert HandoffResponse(status=status).status is HandoffStatus.ACCEPTED
 
 
 def test_it_cannot_be_changed() -> None:

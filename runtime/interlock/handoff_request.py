@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 from pydantic_core import from_json, to_json
 
@@ -57,6 +57,39 @@ _LEADS_TO: Mapping[HandoffStatus, Sequence[HandoffStatus]] = {
 }
 
 
+_STATUSES: Mapping[str, HandoffStatus] = {status.value: status for status in HandoffStatus}
+
+_Kind = tuple[str, Any, str]
+"""The name of a field, its type, and what that is called."""
+
+_OF_A_RESPONSE: Sequence[_Kind] = (
+    ("handoff_id", str, "text"),
+    ("rejection_reason", str | None, "text"),
+    ("metadata", Mapping, "a dict"),
+    ("from_agent", str, "text"),
+)
+_OF_A_REQUEST: Sequence[_Kind] = (
+    ("reason", str | None, "text"),
+    ("message", str | None, "text"),
+    ("preserve_context", bool, "True or False"),
+    ("priority", int, "a whole number"),
+    ("metadata", Mapping, "a dict"),
+    ("context_snapshot", bytes | None, "bytes"),
+)
+
+
+def _check_kinds(declaration: object, kinds: Sequence[_Kind]) -> None:
+    for name, kind, what in kinds:
+        if not isinstance(value := getattr(declaration, name), kind):
+            whose = type(declaration).__name__
+            raise ConfigError(f"The {name} of a {whose} must be {what}, not {value!r:.80}.")
+
+
+def _are_names(given: object) -> bool:
+    names = cast("Collection[object]", given) if isinstance(given, Collection) else [None]
+    return all(isinstance(name, str) for name in names)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffResponse:
     """What an agent says to a request; see ``Agent.on_handoff_request`` (feature row 0-13).
@@ -72,6 +105,14 @@ class HandoffResponse:
     """What else the agent has to say; it is kept with the record."""
     from_agent: str = ""
     """Who answers; filled in by the run, and empty when nobody was asked, or there was no answer."""
+
+    def __post_init__(self) -> None:
+        given = cast(object, self.status)
+        status = _STATUSES.get(given) if isinstance(given, str) else None
+        if status is None:
+            raise ConfigError(f"The status of a HandoffResponse must be a HandoffStatus, not {given!r:.80}.")
+        object.__setattr__(self, "status", status)
+        _check_kinds(self, _OF_A_RESPONSE)
 
     @property
     def accepted(self) -> bool:
@@ -138,20 +179,16 @@ class HandoffRequest:
             raise ConfigError(
                 f"A HandoffRequest names a handler or an agent, or is given it, not {self.to_agent!r:.80}."
             )
-        if isinstance(self.capabilities_required, str):
+        required: object = self.capabilities_required
+        if isinstance(required, str):
             raise ConfigError(
                 "A HandoffRequest takes capabilities_required as a list of names, not one text."
             )
-        kinds = (
-            ("reason", str | None, "text"),
-            ("message", str | None, "text"),
-            ("preserve_context", bool, "True or False"),
-            ("metadata", Mapping, "a dict"),
-            ("context_snapshot", bytes | None, "bytes"),
-        )
-        for name, kind, what in kinds:
-            if not isinstance(value := getattr(self, name), kind):
-                raise ConfigError(f"The {name} of a HandoffRequest must be {what}, not {value!r:.80}.")
+        if required != () and not _are_names(required):
+            raise ConfigError(
+                f"A HandoffRequest takes capabilities_required as a list of names, not {required!r:.80}."
+            )
+        _check_kinds(self, _OF_A_REQUEST)
 
     @property
     def target_name(self) -> str:
