@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio.lowlevel
@@ -238,6 +238,30 @@ async def test_there_and_back_and_on_is_no_loop() -> None:
     result = await Runner.run(a, "Hi")
     assert result.final_output == "C answers."
     assert result.errors == ()
+
+
+@dataclass
+class Order:
+    number: int
+
+
+def desk(*numbers: int) -> Agent[Any]:
+    """A hands one order after the other to B, who has no tools and hands back."""
+    b = Agent("B", model=ScriptedHandler([TO_A] * len(numbers)), handoffs=["A"])
+    asks = [call("transfer_to_b", {"number": number}) for number in numbers]
+    return Agent("A", model=ScriptedHandler([*asks, "All done."]), handoffs=[handoff(b, input_type=Order)])
+
+
+async def test_handing_over_other_data_is_progress() -> None:
+    """Pain 10: A -> B -> A -> B is fine when each time another order is handed over."""
+    result = await Runner.run(desk(1, 2), "Hi")
+    assert (result.final_output, result.errors, len(result.handoffs)) == ("All done.", (), 4)
+
+
+async def test_handing_over_the_same_data_again_is_none() -> None:
+    result = await Runner.run(desk(1, 1), "Hi")
+    assert [record.taken for record in result.handoffs] == [True, True, False]
+    assert "nothing new has come up since" in result.errors[0].message
 
 
 async def test_the_guard_can_be_turned_off() -> None:

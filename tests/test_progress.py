@@ -44,6 +44,20 @@ def test_a_transfer_made_again_goes_round() -> None:
     assert progress.goes_round("a", "b")
 
 
+def test_a_transfer_with_other_data_is_another_one() -> None:
+    """What is passed along is information; only the same once more is going round."""
+    progress = Progress()
+    progress.transferred("a", "b", '{"order": 1}')
+    progress.transferred("b", "a")
+    assert not progress.goes_round("a", "b", '{"order": 2}')
+    assert progress.goes_round("a", "b", '{ "order":1 }')
+    progress.transferred("a", "b", '{"order": 2}')
+    assert not progress.goes_round("b", "a")
+    progress.transferred("b", "a")
+    assert progress.goes_round("a", "b", '{"order": 1}')
+    assert progress.goes_round("a", "b", '{"order": 2}')
+
+
 def test_going_back_and_on_to_somebody_else_is_progress() -> None:
     """A, B, A, C is a legitimate path (pain 10)."""
     progress = Progress()

@@ -80,6 +80,29 @@ async def test_the_wish_of_a_request_goes_before_the_filter_of_the_edge() -> Non
     assert shown(b) == [HI]
 
 
+async def test_a_tool_that_names_one_of_several_takes_the_way_that_is_declared() -> None:
+    """Its filter and its scope hold for each target of a handoff, not for the first alone."""
+    c = agent("C", "C here.")
+    several = handoff([agent("B"), c], preserve_context=False)
+    history: list[Message] = [
+        HI,
+        {"role": "assistant", "content": "Hello."},
+        {"role": "user", "content": "C?"},
+    ]
+    await Runner.run(asking(lambda: HandoffRequest("C"), several), history)
+    assert shown(c) == [{"role": "user", "content": "C?"}]
+    closed = asking(lambda: HandoffRequest("C"), handoff([agent("B"), agent("C")], scope="admin"))
+    result = await Runner.run(closed, "Hi")
+    assert (result.final_output, result.handoffs[0].target) == ("Mine.", "C")
+
+
+async def test_a_tool_that_names_one_of_several_asks_nobody_else() -> None:
+    b = agent("B")
+    c = agent("C", on_handoff_request=lambda request: HandoffResponse.reject("Not now."))
+    result = await Runner.run(asking(lambda: HandoffRequest(c), handoff([b, c])), "Hi")
+    assert (result.final_output, result.handoffs[0].error) == ("Mine.", "Not now.")
+
+
 async def test_a_tool_can_say_how_long_the_target_has() -> None:
     """Rows 0-12 and 0-33."""
 

@@ -44,7 +44,8 @@ class Progress:
     """
 
     answers: dict[str, str] = field(default_factory=NEW_DICT)
-    """How each call was answered the last time; both as digests, which are the same in every process."""
+    """How each call was answered the last time; both as digests, which are the same in every process. And
+    what was handed over to whom, with no answer."""
     times: dict[str, int] = field(default_factory=NEW_DICT)
     """How often each call was made since the last progress."""
     edges: set[tuple[str, str]] = field(default_factory=NEW_SET)
@@ -125,12 +126,23 @@ class Progress:
         self.names.clear()
         self.idle, self.told = 0, None
 
-    def goes_round(self, source: str, target: str) -> bool:
-        """Whether this transfer was already made since the last progress."""
-        return (source, target) in self.edges
+    def goes_round(self, source: str, target: str, given: str = "") -> bool:
+        """Whether this transfer was already made since the last progress.
 
-    def transferred(self, source: str, target: str) -> None:
+        Args:
+            source: who hands over.
+            target: to whom.
+            given: the data that is passed along, as JSON: what was never passed along is new.
+        """
+        known = not given or _handing(source, target, given) in self.answers
+        return known and (source, target) in self.edges
+
+    def transferred(self, source: str, target: str, given: str = "") -> None:
         """Note a transfer that was made. What the source repeated is not held against the target."""
+        if given and (handing := _handing(source, target, given)) not in self.answers:
+            self.answers[handing] = ""
+            self.edges.clear()
+            self.refused = 0
         self.edges.add((source, target))
         self._start_counting()
 
@@ -158,6 +170,10 @@ def _by_call(made: Iterable[_Result]) -> dict[str, str]:
     for name, arguments, output in made:
         answers.setdefault(_digest(f"{name}\0{_plain(arguments)}"), set()).add(_digest(output))
     return {call: "".join(sorted(several)) for call, several in answers.items()}
+
+
+def _handing(source: str, target: str, given: str) -> str:
+    return _digest(f"{source}\0{target}\0{_plain(given)}")
 
 
 def _digest(text: str) -> str:

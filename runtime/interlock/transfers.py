@@ -120,6 +120,12 @@ def _way_to(run: Run, target: Any) -> Handoff | None:
         end = run.graph.get(edge.target) if isinstance(edge.target, str) else edge.target
         if target == edge.agent_name if isinstance(target, str) else target is end:
             return edge
+    for edge in run.agent.edges:  # one of several: what is declared holds, and nobody else is asked
+        for one in edge.others:
+            name = one if isinstance(one, str) else one.name
+            end = run.graph.get(one) if isinstance(one, str) else one
+            if target == name if isinstance(target, str) else target is end:
+                return replace(edge, target=one, others=(), agent_name="")
     if not isinstance(target, str):
         return Handoff(target=target)
     if known := run.agent.equipment.get(target):
