@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -253,6 +254,28 @@ async def test_after_one_that_is_late_the_next_is_asked() -> None:
     played = await both(make)
     assert played.result.final_output == "C here."
     assert played.result.handoffs[0].passed_over == (("B", "'B' did not accept within 0.01 s"),)
+
+
+async def test_a_target_that_cannot_be_interrupted_is_late_all_the_same() -> None:
+    """Row 0-33: nothing can stop a function that blocks, but it has not accepted in time."""
+
+    def blocks(request: HandoffRequest) -> HandoffResponse:
+        time.sleep(0.05)
+        return HandoffResponse.accept()
+
+    played = await both(lambda: team(blocks, "Then I do it.", edge={"timeout": 0.01}))
+    assert played.result.final_output == "Then I do it."
+    assert played.result.handoffs[0].status is Status.EXPIRED
+
+
+async def test_who_is_not_to_be_cancelled_is_late_all_the_same() -> None:
+    async def stubborn(request: HandoffRequest) -> HandoffResponse:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(0.05)
+        return HandoffResponse.accept()
+
+    played = await both(lambda: team(stubborn, "Then I do it.", edge={"timeout": 0.01}))
+    assert played.result.handoffs[0].status is Status.EXPIRED
 
 
 # -- what it can do (rows 0-23 to 0-25) --
@@ -651,6 +674,17 @@ async def test_being_capable_opens_no_way_that_is_closed() -> None:
     played = await both(make)
     assert played.result.final_output == "C here."
     assert played.result.handoffs[0].passed_over[0][0] == "B"
+
+
+async def test_being_one_of_several_behind_a_closed_way_is_no_way_around_it() -> None:
+    """R9: who stands second in the list of a handoff is as much behind its scope as the first."""
+
+    def make() -> Agent[Any]:
+        b = agent("B", capabilities=["sql"])
+        edges = [handoff([agent("X"), b], scope="admin"), handoff(capabilities_required=["sql"])]
+        return agent("A", call("transfer_to_agent_with_sql", id="t"), "Mine.", handoffs=edges)
+
+    assert (await both(make)).result.final_output == "Mine."
 
 
 async def test_the_scope_of_a_search_holds_when_a_tool_asks_for_it() -> None:

@@ -115,6 +115,19 @@ async def test_tools_beside_it_are_answered_before_and_stand_where_they_were_cal
     assert sorted(str(m.get("tool_call_id")) for m in shown(a, 1) if m["role"] == "tool") == ["l", "t"]
 
 
+async def test_the_caller_is_told_which_of_its_transfers_were_not_made() -> None:
+    """It goes on, so it must not take what it asked for beside this one for never asked, or for done."""
+    b, c = agent("B", "Forty-two."), agent("C")
+    asks = [call("transfer_to_b", id="t"), call("transfer_to_c", id="u")]
+    a = agent("A", asks, "Done.", handoffs=[handoff(b, return_to_caller=True), c])
+    await play(a)
+    assert shown(a, 1)[2:] == [
+        {"role": "tool", "tool_call_id": "u", "content": "Multiple handoffs detected, ignoring this one."},
+        {"role": "tool", "tool_call_id": "t", "content": "Forty-two."},
+    ]
+    assert len(shown(b)) == 2  # who was asked sees a note of that one transfer, and the question
+
+
 async def test_a_filter_shapes_what_the_target_sees_and_not_what_the_caller_does() -> None:
     a, b = team(preserve_context=False)
     await play(a)
@@ -285,6 +298,26 @@ async def test_who_has_waited_longest_goes_on() -> None:
     ]
     assert_valid(result.to_input_list())
     assert shown(a, 1)[-1] == {"role": "tool", "tool_call_id": "t", "content": late}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_nobody_waits_longer_for_a_consent_than_for_the_answer(stream: bool) -> None:
+    """Rows 0-33 and 3-22: B asks C, who never says yes or no; A goes on when its patience is over."""
+
+    async def undecided(request: HandoffRequest) -> None:
+        await anyio.sleep_forever()
+
+    b = agent("B", call("transfer_to_c", id="c"), handoffs=[agent("C", on_handoff_request=undecided)])
+    a, _ = team(TO_B, "A.", b=b, run_timeout=0.05)
+    with anyio.fail_after(20):
+        result = await play(a, stream)
+    assert result.final_output == "A."
+    assert [(record.target, record.status) for record in result.handoffs] == [
+        ("B", HandoffStatus.FAILED),
+        ("C", HandoffStatus.EXPIRED),
+    ]
+    assert result.handoffs[1].error == "nobody waits for the answer of 'B' any longer"
+    assert text_of(shown(a, 1)[-1]) == "'B' timed out: there was no answer within 0.05 s"
 
 
 async def test_in_time_nothing_happens() -> None:

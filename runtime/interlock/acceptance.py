@@ -7,6 +7,7 @@ the time of the transfer (feature rows 0-16 and 0-23 to 0-27).
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
@@ -16,6 +17,7 @@ from pydantic_core import to_json
 
 from interlock.agents import Agent, Handoff
 from interlock.callables import is_failure, resolve
+from interlock.callers import patience
 from interlock.calls import reason_of
 from interlock.capabilities import AT_MAXIMUM, NONE_AVAILABLE, NONE_CAPABLE, CapabilityRouter, Place
 from interlock.fresh import NEW_LIST
@@ -30,7 +32,7 @@ from interlock.run import Run
 from interlock.schema import clip
 from interlock.scopes import permits
 
-__all__ = ["Agreed", "Refused", "Target", "arguments_of", "ask"]
+__all__ = ["Agreed", "Refused", "Target", "arguments_of", "ask", "data_of"]
 
 GOES_ROUND = (
     "this transfer was already made and nothing new has come up since; "
@@ -132,8 +134,12 @@ def _permitted(run: Run, edge: Handoff, target: Target) -> bool:
     if edge.target is not None or edge.on_invoke_handoff is not None:
         return True
     # found by what it can do: that must not get round the scope of the way that is declared
-    ways = [way for way in run.agent.edges if way.target is target or way.target == target.name]
+    ways = [way for way in run.agent.edges if _leads_to(way, target)]
     return not ways or any(permits(way.scope or "all", run.scopes) for way in ways)
+
+
+def _leads_to(way: Handoff, target: Target) -> bool:
+    return any(end is target or end == target.name for end in (way.target, *way.others))
 
 
 async def _agreed(
@@ -143,7 +149,7 @@ async def _agreed(
 
     It is not asked for what the run would not let happen anyway.
     """
-    if run.config.detect_loops and run.progress.goes_round(run.in_charge, target.name):
+    if run.config.detect_loops and run.progress.goes_round(run.in_charge, target.name, data_of(request)):
         raise Refused(GOES_ROUND, refusal="loop")
     router = CapabilityRouter((target,), cast(Any, run.config.available))
     if why := router.refusal(target, request.capabilities_required):
@@ -178,7 +184,8 @@ async def _consent(run: Run, target: Agent[Any], request: HandoffRequest) -> Han
     """Return what a target says that takes over."""
     assert target.on_handoff_request is not None
     answer: object = None
-    with anyio.move_on_after(request.timeout) as scope:
+    until = patience(run.callers)
+    with anyio.CancelScope(deadline=min(until, _deadline(request))) as scope:
         try:
             answer = cast(object, await resolve(target.on_handoff_request(request)))
         except BaseException as error:
@@ -187,10 +194,11 @@ async def _consent(run: Run, target: Agent[Any], request: HandoffRequest) -> Han
             log(run, _log, logging.ERROR, "on_handoff_request of agent %r raised", target.name, error=error)
             said = HandoffResponse(from_agent=target.name)
             raise Refused(reason_of(error), cause=error, response=said) from error
-    if scope.cancelled_caught:
-        raise Refused(
-            f"{target.name!r} did not accept within {request.timeout:g} s", status=HandoffStatus.EXPIRED
-        )
+    if anyio.current_time() > scope.deadline:  # also of one that could not be interrupted
+        late = f"nobody waits for the answer of {run.in_charge!r} any longer"
+        if scope.deadline < until:
+            late = f"{target.name!r} did not accept within {request.timeout:g} s"
+        raise Refused(late, status=HandoffStatus.EXPIRED)
     if not isinstance(answer, HandoffResponse | None):
         raise Refused(f"on_handoff_request must return a HandoffResponse or None, not {answer!r:.80}")
     given = answer or HandoffResponse.accept()
@@ -200,6 +208,18 @@ async def _consent(run: Run, target: Agent[Any], request: HandoffRequest) -> Han
         why = str(response.rejection_reason or f"{target.name!r} declined")
         raise Refused(why, status=status, response=response)
     return response
+
+
+def _deadline(request: HandoffRequest) -> float:
+    return math.inf if request.timeout is None else anyio.current_time() + request.timeout
+
+
+def data_of(request: HandoffRequest) -> str:
+    """Return the data that is passed along as JSON text; empty when there is none, or it has no such form."""
+    try:
+        return "" if request.input is None else to_json(request.input).decode()
+    except ValueError:
+        return ""
 
 
 def arguments_of(wanted: Wanted) -> str:

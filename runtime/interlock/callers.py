@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
+
 from interlock.agents import Agent
+from interlock.errors import HandoffTimeout
 from interlock.history import View
 from interlock.messages import ToolCall
 from interlock.port import Handler
 
-__all__ = ["Caller"]
+__all__ = ["Caller", "patience", "too_late"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,3 +42,24 @@ class Caller:
     payload_note: str | None
     narrowings: int
     """How narrow its memory is, see ``Handoff.share``."""
+
+
+def patience(callers: Sequence[Caller]) -> float:
+    """Return until when all who wait do so, on the event loop's clock; infinity for ever."""
+    return min((caller.until for caller in callers), default=math.inf)
+
+
+def too_late(callers: Sequence[Caller], speaker: str) -> tuple[float, HandoffTimeout]:
+    """Return how many seconds are left to whoever speaks, and what to raise then.
+
+    Raises:
+        HandoffTimeout: none are.
+    """
+    first = min(callers, key=lambda caller: caller.until)
+    late = HandoffTimeout(
+        f"{speaker!r} timed out: there was no answer within {first.seconds or math.inf:g} s"
+    )
+    left = first.until - anyio.current_time()
+    if left <= 0:
+        raise late
+    return left, late

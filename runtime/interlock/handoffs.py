@@ -11,9 +11,10 @@ from typing import Any, cast
 
 import anyio
 
+from interlock.acceptance import data_of
 from interlock.agents import Agent, Handoff
 from interlock.callables import name_of, resolve, users_code
-from interlock.callers import Caller
+from interlock.callers import Caller, patience
 from interlock.errors import HandoffTimeout
 from interlock.events import HandoffFailed, HandoffReturned
 from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_message
@@ -113,7 +114,7 @@ async def take_over(run: Run, transfer: Transfer) -> None:
         _not_taken_over(run, transfer, error)
         raise
     if transfer.returns:
-        run.callers.append(replace(_waiting(run, transfer), view=View(seen)))
+        run.callers.append(_waiting(run, transfer))
     if shaped is not run.view.items:
         run.view.replace(shaped)
     run.open_record(transfer.request.request_id, waits=transfer.returns)
@@ -121,7 +122,7 @@ async def take_over(run: Run, transfer: Transfer) -> None:
         run.source_prompt = source_prompt
     _carry(run, transfer)
     _trace_it(run, transfer, len(seen))
-    run.progress.transferred(speaker, target.name)
+    run.progress.transferred(speaker, target.name, data_of(transfer.request))
     if _log.isEnabledFor(logging.INFO):
         _announce(run, speaker, transfer)
     try:
@@ -171,7 +172,7 @@ def come_back(run: Run, output: str) -> HandoffReturned:
 def give_up(run: Run, error: HandoffTimeout) -> HandoffFailed:
     """Let the caller whose patience is over go on, with an error as the answer to its call."""
     run.keep_partial(error)
-    source, now = run.in_charge, anyio.current_time()
+    source, now = run.in_charge, max(anyio.current_time(), patience(run.callers))
     late = next(place for place, caller in enumerate(run.callers) if caller.until <= now)
     call = run.callers[late].call
     for _ in run.callers[late:]:

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from dataclasses import asdict
 from functools import partial
+from math import isinf
 from typing import Any, cast
-
-import anyio
 
 from interlock.agents import Handoff
 from interlock.answers import answer_calls
 from interlock.attempts import attempt, attempts
 from interlock.callables import users_code, words_of
+from interlock.callers import too_late
 from interlock.conclusion import conclude
 from interlock.endings import close, end_badly, within
 from interlock.errors import HandlerError, HandoffTimeout, InterlockError, LoopDetected, ProviderTimeout
@@ -265,6 +265,8 @@ def _tool_choice(run: Run, offered: Offer, choice: ToolChoice | None) -> ToolCho
 
 async def _model_step(run: Run, turn: _Turn) -> None:
     """Make the model call: through the app's executor and within its time, where there is such a thing."""
+    if run.callers:
+        too_late(run.callers, run.in_charge)  # nobody is asked for whose answer nobody waits any longer
     run.begin_call(turn.request, turn.shown)
     if run.executor is None and run.config.turn_timeout is None and not run.callers:
         take = partial(_take, run)
@@ -329,11 +331,8 @@ def _in_time(run: Run, events: AsyncGenerator[HandlerEvent]) -> AsyncGenerator[H
 
 def _in_patience(run: Run, events: AsyncGenerator[HandlerEvent]) -> AsyncGenerator[HandlerEvent]:
     """Let the model call take no longer than the callers wait."""
-    first = min(run.callers, key=lambda caller: caller.until)
-    if first.seconds is None:
-        return events
-    late = HandoffTimeout(f"{run.in_charge!r} timed out: there was no answer within {first.seconds:g} s")
-    return in_time(events, first.until - anyio.current_time(), late)
+    seconds, late = too_late(run.callers, run.in_charge)
+    return events if isinf(seconds) else in_time(events, seconds, late)
 
 
 def _fall_back(run: Run, error: Exception) -> HandlerFallback | HandoffFailed:
