@@ -270,7 +270,7 @@ async def _model_step(run: Run, turn: _Turn) -> None:
     run.begin_call(turn.request, turn.shown)
     if run.executor is None and run.config.turn_timeout is None and not run.callers:
         take = partial(_take, run)
-        await attempt(run.handler, turn.request, run.config.retry, run.begin_attempt, take)
+        await attempt(run.answering, turn.request, run.config.retry, run.begin_attempt, take)
         return
     events = _in_time(run, _events(run, turn.request))
     try:
@@ -289,7 +289,7 @@ async def _take(run: Run, event: HandlerEvent) -> None:
 
 def _events(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
     def made() -> AsyncGenerator[HandlerEvent]:
-        return attempts(run.handler, request, run.config.retry, run.begin_attempt)
+        return attempts(run.answering, request, run.config.retry, run.begin_attempt)
 
     if run.executor is None:
         return made()

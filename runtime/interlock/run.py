@@ -197,6 +197,11 @@ class Run(Books):
         """Name of who speaks: the agent, or the handler that it was handed over to."""
         return self.handler.name if self.stands_in else self.agent.name
 
+    @property
+    def answering(self) -> Handler:
+        """The handler, within what a trace wants around it."""
+        return self.handler if self.tracing is None else self.tracing.handler()
+
     def switch(self, agent: Agent[Any], handler: Handler, *, given: Any = None) -> None:
         """Let another agent, or another handler of the same agent, go on with what it is given."""
         if agent is not self.agent:

@@ -128,7 +128,7 @@ async def _carried_out(run: Run, call: ToolCall, tool: Tool, context: Any) -> To
     arguments = call["function"].get("arguments") or ""
     if run.tracing is None:
         return await tool.invoke(context, arguments)
-    with run.tracing.inside(call):
+    with run.tracing.inside(call["id"]):
         return await tool.invoke(context, arguments)
 
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from interlock.events import AttemptFailed, MessageDone
+from interlock.events import AttemptFailed, HandlerEvent, MessageDone
 from interlock.messages import ToolCall
 from interlock.outcomes import ToolOutcome
-from interlock.port import Request
+from interlock.port import Handler, Request
 from interlock.trace_records import RunStarted, TraceRecord
 
-__all__ = ["Trace", "TraceWriter", "Tracing"]
+__all__ = ["Trace", "TraceWriter", "Tracing", "Within"]
 
 
 class TraceWriter(Protocol):
     """Is given what happens in one run.
 
-    It may have a method ``inside(call_id)`` as well, which returns a context manager: the tool of that call
-    runs within it.
+    It may have a method ``inside(call_id)`` as well, which returns a context manager. The tool of that call runs
+    within it; with None for the id, the handler does, each time that it works, but not while its events are
+    shown.
     """
 
     def write(self, record: TraceRecord, /) -> None:
@@ -77,8 +79,12 @@ class Tracing(Protocol):
         """A tool has an outcome."""
         ...
 
-    def inside(self, call: ToolCall) -> AbstractContextManager[None]:
-        """Return that within which a tool runs."""
+    def inside(self, call_id: str | None) -> AbstractContextManager[None]:
+        """Return that within which a tool runs, or the handler that makes the model call."""
+        ...
+
+    def handler(self) -> Handler:
+        """Return the handler that is in charge, or one around it that works within what the writers want."""
         ...
 
     def took_over(self, handoff_id: str, shaped_by: str | None, before: int) -> None:
@@ -88,3 +94,36 @@ class Tracing(Protocol):
     def end(self, error: BaseException | None) -> None:
         """The run has ended; safe to call twice, the first word counts."""
         ...
+
+
+class Within:
+    """A handler that works within a context manager of a trace, entered anew for each of its steps.
+
+    Between them somebody else may have the word, and may read on in another task or never: what was entered in
+    one context could then only be left in another one.
+    """
+
+    def __init__(self, inner: Handler, inside: Callable[[str | None], AbstractContextManager[None]]) -> None:
+        self.name = inner.name
+        self._inner = inner
+        self._inside = inside
+
+    def stream(self, request: Request, /) -> AsyncGenerator[HandlerEvent]:
+        """Answer as the handler does."""
+        events = self._inner.stream(request)
+        # what is no generator is for `interlock.attempts` to complain about
+        return self._steps(events) if hasattr(events, "__aiter__") and hasattr(events, "aclose") else events
+
+    async def _steps(self, events: AsyncGenerator[HandlerEvent]) -> AsyncGenerator[HandlerEvent]:
+        steps = aiter(events)
+        try:
+            while True:
+                with self._inside(None):
+                    try:
+                        event = await anext(steps)
+                    except StopAsyncIteration:
+                        return
+                yield event
+        finally:
+            with self._inside(None):
+                await events.aclose()

@@ -189,6 +189,10 @@ class ModelStarted:
     turn: int = 0
     agent: str = ""
     handler: str = ""
+    model: str | None = None
+    """The model, if the handler says which it asks."""
+    provider: str | None = None
+    """Whom it asks, such as ``openai``; None for what is no model of a vendor's."""
     shown: Sequence[Span] = NO_SPANS
     """What the handler is given, message by message, the system prompt first."""
     removed: Sequence[Span] = NO_SPANS

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import Any, TypeVar, cast
+from typing import Any, TypedDict, TypeVar, cast
 
 from interlock.agent_tools import AgentCall
 from interlock.agents import Agent, Handoff
@@ -26,12 +26,12 @@ from interlock.messages import ToolCall
 from interlock.models import lineup
 from interlock.outcomes import ToolOutcome
 from interlock.payloads import PAYLOAD_KEY
-from interlock.port import Request
+from interlock.port import Handler, Request
 from interlock.redaction import redact
 from interlock.results import HandoffRecord, Problem
 from interlock.run import Run
 from interlock.trace_files import TraceFile
-from interlock.trace_port import Trace, TraceWriter, Tracing
+from interlock.trace_port import Trace, TraceWriter, Tracing, Within
 from interlock.trace_records import (
     FORMAT,
     AgentTraced,
@@ -128,6 +128,7 @@ class _RunTracing:
                 turn=run.turn,
                 agent=run.agent.name,
                 handler=run.handler.name,
+                **_model(run.handler),
                 shown=seen.shown,
                 removed=seen.removed,
                 summarised=seen.summarised,
@@ -198,12 +199,16 @@ class _RunTracing:
         )
 
     @contextmanager
-    def inside(self, call: ToolCall) -> Generator[None]:
+    def inside(self, call_id: str | None) -> Generator[None]:
         with ExitStack() as stack:
             for place, writer in enumerate(self.writers):
                 if (enter := getattr(writer, "inside", None)) is not None:
-                    self._safely(partial(_enter, stack, enter, call["id"]), place)
+                    self._safely(partial(_enter, stack, enter, call_id), place)
             yield
+
+    def handler(self) -> Handler:
+        inner = self.run.handler
+        return Within(inner, self.inside) if any(hasattr(one, "inside") for one in self.writers) else inner
 
     def took_over(self, handoff_id: str, shaped_by: str | None, before: int) -> None:
         self.catch_up()
@@ -264,12 +269,27 @@ class _RunTracing:
             return None
 
 
-def _enter(stack: ExitStack, inside: Callable[[str], AbstractContextManager[None]], call_id: str) -> None:
+def _enter(stack: ExitStack, inside: Callable[[str | None], AbstractContextManager[None]], call_id: str | None) -> None:
     stack.enter_context(inside(call_id))
 
 
 def _error(error: BaseException | None) -> ErrorTraced | None:
     return None if error is None else ErrorTraced(type=type(error).__name__, message=words_of(error))
+
+
+class _Model(TypedDict):
+    model: str | None
+    provider: str | None
+
+
+def _model(handler: Handler) -> _Model:
+    """Return which model a handler asks, and whose, if it says so; LiteLLM has both in one text."""
+    model, provider = getattr(handler, "model", None), getattr(handler, "provider", None)
+    if not isinstance(model, str):
+        return {"model": None, "provider": None}
+    if not isinstance(provider, str):
+        provider = model.partition("/")[0] if "/" in model else None
+    return {"model": model, "provider": provider}
 
 
 def _start(tracing: _RunTracing) -> RunStarted:

@@ -24,8 +24,8 @@ LAYERS = """
     events filters guardrails narrative handoff_context repair signatures
     assembly calls executor history port
     handler_functions handler_replies trace_records
-    attempts hooks tools trace_content trace_port trace_views traces
-    trace_files
+    attempts hooks tools trace_content trace_port trace_views traces otel_words
+    otel trace_files
     agent_tools function_tools
     handlers
     registry

@@ -1,0 +1,220 @@
+"""What is said on spans, in the words of OpenTelemetry's semantic conventions for generative AI.
+
+They are still in development (https://github.com/open-telemetry/semantic-conventions-genai), so the names are
+written here, and not taken from a package in which they may move. What the conventions have no word for
+begins with ``interlock``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from interlock.events import MessageDone
+from interlock.messages import Message, calls_of
+from interlock.port import Request
+from interlock.redaction import redact, redact_text
+from interlock.trace_records import HandoffTraced, ModelEnded, ModelStarted
+from interlock.usage import Usage
+
+__all__ = [
+    "AGENT",
+    "CALL_ID",
+    "CONVERSATION",
+    "ERROR",
+    "OPERATION",
+    "PROVIDER",
+    "REQUEST_MODEL",
+    "RESPONSE_MODEL",
+    "TOOL",
+    "TOOL_TYPE",
+    "asked",
+    "given",
+    "got",
+    "quoted",
+    "replied",
+    "requested",
+    "said",
+    "transfer",
+]
+
+AGENT = "gen_ai.agent.name"
+CALL_ID = "gen_ai.tool.call.id"
+CONVERSATION = "gen_ai.conversation.id"
+ERROR = "error.type"
+OPERATION = "gen_ai.operation.name"
+PROVIDER = "gen_ai.provider.name"
+REQUEST_MODEL = "gen_ai.request.model"
+RESPONSE_MODEL = "gen_ai.response.model"
+TOOL = "gen_ai.tool.name"
+TOOL_TYPE = "gen_ai.tool.type"
+
+_PROVIDERS = {
+    "azure": "azure.ai.openai",
+    "azure_ai": "azure.ai.inference",
+    "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "moonshot": "moonshot_ai",
+    "vertex_ai": "gcp.vertex_ai",
+    "watsonx": "ibm.watsonx.ai",
+    "xai": "x_ai",
+}
+"""Providers that the conventions call otherwise than LiteLLM does."""
+_SETTINGS = {
+    "frequency_penalty": (int, float),
+    "max_tokens": (int,),
+    "presence_penalty": (int, float),
+    "seed": (int,),
+    "temperature": (int, float),
+    "top_k": (int, float),
+    "top_p": (int, float),
+}
+"""Settings that have a name of their own, each with the types that its attribute may have."""
+
+
+def requested(record: ModelStarted) -> dict[str, Any]:
+    """Return which model is asked, and how."""
+    provider = record.provider or "interlock"
+    found: dict[str, Any] = {
+        AGENT: record.agent,
+        PROVIDER: _PROVIDERS.get(provider, provider),
+        REQUEST_MODEL: (record.model or record.handler).removeprefix(f"{provider}/"),
+        "interlock.handler.name": record.handler,
+        "interlock.turn": record.turn,
+    }
+    for name, kinds in _SETTINGS.items():
+        value = record.settings.get(name)
+        if isinstance(value, kinds) and not isinstance(value, bool):
+            found[f"gen_ai.request.{name}"] = value
+    stop = record.settings.get("stop")
+    if stop and all(isinstance(each, str) for each in ([stop] if isinstance(stop, str) else stop)):
+        found["gen_ai.request.stop_sequences"] = [stop] if isinstance(stop, str) else list(stop)
+    if record.request is not None and record.request.stream:
+        found["gen_ai.request.stream"] = True
+    if record.output_schema is not None:
+        found["gen_ai.output.type"] = "json"
+    return found
+
+
+def replied(record: ModelEnded) -> dict[str, Any]:
+    """Return who answered, why it stopped, and what was consumed."""
+    found = {
+        "gen_ai.response.id": record.response_id,
+        RESPONSE_MODEL: record.model,
+        "gen_ai.response.finish_reasons": None if record.finish_reason is None else [record.finish_reason],
+        **({} if record.usage is None else _consumed(record.usage)),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _consumed(usage: Usage) -> dict[str, Any]:
+    return {
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens or None,
+        "gen_ai.usage.reasoning.output_tokens": usage.reasoning_tokens or None,
+        "interlock.usage.cost": usage.cost,
+        "interlock.usage.estimated": usage.estimated or None,
+    }
+
+
+def transfer(record: HandoffTraced, *, content: bool) -> dict[str, Any]:
+    """Return from whom to whom a transfer goes, and what became of it."""
+    found = {
+        "interlock.handoff.id": record.id,
+        "interlock.handoff.source": record.source,
+        "interlock.handoff.target": record.target,
+        "interlock.handoff.status": record.status.lower(),
+        CALL_ID: record.call_id,
+    }
+    if content and record.reason:
+        found["interlock.handoff.reason"] = redact_text(record.reason)
+    return found
+
+
+# -- content, which is put on spans only when asked for --
+
+
+def quoted(text: str) -> str:
+    """Return somebody's words as they may be on a span: without secrets, and of bounded length."""
+    return redact_text(text)[:2000]
+
+
+def asked(request: Request) -> dict[str, str]:
+    """Return what a model is shown and offered."""
+    messages, system = list(request.messages), []
+    while messages and messages[0]["role"] == "system":
+        system += _parts(messages.pop(0))
+    found: dict[str, Any] = {"gen_ai.input.messages": [_message(message) for message in messages]}
+    if system:
+        found["gen_ai.system_instructions"] = system
+    if request.tools:
+        found["gen_ai.tool.definitions"] = [
+            {"type": "function", **spec.get("function", {})} for spec in request.tools
+        ]
+    return {name: _json(value) for name, value in found.items()}
+
+
+def said(reply: MessageDone) -> dict[str, str]:
+    """Return what a model replied."""
+    message = {**_message(reply.message), "finish_reason": reply.finish_reason or ""}
+    return {"gen_ai.output.messages": _json([message])}
+
+
+def given(arguments: str) -> dict[str, str]:
+    """Return what a tool was called with."""
+    return {"gen_ai.tool.call.arguments": redact(arguments)}
+
+
+def got(result: str) -> dict[str, str]:
+    """Return what a tool gave."""
+    return {"gen_ai.tool.call.result": redact(result)}
+
+
+def _message(message: Message) -> dict[str, Any]:
+    if message["role"] == "tool":
+        answer = {"id": message.get("tool_call_id"), "response": message.get("content")}
+        return {"role": "tool", "parts": [{"type": "tool_call_response", **answer}]}
+    return {"role": message["role"], "parts": _parts(message)}
+
+
+def _parts(message: Message) -> list[dict[str, Any]]:
+    content = message.get("content")
+    listed: Iterable[Mapping[str, Any]] = (
+        [{"type": "text", "text": content}] if isinstance(content, str) and content else content or ()
+    )  # type: ignore[assignment]
+    parts = [_part(part) for part in listed]
+    if refusal := message.get("refusal"):
+        parts.append({"type": "refusal", "content": refusal})
+    for call in calls_of(message):
+        function = call["function"]
+        parts.append(
+            {
+                "type": "tool_call",
+                "id": call.get("id"),
+                "name": function.get("name") or "",
+                "arguments": _read(function.get("arguments") or ""),
+            }
+        )
+    return parts
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any]:
+    if part.get("type") == "text":
+        return {"type": "text", "content": str(part.get("text") or "")}
+    return {"type": str(part.get("type") or "unknown")}  # of images and files, only that they were there
+
+
+def _read(arguments: str) -> object:
+    try:
+        value: object = json.loads(arguments)
+    except ValueError:
+        return arguments
+    return value
+
+
+def _json(value: object) -> str:
+    text = json.dumps(redact(value), ensure_ascii=False, default=str)
+    return text if text.isascii() else text.encode(errors="replace").decode()
