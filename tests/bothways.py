@@ -110,6 +110,8 @@ def _facts(played: Played) -> dict[str, Any]:
         "pending": played.result.pending,
         "last handler": played.result.last_handler,
         "usage by handler": played.result.usage_by_handler,
+        "usage by model": played.result.usage_by_model,
+        "usage by edge": played.result.usage_by_edge,
     }
 
 

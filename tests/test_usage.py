@@ -7,10 +7,11 @@ import operator
 from typing import Any
 
 import pytest
+from bothways import both
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import Agent, Retry, RunConfig, Runner, Usage
+from interlock import Agent, Request, Retry, RunConfig, Runner, Usage, function_tool, handler
 from interlock.errors import ProviderTimeout
 from interlock.events import MessageDone
 from interlock.testing import ScriptedHandler, call, reply
@@ -106,3 +107,51 @@ async def test_a_call_that_failed_without_a_word_counts_as_a_request_that_is_est
     with pytest.raises(ProviderTimeout) as caught:
         await Runner.run(agent, "Hi", run_config=RunConfig(retry=Retry(attempts=1)))
     assert caught.value.result.usage == Usage(requests=1, estimated=True)
+
+
+@function_tool
+def look() -> str:
+    return "seen"
+
+
+def _used(tokens: int, cached: int, cost: float | None) -> Usage:
+    return Usage(requests=1, input_tokens=tokens, output_tokens=1, cached_tokens=cached, cost=cost)
+
+
+@pytest.mark.anyio
+async def test_usage_is_there_by_agent_by_edge_and_by_model() -> None:
+    """Cached tokens and money included, and the same when the run is streamed."""
+
+    def make() -> Agent[Any]:
+        first = reply(calls=[call("transfer_to_b")], usage=_used(10, 4, 0.1), model="small-1")
+        look_it_up = reply(calls=[call("look")], usage=_used(20, 8, 1.0), model="large-1")
+        small = ScriptedHandler([first], name="small")
+        large = ScriptedHandler(
+            [look_it_up, reply("Done.", usage=_used(30, 16, 2.0), model="large-1")], name="large"
+        )
+        b = Agent("b", model=large, tools=[look])
+        return Agent("a", model=small, handoffs=[b])
+
+    result = (await both(make)).result
+    first, rest = _used(10, 4, 0.1), _used(20, 8, 1.0) + _used(30, 16, 2.0)
+    assert result.usage_by_agent == {"a": first, "b": rest}
+    assert result.usage_by_model == {"small-1": first, "large-1": rest}
+    assert result.usage_by_edge == {("a", "b"): rest}
+    assert result.usage == first + rest
+    assert (rest.cached_tokens, rest.cost) == (24, 3.0)
+
+
+@pytest.mark.anyio
+async def test_the_models_of_nested_runs_are_counted_and_an_unknown_one_by_its_handler() -> None:
+    silent = MessageDone(message={"role": "assistant", "content": "x"})
+
+    @handler
+    async def unknown(request: Request) -> MessageDone:
+        return silent
+
+    inner = Agent("inner", model=unknown)
+    outer = ScriptedHandler([call("inner", {"input": "?"}), "Done."])
+    result = await Runner.run(Agent("a", model=outer, tools=[inner.as_tool()]), "Hi")
+    by_model = result.usage_by_model
+    assert by_model["unknown"] == Usage(requests=1, estimated=True)
+    assert sum((used.requests for used in by_model.values()), 0) == result.usage.requests == 3

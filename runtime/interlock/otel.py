@@ -65,8 +65,8 @@ class OpenTelemetry:
 
     A run is an ``invoke_workflow`` span, in it are an ``invoke_agent`` span for each agent while it has the
     word, and in these ``chat``, ``execute_tool`` and ``handoff`` spans. The app's span that is current when a
-    run begins is above all of them; a run of an agent that is called as a tool is below the span of that call.
-    Tokens are on ``chat`` spans alone, so that adding up counts them once.
+    run begins is above all of them; the run of an agent that is called as a tool is below that call. Tokens
+    are on ``chat`` spans alone, so that adding up counts them once.
 
     Args:
         content: whether messages, instructions, tools with their arguments and outputs, reasons and texts of

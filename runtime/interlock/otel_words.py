@@ -144,7 +144,8 @@ def quoted(text: str) -> str:
 
 def asked(request: Request) -> dict[str, str]:
     """Return what a model is shown and offered."""
-    messages, system = list(request.messages), []
+    messages = list(request.messages)
+    system: list[dict[str, Any]] = []
     while messages and messages[0]["role"] == "system":
         system += _parts(messages.pop(0))
     found: dict[str, Any] = {"gen_ai.input.messages": [_message(message) for message in messages]}
@@ -184,7 +185,7 @@ def _parts(message: Message) -> list[dict[str, Any]]:
     content = message.get("content")
     listed: Iterable[Mapping[str, Any]] = (
         [{"type": "text", "text": content}] if isinstance(content, str) and content else content or ()
-    )  # type: ignore[assignment]
+    )
     parts = [_part(part) for part in listed]
     if refusal := message.get("refusal"):
         parts.append({"type": "refusal", "content": refusal})

@@ -33,7 +33,7 @@ from interlock.port import Request, ToolChoice, ToolSpec
 from interlock.records import record
 from interlock.repair import repair
 from interlock.run_state import RunState
-from interlock.usage import Usage
+from interlock.usage import Usage, summed
 
 __all__ = [
     "HandoffRecord",
@@ -239,14 +239,31 @@ class RunResult(Generic[T]):
     @property
     def usage_by_handler(self) -> dict[str, Usage]:
         """What the complete replies of each handler consumed."""
-        used: dict[str, Usage] = {}
-        for call in self.calls:
-            if call.reply is not None and call.reply.usage is not None:
-                used[call.handler] = used.get(call.handler, Usage()) + call.reply.usage
-        for inner in self.nested.values():
-            for handler, usage in inner.usage_by_handler.items():
-                used[handler] = used.get(handler, Usage()) + usage
-        return used
+        counted = ((each.handler, each.reply.usage) for each in self.calls if each.reply and each.reply.usage)
+        return summed(counted, *(inner.usage_by_handler.items() for inner in self.nested.values()))
+
+    @property
+    def usage_by_model(self) -> dict[str, Usage]:
+        """What the complete replies of each model consumed, by the name that the provider gives it.
+
+        A handler that names no model counts by its own name. Attempts that failed and what tools report are
+        in ``usage`` alone, and so are calls that were made before the run was resumed from a state.
+        """
+        counted = (
+            (each.reply.model or each.handler, each.reply.usage or Usage(requests=1, estimated=True))
+            for each in self.calls
+            if each.reply is not None
+        )
+        return summed(counted, *(inner.usage_by_model.items() for inner in self.nested.values()))
+
+    @property
+    def usage_by_edge(self) -> dict[tuple[str, str], Usage]:
+        """What was consumed behind each edge, by source and target, while the target was in charge.
+
+        That is the sum of ``HandoffRecord.usage``, in which the runs of agents that were called as tools are;
+        their own edges are on their results. What came before the first transfer is behind no edge.
+        """
+        return summed(((each.source, each.target), each.usage) for each in self.handoffs if each.usage)
 
     @property
     def messages(self) -> list[Message]:

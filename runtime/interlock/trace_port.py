@@ -18,9 +18,9 @@ __all__ = ["Trace", "TraceWriter", "Tracing", "Within"]
 class TraceWriter(Protocol):
     """Is given what happens in one run.
 
-    It may have a method ``inside(call_id)`` as well, which returns a context manager. The tool of that call runs
-    within it; with None for the id, the handler does, each time that it works, but not while its events are
-    shown.
+    It may have a method ``inside(call_id)`` as well, which returns a context manager. The tool of that call
+    runs within it; with None for the id, the handler does, each time that it works, but not while its events
+    are shown.
     """
 
     def write(self, record: TraceRecord, /) -> None:
@@ -99,8 +99,8 @@ class Tracing(Protocol):
 class Within:
     """A handler that works within a context manager of a trace, entered anew for each of its steps.
 
-    Between them somebody else may have the word, and may read on in another task or never: what was entered in
-    one context could then only be left in another one.
+    Between them somebody else may have the word, and may read on in another task or never: what was entered
+    in one context could then only be left in another one.
     """
 
     def __init__(self, inner: Handler, inside: Callable[[str | None], AbstractContextManager[None]]) -> None:

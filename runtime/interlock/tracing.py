@@ -269,7 +269,9 @@ class _RunTracing:
             return None
 
 
-def _enter(stack: ExitStack, inside: Callable[[str | None], AbstractContextManager[None]], call_id: str | None) -> None:
+def _enter(
+    stack: ExitStack, inside: Callable[[str | None], AbstractContextManager[None]], call_id: str | None
+) -> None:
     stack.enter_context(inside(call_id))
 
 

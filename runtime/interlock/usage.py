@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
+from itertools import chain
+from typing import TypeVar
+
 from interlock.records import record
 
-__all__ = ["Usage"]
+__all__ = ["Usage", "summed"]
+
+K = TypeVar("K", bound=Hashable)
 
 
 @record(frozen=True, slots=True)
@@ -48,3 +54,11 @@ class Usage:
 
 
 NO_USAGE = Usage()
+
+
+def summed(*parts: Iterable[tuple[K, Usage]]) -> dict[K, Usage]:
+    """Return what was consumed under each key, added up."""
+    used: dict[K, Usage] = {}
+    for key, usage in chain(*parts):
+        used[key] = used.get(key, NO_USAGE) + usage
+    return used

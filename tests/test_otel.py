@@ -1,0 +1,406 @@
+"""Spans of runs: the right ones, below one another, ended, and with nothing left behind in any context."""
+
+from __future__ import annotations
+
+import contextvars
+import json
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any
+
+import anyio
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from scenes import SCENES, Stage
+
+from interlock import Agent, Retry, RunConfig, Runner, function_tool, handoff
+from interlock.errors import ConnectionFailed, InterlockError, ToolError
+from interlock.events import HandlerEvent
+from interlock.otel import OpenTelemetry
+from interlock.port import Request
+from interlock.testing import ScriptedHandler, call, reply
+from interlock.usage import Usage
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "sk-" + "a1" * 20
+
+
+class Spans:
+    """Where the spans of a test go."""
+
+    def __init__(self) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.reader = InMemoryMetricReader()
+        self.meters = MeterProvider([self.reader])
+
+    def config(self, *, content: bool = False, **settings: Any) -> RunConfig:
+        traced = OpenTelemetry(content=content, tracer_provider=self.provider, meter_provider=self.meters)
+        return RunConfig(trace=traced, retry=Retry(sleep=_at_once), **settings)
+
+    @property
+    def all(self) -> list[ReadableSpan]:
+        return list(self.exporter.get_finished_spans())
+
+    def named(self, name: str) -> list[ReadableSpan]:
+        return [span for span in self.all if span.name == name]
+
+    def tree(self) -> dict[str, Any]:
+        """The names of the spans below one another, in the order in which they began."""
+
+        def below(parent: int | None) -> dict[str, Any]:
+            children = [span for span in self.all if _parent(span) == parent]
+            children.sort(key=lambda span: span.start_time or 0)
+            return {f"{place} {one.name}": below(_id(one)) for place, one in enumerate(children)}
+
+        return below(None)
+
+    def measured(self) -> dict[str, list[Any]]:
+        data = self.reader.get_metrics_data()
+        assert data is not None
+        found = data.resource_metrics[0].scope_metrics[0].metrics
+        return {metric.name: list(metric.data.data_points) for metric in found}
+
+
+def _id(span: ReadableSpan) -> int | None:
+    context = span.get_span_context()
+    return None if context is None else context.span_id
+
+
+def _parent(span: ReadableSpan) -> int | None:
+    return None if span.parent is None else span.parent.span_id
+
+
+def said(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
+
+
+async def _at_once(seconds: float) -> None:
+    await anyio.lowlevel.checkpoint()
+
+
+@pytest.fixture
+def spans(caplog: pytest.LogCaptureFixture) -> Iterator[Spans]:
+    """Whatever a test does: nothing complains, all spans end, and none stays the current one."""
+    found = Spans()
+    before = trace.get_current_span()
+    with caplog.at_level(logging.WARNING, "opentelemetry"):
+        yield found
+    assert caplog.get_records("call") == []
+    assert trace.get_current_span() is before
+
+
+@function_tool
+async def refund(order: int) -> str:
+    return f"refunded {order}"
+
+
+def desk() -> Agent[Any]:
+    model = ScriptedHandler([call("transfer_to_refunds"), call("refund", {"order": 7}), "All done."])
+    refunds = Agent(
+        "refunds", "You refund.", model=model, tools=[refund], handoff_description="Refunds money."
+    )
+    return Agent("triage", "You route.", model=model, handoffs=[handoff(refunds)])
+
+
+TREE = {
+    "0 invoke_workflow triage": {
+        "0 invoke_agent triage": {"0 chat scripted": {}, "1 handoff refunds": {}},
+        "1 invoke_agent refunds": {
+            "0 chat scripted": {},
+            "1 execute_tool refund": {},
+            "2 chat scripted": {},
+        },
+    }
+}
+
+
+async def test_the_spans_of_a_run_are_below_one_another(spans: Spans) -> None:
+    await Runner.run(desk(), "Hi", run_config=spans.config())
+    assert spans.tree() == TREE
+
+
+async def test_a_streamed_run_has_the_same_spans(spans: Spans) -> None:
+    await Runner.run_streamed(desk(), "Hi", run_config=spans.config()).drain()
+    assert spans.tree() == TREE
+
+
+async def test_the_words_are_those_of_the_conventions(spans: Spans) -> None:
+    used = Usage(requests=1, input_tokens=12, output_tokens=5, cached_tokens=8, reasoning_tokens=2, cost=0.5)
+    model = ScriptedHandler([reply("Hello.", usage=used)])
+    model.model = "openai/gpt-4o"  # type: ignore[attr-defined]
+    agent = Agent("A", model=model, model_settings={"temperature": 0.5, "stop": "END", "max_tokens": 9})
+    await Runner.run(agent, "Hi", run_config=spans.config(conversation_id="c1"))
+    [chat] = spans.named("chat gpt-4o")
+    assert chat.kind is trace.SpanKind.CLIENT
+    expected = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "gpt-4o",
+        "gen_ai.request.temperature": 0.5,
+        "gen_ai.request.max_tokens": 9,
+        "gen_ai.request.stop_sequences": ("END",),
+        "gen_ai.response.model": "scripted",
+        "gen_ai.response.finish_reasons": ("stop",),
+        "gen_ai.usage.input_tokens": 12,
+        "gen_ai.usage.output_tokens": 5,
+        "gen_ai.usage.cache_read.input_tokens": 8,
+        "gen_ai.usage.reasoning.output_tokens": 2,
+        "gen_ai.conversation.id": "c1",
+        "gen_ai.agent.name": "A",
+        "interlock.usage.cost": 0.5,
+    }
+    assert expected.items() <= said(chat).items()
+
+
+async def test_an_agent_is_described_and_a_tool_named(spans: Spans) -> None:
+    await Runner.run(desk(), "Hi", run_config=spans.config())
+    [agent] = spans.named("invoke_agent refunds")
+    assert said(agent)["gen_ai.agent.description"] == "Refunds money."
+    [tool] = spans.named("execute_tool refund")
+    assert said(tool)["gen_ai.tool.call.id"] == "call_2_0"
+    [moved] = spans.named("handoff refunds")
+    assert said(moved)["interlock.handoff.status"] == "accepted"
+
+
+async def test_nothing_that_was_said_is_on_a_span_unless_asked_for(spans: Spans) -> None:
+    @function_tool
+    async def fail(word: str) -> str:
+        raise ValueError(f"word {word}")
+
+    model = ScriptedHandler([call("fail", {"word": "quince"}), "quince"])
+    agent = Agent("A", "quince", model=model, tools=[fail], model_settings={"stop": []})
+    await Runner.run(agent, "quince", run_config=spans.config())
+    assert "quince" not in "".join(span.to_json() for span in spans.all)
+
+
+async def test_content_is_in_the_forms_of_the_conventions_and_without_secrets(spans: Spans) -> None:
+    model = ScriptedHandler([call("refund", {"order": 7}), f"Your key is {SECRET}."])
+    agent = Agent("A", "You refund.", model=model, tools=[refund])
+    await Runner.run(agent, f"I am {SECRET}", run_config=spans.config(content=True))
+    last = spans.named("chat scripted")[-1]
+    asked = json.loads(str(said(last)["gen_ai.input.messages"]))
+    called = {"type": "tool_call", "id": "call_1_0", "name": "refund", "arguments": {"order": 7}}
+    answered = {"type": "tool_call_response", "id": "call_1_0", "response": "refunded 7"}
+    assert asked == [
+        {"role": "user", "parts": [{"type": "text", "content": "I am [redacted]"}]},
+        {"role": "assistant", "parts": [called]},
+        {"role": "tool", "parts": [answered]},
+    ]
+    system = json.loads(str(said(last)["gen_ai.system_instructions"]))
+    assert system == [{"type": "text", "content": "You refund."}]
+    [out] = json.loads(str(said(last)["gen_ai.output.messages"]))
+    assert out["finish_reason"] == "stop"
+    assert said(spans.named("execute_tool refund")[0])["gen_ai.tool.call.result"] == "refunded 7"
+    assert SECRET not in "".join(span.to_json() for span in spans.all)
+
+
+async def test_what_the_app_does_in_a_tool_is_below_the_tool(spans: Spans) -> None:
+    tracer = spans.provider.get_tracer("app")
+
+    @function_tool
+    async def own() -> str:
+        with tracer.start_as_current_span("query"):
+            await anyio.lowlevel.checkpoint()
+        return "ok"
+
+    @function_tool
+    def threaded() -> str:
+        with tracer.start_as_current_span("blocking"):
+            return "ok"
+
+    model = ScriptedHandler([[call("own"), call("threaded")], "Done."])
+    agent = Agent("A", model=model, tools=[own, threaded])
+    with tracer.start_as_current_span("request"):
+        await Runner.run(agent, "Hi", run_config=spans.config())
+    [query], [blocking] = spans.named("query"), spans.named("blocking")
+    assert _parent(query) == _id(spans.named("execute_tool own")[0])
+    assert _parent(blocking) == _id(spans.named("execute_tool threaded")[0])
+    assert _parent(spans.named("invoke_workflow A")[0]) == _id(spans.named("request")[0])
+
+
+async def test_what_a_handler_does_is_below_the_model_call(spans: Spans) -> None:
+    """As the request that a client library sends is."""
+    tracer = spans.provider.get_tracer("client")
+
+    class Client(ScriptedHandler):
+        async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+            with tracer.start_as_current_span("POST"):
+                await anyio.lowlevel.checkpoint()
+            async for event in super().stream(request):
+                seen.append(trace.get_current_span().get_span_context().span_id)
+                yield event
+
+    seen: list[int] = []
+    async with Runner.run_streamed(
+        Agent("A", model=Client(["Hi there."])), "Hi", run_config=spans.config()
+    ) as stream:
+        async for _ in stream:
+            assert trace.get_current_span() is trace.INVALID_SPAN
+    [chat] = spans.named("chat scripted")
+    assert _parent(spans.named("POST")[0]) == _id(chat)
+    assert {*seen} == {_id(chat)}
+
+
+async def test_an_agent_that_is_called_as_a_tool_is_below_the_call(spans: Spans) -> None:
+    inner = Agent("expert", model=ScriptedHandler(["42."]))
+    model = ScriptedHandler([call("expert", {"input": "?"}), "Done."])
+    await Runner.run(Agent("A", model=model, tools=[inner.as_tool()]), "Hi", run_config=spans.config())
+    [tool], [run] = spans.named("execute_tool expert"), spans.named("invoke_workflow expert")
+    assert _parent(run) == _id(tool)
+
+
+async def test_an_error_is_on_the_span_where_it_happened_and_on_the_run(spans: Spans) -> None:
+    model = ScriptedHandler([ConnectionFailed("quince"), ConnectionFailed("quince")])
+    agent = Agent("A", model=model)
+    config = spans.config()
+    with pytest.raises(ConnectionFailed):
+        await Runner.run(agent, "Hi", run_config=RunConfig(trace=config.trace, retry=Retry(attempts=1)))
+    for name in ("chat scripted", "invoke_workflow A"):
+        [span] = spans.named(name)
+        assert said(span)["error.type"] == "ConnectionFailed"
+        assert span.status.status_code is trace.StatusCode.ERROR
+        assert span.status.description is None
+
+
+async def test_retries_are_on_the_span_of_the_call(spans: Spans) -> None:
+    model = ScriptedHandler([ConnectionFailed("down"), "Hello."])
+    await Runner.run(Agent("A", model=model), "Hi", run_config=spans.config())
+    [chat] = spans.named("chat scripted")
+    assert said(chat)["interlock.retries"] == ("ConnectionFailed",)
+    assert chat.status.status_code is trace.StatusCode.UNSET
+
+
+async def test_a_tool_that_raises_is_an_error_of_its_span_alone(spans: Spans) -> None:
+    @function_tool
+    async def fail() -> str:
+        raise ValueError("no")
+
+    model = ScriptedHandler([call("fail"), "Done."])
+    await Runner.run(Agent("A", model=model, tools=[fail]), "Hi", run_config=spans.config())
+    [tool], [run] = spans.named("execute_tool fail"), spans.named("invoke_workflow A")
+    assert said(tool)["error.type"] == "ValueError"
+    assert run.status.status_code is trace.StatusCode.UNSET
+
+
+async def _left(spans: Spans, stop_at: int) -> int:
+    """Read so many events of a streamed run, and leave it; return how many there were."""
+    read = 0
+    async with Runner.run_streamed(desk(), "Hi", run_config=spans.config()) as stream:
+        async for _ in stream:
+            read += 1
+            if read == stop_at:
+                break
+    return read
+
+
+async def test_a_stream_that_is_left_anywhere_ends_all_its_spans(spans: Spans) -> None:
+    whole = await _left(spans, 10**6)
+    for place in range(1, whole + 1):
+        spans.exporter.clear()
+        await _left(spans, place)
+        assert _started_and_ended(spans)
+
+
+def _started_and_ended(spans: Spans) -> bool:
+    """Whether each parent of a span has ended as well."""
+    ids = {_id(span) for span in spans.all}
+    return len(spans.named("invoke_workflow triage")) == 1 and all(
+        _parent(span) is None or _parent(span) in ids for span in spans.all
+    )
+
+
+@pytest.mark.asyncio_only
+async def test_a_stream_that_is_closed_in_another_task_leaves_nothing_behind(spans: Spans) -> None:
+    """What makes others log "Failed to detach context"."""
+    whole = await _left(spans, 10**6)
+    for place in range(1, whole):
+        spans.exporter.clear()
+        stream = Runner.run_streamed(desk(), "Hi", run_config=spans.config())
+        events = aiter(stream)
+        for _ in range(place):
+            await _in_a_context_of_its_own(lambda: anext(events))  # noqa: B023 - it is called at once
+        await _in_a_context_of_its_own(stream.aclose)
+        assert _started_and_ended(spans)
+
+
+async def _in_a_context_of_its_own(step: Callable[[], Any]) -> None:
+    import asyncio
+
+    await asyncio.get_running_loop().create_task(_await(step), context=contextvars.Context())
+
+
+async def _await(step: Callable[[], Any]) -> None:
+    await step()
+
+
+async def test_a_run_that_is_cancelled_in_a_tool_ends_all_its_spans(spans: Spans) -> None:
+    @function_tool
+    async def wait() -> str:
+        scope.cancel()
+        await anyio.sleep_forever()
+        return ""
+
+    model = ScriptedHandler([call("wait"), "Done."])
+    with anyio.CancelScope() as scope:
+        await Runner.run(Agent("A", model=model, tools=[wait]), "Hi", run_config=spans.config())
+    [tool], [run] = spans.named("execute_tool wait"), spans.named("invoke_workflow A")
+    assert said(tool)["interlock.cut_off"] is True
+    assert said(run)["interlock.stop_reason"] == "unfinished"
+
+
+async def test_a_run_whose_time_is_up_says_so(spans: Spans) -> None:
+    @function_tool
+    async def wait() -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    model = ScriptedHandler([call("wait"), "Done."])
+    with pytest.raises(InterlockError):
+        await Runner.run(Agent("A", model=model, tools=[wait]), "Hi", run_config=spans.config(timeout=0.05))
+    [run] = spans.named("invoke_workflow A")
+    assert said(run)["error.type"] == "RunTimeout"
+    assert said(run)["interlock.stop_reason"] == "error"
+
+
+@pytest.mark.parametrize("scene", SCENES)
+async def test_every_span_that_began_has_ended(scene: str, spans: Spans) -> None:
+    started: list[str] = []
+    it = SCENES[scene]
+
+    class Counting(SimpleSpanProcessor):
+        def on_start(self, span: Any, parent_context: Any = None) -> None:
+            started.append(span.name)
+
+    spans.provider.add_span_processor(Counting(InMemorySpanExporter()))
+    config = it.settings(trace=spans.config().trace)
+    for stream in (False, True):
+        try:
+            if stream:
+                await Runner.run_streamed(
+                    it.agent(Stage()), "Hi", max_turns=it.max_turns, run_config=config
+                ).drain()
+            else:
+                await Runner.run(it.agent(Stage()), "Hi", max_turns=it.max_turns, run_config=config)
+        except (InterlockError, ToolError):
+            pass
+    assert sorted(started) == sorted(span.name for span in spans.all)
+
+
+async def test_calls_tokens_and_transfers_are_counted(spans: Spans) -> None:
+    await Runner.run(desk(), "Hi", run_config=spans.config())
+    found = spans.measured()
+    tokens = {
+        point.attributes["gen_ai.token.type"]: point.sum for point in found["gen_ai.client.token.usage"]
+    }
+    assert tokens == {"input": 30, "output": 15}
+    assert sum(point.count for point in found["gen_ai.client.operation.duration"]) == 3
+    [moved] = found["interlock.handoffs"]
+    assert (moved.value, moved.attributes["interlock.handoff.status"]) == (1, "completed")
