@@ -208,6 +208,7 @@ def test_a_context_says_whose_it_is() -> None:
         (datetime(2025, 1, 15), "time zone"),
         ("2025-01-15T10:30:00", "time zone"),
         ("yesterday", "ISO 8601"),
+        (1_736_937_000, "ISO 8601"),
     ],
 )
 def test_a_moment_that_could_be_any_is_refused(moment: Any, why: str) -> None:
@@ -625,10 +626,17 @@ def test_no_messages_are_no_messages() -> None:
     assert prepare_handoff_context([user()] * 60, {}, max_history=0).conversation_history == []
 
 
-def test_a_negative_number_of_messages_is_refused() -> None:
+@pytest.mark.parametrize("count", [-1, 1.5, "5", True, None])
+def test_a_number_of_messages_that_is_none_is_refused(count: Any) -> None:
     """(row 0-29)"""
-    with pytest.raises(ValueError, match="max_history must be 0 or more, not -1"):
-        prepare_handoff_context([], {}, max_history=-1)
+    with pytest.raises(ValueError, match=f"max_history must be 0 or more, not {count!r}"):
+        prepare_handoff_context([], {}, max_history=count)
+
+
+def test_a_state_of_tools_that_is_none_is_refused() -> None:
+    state: Any = ["active_calls"]
+    with pytest.raises(ValueError, match="tool_state must be a dict, not list"):
+        prepare_handoff_context([], state)
 
 
 def test_system_messages_are_always_kept() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -646,6 +647,25 @@ async def test_whoever_decides_too_late_can_see_it(step: str, ends: str) -> None
         group.start_soon(wait)
         await decide(store, "b", too_late)
     assert store.status("r1:b").status == ends
+
+
+class SlowStore(InMemoryHandoffStore):
+    """Somebody accepts in time, and it takes its time to say so, as a database may."""
+
+    def status(self, handoff_id: str) -> HandoffResponse:
+        if super().status(handoff_id).status is HandoffStatus.PENDING:
+            self.accept(handoff_id)
+            time.sleep(0.05)
+        return super().status(handoff_id)
+
+
+@pytest.mark.anyio
+async def test_what_is_read_too_late_does_not_stay_accepted() -> None:
+    """The run does not take it any more, so nobody must seem to have it."""
+    store = SlowStore()
+    result = await Runner.run(team(store, "boss", timeout=0.02), "Hi", run_config=RunConfig(run_id="r"))
+    assert result.handoffs[0].status is HandoffStatus.EXPIRED
+    assert store.status("h-r-1:boss").status is HandoffStatus.FAILED
 
 
 @pytest.mark.anyio

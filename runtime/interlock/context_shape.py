@@ -138,12 +138,13 @@ def utc_text(moment: datetime | str) -> str:
     Raises:
         ValueError: it has no time zone, or is text of another form.
     """
+    wrong = "created_at must be a datetime or ISO 8601, such as 2025-01-15T10:30:00Z."
     try:
         known = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
     except ValueError as error:
-        raise ValueError(
-            "created_at must be a datetime or ISO 8601, such as 2025-01-15T10:30:00Z."
-        ) from error
+        raise ValueError(wrong) from error
+    if not isinstance(cast(object, known), datetime):
+        raise ValueError(wrong)
     if known.tzinfo is None:
         raise ValueError("created_at must have a time zone, such as datetime.now(UTC).")
     return known.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -200,8 +200,10 @@ def prepare_handoff_context(
     Raises:
         ValueError: ``max_history`` is negative, or there is something that no snapshot can hold.
     """
-    if max_history < 0:
-        raise ValueError(f"max_history must be 0 or more, not {max_history}; 0 keeps no messages.")
+    if type(cast(object, max_history)) is not int or max_history < 0:
+        raise ValueError(f"max_history must be 0 or more, not {max_history!r:.40}; 0 keeps no messages.")
+    if not isinstance(cast(object, tool_state), Mapping | None):
+        raise ValueError(f"tool_state must be a dict, not {type(tool_state).__name__}.")
     whole = HandoffContext.from_dict({"conversation_history": list(full_history)}).conversation_history
     messages = cast("list[Message]", whole)
     kept = with_pairs(messages, newest(messages, max_history))
