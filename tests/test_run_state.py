@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, get_args, get_type_hints
@@ -114,6 +115,13 @@ async def test_what_waits_for_an_agent_that_was_asked_is_no_open_call() -> None:
     a, _ = pair(return_to_caller=True)
     state = (await stopped(a)).state()
     assert (state.requested_handoff, state.pending, state.reason) == (None, (), None)
+
+
+async def test_waiting_for_ever_can_be_written() -> None:
+    """JSON has no infinity, and a state that cannot be written is none."""
+    a, _ = pair(return_to_caller=True, timeout=math.inf, run_timeout=math.inf)
+    state = (await stopped(a)).state()
+    assert RunState.from_json(state.to_json(), agents=[a]).status is state.status
 
 
 # -- what would be offered (row 2-13) --

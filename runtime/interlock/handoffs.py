@@ -186,7 +186,7 @@ def give_up(run: Run, error: HandoffTimeout) -> HandoffFailed:
 
 def _waiting(run: Run, transfer: Transfer) -> Caller:
     """Return whoever speaks, waiting for the answer to its call, with the view that it has now."""
-    seconds = transfer.edge.run_timeout
+    seconds = None if transfer.edge.run_timeout == math.inf else transfer.edge.run_timeout
     return Caller(
         agent=run.agent,
         handler=run.handler,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
@@ -253,7 +254,7 @@ def _request(run: Run, wanted: Wanted) -> HandoffRequest:
         request_id=run.next_handoff_id(),
         preserve_context=edge.preserve_context,
         capabilities_required=tuple(edge.capabilities_required),
-        timeout=edge.timeout,
+        timeout=None if edge.timeout == math.inf else edge.timeout,  # a record is JSON, which has no infinity
         context_snapshot=None if given is None else given.context_snapshot,
         priority=0 if given is None else given.priority,
         metadata={} if given is None else given.metadata,
