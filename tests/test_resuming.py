@@ -691,3 +691,21 @@ async def test_replies_after_the_pause_have_ids_of_their_own() -> None:
     )
     result = await run(a, written(await run(a, max_turns=1, on_limit="return"), a))
     assert_valid(result.messages)
+
+
+async def test_a_handler_that_failed_and_was_handed_over_to_again_is_in_charge() -> None:
+    """The default fails, its replacement hands back to it, and there the run stands."""
+
+    def team() -> tuple[Agent[Any], Voice]:
+        first = Voice("first", InvalidRequest("no"), "Here I am again.")
+        first.expose = True  # type: ignore[attr-defined]
+        second = Voice("second", call("transfer_to_first"))
+        return Agent("A", handlers=[first, second]), first
+
+    asked, _ = team()
+    stopped = await run(asked, max_turns=1, fallback=True, on_limit="return")
+    assert stopped.last_handler == "first"
+    again, first = team()
+    first.replies.pop(0)
+    went_on = await run(again, written(stopped, again), fallback=True)
+    assert (went_on.final_output, went_on.last_handler) == ("Here I am again.", "first")

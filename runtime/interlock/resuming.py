@@ -163,7 +163,9 @@ def _handler(
     """Return the handler in charge; an agent that was at its default is at what is its default now."""
     name = position["handler"]
     if name == position["default_handler"]:
-        return handler_for(agent, config, {handler for owner, handler in failed if owner == agent.name})
+        # that it failed earlier counts for nothing: it was handed over to again
+        others = {handler for owner, handler in failed if owner == agent.name and handler != name}
+        return handler_for(agent, config, others)
     if (found := find_handler(agent, name, config)) is None:
         known = ", ".join(repr(each.name) for each in lineup(agent, config)) or "none"
         raise ConfigError(

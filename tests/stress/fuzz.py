@@ -201,7 +201,7 @@ async def _replay(seed: int, counts: Counter[str]) -> None:
     journal = Journal()
     world = _world(seed)
     first = await _play(world, make_case(world), stream=False, executor=journal)
-    if not can_be_replayed(first.result, first.error):
+    if not (journal.whole and can_be_replayed(first.result, first.error)):
         return
     counts["runs replayed"] += 1
     steps, world = journal.made, _world(seed)
@@ -216,7 +216,7 @@ async def _stop_and_go(seed: int, counts: Counter[str]) -> None:
     """Stop after every turn, and go on from JSON."""
     worlds = _world(seed), _world(seed)
     for world in worlds:
-        world.nests = False
+        world.nests = world.waits = False
     one, other = map(make_case, worlds)
     whole, pieces = await in_one_go(one), await in_pieces(other)
     counts["runs resumed"] += 1

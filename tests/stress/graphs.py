@@ -154,6 +154,7 @@ class _Maker:
         shaped = dice.random() < 0.3
         others = [each for each in self.later if each is not target][:1] if dice.random() < 0.1 else []
         returns = dice.random() < 0.25
+        limited = world.waits and not world.threads
         return handoff(
             [target, *others],
             tool_name_override=tool_name if dice.random() < 0.5 or others else None,
@@ -169,7 +170,7 @@ class _Maker:
             payload=self._payload() if dice.random() < 0.2 else None,
             return_to_caller=returns,
             share=dice.choice([None, None, None, (), ("k1",)]),
-            run_timeout=20_000.0 if returns and dice.random() < 0.5 and not world.threads else None,
+            run_timeout=20_000.0 if returns and dice.random() < 0.5 and limited else None,
             timeout=None if world.threads else dice.choice([None, 2.0]),
         )
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from interlock.errors import InterlockError
-from interlock.events import HandlerEvent, MessageDone
+from interlock.events import AttemptFailed, HandlerEvent, MessageDone
 from interlock.executor import Call, InProcess, Outcome
 from interlock.usage import Usage
 
@@ -25,6 +25,11 @@ class Journal:
         """Steps that were carried out, and not found."""
         self._inner = InProcess()
 
+    @property
+    def whole(self) -> bool:
+        """Whether each step that was begun came to its end: time was up for none."""
+        return self.made == len(self.entries)
+
     async def stream(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
     ) -> AsyncGenerator[HandlerEvent]:
@@ -34,11 +39,14 @@ class Journal:
             yield _read(found)
             return
         self.made += 1
+        done: MessageDone | None = None
         async with aclosing(body(call)) as events:
             async for event in events:
-                if isinstance(event, MessageDone):
-                    self._write(call, asdict(event))
+                if isinstance(event, MessageDone | AttemptFailed):
+                    done = event if isinstance(event, MessageDone) else None
                 yield event
+        if done is not None:  # a handler may also fail when it has said all
+            self._write(call, asdict(done))
 
     async def gather(
         self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]

@@ -49,6 +49,8 @@ class World:
     """Handlers and tools that are at work."""
     nests: bool = True
     """Whether agents may be tools of others: their share of the turns depends on how many are left."""
+    waits: bool = True
+    """Whether callers wait for so long and no longer: their patience begins anew with each piece of a run."""
     hostile: bool = False
     """Whether something may show an item twice, or hide one."""
     threads: bool = False
