@@ -46,7 +46,7 @@ def pytest_configure() -> None:
     os.environ.update({f"{vendor}_API_KEY": "test-not-a-key" for vendor in _VENDORS})
     # a busy machine is no bug
     quiet = [HealthCheck.too_slow]
-    settings.register_profile("interlock", examples(100), deadline=None, suppress_health_check=quiet)
+    settings.register_profile("interlock", examples(25), deadline=None, suppress_health_check=quiet)
     settings.load_profile("interlock")
 
 

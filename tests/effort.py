@@ -1,6 +1,7 @@
-"""How many examples hypothesis tries: few in the suite, many by hand.
+"""How much is tried: little in the suite, all of it in `make stress`, and by hand as much as you like.
 
 INTERLOCK_EXAMPLES=20000 python -m pytest tests/test_repair_always.py --hypothesis-seed=1
+INTERLOCK_THOROUGH=1 python -m pytest tests/test_cancelled_anywhere.py
 """
 
 from __future__ import annotations
@@ -9,7 +10,15 @@ import os
 
 from hypothesis import settings
 
+THOROUGH = bool(os.environ.get("INTERLOCK_THOROUGH"))
+"""Whether tests that go through a run step by step take every step, and leave none out."""
+
+
+def how_many(quick: int) -> int:
+    """Return how many examples hypothesis tries: ``quick`` unless the environment wants another number."""
+    return int(os.environ.get("INTERLOCK_EXAMPLES") or quick)
+
 
 def examples(quick: int) -> settings:
-    """Return the settings for a property: ``quick`` examples unless the environment wants another number."""
-    return settings(max_examples=int(os.environ.get("INTERLOCK_EXAMPLES") or quick))
+    """Return the settings of a property that is to be tried with so many examples in the suite."""
+    return settings(max_examples=how_many(quick))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 from chunk_ways import WAYS, Json, Way, as_told, replies, written
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.assembly import Assembler, completion_done
 from interlock.events import MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.handler_replies import Collector
 from interlock.usage import Usage
-
-EXAMPLES = 300 if os.environ.get("INTERLOCK_STRESS") else 10
 
 
 def assembled(chunks: list[Json]) -> tuple[MessageDone, list[Any]]:
@@ -31,7 +29,7 @@ def streams(draw: st.DrawFn, way: Way) -> tuple[Json, list[Json]]:
 
 
 @pytest.mark.parametrize("name", WAYS)
-@settings(max_examples=EXAMPLES)
+@examples(8)
 @given(data=st.data())
 def test_a_reply_is_the_same_however_it_is_written(name: str, data: st.DataObject) -> None:
     way = WAYS[name]
@@ -46,7 +44,7 @@ def test_a_reply_is_the_same_however_it_is_written(name: str, data: st.DataObjec
 
 
 @pytest.mark.parametrize("name", WAYS)
-@settings(max_examples=EXAMPLES // 2)
+@examples(4)
 @given(data=st.data())
 def test_a_function_may_pass_on_such_chunks(name: str, data: st.DataObject) -> None:
     """What `function_handler` collects is what a provider's stream assembles to."""

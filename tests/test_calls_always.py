@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
 from bothways import QUICK
 from chunk_ways import FINISHES, WAYS, Json, replies, written
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scenes import facts
 
@@ -20,8 +20,6 @@ from interlock.port import Handler, Request
 from interlock.testing import ScriptedHandler
 
 pytestmark = pytest.mark.anyio
-
-EXAMPLES = 150 if os.environ.get("INTERLOCK_STRESS") else 15
 
 
 class Bench:
@@ -71,7 +69,7 @@ DONE: Json = {"choices": [{"delta": {"content": "Done."}, "finish_reason": "stop
 WRITTEN = replies(least=1).flatmap(lambda said: st.tuples(st.just(said), written(said, WAYS["OpenAI"])))
 
 
-@settings(max_examples=EXAMPLES)
+@examples(12)
 @given(
     turns=st.lists(replies(least=1), min_size=1, max_size=3),
     reasons=st.lists(FINISHES, min_size=8, max_size=8),
@@ -104,7 +102,7 @@ async def test_why_a_reply_ended_decides_nothing(
     assert sorted(benches[0].ran) == sorted(benches[1].ran)  # trio starts tasks in any order
 
 
-@settings(max_examples=EXAMPLES)
+@examples(12)
 @given(said=WRITTEN, cut=st.floats(0, 1), stream=st.booleans())
 async def test_no_tool_runs_of_a_reply_that_broke(
     said: tuple[Json, list[Json]], cut: float, stream: bool
@@ -118,7 +116,7 @@ async def test_no_tool_runs_of_a_reply_that_broke(
     assert bench.ran == []
 
 
-@settings(max_examples=EXAMPLES)
+@examples(12)
 @given(said=WRITTEN, cut=st.floats(0, 1), stream=st.booleans())
 async def test_a_tool_runs_once_for_a_reply_that_is_made_again(
     said: tuple[Json, list[Json]], cut: float, stream: bool
@@ -136,7 +134,7 @@ async def test_a_tool_runs_once_for_a_reply_that_is_made_again(
     assert result.usage.requests == whole.usage.requests + 1
 
 
-@settings(max_examples=EXAMPLES)
+@examples(12)
 @given(said=WRITTEN, cut=st.floats(0, 1), stream=st.booleans())
 async def test_a_tool_runs_with_all_of_its_arguments_or_not_at_all(
     said: tuple[Json, list[Json]], cut: float, stream: bool

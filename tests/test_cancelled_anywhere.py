@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import weakref
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -17,6 +16,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from effort import THOROUGH
 from office import Office, Strikes, generators_closed
 from scenes import SCENES, Stage
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 
 MOST = 2000
 """More steps than the run has."""
-STRIDE = 1 if os.environ.get("INTERLOCK_STRESS") else 5
+STRIDE = 1 if THOROUGH else 5
 """Every so many steps; the plain tests leave some out, and `make stress` none."""
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import anyio.lowlevel
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 from scenes import Recorder, facts
@@ -374,9 +375,17 @@ ONCE = [
 ]
 
 
+SOME = ("generator", "coroutine", "iterator_of_sync_function")
+TABLE = [
+    pytest.param(loop, given, who, id=f"{loop}-{given}-{who}")
+    for loop, callers in (("asyncio", WHO), ("trio", SOME))
+    for given in GIVEN
+    for who in callers
+]
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
-@pytest.mark.parametrize("who", WHO)
-@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize(("anyio_backend", "given", "who"), TABLE, scope="module")
 async def test_a_run_is_the_same_whoever_gives_whatever(given: str, who: str, stream: bool) -> None:
     """Row 4-04: equal items, calls, usage, finish reasons, hooks and events, in the same order."""
     turns = [GIVEN[given](said, in_order(said, list)) for said in ONCE]
@@ -420,8 +429,9 @@ def scripts(draw: st.DrawFn) -> list[tuple[Said, Pieces]]:
     return [(said, draw(cut_up(said))) for said in script]
 
 
+@pytest.mark.asyncio_only  # the table above has both loops; how a text is cut is no matter of theirs
 @given(script=scripts(), who=st.sampled_from(sorted(WHO)))
-@settings(max_examples=25, deadline=None)
+@examples(8)
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 @pytest.mark.parametrize("given", GIVEN)
 async def test_where_it_is_cut_changes_nothing(
@@ -444,8 +454,9 @@ def cut_off(draw: st.DrawFn) -> tuple[Said, Pieces]:
     return said, draw(cut_up(said))
 
 
+@pytest.mark.asyncio_only
 @given(reply=cut_off())
-@settings(max_examples=25, deadline=None)
+@examples(8)
 @pytest.mark.parametrize("given", ["delta events", "chunks", "chunk objects", "loose deltas"])
 async def test_a_reply_that_is_cut_off_is_the_same_error(given: str, reply: tuple[Said, Pieces]) -> None:
     """Nothing runs, streamed or not."""

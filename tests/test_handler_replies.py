@@ -9,7 +9,8 @@ from typing import Any
 
 import anyio.lowlevel
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -538,7 +539,7 @@ pieces = st.lists(
 
 
 @given(given=pieces)
-@settings(max_examples=400)
+@examples(60)
 async def test_anything_is_a_reply_or_a_handlers_error(given: list[Any]) -> None:
     """Never an error of our own, and always one complete message at the end."""
     try:

@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from effort import how_many
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -430,7 +431,7 @@ class Model(RuleBasedStateMachine):
 
 
 TestModel = Model.TestCase
-TestModel.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestModel.settings = settings(max_examples=how_many(15), stateful_step_count=25)
 
 
 # -- waiting, and runs --

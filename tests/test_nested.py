@@ -10,7 +10,8 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from managers import ask, both, busy, everything, manager, run
 from scenes import Recorder
@@ -612,7 +613,7 @@ def _grown(tree: Any, name: str = "m") -> Agent[Any]:
     return agent(name, reply(text, calls=calls), text, tools=[*(each.as_tool() for each in team), look_up])
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(tree=_teams(), max_turns=st.integers(1, 40))
 async def test_whatever_the_team_both_modes_come_to_the_same(tree: Any, max_turns: int) -> None:
     ended = await both(lambda: _grown(tree), max_turns=max_turns)

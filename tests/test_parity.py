@@ -10,7 +10,8 @@ from typing import Any
 
 import anyio.lowlevel
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from more_scenes import MORE
 from scenes import SCENES, Kind, Recorder, Scene, Stage, facts
@@ -208,7 +209,7 @@ async def test_runner_run_returns_or_raises_what_the_stream_shows(scene: str) ->
 
 
 @given(cuts=st.lists(st.lists(st.floats(0, 1), max_size=6), min_size=1, max_size=8))
-@settings(max_examples=40, deadline=None)
+@examples(10)
 @pytest.mark.parametrize("scene", ["one tool", "transfer", "structured", "siblings"])
 async def test_where_a_stream_is_cut_changes_nothing(scene: str, cuts: list[list[float]]) -> None:
     """Pain 3: fuzzed chunk boundaries, from one letter to the whole text."""

@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
@@ -247,7 +248,7 @@ values = st.recursive(leaves, lambda each: st.lists(each, max_size=3))
 
 
 @given(extra=st.dictionaries(keys, values, max_size=4), on_call=st.dictionaries(keys, values, max_size=2))
-@settings(deadline=None, max_examples=50)
+@examples(20)
 async def test_any_keys_survive_a_hop_and_a_save(extra: dict[str, Any], on_call: dict[str, Any]) -> None:
     """Section 3: unknown keys survive, whatever they are; only those of the same family are shown them."""
     made = {**call("transfer_to_y", id="c"), **on_call}

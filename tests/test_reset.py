@@ -14,7 +14,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 from bothways import QUICK, both
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scenes import facts
 from teams import outcome
@@ -227,7 +228,7 @@ def test_the_words_lead_everywhere() -> None:
     anyio.run(check)
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(plan=PLANS, fallback=st.booleans(), on_limit=st.sampled_from(["raise", "return"]))
 async def test_after_an_answer_an_error_or_a_limit(plan: str, fallback: bool, on_limit: str) -> None:
     agent = company(Trap())
@@ -236,7 +237,7 @@ async def test_after_an_answer_an_error_or_a_limit(plan: str, fallback: bool, on
     await starts_afresh(agent)
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(plan=PLANS, at=st.integers(1, 60), fallback=st.booleans())
 async def test_after_a_cancellation_at_any_await(plan: str, at: int, fallback: bool) -> None:
     trap = Trap()
@@ -266,7 +267,7 @@ def stream(agent: Agent[Any], words: str, **more: Any) -> RunStream:
     return Runner.run_streamed(agent, words, max_turns=6, run_config=config(**more))
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(plan=PLANS, events=st.integers(0, 40), closed=st.booleans())
 async def test_after_a_stream_that_was_left(plan: str, events: int, closed: bool) -> None:
     """Section 8, defect 3: a client that goes away. Also if nobody has closed the stream yet."""
@@ -291,7 +292,7 @@ async def stepped(run: RunStream, seen: list[RunEvent]) -> bool:
     return not isinstance(seen[-1], RunDone)
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(first=PLANS, second=PLANS, order=st.lists(st.booleans(), max_size=60))
 async def test_runs_that_take_turns_are_what_they_are_alone(
     first: str, second: str, order: list[bool]
@@ -310,7 +311,7 @@ async def test_runs_that_take_turns_are_what_they_are_alone(
     await starts_afresh(agent)
 
 
-@settings(max_examples=20)
+@examples(15)
 @given(plans=st.lists(PLANS, min_size=2, max_size=5))
 async def test_runs_at_the_same_time_are_what_they_are_alone(plans: list[str]) -> None:
     agent = company(Trap())
@@ -342,7 +343,7 @@ async def test_staying_is_a_wish_of_the_caller() -> None:
     assert second.last_handler == "s1"
 
 
-@settings(max_examples=60)
+@examples(25)
 @given(
     plan=PLANS,
     fallback=st.booleans(),

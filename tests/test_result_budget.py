@@ -6,7 +6,8 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from effort import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from interlock import Agent, Runner, handoff, nest_handoff_history, tool
@@ -103,34 +104,34 @@ def counted(messages: list[Message]) -> int:
     return sum(size(content) for content in results(messages) if content != ACCEPTED["content"])
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(histories(), BUDGETS)
 def test_the_budget_is_kept(history: list[Any], max_bytes: int) -> None:
     assert counted(shown(history, max_bytes)) <= max_bytes
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(histories(), BUDGETS)
 def test_a_call_keeps_its_answer(history: list[Any], max_bytes: int) -> None:
     assert problems(history) == []
     assert problems(shown(history, max_bytes)) == []
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(histories(), BUDGETS)
 def test_twice_is_once(history: list[Any], max_bytes: int) -> None:
     once = shown(history, max_bytes)
     assert shown(history, max_bytes, max_bytes) == once
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(histories(), BUDGETS)
 def test_what_fits_is_not_touched(history: list[Any], more: int) -> None:
     same = [{key: value for key, value in message.items() if key != "_kind"} for message in history]
     assert shown(history, sum(map(size, results(history))) + more) == same
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(histories(), BUDGETS)
 def test_the_input_is_not_changed(history: list[Any], max_bytes: int) -> None:
     before = copy.deepcopy(history)
@@ -138,7 +139,7 @@ def test_the_input_is_not_changed(history: list[Any], max_bytes: int) -> None:
     assert history == before
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(histories(), BUDGETS)
 def test_nothing_is_made_up_or_moved(history: list[Any], max_bytes: int) -> None:
     """A result is as it was, or its beginning with a notice; words stay where they were."""
@@ -156,7 +157,7 @@ def test_nothing_is_made_up_or_moved(history: list[Any], max_bytes: int) -> None
     ] == said
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(histories(), BUDGETS)
 def test_older_results_never_have_more_left_than_they_would_have_if_they_were_newer(
     history: list[Any], max_bytes: int
@@ -277,7 +278,7 @@ def test_a_budget_is_no_less_than_nothing() -> None:
 # -- with others --
 
 
-@settings(max_examples=40)
+@examples(20)
 @given(histories(), BUDGETS, st.integers(1, 6))
 def test_it_goes_with_keep_last(history: list[Any], max_bytes: int, count: int) -> None:
     for filters in ((max_bytes, keep_last(count)), (keep_last(count), max_bytes)):

@@ -10,7 +10,8 @@ from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scenes import SCENES, Stage
 from teams import outcome
@@ -126,7 +127,7 @@ async def test_filters_do_not_touch_what_is_kept() -> None:
 
 
 @given(scenes=st.lists(st.sampled_from(sorted(SCENES)), min_size=2, max_size=4))
-@settings(deadline=None, max_examples=40)
+@examples(20)
 async def test_runs_can_be_strung_together(scenes: list[str]) -> None:
     """Every request of every run is valid, however the runs before ended, also after a save as JSON."""
     history: Any = []

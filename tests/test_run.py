@@ -10,7 +10,8 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from scenes import SCENES, Recorder, Scene, Stage, facts
 
@@ -99,7 +100,7 @@ ways = st.tuples(st.sampled_from(sorted(REPLIES)), st.sampled_from(sorted(ENDING
 
 
 @given(runs=st.lists(ways, max_size=6))
-@settings(deadline=None, max_examples=60)
+@examples(25)
 async def test_every_run_starts_at_the_default_however_others_ended(runs: list[tuple[str, str]]) -> None:
     """I2, R2: after an answer, a transfer, an error, a cancellation or an abandoned stream."""
     script = ScriptedHandler([])
@@ -152,7 +153,7 @@ async def test_staying_with_an_agent_is_the_callers_choice() -> None:
 
 
 @given(order=st.lists(st.booleans(), max_size=40), scenes=st.tuples(*[st.sampled_from(sorted(SCENES))] * 2))
-@settings(deadline=None, max_examples=60)
+@examples(25)
 async def test_two_runs_in_any_interleaving_do_not_see_each_other(
     order: list[bool], scenes: tuple[str, str]
 ) -> None:

@@ -10,7 +10,8 @@ from contextlib import aclosing
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from hypothesis import example, given, settings
+from effort import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 from teams import TO_B, agent, look_up, pair
 
@@ -505,7 +506,7 @@ def places(node: Any) -> list[tuple[Any, Any]]:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.booleans(), JUNK), min_size=1, max_size=3))
-@settings(max_examples=60, deadline=None)
+@examples(25)
 async def test_a_changed_state_is_refused_or_a_run_that_ends_in_order(
     changes: list[tuple[float, bool, Any]],
 ) -> None:
@@ -534,7 +535,7 @@ async def test_a_changed_state_is_refused_or_a_run_that_ends_in_order(
 
 @given(st.binary(max_size=60) | st.text(max_size=40) | JUNK.map(lambda junk: json.dumps(junk, default=str)))
 @example('{"format_version": 1, "items": [{"covers": [[[[]]]]}]}')
-@settings(max_examples=100, deadline=None)
+@examples(25)
 def test_anything_else_is_refused(text: Any) -> None:
     with pytest.raises(ValueError, match="This is no RunState"):
         RunState.from_json(text, agents=[parrots()])

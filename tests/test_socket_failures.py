@@ -5,7 +5,6 @@ The providers are in benches.py, what goes wrong in faults.py.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import AsyncGenerator, Iterable
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 from benches import BOTH, MATRIX, Bench, Outcome, Provider, bench_for, run
+from effort import THOROUGH
 from faults import FAULTS, KEY, STREAM, Fault, hello, said
 from rawserver import Raw, in_chunks
 from servers import refused_url
@@ -138,7 +138,7 @@ CALL = {"index": 0, "id": "c", "type": "function", "function": {"name": "add", "
 CALLING = (said({"content": "é?"}), said({"tool_calls": [CALL]}), said({}, finish="tool_calls"), *STREAM[3:])
 CALLED = b"".join(CALLING)
 ENDS = [sum(map(len, CALLING[:count])) for count in range(1, len(CALLING))]
-EVERY = int(os.environ.get("INTERLOCK_CUT_EVERY", "37"))
+EVERY = 1 if THOROUGH else 61
 CUTS = sorted({*range(1, len(CALLED), EVERY), *(end - less for end in ENDS for less in (0, 1, 2, 3))})
 """Where a stream is cut: within everything that it has, and around the ends of its events."""
 
