@@ -37,6 +37,16 @@ async def test_the_target_is_told_of_the_transfer() -> None:
     assert [message["role"] for message in result.messages] == ["user", "assistant", "tool", "assistant"]
 
 
+async def test_a_transfer_copies_no_message() -> None:
+    """Row 2-38: what it costs does not grow with what the messages hold."""
+    a, b = pair()
+    history = [HI, *({"role": role, "content": "..."} for role in ("assistant", "user") * 500)]
+    result = await Runner.run(a, history)
+    own = {id(item.message) for item in result.items}
+    foreign = [message for message in requests(b)[0].messages if id(message) not in own]
+    assert [message["role"] for message in foreign] == ["system", "user"]  # its prompt, and the note
+
+
 async def test_a_run_that_ended_before_the_target_spoke_is_told_of_to_it_afterwards() -> None:
     a, _ = pair()
     config = RunConfig(on_limit="return")
