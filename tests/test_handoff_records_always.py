@@ -54,7 +54,7 @@ def _broken(*_: Any) -> Any:
     raise ValueError("no")
 
 
-def _team(scripts: list[list[Any]]) -> list[Agent[Any]]:
+def team(scripts: list[list[Any]]) -> list[Agent[Any]]:
     options: dict[str, dict[str, Any]] = {
         "returns": {"return_to_caller": True},
         "newest": {"preserve_context": False},
@@ -100,7 +100,7 @@ def _team(scripts: list[list[Any]]) -> list[Agent[Any]]:
 async def _play(
     scripts: list[list[Any]], *, stream: bool, capacity: Capacity, events: list[RunEvent]
 ) -> tuple[RunResult[Any], str]:
-    first, *others = _team(scripts)
+    first, *others = team(scripts)
     memory = {"looks": 0, "other": 1}
     config = RunConfig(run_id="r", agents=others, capacity=capacity, shared_memory=memory)
     try:

@@ -83,19 +83,23 @@ def _told(path: Path) -> list[dict[str, Any]]:
     return sorted(lines, key=str)
 
 
-async def test_every_message_of_the_transcript_is_accounted_for(tmp_path: Path) -> None:
-    """Shown as it is, in another form, told in a note, summarised or removed: one of them, for each call."""
-    for scene in SCENES:
-        await play(scene, tmp_path / f"{scene}.jsonl")
-        for each in only(tmp_path / f"{scene}.jsonl").calls:
-            start = each.start
-            before = {item.id for item in each.items if item.id >= 0}
-            forms = {item.stands_for for item in each.items if item.stands_for is not None}
-            hidden = [*numbers(start.removed), *numbers(start.summarised), *numbers(start.told)]
-            assert len(hidden) == len(set(hidden))
-            assert not set(hidden) & (before | forms)
-            known = before | forms | set(hidden)
-            assert known == set(range(len(known)))
+def accounted_for(run: TracedRun) -> None:
+    """Each message of the transcript is shown as it is or in another form, or told, summarised or removed."""
+    for each in run.calls:
+        start = each.start
+        shown = {item.id for item in each.items if item.id >= 0}
+        forms = {item.stands_for for item in each.items if item.stands_for is not None}
+        hidden = [*numbers(start.removed), *numbers(start.summarised), *numbers(start.told)]
+        assert len(hidden) == len(set(hidden))
+        assert not set(hidden) & (shown | forms)
+        known = shown | forms | set(hidden)
+        assert known == set(range(len(known)))
+
+
+@pytest.mark.parametrize("scene", SCENES)
+async def test_every_message_of_the_transcript_is_accounted_for(scene: str, tmp_path: Path) -> None:
+    await play(scene, tmp_path / "t.jsonl")
+    accounted_for(only(tmp_path / "t.jsonl"))
 
 
 async def test_what_a_filter_hides_is_removed_and_named(tmp_path: Path) -> None:

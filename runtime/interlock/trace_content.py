@@ -75,5 +75,6 @@ _BARE: Mapping[type[Any], Callable[[Any], object]] = {
         error=_error(one.error),
         warnings=(),
         pending=[_call(each) for each in one.pending],
+        interruptions=[{**each, "arguments": ""} for each in one.interruptions],
     ),
 }

@@ -362,6 +362,8 @@ class RunEnded:
     warnings: Sequence[str] = ()
     pending: Sequence[Mapping[str, Any]] = ()
     """Calls that the caller has to answer."""
+    interruptions: Sequence[Mapping[str, Any]] = ()
+    """Calls that wait for somebody's approval, as `interlock.approvals.Interruption` has them."""
 
 
 TraceRecord = (

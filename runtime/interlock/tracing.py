@@ -7,41 +7,38 @@ the order in which they came. What is not in the books, such as when a call bega
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from os import PathLike
-from typing import Any, TypedDict, TypeVar, cast
+from pathlib import Path
+from typing import TypeVar, cast
 
-from interlock.agent_tools import AgentCall
-from interlock.agents import Agent, Handoff
 from interlock.callables import words_of
 from interlock.config import listed
+from interlock.errors import ConfigError
 from interlock.events import AttemptFailed, MessageDone
 from interlock.glimpse import glimpse
 from interlock.handoff_request import recordable
 from interlock.logs import log
 from interlock.messages import ToolCall
-from interlock.models import lineup
 from interlock.outcomes import ToolOutcome
 from interlock.payloads import PAYLOAD_KEY
 from interlock.port import Handler, Request
 from interlock.redaction import redact
-from interlock.results import HandoffRecord, Problem
+from interlock.results import HandoffRecord
 from interlock.run import Run
 from interlock.trace_files import TraceFile
+from interlock.trace_notes import agent_traced, error_traced, handoff_traced, model_of, problem_traced
 from interlock.trace_port import Trace, TraceWriter, Tracing, Within
 from interlock.trace_records import (
     FORMAT,
-    AgentTraced,
-    EdgeTraced,
     ErrorTraced,
-    HandoffTraced,
     ModelEnded,
     ModelRetried,
     ModelStarted,
-    ProblemTraced,
     RunEnded,
     RunStarted,
     TookOver,
@@ -60,14 +57,23 @@ T = TypeVar("T")
 
 
 def traced(run: Run) -> Run:
-    """Return the run, which tells the traces of its settings, if there are any, what happens."""
+    """Return the run, which tells the traces of its settings, if there are any, what happens.
+
+    Raises:
+        ConfigError: a file cannot be made where it is to be.
+    """
     if given := listed(run.config.trace):
         run.tracing = _RunTracing(run, [_trace(one) for one in given])
     return run
 
 
 def _trace(given: str | PathLike[str] | Trace) -> Trace:
-    return TraceFile(given) if isinstance(given, str | PathLike) else given
+    if not isinstance(given, str | PathLike):
+        return given
+    folder = Path(given).absolute().parent
+    if not folder.is_dir():
+        raise ConfigError(f"RunConfig(trace={os.fspath(given)!r}): make the folder {folder} first.")
+    return TraceFile(given)
 
 
 class _RunTracing:
@@ -106,9 +112,9 @@ class _RunTracing:
         for one in run.handoffs:
             if self.handoffs.get(one.id) is not one:
                 self.handoffs[one.id] = one
-                self._write(_handoff(run.run_id, self._now(), one))
+                self._write(handoff_traced(run.run_id, self._now(), one))
         for problem in run.errors[self.problems :]:
-            self._write(_problem(run.run_id, self._now(), problem))
+            self._write(problem_traced(run.run_id, self._now(), problem))
         self.problems = len(run.errors)
 
     def model_started(self, request: Request) -> None:
@@ -128,7 +134,7 @@ class _RunTracing:
                 turn=run.turn,
                 agent=run.agent.name,
                 handler=run.handler.name,
-                **_model(run.handler),
+                **model_of(run.handler),
                 shown=seen.shown,
                 removed=seen.removed,
                 summarised=seen.summarised,
@@ -150,12 +156,12 @@ class _RunTracing:
                 call=self.calls,
                 attempt=failed.attempt,
                 delay=failed.delay,
-                error=_error(failed.error) or ErrorTraced(),
+                error=error_traced(failed.error) or ErrorTraced(),
             )
         )
 
     def model_ended(self, reply: MessageDone | None, error: BaseException | None) -> None:
-        end = ModelEnded(run=self.run.run_id, time=self._now(), call=self.calls, error=_error(error))
+        end = ModelEnded(run=self.run.run_id, time=self._now(), call=self.calls, error=error_traced(error))
         if reply is not None:
             end = replace(
                 end,
@@ -193,7 +199,7 @@ class _RunTracing:
                 name=call["function"]["name"],
                 output=outcome.output,
                 failure=outcome.error,
-                error=_error(outcome.exception),
+                error=error_traced(outcome.exception),
                 usage=outcome.usage,
             )
         )
@@ -237,7 +243,7 @@ class _RunTracing:
                 time=self._now(),
                 stop_reason=result.stop_reason,
                 output=result.final_output,
-                error=_error(error),
+                error=error_traced(error),
                 last_agent=result.last_agent.name,
                 last_handler=result.last_handler,
                 next_agent=result.next_agent.name,
@@ -246,6 +252,7 @@ class _RunTracing:
                 usage_by_agent=result.usage_by_agent,
                 warnings=result.warnings,
                 pending=result.pending,
+                interruptions=[asdict(each) for each in result.interruptions],
             )
         )
 
@@ -275,25 +282,6 @@ def _enter(
     stack.enter_context(inside(call_id))
 
 
-def _error(error: BaseException | None) -> ErrorTraced | None:
-    return None if error is None else ErrorTraced(type=type(error).__name__, message=words_of(error))
-
-
-class _Model(TypedDict):
-    model: str | None
-    provider: str | None
-
-
-def _model(handler: Handler) -> _Model:
-    """Return which model a handler asks, and whose, if it says so; LiteLLM has both in one text."""
-    model, provider = getattr(handler, "model", None), getattr(handler, "provider", None)
-    if not isinstance(model, str):
-        return {"model": None, "provider": None}
-    if not isinstance(provider, str):
-        provider = model.partition("/")[0] if "/" in model else None
-    return {"model": model, "provider": provider}
-
-
 def _start(tracing: _RunTracing) -> RunStarted:
     run, outer = tracing.run, tracing.outer
     return RunStarted(
@@ -313,65 +301,5 @@ def _start(tracing: _RunTracing) -> RunStarted:
         max_turns=run.max_turns,
         user_id=run.config.user_id,
         conversation_id=run.config.conversation_id,
-        agents=[_agent(run, agent) for agent in run.graph.values()],
-    )
-
-
-def _agent(run: Run, agent: Agent[Any]) -> AgentTraced:
-    asked = [(tool.name, tool.on_invoke_tool) for tool in agent.all_tools]
-    return AgentTraced(
-        name=agent.name,
-        description=agent.handoff_description or "",
-        handlers=[each.name for each in lineup(agent, run.config)],
-        tools=[name for name, _ in asked],
-        agent_tools={name: how.agent.name for name, how in asked if isinstance(how, AgentCall)},
-        handoffs=[_edge(edge) for edge in agent.edges],
-    )
-
-
-def _edge(edge: Handoff) -> EdgeTraced:
-    return EdgeTraced(
-        tool_name=edge.tool_name,
-        target=edge.agent_name,
-        others=[other if isinstance(other, str) else other.name for other in edge.others],
-        to_handler=edge.to_handler is not None,
-        returns=edge.return_to_caller,
-    )
-
-
-def _handoff(run_id: str, now: float, record: HandoffRecord) -> HandoffTraced:
-    return HandoffTraced(
-        run=run_id,
-        time=now,
-        id=record.id,
-        source=record.source,
-        target=record.target,
-        tool_name=record.tool_name,
-        call_id=record.call_id,
-        turn=record.turn,
-        status=record.status.value,
-        tried=record.tried,
-        requested_by=record.requested_by,
-        reason=record.reason,
-        input=record.input,
-        error=record.error,
-        passed_over=[*record.passed_over],
-        parent_id=record.parent_id,
-        depth=record.depth,
-        started=record.started,
-        ended=record.ended,
-        usage=record.usage,
-    )
-
-
-def _problem(run_id: str, now: float, problem: Problem) -> ProblemTraced:
-    return ProblemTraced(
-        run=run_id,
-        time=now,
-        kind=problem.kind,
-        agent=problem.agent,
-        turn=problem.turn,
-        message=problem.message,
-        call_id=problem.call_id,
-        error=_error(problem.error),
+        agents=[agent_traced(agent, run.config) for agent in run.graph.values()],
     )

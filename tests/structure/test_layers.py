@@ -39,7 +39,7 @@ LAYERS = """
     run_state
     results
     handoff_documents models sharing
-    hops
+    hops trace_notes
     books callers graph handoff_store
     matrix run
     capturing

@@ -1,0 +1,287 @@
+"""A file of traces: whole lines, no secrets, and no run that fails because of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from managers import ask, manager
+from teams import agent as made
+
+from interlock import Agent, Retry, RunConfig, Runner, RunState, function_tool
+from interlock.errors import ConfigError, ConnectionFailed
+from interlock.testing import ScriptedHandler, call
+from interlock.trace_files import TraceFile, as_line
+from interlock.trace_records import ItemTraced, RunStarted, ToolEnded
+from interlock.traces import read_trace
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "sk-" + "a1" * 20
+
+
+@function_tool
+async def look(word: str) -> str:
+    return f"seen {word}"
+
+
+def looking(word: str = "moss") -> Agent[Any]:
+    model = ScriptedHandler([call("look", {"word": word}), f"There is {word}."])
+    return Agent("A", f"Look for {word}.", model=model, tools=[look])
+
+
+async def test_no_secret_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    agent = looking(SECRET)
+    settings = {"extra_headers": {"Authorization": "Bearer word"}, "extra_body": {"api_key": "word"}}
+    config = RunConfig(trace=path, model_settings=settings)
+    await Runner.run(agent, f"My password is in postgres://me:{SECRET}@db", run_config=config)
+    text = path.read_text("utf-8")
+    assert SECRET not in text
+    assert "word" not in text.replace("password", "").replace('"word"', "").replace('\\"word\\"', "")
+    assert "[redacted]" in text
+
+
+async def test_what_was_said_can_be_left_out(tmp_path: Path) -> None:
+    @function_tool
+    async def fail(word: str) -> str:
+        raise ValueError(word)
+
+    path = tmp_path / "t.jsonl"
+    replies = [[call("look", {"word": "quince"}), call("fail", {"word": "quince"}), call("quince")], "quince"]
+    target = Agent("B", "quince", model=ScriptedHandler(replies), tools=[look, fail])
+    model = ScriptedHandler([ConnectionFailed("quince"), call("transfer_to_b", {"reason": "quince"})])
+    agent = Agent("A", "quince", model=model, handoffs=[target], model_settings={"stop": ["quince"]})
+    config = RunConfig(trace=TraceFile(path, content=False), retry=Retry(first_delay=0.0))
+    await Runner.run(agent, "quince", run_config=config)
+    text = path.read_text("utf-8")
+    assert text.count("quince") == text.count('"name":"quince"'), "a name that a model made up is a name"
+    [run] = read_trace(path).runs
+    assert [item.message["role"] for item in run.calls[0].items] == ["system", "user"]
+    assert run.end is not None
+    assert run.end.usage.requests == 4
+
+
+async def test_runs_that_go_on_at_the_same_time_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+
+    async def one(number: int) -> None:
+        await Runner.run(looking(f"w{number}"), "Hi", run_config=RunConfig(trace=path))
+
+    def thread(number: int) -> None:
+        Runner.run_sync(looking(f"w{number}"), "Hi", run_config=RunConfig(trace=path))
+
+    threads = [threading.Thread(target=thread, args=(number,)) for number in range(4)]
+    for each in threads:
+        each.start()
+    async with anyio.create_task_group() as group:
+        for number in range(4, 8):
+            group.start_soon(one, number)
+    for each in threads:
+        each.join()
+    log = read_trace(path)
+    assert log.unreadable == []
+    outputs = sorted(str(run.end.output) for run in log.runs if run.end is not None)
+    assert outputs == [f"There is w{number}." for number in range(8)]
+    for run in log.runs:
+        [tool] = run.tools
+        assert tool.end is not None
+        assert run.end is not None
+        assert tool.end.output.removeprefix("seen ") in str(run.end.output)
+
+
+_KILLED = """
+import os, sys
+from interlock import Agent, RunConfig, Runner, function_tool
+from interlock.testing import ScriptedHandler, call
+
+@function_tool
+async def die() -> str:
+    os._exit(7)
+
+model = ScriptedHandler([call("die"), "Done."])
+Runner.run_sync(Agent("A", model=model, tools=[die]), "Hi", run_config=RunConfig(trace=sys.argv[1]))
+"""
+
+
+def test_a_process_that_dies_leaves_what_happened_until_then(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", _KILLED, str(path)], env=env, timeout=60, check=False)
+    assert done.returncode == 7
+    [run] = read_trace(path).runs
+    [tool] = run.tools
+    assert (run.end, tool.end) == (None, None)
+    assert tool.start is not None
+    assert tool.start.name == "die"
+    assert run.calls[0].reply is not None
+
+
+async def test_after_a_cut_line_the_next_run_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(b'{"type": "item", "run": "old", "ti')
+    await Runner.run(looking(), "Hi", run_config=RunConfig(trace=path))
+    log = read_trace(path)
+    assert log.unreadable == [1]
+    assert [run.end is not None for run in log.runs] == [True]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
+async def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    await Runner.run(looking(), "Hi", run_config=RunConfig(trace=path))
+    assert path.stat().st_mode & 0o077 == 0
+
+
+async def test_a_missing_folder_is_said_before_the_run(tmp_path: Path) -> None:
+    model = ScriptedHandler(["Hello."])
+    with pytest.raises(ConfigError, match=r"make the folder .*nowhere first"):
+        await Runner.run(
+            Agent("A", model=model), "Hi", run_config=RunConfig(trace=tmp_path / "nowhere" / "t.jsonl")
+        )
+    assert model.requests == []
+
+
+class Full:
+    """A trace that takes some records, and then no more."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self.asked = 0
+
+    def begin(self, start: Any, parent: Any) -> Full:
+        self.write(start)
+        return self
+
+    def write(self, record: Any) -> None:
+        self.asked += 1
+        if self.asked > self.room:
+            raise OSError("no space left on device")
+
+
+@pytest.mark.parametrize("room", range(12))
+async def test_a_trace_that_raises_is_given_up_and_the_run_goes_on(room: int, tmp_path: Path) -> None:
+    full = Full(room)
+    config = RunConfig(trace=[full, tmp_path / "t.jsonl"])
+    result = await Runner.run(looking(), "Hi", run_config=config)
+    assert result.final_output == "There is moss."
+    [problem] = result.errors
+    assert "no space left on device" in problem.message
+    assert full.asked == room + 1
+    [run] = read_trace(tmp_path / "t.jsonl").runs
+    assert run.end is not None, "the other trace is whole"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_runs_within_a_run_are_in_it(stream: bool, tmp_path: Path) -> None:
+    deepest = made("deepest", "deep")
+    one = made("one", ask("deepest"), "helped", tools=[deepest.as_tool("deepest")])
+    outer = manager([ask("one", id="c1"), ask("two", id="c2")], "done", one=one, two=made("two", "as well"))
+    config = RunConfig(trace=tmp_path / "t.jsonl")
+    if stream:
+        await Runner.run_streamed(outer, "Hi", max_turns=None, run_config=config).drain()
+    else:
+        await Runner.run(outer, "Hi", max_turns=None, run_config=config)
+    [run] = read_trace(tmp_path / "t.jsonl").runs
+    assert sorted(run.nested) == ["c1", "c2"]
+    for call_id, inner in run.nested.items():
+        [tool] = [each for each in run.tools if each.call_id == call_id]
+        assert tool.start is not None
+        assert tool.start.nested == inner.start.run
+        assert inner.start.parent == run.start.run
+    [deep] = run.nested["c1"].nested.values()
+    assert deep.start.agent == "deepest"
+
+
+async def test_a_stream_that_is_left_has_an_end(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    async with Runner.run_streamed(looking(), "Hi", run_config=RunConfig(trace=path)) as stream:
+        async for event in stream:
+            if event.type == "tool_called":
+                break
+    [run] = read_trace(path).runs
+    assert run.end is not None
+    assert run.end.stop_reason == "unfinished"
+    assert run.tools == []
+
+
+async def test_a_stream_that_nobody_reads_writes_nothing(tmp_path: Path) -> None:
+    async with Runner.run_streamed(looking(), "Hi", run_config=RunConfig(trace=tmp_path / "t.jsonl")):
+        pass
+    assert not (tmp_path / "t.jsonl").exists()
+
+
+async def test_a_run_that_goes_on_begins_once_more(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    agent = looking()
+    config = RunConfig(trace=path, on_limit="return")
+    result = await Runner.run(agent, "Hi", max_turns=1, run_config=config)
+    state = RunState.from_json(result.state().to_json(), agents=[agent])
+    again = await Runner.run(agent, state, run_config=RunConfig(trace=path))
+    first, second = read_trace(path).runs
+    assert (first.start.run, first.start.resumed) == (second.start.run, False)
+    assert second.start.resumed
+    assert second.start.turn == 1
+    assert [item.message for item in second.transcript] == again.messages
+    assert [each.messages for each in second.calls] == [each.messages for each in again.calls]
+
+
+async def test_retries_and_errors_are_on_the_call(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    model = ScriptedHandler([ConnectionFailed("down"), ConnectionFailed("still down")])
+    config = RunConfig(trace=path, retry=Retry(attempts=2, first_delay=0.0))
+    with pytest.raises(ConnectionFailed):
+        await Runner.run(Agent("A", model=model), "Hi", run_config=config)
+    [run] = read_trace(path).runs
+    [each] = run.calls
+    assert [one.error.message for one in each.retries] == ["down"]
+    assert each.end is not None
+    assert each.end.error is not None
+    assert (each.end.error.type, each.end.error.message) == ("ConnectionFailed", "still down")
+    assert run.end is not None
+    assert run.end.error == each.end.error
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@examples(60)
+@given(st.text(st.characters()), st.dictionaries(st.sampled_from(["content", "extra", "\u2028"]), anything))
+def test_what_is_written_is_read_back(text: str, more: dict[str, Any]) -> None:
+    """Line separators and halves of surrogate pairs included; but for what looks like a secret."""
+    message = {"role": "user", "name": text, **more}
+    item = ItemTraced(run="r", time=1.5, id=3, kind="input", message=message, covers=((0, 2),))
+    line = as_line(item, longest=None)
+    assert line.count(b"\n") == 1
+    [run] = read_trace([as_line(RunStarted(run="r", time=1.0)), line]).runs
+    if b"[redacted]" not in line:
+        assert json.loads(json.dumps(run.items[3].message)) == json.loads(json.dumps(message))
+        assert dataclasses.replace(run.items[3], message={}) == dataclasses.replace(
+            item, message={}, covers=[(0, 2)]
+        )
+
+
+def test_a_long_text_is_cut_and_says_so() -> None:
+    end = ToolEnded(run="r", time=1.0, call_id="c", output="x" * 50)
+    assert json.loads(as_line(end, longest=10))["output"] == "xxxxxxxxxx[40 more characters]"
+
+
+def test_what_is_no_json_is_text() -> None:
+    end = ToolEnded(run="r", time=float("inf"), call_id="c", usage={1, 2})  # type: ignore[arg-type]
+    line = json.loads(as_line(end))
+    assert (line["time"], line["usage"]) == ("inf", [1, 2])

@@ -1,0 +1,51 @@
+"""Whatever a team does, however its run ends, streamed or left: its trace says what its result says."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import anyio
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from test_handoff_records_always import scripts, team
+from test_traces import accounted_for, only, same
+
+from interlock import RunConfig, Runner, RunResult
+from interlock.errors import InterlockError
+
+
+async def _play(
+    made: list[list[Any]], path: Path, *, stream: bool, leave_after: int | None
+) -> RunResult[Any]:
+    first, *others = team(made)
+    config = RunConfig(agents=others, trace=path, shared_memory={"looks": 0})
+    run = Runner.run_streamed(first, "Hi", max_turns=12, run_config=config)
+    try:
+        if not stream:
+            return await Runner.run(first, "Hi", max_turns=12, run_config=config)
+        async with run:
+            read = 0
+            async for _ in run:
+                read += 1
+                if read == leave_after:
+                    break
+    except InterlockError as error:
+        assert error.result is not None  # noqa: PT017
+        return error.result
+    return run.result
+
+
+@given(scripts, st.booleans(), st.none() | st.integers(1, 40))
+@examples(40)
+def test_a_trace_says_what_the_result_says(
+    made: list[list[Any]], stream: bool, leave_after: int | None
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.jsonl"
+        result = anyio.run(lambda: _play(made, path, stream=stream, leave_after=leave_after))
+        run = only(path)
+    same(result, run)
+    accounted_for(run)
