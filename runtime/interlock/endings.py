@@ -1,4 +1,4 @@
-"""How a run ends that does not end well: with what there is, and an error or a result that carries it."""
+"""How a run begins, and how it ends that does not end well: with what there is, on an error or a result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from interlock.results import RunDone, RunEvent
 from interlock.run import Run
 from interlock.time_limits import in_time
 
-__all__ = ["close", "end_badly", "within"]
+__all__ = ["begin", "close", "end_badly", "within"]
+
+
+async def begin(run: Run) -> None:
+    """Open the books of a run: its trace, and its session."""
+    if run.tracing is not None:
+        run.tracing.begin()
+    if run.keeper is not None:
+        await run.keeper.begin(run)
 
 
 async def within(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> AsyncGenerator[RunEvent]:
@@ -42,10 +50,12 @@ async def within(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> 
     yield RunDone(run.result())
 
 
-def close(run: Run, raised: Exception | None) -> None:
+async def close(run: Run, raised: Exception | None) -> None:
     """Close the books of a run, however it ended."""
     run.keep_partial()
     run.wind_up()
+    if run.keeper is not None:
+        await run.keeper.last(run)
     # what was cancelled may be so because its time is up, which `within` knows
     if run.tracing is not None and (run.config.timeout is None or run.stop_reason != "unfinished"):
         run.tracing.end(raised)
@@ -54,6 +64,8 @@ def close(run: Run, raised: Exception | None) -> None:
 async def end_badly(run: Run, error: Exception) -> Exception | None:
     """End the run; return the error to raise, with the partial result. None: the limit is to be a result."""
     run.keep_partial(error)
+    if run.keeper is not None:
+        await run.keeper.last(run, error)
     run.stop_reason, run.failure = "error", f"{type(error).__name__}: {words_of(error)}"
     fresh = isinstance(error, LimitExceeded) and error.result is None  # not that of a run within this one
     if fresh:

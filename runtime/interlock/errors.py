@@ -22,6 +22,8 @@
         MaxHandoffsExceeded
         LoopDetected              agents or tools went round without progress
         RunTimeout                the run took longer than its timeout
+      SessionError                a session could not be loaded or stored
+        SessionConflict           somebody else has gone on with the session in the meantime
       HandlerError                whatever answers for the model failed
         ProviderError             the vendor or the way to it failed; see .retryable and .status
           AuthenticationFailed    401, 403, a missing key
@@ -80,6 +82,8 @@ __all__ = [
     "RateLimited",
     "RunTimeout",
     "ServerFailed",
+    "SessionConflict",
+    "SessionError",
     "SkillInitError",
     "ToolError",
     "ToolTimeout",
@@ -187,6 +191,17 @@ class LoopDetected(LimitExceeded):
 
 class RunTimeout(LimitExceeded):
     """The run took longer than ``RunConfig.timeout`` seconds."""
+
+
+class SessionError(InterlockError):
+    """A session could not be loaded or stored; the cause is chained."""
+
+
+class SessionConflict(SessionError):
+    """Something was added to a session since it was loaded, so nothing more is added to what was there then.
+
+    The partial result of the run that comes second is in ``result``. What is stored is the other's.
+    """
 
 
 class HandlerError(InterlockError):

@@ -22,7 +22,7 @@ from interlock.attempts import attempt, attempts
 from interlock.callables import users_code, words_of
 from interlock.callers import too_late
 from interlock.conclusion import conclude
-from interlock.endings import close, end_badly, within
+from interlock.endings import begin, close, end_badly, within
 from interlock.errors import HandlerError, HandoffTimeout, InterlockError, LoopDetected, ProviderTimeout
 from interlock.events import (
     AgentUpdated,
@@ -67,16 +67,17 @@ async def run_loop(run: Run) -> None:
         InterlockError: with the partial result in ``error.result``.
     """
     raised: Exception | None = None
-    if run.tracing is not None:
-        run.tracing.begin()
     try:
+        await begin(run)
         await (_go_on(run) if run.turn else _check_run_input(run))
         while run.stop_reason == "unfinished":
             await _take_turn(run)
+            if run.keeper is not None:
+                await run.keeper.keep(run)
     except Exception as error:
         raised = await end_badly(run, error)
     finally:
-        close(run, raised)
+        await close(run, raised)
     if run.watched:
         await show_all(run.take_completed())
     if raised is not None:

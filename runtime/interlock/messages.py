@@ -28,7 +28,9 @@ __all__ = [
     "checked_message",
     "detached",
     "item_of",
+    "marked",
     "portable",
+    "shown_later",
     "text_of",
     "to_messages",
     "unshared",
@@ -208,6 +210,33 @@ def item_of(message: Message, place: int, kind: ItemKind) -> RunItem:
         agent=known.get(AGENT),
         origin=known.get(ORIGIN),
     )
+
+
+def marked(item: RunItem, *, several: bool) -> Message:
+    """Return a copy of an item's message with private keys for what only the item says: `item_of` reads them.
+
+    Args:
+        item: of a transcript.
+        several: whether more than one agent took part, so that it matters who made a call.
+    """
+    message = cast("dict[str, Any]", detached(item.message))
+    if item.kind == "nudge" or (several and item.kind == "handoff"):
+        message[KIND] = item.kind
+    if several and item.agent is not None and calls_of(item.message):
+        message[AGENT] = item.agent
+    if item.origin is not None and item.message != portable(item.message):
+        message[ORIGIN] = item.origin
+    return cast(Message, message)
+
+
+def shown_later(items: Sequence[RunItem]) -> list[RunItem]:
+    """Return what later runs are shown of a transcript.
+
+    How an agent that was asked came to its answer is left out: whoever asked has it, see
+    ``Handoff.return_to_caller``.
+    """
+    answered = {item.message.get("tool_call_id") for item in items}
+    return [item for item in items if item.asked_by is None or item.asked_by not in answered]
 
 
 def detached(value: T) -> T:

@@ -28,7 +28,7 @@ from interlock.events import (
 )
 from interlock.fresh import NEW_DICT
 from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
-from interlock.messages import AGENT, KIND, ORIGIN, Message, RunItem, ToolCall, calls_of, detached, portable
+from interlock.messages import Message, RunItem, ToolCall, marked, shown_later
 from interlock.port import Request, ToolChoice, ToolSpec
 from interlock.records import record
 from interlock.repair import repair
@@ -127,6 +127,7 @@ class Problem:
         "output",
         "loop",
         "limit",
+        "session",
     ]
     agent: str
     turn: int
@@ -305,9 +306,7 @@ class RunResult(Generic[T]):
         """
         agents = {item.agent for item in self.items if item.agent is not None}
         several = len(agents) > 1 or any(record.taken for record in self.handoffs)
-        answered = {item.message.get("tool_call_id") for item in self.items}
-        kept = (item for item in self.items if item.asked_by is None or item.asked_by not in answered)
-        messages = repair([_marked(item, several) for item in kept])[0]
+        messages = repair([marked(item, several=several) for item in shown_later(self.items)])[0]
         if not self.pending:
             return messages
         still_open = {call["id"] for call in self.pending}
@@ -318,17 +317,6 @@ class RunResult(Generic[T]):
         if raise_if_incorrect_type and not isinstance(self.final_output, cls):
             raise TypeError(f"Final output is {type(self.final_output).__name__}, not {cls.__name__}.")
         return cast(U, self.final_output)
-
-
-def _marked(item: RunItem, several: bool) -> Message:
-    message = cast("dict[str, Any]", detached(item.message))
-    if item.kind == "nudge" or (several and item.kind == "handoff"):
-        message[KIND] = item.kind
-    if several and item.agent is not None and calls_of(item.message):
-        message[AGENT] = item.agent
-    if item.origin is not None and item.message != portable(item.message):
-        message[ORIGIN] = item.origin
-    return cast(Message, message)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from interlock.fresh import NEW_DICT, NEW_LIST, NEW_SET
 from interlock.handoff_request import HandoffStatus
 from interlock.history import View
 from interlock.hooks import RunHooks
+from interlock.keeping import Keeper
 from interlock.messages import ItemKind, Message, RunItem, ToolCall
 from interlock.models import lineup
 from interlock.narrative import Reader
@@ -135,6 +136,8 @@ class Run(Books):
     """The error that ended the run, in words."""
     capture: Callable[[Run], RunState] | None = None
     """Makes the state of the run, see `interlock.capturing`."""
+    keeper: Keeper | None = field(default=None, init=False)
+    """Keeps the run in its session."""
     depth: int = field(default=0, init=False)
     """How many runs this one is within."""
     within: dict[str, Run] = field(default_factory=NEW_DICT, init=False)
@@ -341,7 +344,7 @@ class Run(Books):
                 for name, usage in self.nested[call_id].usage_by_agent.items():
                     self.count(usage, name)
 
-    def _next_agent(self) -> Agent[Any]:
+    def next_agent(self) -> Agent[Any]:
         """Return who answers the user's next message. Whoever was only asked something does not stay."""
         if self.config.next_agent == "reset":
             return self.first
@@ -359,7 +362,7 @@ class Run(Books):
         return RunResult(
             final_output=self.final_output,
             last_agent=self.agent,
-            next_agent=self._next_agent(),
+            next_agent=self.next_agent(),
             items=tuple(self.items),
             input_count=self.input_count,
             usage=self.usage,

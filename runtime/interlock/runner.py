@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlock.agents import Agent
 from interlock.config import RunConfig
@@ -18,6 +18,9 @@ from interlock.results import RunEvent, RunResult
 from interlock.run import Run
 from interlock.run_state import RunState
 from interlock.starting import start
+
+if TYPE_CHECKING:  # a package that is loaded by those who use it
+    from interlock.sessions.session import Session
 
 __all__ = ["DEFAULT_MAX_TURNS", "RunStream", "Runner"]
 
@@ -36,6 +39,7 @@ class Runner:
         max_turns: int | None = DEFAULT_MAX_TURNS,
         hooks: RunHooks | None = None,
         run_config: RunConfig | None = None,
+        session: Session | None = None,
     ) -> RunResult[Any]:
         """Run until there is a final output, and return everything that happened.
 
@@ -48,14 +52,16 @@ class Runner:
                 that it made before.
             hooks: watches the run.
             run_config: settings for all agents of the run.
+            session: what came before the input, and where the run is kept, turn by turn, see
+                `interlock.sessions`. A run that goes on is kept where it was kept before.
 
         Raises:
             ConfigError: agents, input or settings that cannot work, before any model call.
+            SessionError: the session could not be loaded or stored, or somebody else has gone on with it.
             InterlockError: whatever ended the run, with the partial result in ``error.result``.
         """
-        return await _finish(
-            start(starting_agent, input, context, max_turns, hooks, run_config, stream=False)
-        )
+        run = start(starting_agent, input, context, max_turns, hooks, run_config, stream=False)
+        return await _finish(_kept(run, session, input))
 
     @staticmethod
     def run_sync(
@@ -66,6 +72,7 @@ class Runner:
         max_turns: int | None = DEFAULT_MAX_TURNS,
         hooks: RunHooks | None = None,
         run_config: RunConfig | None = None,
+        session: Session | None = None,
     ) -> RunResult[Any]:
         """Do `Runner.run` from code that is not async. Arguments and errors are the same.
 
@@ -79,8 +86,8 @@ class Runner:
                 "Runner.run_sync cannot be used inside a running event loop (a notebook, an async web "
                 "handler). Use `result = await Runner.run(...)` there."
             )
-        state = start(starting_agent, input, context, max_turns, hooks, run_config, stream=False)
-        return asyncio.run(_finish(state))
+        run = start(starting_agent, input, context, max_turns, hooks, run_config, stream=False)
+        return asyncio.run(_finish(_kept(run, session, input)))
 
     @staticmethod
     def run_streamed(
@@ -91,12 +98,26 @@ class Runner:
         max_turns: int | None = DEFAULT_MAX_TURNS,
         hooks: RunHooks | None = None,
         run_config: RunConfig | None = None,
+        session: Session | None = None,
     ) -> RunStream:
         """Return a run as a stream of events. Arguments and errors are those of `Runner.run`.
 
         Nothing happens until the stream is read, and nothing is read ahead of its reader.
         """
-        return RunStream(start(starting_agent, input, context, max_turns, hooks, run_config, stream=True))
+        run = start(starting_agent, input, context, max_turns, hooks, run_config, stream=True)
+        return RunStream(_kept(run, session, input))
+
+
+def _kept(run: Run, session: Session | None, input: RunInput | RunState) -> Run:
+    """Let a run be kept in its session, if it has one."""
+    if session is not None:
+        if not hasattr(session, "keeper"):
+            raise ConfigError(
+                f"session must be a Session, such as Session('user-7', SQLiteSessions('chats.db')), not "
+                f"{session!r:.80}. See interlock.sessions."
+            )
+        run.keeper = session.keeper(resumed=isinstance(input, RunState))
+    return run
 
 
 async def _finish(run: Run) -> RunResult[Any]:

@@ -13,7 +13,7 @@ import pytest
 LAYERS = """
     fresh records
     glimpse metrics showing time_limits
-    arguments errors names pieces plain_json strict usage
+    arguments errors keeping names pieces plain_json strict usage
     request_wire
     callables handoff_request messages redaction schema scopes
     capabilities payloads
@@ -54,6 +54,13 @@ LAYERS = """
     handoffs judging waiting
     answers conclusion endings
     loop
+    sessions.foreign sessions.threads sessions.window
+    sessions.entries
+    sessions.stores
+    sessions.encrypted sessions.log sessions.postgres sessions.redis sessions.sqlite
+    sessions.keeper
+    sessions.session
+    sessions
     runner
     interlock
     testing.network testing.profiles testing.scripted testing.scrub

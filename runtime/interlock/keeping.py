@@ -1,0 +1,34 @@
+"""How a run is kept while it goes on: what the loop calls, and `interlock.sessions` does."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+__all__ = ["Keeper"]
+
+
+class Keeper(Protocol):
+    """Keeps one run. It is given the `interlock.run.Run`, which it may change in `begin` only."""
+
+    async def begin(self, run: Any) -> None:
+        """Put what came before in front of the run's input, and keep the input.
+
+        Raises:
+            SessionError: that cannot be done.
+        """
+        ...
+
+    async def keep(self, run: Any) -> None:
+        """Keep what was added since the last time; called after each turn.
+
+        Raises:
+            SessionError: that cannot be done.
+        """
+        ...
+
+    async def last(self, run: Any, error: Exception | None = None) -> None:
+        """Keep what is left, however the run ends, also while it is being cancelled. It raises nothing.
+
+        It is called more than once. What goes wrong is in ``run.errors``.
+        """
+        ...

@@ -1,0 +1,195 @@
+"""Keeping one run in a session: its history before it, and each of its turns as it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import anyio
+
+from interlock.callables import words_of
+from interlock.errors import (
+    ConfigError,
+    InputGuardrailTripped,
+    OutputGuardrailTripped,
+    SessionConflict,
+    SessionError,
+)
+from interlock.history import View
+from interlock.messages import RunItem, call_ids, calls_of
+from interlock.models import handler_for
+from interlock.run import Run
+from interlock.sessions.entries import Entry, Part, item_document, to_text
+from interlock.sessions.log import Loaded, SessionLog
+
+__all__ = ["SessionKeeper"]
+
+
+class SessionKeeper:
+    """An `interlock.keeping.Keeper` that keeps a run in a session.
+
+    Args:
+        log: of the session.
+        resumed: whether the run goes on from a `RunState` and so has its history already.
+    """
+
+    __slots__ = ("_earlier", "_history", "_log", "_number", "_on", "_resumed", "_stored")
+
+    def __init__(self, log: SessionLog, *, resumed: bool) -> None:
+        self._log = log
+        self._resumed = resumed
+        self._on = False
+        self._number = 0
+        self._history = 0
+        """How many of the run's items come from the session."""
+        self._stored = 0
+        """How many of the others are in it by now."""
+        self._earlier: list[Any] = []
+        """What follows there, when the run was begun before and is made again."""
+
+    async def begin(self, run: Run) -> None:
+        """Put the history before the run's input, and store the input; see `Keeper.begin`."""
+        found = await self._log.loaded(run.run_id)
+        if self._resumed:
+            self._history = _history_of(run, found, self._log.name)
+        else:
+            if found.own is not None and found.own.items:
+                _check_same_input(run, found.own, self._log.name)
+            self._history = len(found.items)
+            _put_before(run, found.items)
+            _be_sticky(run, found, self._log.name)
+        run.repairs += found.notes
+        self._number = found.number
+        self._earlier = [*found.own.items] if found.own is not None and not found.own.first else []
+        self._on = True
+        await self.keep(run)
+
+    async def keep(self, run: Run) -> None:
+        """Store what is new, in one piece; see `Keeper.keep`."""
+        if not self._on:
+            return
+        new = run.items[self._history + self._stored :]
+        if self._earlier:
+            same = _count_same(new, self._earlier)
+            self._stored += same
+            del self._earlier[:same]
+            new = new[same:]
+        if new:
+            self._earlier.clear()  # the run went another way this time, and that is what happened last
+            await self._store(run, new)
+
+    async def last(self, run: Run, error: Exception | None = None) -> None:
+        """Store what is left; see `Keeper.last`."""
+        refused = _refused(run.items[self._history :], error)
+        if not self._on or (refused is None and self._history + self._stored == len(run.items)):
+            return
+        wrong: Exception = SessionError(f"It took longer than {self._log.grace:g} s.")
+        with anyio.move_on_after(self._log.grace, shield=True):
+            try:
+                await self.keep(run)
+                if refused is not None:
+                    self._stored, self._on = refused, False
+                    await self._store(run, ())
+                return
+            except Exception as failed:
+                wrong = failed
+        self._on = False
+        what = f"The end of the run is not in session {self._log.name!r:.80}: {words_of(wrong)}"
+        run.problem("session", what, error=wrong)
+
+    async def _store(self, run: Run, items: Sequence[RunItem]) -> None:
+        entry = Entry(
+            items=[item_document(item) for item in items],
+            run=run.run_id,
+            turn=run.turn,
+            history=self._history,
+            first=self._stored,
+            agent=run.next_agent().name if run.config.next_agent == "sticky" else None,
+        )
+        try:
+            await self._log.append(self._number, to_text([entry]))
+        except SessionConflict:
+            self._on = False
+            raise
+        self._number += 1
+        self._stored += len(items)
+
+
+def _put_before(run: Run, history: Sequence[RunItem]) -> None:
+    """Let the run begin as if it had been given the history with its input."""
+    if not history:
+        return
+    items = [replace(item, id=place) for place, item in enumerate([*history, *run.items])]
+    known = call_ids(item.message for item in history)
+    run.items[:] = items
+    run.view = View(items)
+    run.input_count = len(items)
+    run.call_ids |= known
+    run.read_calls = run.read_calls or bool(known)
+
+
+def _be_sticky(run: Run, found: Loaded, session: str) -> None:
+    """Let whoever was in charge at the end answer again, if the run wants that and it is still there."""
+    name = found.next_agent
+    if run.config.next_agent != "sticky" or name is None or name == run.agent.name:
+        return
+    if (agent := run.graph.get(name)) is None:
+        run.warnings.append(
+            f"session {session!r:.80} names the agent {name!r:.80}, which is not there, so "
+            f"{run.agent.name!r} answers. Known: {', '.join(sorted(run.graph)):.400}"
+        )
+        return
+    run.first = run.agent = agent
+    run.handler = handler_for(agent, run.config)
+    run.default_handler, run.moment, run.read_by = run.handler.name, None, None
+
+
+def _history_of(run: Run, found: Loaded, session: str) -> int:
+    """Return how many of a resumed run's items the session had before it.
+
+    Raises:
+        SessionConflict: others have used the session since.
+    """
+    if found.own is not None and found.own.history <= len(run.items):
+        return found.own.history
+    if found.own is None and found.empty:
+        return 0
+    raise SessionConflict(
+        f"Session {session!r:.80} does not end with the run {run.run_id!r:.80}, which is to go on: somebody "
+        "else has used the session since, or the run was made without it. Resume it without the session, "
+        "or begin a new run."
+    )
+
+
+def _check_same_input(run: Run, own: Part, session: str) -> None:
+    if _count_same(run.items, own.items) < len(run.items):
+        raise ConfigError(
+            f"RunConfig(run_id={run.run_id!r:.80}): session {session!r:.80} ends with a run of that name, "
+            "and it had another input. The same name means the same run, made again: leave run_id out, or "
+            "give each run its own."
+        )
+
+
+def _count_same(items: Sequence[RunItem], documents: Sequence[Any]) -> int:
+    """Return how many of the items, from the first on, are those that were stored."""
+    count = 0
+    for item, document in zip(items, documents, strict=False):
+        if json.loads(json.dumps(item_document(item), default=str)) != document:
+            break
+        count += 1
+    return count
+
+
+def _refused(items: Sequence[RunItem], error: Exception | None) -> int | None:
+    """Return how much of a run later runs may see that a guardrail stopped; None if it did not.
+
+    What came in is refused as a whole as long as no model was shown it, and of what was to go out the reply.
+    """
+    if isinstance(error, InputGuardrailTripped):
+        return None if any(item.kind == "model" for item in items) else 0
+    if not isinstance(error, OutputGuardrailTripped) or not items:
+        return None
+    stopped = items[-1].kind == "model" and not calls_of(items[-1].message)
+    return len(items) - 1 if stopped else None
