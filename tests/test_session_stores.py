@@ -1,0 +1,424 @@
+"""What every store of sessions does, whatever it is made of: one list of facts, and each store against it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from databases import postgres, redis_server
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from sessionwriter import append_surely, opened
+
+from interlock import Runner
+from interlock.errors import ConfigError, SessionConflict, SessionError
+from interlock.sessions import (
+    EncryptedSessions,
+    InMemorySessions,
+    PostgresSessions,
+    RedisSessions,
+    Session,
+    SessionStore,
+    SQLiteSessions,
+)
+from interlock.testing import ScriptedHandler
+
+pytestmark = pytest.mark.anyio
+
+KEY = "ZmFrZS1rZXktZm9yLXRlc3RzLW9mLXNlc3Npb25zISE="
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where sessions are kept, and how another process finds it; none finds what is in memory."""
+
+    store: SessionStore
+    spec: str | None
+
+
+@pytest.fixture(scope="module")
+def conninfo() -> Iterator[str]:
+    with postgres() as conninfo:
+        yield conninfo
+
+
+@pytest.fixture(scope="module")
+def redis_url() -> Iterator[str]:
+    with redis_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="module", params=["memory", "sqlite", "postgres", "redis", "encrypted"])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    if request.param == "memory":
+        yield Place(InMemorySessions(), None)
+        return
+    servers = {"postgres": "conninfo", "redis": "redis_url"}
+    if request.param in servers:
+        where = request.getfixturevalue(servers[request.param])
+    else:
+        where = tmp_path_factory.mktemp("sessions") / "chats.db"
+    store, close = opened(f"{request.param} {where}")
+    yield Place(store, f"{request.param} {where}")
+    close()
+
+
+@pytest.fixture
+def store(place: Place) -> SessionStore:
+    return place.store
+
+
+@pytest.fixture
+def name() -> str:
+    """A session that no other test knows."""
+    return f'user\'s "{uuid.uuid4()}"; DROP TABLE é:*'
+
+
+async def texts(store: SessionStore, name: str, **limits: Any) -> list[str]:
+    return [text for _, text in await store.load(name, **limits)]
+
+
+async def test_of_a_session_that_is_not_there_nothing_is_stored(store: SessionStore, name: str) -> None:
+    assert [*await store.load(name)] == []
+
+
+async def test_what_is_stored_comes_back_in_order_and_numbered(store: SessionStore, name: str) -> None:
+    for number, text in enumerate("abc"):
+        await store.append(name, number, text)
+    assert [*await store.load(name)] == [(1, "a"), (2, "b"), (3, "c")]
+
+
+async def test_the_newest_are_the_last_ones(store: SessionStore, name: str) -> None:
+    for number, text in enumerate("abcd"):
+        await store.append(name, number, text)
+    assert await texts(store, name, newest=2) == ["c", "d"]
+    assert await texts(store, name, newest=9) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("after", [0, 1, 3, 99])
+async def test_who_does_not_know_the_newest_stores_nothing(
+    store: SessionStore, name: str, after: int
+) -> None:
+    await store.append(name, 0, "a")
+    await store.append(name, 1, "b")
+    with pytest.raises(SessionConflict):
+        await store.append(name, after, "c")
+    assert await texts(store, name) == ["a", "b"]
+
+
+async def test_nobody_begins_with_a_later_number(store: SessionStore, name: str) -> None:
+    with pytest.raises(SessionConflict):
+        await store.append(name, 1, "a")
+    assert await texts(store, name) == []
+
+
+async def test_alone_takes_the_place_of_all_before_and_the_numbers_go_on(
+    store: SessionStore, name: str
+) -> None:
+    await store.append(name, 0, "a")
+    await store.append(name, 1, "b", alone=True)
+    assert [*await store.load(name)] == [(2, "b")]
+    with pytest.raises(SessionConflict):
+        await store.append(name, 0, "c")
+    await store.append(name, 2, "c")
+    assert [*await store.load(name)] == [(2, "b"), (3, "c")]
+
+
+async def test_a_refused_alone_deletes_nothing(store: SessionStore, name: str) -> None:
+    await store.append(name, 0, "a")
+    with pytest.raises(SessionConflict):
+        await store.append(name, 5, "b", alone=True)
+    assert await texts(store, name) == ["a"]
+
+
+async def test_sessions_are_apart(store: SessionStore, name: str) -> None:
+    await store.append(name, 0, "a")
+    await store.append(name + "x", 0, "b")
+    assert await texts(store, name) == ["a"]
+    assert await texts(store, name + "x") == ["b"]
+
+
+async def test_a_text_may_be_long(store: SessionStore, name: str) -> None:
+    await store.append(name, 0, "x" * 3_000_000)
+    assert await texts(store, name) == ["x" * 3_000_000]
+
+
+async def test_of_fifty_who_know_the_same_one_stores(store: SessionStore, name: str) -> None:
+    outcomes: list[str] = []
+
+    async def try_once(text: str) -> None:
+        try:
+            await store.append(name, 0, text)
+        except SessionConflict:
+            outcomes.append("conflict")
+        else:
+            outcomes.append(text)
+
+    async with anyio.create_task_group() as group:
+        for number in range(50):
+            group.start_soon(try_once, f"text {number}")
+    assert outcomes.count("conflict") == 49
+    assert await texts(store, name) == [text for text in outcomes if text != "conflict"]
+
+
+async def test_fifty_who_try_again_lose_nothing(store: SessionStore, name: str) -> None:
+    async with anyio.create_task_group() as group:
+        for number in range(50):
+            group.start_soon(append_surely, store, name, f"text {number}")
+    found = await store.load(name)
+    assert [number for number, _ in found] == [*range(1, 51)]
+    assert {text for _, text in found} == {f"text {number}" for number in range(50)}
+
+
+CHARACTERS = "aZ0 \"\\/\x00\x1f\x7f\x85é\u2028\ud800\udfff\ufeff😀"
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(CHARACTERS, max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(CHARACTERS, max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+MESSAGES = st.lists(
+    st.builds(
+        lambda role, content, more: {**more, "role": role, "content": content},
+        st.sampled_from(["user", "assistant", "system"]),
+        st.text(CHARACTERS, min_size=1, max_size=20),
+        st.dictionaries(st.sampled_from(["x", "reasoning_content"]), JSON, max_size=2),
+    ),
+    max_size=4,
+)
+"""Half surrogate pairs and NULs included."""
+
+
+@examples(15)
+@given(batches=st.lists(MESSAGES, min_size=1, max_size=3))
+async def test_whatever_is_said_comes_back_to_the_letter(
+    place: Place, batches: list[list[dict[str, Any]]]
+) -> None:
+    session = Session(str(uuid.uuid4()), place.store)
+    for batch in batches:
+        await session.add(batch)
+    found = await session.loaded()
+    assert [item.message for item in found.items] == [message for batch in batches for message in batch]
+    assert found.notes == []
+
+
+async def test_two_runs_are_one_conversation(store: SessionStore, name: str) -> None:
+    from interlock import Agent
+
+    agent = Agent("A", model=ScriptedHandler(["Hello.", "Again?"]))
+    await Runner.run(agent, "Hi", session=Session(name, store))
+    result = await Runner.run(agent, "Hi!", session=Session(name, store))
+    assert [message["content"] for message in result.messages] == ["Hi", "Hello.", "Hi!", "Again?"]
+    assert [*(await Session(name, store).load()).messages] == result.messages
+
+
+async def test_clearing_leaves_nothing_and_is_noticed(store: SessionStore, name: str) -> None:
+    session = Session(name, store)
+    await session.add([{"role": "user", "content": "Hi"}])
+    number = await session.newest()
+    await session.clear()
+    assert [*(await session.load()).messages] == []
+    with pytest.raises(SessionConflict):
+        await store.append(name, number, "late")
+
+
+async def test_a_compacted_session_says_the_same(store: SessionStore, name: str) -> None:
+    session = Session(name, store)
+    for text in "abc":
+        await session.add([{"role": "user", "content": text}])
+    before = await session.load()
+    await session.compact()
+    assert await session.load() == before
+    assert len(await store.load(name)) == 1
+
+
+# -- other processes --
+
+KILLS = int(os.environ.get("INTERLOCK_KILLS") or 1)
+
+
+@contextmanager
+def writer(place: Place, *args: str) -> Iterator[subprocess.Popen[str]]:
+    assert place.spec is not None
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    script = str(Path(__file__).with_name("sessionwriter.py"))
+    command = [sys.executable, script, place.spec, *args]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("kill", range(KILLS))
+async def test_two_processes_of_which_one_is_killed_lose_nothing_that_they_were_told_is_stored(
+    place: Place, name: str, kill: int
+) -> None:
+    if place.spec is None or isinstance(place.store, EncryptedSessions):
+        pytest.skip("what is in memory is in one process, and what is encrypted is another's")
+    with writer(place, name, "a", "100000") as killed, writer(place, name, "b", "30") as other:
+        assert killed.stdout is not None
+        for _ in range(5 + 7 * kill):
+            killed.stdout.readline()
+        killed.kill()
+        told = len([*killed.stdout]) + 5 + 7 * kill
+        assert len(other.communicate(timeout=120)[0].split()) == 30
+    found = await place.store.load(name)
+    assert [number for number, _ in found] == [*range(1, len(found) + 1)]
+    own = {who: [text for _, text in found if text.startswith(who)] for who in "ab"}
+    assert own["b"] == [f"b{number} " + "x" * 3000 for number in range(30)]
+    assert own["a"] == [f"a{number} " + "x" * 3000 for number in range(len(own["a"]))]
+    assert told <= len(own["a"]) <= told + 1
+
+
+@pytest.mark.asyncio_only
+async def test_what_was_stored_is_there_when_it_is_opened_again(place: Place, name: str) -> None:
+    if place.spec is None:
+        pytest.skip("what is in memory is gone with it")
+    await place.store.append(name, 0, "a")
+    other, close = opened(place.spec)
+    assert await texts(other, name) == ["a"]
+    close()
+    assert await texts(other, name) == ["a"]  # it is opened again
+    close()
+
+
+# -- each by itself --
+
+
+def test_sqlite_wants_a_file() -> None:
+    with pytest.raises(ConfigError, match="InMemorySessions"):
+        SQLiteSessions(":memory:")
+
+
+async def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    import sqlite3
+    from contextlib import closing
+
+    with closing(sqlite3.connect(tmp_path / "new.db")) as db, db:
+        db.execute("CREATE TABLE interlock_schema (part TEXT PRIMARY KEY, version INTEGER NOT NULL)")
+        db.execute("INSERT INTO interlock_schema VALUES ('sessions', 7)")
+    with pytest.raises(SessionError, match=r"schema 7.*Update interlock"):
+        await Session("u", SQLiteSessions(tmp_path / "new.db")).load()
+
+
+async def test_what_is_no_database_is_an_error_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / "no.db").write_bytes(b"this is no database" * 100)
+    with pytest.raises(SessionError, match=r"Session 'u' could not be loaded: DatabaseError"):
+        await Session("u", SQLiteSessions(tmp_path / "no.db")).load()
+
+
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize(
+    "store",
+    [
+        lambda: PostgresSessions("host=/nowhere-at-all dbname=x", timeout=0.3),
+        lambda: RedisSessions("unix:///nowhere-at-all/redis.sock"),
+    ],
+    ids=["postgres", "redis"],
+)
+async def test_a_server_that_is_not_there_is_an_error_that_says_so(store: Callable[[], SessionStore]) -> None:
+    with pytest.raises(SessionError, match="could not be loaded"):
+        await Session("u", store()).load()
+
+
+@pytest.mark.asyncio_only
+async def test_redis_may_forget_a_session(redis_url: str) -> None:
+    import redis
+
+    client: Any = redis.Redis.from_url(redis_url, decode_responses=True)
+    store = RedisSessions(client, prefix="mine:", expire=1000)
+    await store.append("u", 0, "a")
+    assert await texts(store, "u") == ["a"]
+    assert 990 < client.ttl("mine:u") <= 1000
+    store.close()
+    with pytest.raises(ConfigError, match="expire"):
+        RedisSessions(redis_url, expire=0)
+
+
+@pytest.mark.asyncio_only
+async def test_postgres_needs_no_right_to_make_tables_that_are_there(conninfo: str) -> None:
+    import psycopg
+
+    with psycopg.connect(conninfo, autocommit=True) as db:
+        db.execute("CREATE DATABASE narrow")
+        db.execute("CREATE ROLE app LOGIN")
+    owner = conninfo.replace("dbname=postgres", "dbname=narrow")
+    with psycopg.connect(owner) as db:
+        db.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+        db.execute(PostgresSessions.tables())
+        db.execute("GRANT SELECT, INSERT, DELETE ON interlock_sessions, interlock_schema TO app")
+    store = PostgresSessions(owner.replace("user=test", "user=app"))
+    await store.append("u", 0, "a")
+    assert await texts(store, "u") == ["a"]
+    with psycopg.connect(owner) as db:
+        db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'")
+    await store.append("u", 1, "b")  # over a new connection
+    store.close()
+    with psycopg.connect(owner) as db:
+        db.execute("UPDATE interlock_schema SET version = 7")
+    with pytest.raises(SessionError, match="schema 7"):
+        await texts(store, "u")
+
+
+def fresh_key() -> str:
+    from cryptography.fernet import Fernet
+
+    return Fernet.generate_key().decode()
+
+
+async def test_nobody_can_read_what_is_encrypted() -> None:
+    inner = InMemorySessions()
+    await Session("u", EncryptedSessions(inner, [KEY])).add([{"role": "user", "content": "my secret"}])
+    (_, text), *_ = await inner.load("u")
+    assert "secret" not in text
+    with pytest.raises(SessionError, match="cannot be decrypted"):
+        await Session("u", EncryptedSessions(inner, [fresh_key()])).load()
+
+
+async def test_what_was_changed_or_moved_is_refused() -> None:
+    inner = InMemorySessions()
+    store = EncryptedSessions(inner, [KEY])
+    for number, text in enumerate("ab"):
+        await store.append("u", number, text)
+    (_, first), (_, second) = await inner.load("u")
+    for number, text in enumerate([second, first]):
+        await inner.append("swapped", number, text)
+    await inner.append("other", 0, first)
+    await inner.append("changed", 0, first[:-5] + "AAAA=")
+    for name in ("swapped", "other"):
+        with pytest.raises(SessionError, match="somebody has moved it"):
+            await store.load(name)
+    with pytest.raises(SessionError, match="it was changed"):
+        await store.load("changed")
+
+
+async def test_keys_change_without_a_gap() -> None:
+    inner, old, new = InMemorySessions(), fresh_key(), fresh_key()
+    await Session("u", EncryptedSessions(inner, [old])).add([{"role": "user", "content": "a"}])
+    both = Session("u", EncryptedSessions(inner, [new, old]))
+    await both.add([{"role": "user", "content": "b"}])
+    await both.compact()
+    left = await Session("u", EncryptedSessions(inner, [new])).load()
+    assert [message["content"] for message in left.messages] == ["a", "b"]
+
+
+@pytest.mark.parametrize("keys", [[], KEY, ["short"], [b"x"]])
+def test_a_key_that_is_none_is_refused_and_not_shown(keys: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        EncryptedSessions(InMemorySessions(), keys)
+    assert "short" not in str(caught.value)
