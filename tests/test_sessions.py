@@ -1,0 +1,625 @@
+"""Runs that are kept in a session: what the next one is given, whatever happened to the one before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from more_scenes import MORE
+from scenes import SCENES, Stage
+
+from interlock import Agent, Message, RunConfig, Runner, RunResult, RunState, Tool, function_tool, handoff
+from interlock.errors import (
+    ConfigError,
+    HandlerError,
+    InputGuardrailTripped,
+    InterlockError,
+    OutputGuardrailTripped,
+    RunTimeout,
+    SessionConflict,
+    SessionError,
+)
+from interlock.guardrails import GuardrailResult
+from interlock.port import Request
+from interlock.repair import problems
+from interlock.sessions import InMemorySessions, Session, SessionStore, SQLiteSessions
+from interlock.sessions.entries import Record
+from interlock.testing import ScriptedHandler, assert_valid, call, reply
+
+pytestmark = pytest.mark.anyio
+
+USER: Message = {"role": "user", "content": "Go on."}
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "memory":
+        yield InMemorySessions()
+        return
+    made = SQLiteSessions(tmp_path / "chats.db")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def session(store: SessionStore) -> Session:
+    return Session("u", store)
+
+
+@pytest.fixture
+def memory() -> Session:
+    return Session("u", InMemorySessions())
+
+
+def agent(*replies: Any, name: str = "A", **options: Any) -> Agent[Any]:
+    return Agent(name, model=ScriptedHandler(replies), **options)
+
+
+@function_tool
+async def add(a: int, b: int) -> int:
+    """Add."""
+    await anyio.lowlevel.checkpoint()
+    return a + b
+
+
+ADD = call("add", {"a": 1, "b": 2})
+
+
+async def stored(session: Session) -> list[str]:
+    """What is in a session, in short: the text of each message, or the names of its calls."""
+    return told((await session.loaded()).messages)
+
+
+def told(messages: Sequence[Any]) -> list[str]:
+    return [
+        ",".join(each["function"]["name"] for each in message.get("tool_calls") or ()) or str(message["content"])
+        for message in messages
+    ]
+
+
+async def run(agent: Agent[Any], input: Any, session: Session, *, stream: bool = False, **options: Any) -> Any:
+    if stream:
+        return await Runner.run_streamed(agent, input, session=session, **options).drain()
+    return await Runner.run(agent, input, session=session, **options)
+
+
+# -- what the next run is given --
+
+
+async def test_the_first_run_is_given_its_input_alone(session: Session) -> None:
+    result = await run(agent("Hello."), "Hi", session)
+    assert result.calls[0].messages == [{"role": "user", "content": "Hi"}]
+    assert await stored(session) == ["Hi", "Hello."]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_next_run_is_given_what_came_before(session: Session, stream: bool) -> None:
+    await run(agent(ADD, "Three.", tools=[add]), "1+2?", session, stream=stream)
+    result = await run(agent("You are welcome."), "Thanks.", session, stream=stream)
+    assert told(result.calls[0].messages) == ["1+2?", "add", "3", "Three.", "Thanks."]
+    assert told([item.message for item in result.new_items]) == ["You are welcome."]
+    assert [item.id for item in result.items] == [*range(6)]
+
+
+ALL = {**SCENES, **MORE}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", ALL)
+async def test_it_is_given_what_the_result_of_the_run_before_would_give(
+    name: str, stream: bool, memory: Session
+) -> None:
+    """The same messages as ``earlier.to_input_list() + [message]``, whatever happened and however it ended."""
+    scene = ALL[name]
+    first = await ended(scene, Stage(), memory, stream=stream)
+    plain = await ended(scene, Stage(), None, stream=stream)
+    assert first.messages == plain.messages
+    if isinstance(plain.final_output, BaseException) or refused(plain):
+        return
+    by_hand = await Runner.run(agent("Yes."), [*plain.to_input_list(), USER])
+    kept = await run(agent("Yes."), [USER], memory)
+    assert kept.calls[0].messages == by_hand.calls[0].messages
+    assert [item.message for item in kept.items if item.message["role"] != "tool"] is not None
+    assert_valid(kept.calls[0].messages)
+
+
+def refused(result: RunResult[Any]) -> bool:
+    return bool(result.items) and result.stop_reason == "error" and not result.calls
+
+
+async def ended(scene: Any, stage: Stage, session: Session | None, *, stream: bool) -> RunResult[Any]:
+    options = {"max_turns": scene.max_turns, "run_config": scene.settings(), "session": session}
+    try:
+        if stream:
+            return await Runner.run_streamed(scene.agent(stage), "Hi", **options).drain()
+        return await Runner.run(scene.agent(stage), "Hi", **options)
+    except InterlockError as error:
+        return error.result
+
+
+async def test_sync_runs_are_kept_as_well(tmp_path: Path) -> None:
+    def talk() -> RunResult[Any]:
+        session = Session("u", SQLiteSessions(tmp_path / "chats.db"))
+        Runner.run_sync(agent("Hello."), "Hi", session=session)
+        return Runner.run_sync(agent("Again?"), "Hi", session=session)
+
+    result = await anyio.to_thread.run_sync(talk)
+    assert told(result.messages) == ["Hi", "Hello.", "Hi", "Again?"]
+
+
+async def test_provider_data_goes_back_to_its_family_and_to_no_other(session: Session) -> None:
+    signed = reply("Hm.", thinking_blocks=[{"type": "thinking", "thinking": "?", "signature": "s"}])
+    await run(Agent("A", model=ScriptedHandler([signed], name="x", family="one")), "Hi", session)
+    for family, is_there in (("one", True), ("two", False)):
+        model = ScriptedHandler(["Yes."], name="y", family=family)
+        result = await run(Agent("A", model=model), "And?", session)
+        assert any("thinking_blocks" in message for message in result.calls[0].messages) == is_there
+
+
+async def test_what_another_agent_did_is_told_and_not_shown(session: Session) -> None:
+    await run(agent(ADD, "Three.", tools=[add]), "1+2?", session)
+    result = await run(agent("Hello, I am B.", name="B", tools=[]), "Hi", session)
+    shown = result.calls[0].messages
+    assert all(not message.get("tool_calls") for message in shown)
+    assert "add" in str(shown)
+
+
+# -- turn by turn --
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_was_done_before_an_error_is_stored(session: Session, stream: bool) -> None:
+    with pytest.raises(HandlerError):
+        await run(agent(ADD, ADD, RuntimeError("boom"), tools=[add]), "1+2?", session, stream=stream)
+    assert await stored(session) == ["1+2?", "add", "3", "add", "3"]
+    result = await run(agent("Sorry."), "And?", session)
+    assert result.repairs == ()
+
+
+async def test_each_turn_is_stored_in_one_piece_when_it_ends(session: Session) -> None:
+    seen: list[list[str]] = []
+
+    @function_tool
+    async def look() -> str:
+        """Look."""
+        seen.append(await stored(session))
+        return "looked"
+
+    two = [call("look", id="a"), call("look", id="b")]
+    await run(agent(call("look", id="c"), two, "Done.", tools=[look]), "Hi", session)
+    assert seen == [["Hi"], *[["Hi", "look", "looked"]] * 2]
+    assert len(await session.records(None)) == 4
+
+
+async def test_a_stream_that_is_left_is_stored_as_far_as_it_came(session: Session) -> None:
+    async with Runner.run_streamed(
+        agent(ADD, "A long answer.", tools=[add]), "1+2?", session=session
+    ) as stream:
+        async for event in stream:
+            if event.type == "text_delta":
+                break
+    assert await stored(session) == told(stream.result.messages)
+    assert (await stored(session))[:3] == ["1+2?", "add", "3"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_cancelled_run_is_stored_as_far_as_it_came(session: Session, stream: bool) -> None:
+    @function_tool
+    async def wait() -> str:
+        """Wait."""
+        scope.cancel()
+        await anyio.sleep_forever()
+        return ""
+
+    both = [call("add", {"a": 1, "b": 2}, id="a"), call("wait", id="w")]
+    with anyio.CancelScope() as scope:
+        await run(agent(ADD, both, tools=[add, wait]), "Hi", session, stream=stream)
+    assert scope.cancelled_caught
+    assert (await stored(session))[:4] == ["Hi", "add", "3", "add,wait"]
+    found = await session.load()
+    assert problems(found.messages) == []
+    result = await run(agent("Sorry."), "And?", session)
+    assert result.final_output == "Sorry."
+
+
+async def test_a_run_that_takes_too_long_is_stored_as_far_as_it_came(session: Session) -> None:
+    @function_tool
+    async def wait() -> str:
+        """Wait."""
+        await anyio.sleep_forever()
+        return ""
+
+    with pytest.raises(RunTimeout):
+        await run(
+            agent(ADD, call("wait"), tools=[add, wait]), "Hi", session, run_config=RunConfig(timeout=0.3)
+        )
+    assert (await stored(session))[:4] == ["Hi", "add", "3", "wait"]
+
+
+async def test_a_run_that_is_over_its_limit_is_stored(session: Session) -> None:
+    config = RunConfig(on_limit="return")
+    await run(agent(ADD, ADD, tools=[add]), "Hi", session, max_turns=1, run_config=config)
+    assert await stored(session) == ["Hi", "add", "3"]
+
+
+# -- two writers --
+
+
+async def test_whoever_comes_second_is_told_and_nothing_is_mixed(session: Session) -> None:
+    @function_tool
+    async def meanwhile() -> str:
+        """Let another run of the same session come first."""
+        await run(agent("Second."), "Quick!", session)
+        return "done"
+
+    with pytest.raises(SessionConflict) as caught:
+        await run(agent(call("meanwhile"), "First.", tools=[meanwhile]), "Slow.", session)
+    assert await stored(session) == ["Slow.", "Quick!", "Second."]
+    assert told(caught.value.result.messages) == ["Slow.", "meanwhile", "done"]
+    assert caught.value.result.errors == ()
+
+
+async def test_two_that_begin_at_once_do_not_both_ask_a_model(session: Session) -> None:
+    asked: list[str] = []
+    outcomes: list[str] = []
+
+    async def one(name: str) -> None:
+        model = ScriptedHandler(["Yes."], name=name)
+        try:
+            await run(Agent("A", model=model), name, session)
+            outcomes.append("done")
+        except SessionConflict:
+            outcomes.append("conflict")
+        asked.extend(model.name for _ in model.requests)
+
+    loaded = session.loaded
+    ready = anyio.Event()
+
+    class Together(Session):
+        """Both have read the session before either writes."""
+
+        async def loaded(self, run_id: str | None = None) -> Any:
+            found = await loaded(run_id)
+            waiting.append(1)
+            if len(waiting) == 2:
+                ready.set()
+            await ready.wait()
+            return found
+
+    waiting: list[int] = []
+    session = Together("u", session.store)
+    async with anyio.create_task_group() as group:
+        group.start_soon(one, "a")
+        group.start_soon(one, "b")
+    assert sorted(outcomes) == ["conflict", "done"]
+    assert len(asked) == 1
+
+
+# -- who answers --
+
+
+def desk(first: Sequence[Any], second: Sequence[Any]) -> Agent[Any]:
+    billing = agent(*second, name="billing")
+    return agent(*first, name="front", handoffs=[handoff(billing)])
+
+
+STICKY = RunConfig(next_agent="sticky")
+
+
+async def test_whoever_was_in_charge_answers_the_next_message(session: Session) -> None:
+    await run(desk([call("transfer_to_billing")], ["Paid."]), "Bill?", session, run_config=STICKY)
+    result = await run(desk([], ["Again?"]), "And?", session, run_config=STICKY)
+    assert (result.last_agent.name, result.final_output) == ("billing", "Again?")
+    assert (await session.load()).next_agent == "billing"
+
+
+async def test_without_sticky_the_agent_of_the_run_answers(session: Session) -> None:
+    await run(desk([call("transfer_to_billing")], ["Paid."]), "Bill?", session, run_config=STICKY)
+    result = await run(desk(["Front."], []), "And?", session)
+    assert result.last_agent.name == "front"
+    assert (await session.load()).next_agent is None
+
+
+async def test_an_agent_that_is_gone_is_named_and_another_answers(session: Session) -> None:
+    await run(desk([call("transfer_to_billing")], ["Paid."]), "Bill?", session, run_config=STICKY)
+    result = await run(agent("Hello.", name="front"), "And?", session, run_config=STICKY)
+    assert result.last_agent.name == "front"
+    (warning,) = result.warnings
+    assert warning == "session 'u' names the agent 'billing', which is not there, so 'front' answers. Known: front"
+
+
+# -- what guardrails stopped --
+
+
+async def test_what_a_guardrail_kept_from_the_model_is_kept_from_the_next_one(session: Session) -> None:
+    async def no_secrets(context: Any, who: Any, messages: Any) -> GuardrailResult:
+        return GuardrailResult("secret" in str(messages[-1]))
+
+    for options in ({"run_config": RunConfig(input_guardrails=[no_secrets])}, {}):
+        of_agent = {"input_guardrails": [no_secrets]} if not options else {}
+        with pytest.raises(InputGuardrailTripped):
+            await run(agent("Hm.", **of_agent), "A secret.", session, **options)
+    result = await run(agent("Hello."), "Hi", session)
+    assert told(result.messages) == ["Hi", "Hello."]
+    assert "A secret." in str(await session.records(None))
+
+
+async def test_a_reply_that_was_refused_is_kept_from_the_next_run(session: Session) -> None:
+    async def polite(context: Any, who: Any, output: Any) -> GuardrailResult:
+        return GuardrailResult(output == "Rude.")
+
+    with pytest.raises(OutputGuardrailTripped):
+        await run(agent(ADD, "Rude.", tools=[add], output_guardrails=[polite]), "1+2?", session)
+    assert await stored(session) == ["1+2?", "add", "3"]
+    assert "Rude." in str(await session.records(None))
+
+
+# -- going on with a run --
+
+
+ASK: Any = {"type": "function", "function": {"name": "ask"}}
+EXTERNAL = RunConfig(external_tools=[ASK])
+
+
+async def test_a_run_that_waits_goes_on_in_its_session(session: Session) -> None:
+    front = agent("Hello.", call("ask", id="q"), "Blue, then.")
+    await run(front, "Hi", session)
+    waiting = (await run(front, "A cup.", session, run_config=EXTERNAL)).state().to_json()
+    assert await stored(session) == ["Hi", "Hello.", "A cup.", "ask"]
+    state = RunState.from_json(waiting, agents=[front])
+    answered = state.with_answers([{"role": "tool", "tool_call_id": "q", "content": "blue"}])
+    result = await run(front, answered, Session("u", session.store), run_config=EXTERNAL)
+    assert result.final_output == "Blue, then."
+    assert await stored(session) == ["Hi", "Hello.", "A cup.", "ask", "blue", "Blue, then."]
+
+
+async def test_the_answer_to_a_call_may_be_the_next_message(session: Session) -> None:
+    front = agent(call("ask", id="q"), "Blue, then.")
+    await run(front, "A cup.", session, run_config=EXTERNAL)
+    result = await run(front, [{"role": "tool", "tool_call_id": "q", "content": "blue"}], session)
+    assert (result.final_output, result.repairs) == ("Blue, then.", ())
+
+
+async def test_a_state_from_before_others_went_on_is_refused(session: Session) -> None:
+    front = agent(call("ask", id="q"), "Never mind.")
+    waiting = (await run(front, "A cup.", session, run_config=EXTERNAL)).state()
+    await run(front, "Or not.", session)
+    answered = waiting.with_answers([{"role": "tool", "tool_call_id": "q", "content": "blue"}])
+    with pytest.raises(SessionConflict, match="somebody else has used the session since"):
+        await run(front, answered, session)
+    assert (await stored(session))[-1] == "Never mind."
+
+
+async def test_a_run_that_had_no_session_may_go_on_in_an_empty_one(session: Session) -> None:
+    front = agent(ADD, "Three.", tools=[add])
+    stopped = await Runner.run(front, "1+2?", max_turns=1, run_config=RunConfig(on_limit="return"))
+    await run(front, stopped.state(), session)
+    assert await stored(session) == ["1+2?", "add", "3", "Three."]
+
+
+async def test_going_on_from_an_earlier_point_takes_the_place_of_what_came_after(session: Session) -> None:
+    front = agent(ADD, ADD, "Three.", tools=[add])
+    stopped = await run(front, "1+2?", session, max_turns=1, run_config=RunConfig(on_limit="return"))
+    state = stopped.state()
+    await run(front, state, session)
+    assert await stored(session) == ["1+2?", "add", "3", "add", "3", "Three."]
+    await run(agent("Four?", tools=[add]), state, session)
+    assert await stored(session) == ["1+2?", "add", "3", "Four?"]
+    assert "Three." in str(await session.records(None))
+
+
+async def test_a_run_that_is_made_again_is_stored_once(session: Session) -> None:
+    config = RunConfig(run_id="r1")
+    await run(agent("Hello."), "Hi", session)
+    with pytest.raises(HandlerError):
+        await run(agent(ADD, RuntimeError("boom"), tools=[add]), "1+2?", session, run_config=config)
+    result = await run(agent(ADD, "Three.", tools=[add]), "1+2?", session, run_config=config)
+    assert told(result.calls[0].messages) == ["Hi", "Hello.", "1+2?"]
+    assert await stored(session) == ["Hi", "Hello.", "1+2?", "add", "3", "Three."]
+    before = await session.records(None)
+    await run(agent(ADD, "Three.", tools=[add]), "1+2?", session, run_config=config)
+    assert await session.records(None) == before
+
+
+async def test_a_run_that_is_made_again_in_another_way_is_what_it_was_last(session: Session) -> None:
+    config = RunConfig(run_id="r1")
+    await run(agent(ADD, "Three.", tools=[add]), "1+2?", session, run_config=config)
+    await run(agent("It is 3."), "1+2?", session, run_config=config)
+    assert await stored(session) == ["1+2?", "It is 3."]
+
+
+async def test_a_run_id_that_is_used_for_another_message_is_refused(session: Session) -> None:
+    config = RunConfig(run_id="always the same")
+    await run(agent("Hello."), "Hi", session, run_config=config)
+    with pytest.raises(ConfigError, match="The same name means the same run"):
+        await run(agent("Yes?"), "And?", session, run_config=config)
+    assert await stored(session) == ["Hi", "Hello."]
+
+
+# -- stores that fail --
+
+
+class Shaky(InMemorySessions):
+    """A store that fails as it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failing: set[int] = set()
+        self.hanging = False
+        self.lost: set[int] = set()
+        """Numbers whose answer is lost: what was to be stored is stored."""
+
+    async def append(self, session: str, after: int, text: str, *, alone: bool = False) -> None:
+        if self.hanging:
+            await anyio.sleep_forever()
+        if after + 1 in self.failing:
+            raise OSError("the disk is full")
+        await super().append(session, after, text, alone=alone)
+        if after + 1 in self.lost:
+            self.lost.remove(after + 1)
+            raise OSError("the connection is lost")
+
+
+async def test_a_turn_that_cannot_be_stored_ends_the_run_and_is_on_the_error() -> None:
+    store = Shaky()
+    store.failing = {3, 4}
+    with pytest.raises(SessionError, match=r"Session 'u' could not be stored: OSError: the disk is full") as caught:
+        await run(agent(ADD, ADD, "Three.", tools=[add]), "1+2?", Session("u", store))
+    assert told(caught.value.result.messages) == ["1+2?", "add", "3", "add", "3"]
+    assert [problem.kind for problem in caught.value.result.errors] == ["session"]
+    store.failing.clear()
+    assert await stored(Session("u", store)) == ["1+2?", "add", "3"]
+    state = caught.value.result.state()
+    await run(agent("Three.", tools=[add]), state, Session("u", store))
+    assert await stored(Session("u", store)) == ["1+2?", "add", "3", "add", "3", "Three."]
+
+
+async def test_an_error_of_the_run_is_not_hidden_by_one_of_the_store() -> None:
+    store = Shaky()
+    with pytest.raises(HandlerError, match="boom") as caught:
+        await run(agent(ADD, failing_after(store), tools=[add]), "1+2?", Session("u", store))
+    (problem,) = caught.value.result.errors
+    assert problem.kind == "session"
+    assert problem.message == "The end of the run is not in session 'u': Session 'u' could not be stored: " + (
+        "OSError: the disk is full"
+    )
+
+
+def failing_after(store: Shaky) -> Any:
+    """A reply that breaks off after a word, while the store begins to fail."""
+
+    def broken(request: Request) -> Any:
+        store.failing = {*range(9)}
+        return reply("Some", error=RuntimeError("boom"))
+
+    return broken
+
+
+async def test_a_store_that_hangs_does_not_keep_a_cancelled_run_for_ever() -> None:
+    store = Shaky()
+    session = Session("u", store, grace=0.05)
+
+    @function_tool
+    async def hang() -> str:
+        """Cancel the run, and let the store hang."""
+        store.hanging = True
+        scope.cancel()
+        await anyio.sleep_forever()
+        return ""
+
+    stream = Runner.run_streamed(agent(call("hang"), tools=[hang]), "Hi", session=session)
+    with anyio.CancelScope() as scope:
+        await stream.drain()
+    assert [problem.message for problem in stream.result.errors] == [
+        "The end of the run is not in session 'u': It took longer than 0.05 s."
+    ]
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+async def test_an_answer_of_the_store_that_is_lost_does_no_harm(lost: int) -> None:
+    """The turn is there, nobody knows, and what is tried again is the same."""
+    store = Shaky()
+    store.lost = {lost}
+    with pytest.raises(SessionError):
+        await run(agent(ADD, "Three.", tools=[add]), "1+2?", Session("u", store))
+    assert await stored(Session("u", store)) == ["1+2?", "add", "3", "Three."][: [1, 3, 4][lost - 1]]
+
+
+async def test_a_session_that_cannot_be_loaded_asks_no_model() -> None:
+    class Gone(InMemorySessions):
+        async def load(self, session: str, *, newest: int | None = None) -> list[Record]:
+            raise OSError("no route to host")
+
+    front = agent("Hello.")
+    with pytest.raises(SessionError, match="could not be loaded: OSError: no route to host"):
+        await run(front, "Hi", Session("u", Gone()))
+
+
+# -- limits --
+
+
+async def test_the_newest_are_loaded_and_all_are_kept(store: SessionStore) -> None:
+    for number in range(5):
+        await run(agent(f"Answer {number}."), f"Question {number}", Session("u", store))
+    result = await run(agent("Yes."), "And?", Session("u", store, max_items=3))
+    assert told(result.messages) == ["Answer 3.", "Question 4", "Answer 4.", "And?", "Yes."]
+    assert len(await stored(Session("u", store))) == 12
+
+
+@pytest.mark.parametrize("limit", range(1, 9))
+async def test_no_answer_is_loaded_without_its_call(session: Session, limit: int) -> None:
+    two = [call("add", {"a": 1, "b": 2}, id="a"), call("add", {"a": 3, "b": 4}, id="b")]
+    await run(agent(two, ADD, "Ten.", tools=[add]), "1+2+3+4?", session)
+    limited = Session("u", session.store, max_items=limit)
+    found = await limited.load()
+    assert len(found.messages) <= limit
+    assert found.repairs == []
+    result = await run(agent("Yes.", tools=[add]), "And?", limited)
+    assert result.repairs == ()
+
+
+async def test_bytes_are_a_limit_as_well(session: Session) -> None:
+    for number in range(100):
+        await session.add([{"role": "user", "content": f"{number:04}" + "é" * 48}])
+    found = await Session("u", session.store, max_bytes=1500).load()
+    assert [str(message["content"])[:4] for message in found.messages] == [f"{n:04}" for n in range(90, 100)]
+    everything = await Session("u", session.store, max_bytes=10**6, max_items=100).load()
+    assert len(everything.messages) == 100
+    nothing = await Session("u", session.store, max_bytes=20).load()
+    assert [*nothing.messages] == []
+
+
+async def test_little_is_read_where_little_is_wanted() -> None:
+    asked: list[int | None] = []
+
+    class Counting(InMemorySessions):
+        async def load(self, session: str, *, newest: int | None = None) -> list[Record]:
+            asked.append(newest)
+            return await super().load(session, newest=newest)
+
+    session = Session("u", Counting(), max_items=10)
+    for number in range(30):
+        await session.add([{"role": "user", "content": str(number)}])
+    asked.clear()
+    assert len((await session.load()).messages) == 10
+    assert asked == [10, 40]
+
+
+# -- mistakes of the app --
+
+
+@pytest.mark.parametrize("name", ["", "  ", None, 7, "a\x00b", "\ud800"])
+def test_a_session_needs_a_name(name: Any) -> None:
+    with pytest.raises(ConfigError, match="name of a session"):
+        Session(name, InMemorySessions())
+
+
+@pytest.mark.parametrize("limits", [{"max_items": 0}, {"max_bytes": -1}, {"max_items": "3"}])
+def test_limits_are_positive_numbers(limits: Any) -> None:
+    with pytest.raises(ConfigError, match="must be at least 1"):
+        Session("u", InMemorySessions(), **limits)
+
+
+async def test_a_name_is_no_session() -> None:
+    with pytest.raises(ConfigError, match=r"such as Session\('user-7', SQLiteSessions"):
+        await Runner.run(agent("Hello."), "Hi", session="user-7")  # type: ignore[arg-type]
+
+
+async def test_what_is_no_json_is_refused_and_said_where(session: Session) -> None:
+    with pytest.raises(ConfigError, match=r"messages\[0\].content\[0\].image: bytes is no JSON type"):
+        await session.add([{"role": "user", "content": [{"type": "x", "image": b"..."}]}])
+    with pytest.raises(ConfigError, match="Add a list of messages, not str"):
+        await session.add("Hi")  # type: ignore[arg-type]
+
+
+async def test_a_store_is_plain_text_and_json(memory: Session) -> None:
+    """So that it can be read without interlock."""
+    await run(agent("Hello."), "Hi", memory)
+    documents = [json.loads(text) for _, text in await memory.records(None)]
+    assert [document["items"][0]["message"]["content"] for document in documents] == ["Hi", "Hello."]
+    assert isinstance(Tool, type)
