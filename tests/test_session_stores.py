@@ -180,14 +180,12 @@ async def test_fifty_who_try_again_lose_nothing(store: SessionStore, name: str) 
     assert {text for _, text in found} == {f"text {number}" for number in range(50)}
 
 
-CHARACTERS = "aZ0 \"\\/\x00\x1f\x7f\x85é\u2028\ud800\udfff\ufeff😀"
+CHARACTERS = 'aZ0 "\\/\x00\x1f\x7f\x85é\u2028\ud800\udfff\ufeff😀'
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False)
-    | st.text(CHARACTERS, max_size=9),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(CHARACTERS, max_size=5), inner, max_size=3),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(CHARACTERS, max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(CHARACTERS, max_size=5), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 MESSAGES = st.lists(

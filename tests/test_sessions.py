@@ -13,7 +13,7 @@ import pytest
 from more_scenes import MORE
 from scenes import SCENES, Stage
 
-from interlock import Agent, Message, RunConfig, Runner, RunResult, RunState, Tool, function_tool, handoff
+from interlock import Agent, Message, RunConfig, Runner, RunResult, RunState, function_tool, handoff
 from interlock.errors import (
     ConfigError,
     HandlerError,
@@ -24,6 +24,7 @@ from interlock.errors import (
     SessionConflict,
     SessionError,
 )
+from interlock.events import TextDelta
 from interlock.guardrails import GuardrailResult
 from interlock.port import Request
 from interlock.repair import problems
@@ -77,12 +78,15 @@ async def stored(session: Session) -> list[str]:
 
 def told(messages: Sequence[Any]) -> list[str]:
     return [
-        ",".join(each["function"]["name"] for each in message.get("tool_calls") or ()) or str(message["content"])
+        ",".join(each["function"]["name"] for each in message.get("tool_calls") or ())
+        or str(message["content"])
         for message in messages
     ]
 
 
-async def run(agent: Agent[Any], input: Any, session: Session, *, stream: bool = False, **options: Any) -> Any:
+async def run(
+    agent: Agent[Any], input: Any, session: Session, *, stream: bool = False, **options: Any
+) -> Any:
     if stream:
         return await Runner.run_streamed(agent, input, session=session, **options).drain()
     return await Runner.run(agent, input, session=session, **options)
@@ -107,29 +111,25 @@ async def test_the_next_run_is_given_what_came_before(session: Session, stream: 
 
 
 ALL = {**SCENES, **MORE}
+STOPPED = {"input guarded", "output guarded"}
+"""Of these later runs see less, see below."""
 
 
+@pytest.mark.asyncio_only
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", sorted(ALL.keys() - STOPPED))
 async def test_it_is_given_what_the_result_of_the_run_before_would_give(
     name: str, stream: bool, memory: Session
 ) -> None:
-    """The same messages as ``earlier.to_input_list() + [message]``, whatever happened and however it ended."""
+    """As ``earlier.to_input_list() + [message]``, whatever happened and however it ended."""
     scene = ALL[name]
     first = await ended(scene, Stage(), memory, stream=stream)
     plain = await ended(scene, Stage(), None, stream=stream)
     assert first.messages == plain.messages
-    if isinstance(plain.final_output, BaseException) or refused(plain):
-        return
     by_hand = await Runner.run(agent("Yes."), [*plain.to_input_list(), USER])
     kept = await run(agent("Yes."), [USER], memory)
     assert kept.calls[0].messages == by_hand.calls[0].messages
-    assert [item.message for item in kept.items if item.message["role"] != "tool"] is not None
     assert_valid(kept.calls[0].messages)
-
-
-def refused(result: RunResult[Any]) -> bool:
-    return bool(result.items) and result.stop_reason == "error" and not result.calls
 
 
 async def ended(scene: Any, stage: Stage, session: Session | None, *, stream: bool) -> RunResult[Any]:
@@ -153,12 +153,12 @@ async def test_sync_runs_are_kept_as_well(tmp_path: Path) -> None:
 
 
 async def test_provider_data_goes_back_to_its_family_and_to_no_other(session: Session) -> None:
-    signed = reply("Hm.", thinking_blocks=[{"type": "thinking", "thinking": "?", "signature": "s"}])
+    signed = reply("Hm.", reasoning="secret thoughts")
     await run(Agent("A", model=ScriptedHandler([signed], name="x", family="one")), "Hi", session)
     for family, is_there in (("one", True), ("two", False)):
         model = ScriptedHandler(["Yes."], name="y", family=family)
         result = await run(Agent("A", model=model), "And?", session)
-        assert any("thinking_blocks" in message for message in result.calls[0].messages) == is_there
+        assert any("reasoning_content" in message for message in result.calls[0].messages) == is_there
 
 
 async def test_what_another_agent_did_is_told_and_not_shown(session: Session) -> None:
@@ -330,7 +330,10 @@ async def test_an_agent_that_is_gone_is_named_and_another_answers(session: Sessi
     result = await run(agent("Hello.", name="front"), "And?", session, run_config=STICKY)
     assert result.last_agent.name == "front"
     (warning,) = result.warnings
-    assert warning == "session 'u' names the agent 'billing', which is not there, so 'front' answers. Known: front"
+    assert (
+        warning
+        == "session 'u' names the agent 'billing', which is not there, so 'front' answers. Known: front"
+    )
 
 
 # -- what guardrails stopped --
@@ -468,7 +471,9 @@ class Shaky(InMemorySessions):
 async def test_a_turn_that_cannot_be_stored_ends_the_run_and_is_on_the_error() -> None:
     store = Shaky()
     store.failing = {3, 4}
-    with pytest.raises(SessionError, match=r"Session 'u' could not be stored: OSError: the disk is full") as caught:
+    with pytest.raises(
+        SessionError, match=r"Session 'u' could not be stored: OSError: the disk is full"
+    ) as caught:
         await run(agent(ADD, ADD, "Three.", tools=[add]), "1+2?", Session("u", store))
     assert told(caught.value.result.messages) == ["1+2?", "add", "3", "add", "3"]
     assert [problem.kind for problem in caught.value.result.errors] == ["session"]
@@ -485,8 +490,10 @@ async def test_an_error_of_the_run_is_not_hidden_by_one_of_the_store() -> None:
         await run(agent(ADD, failing_after(store), tools=[add]), "1+2?", Session("u", store))
     (problem,) = caught.value.result.errors
     assert problem.kind == "session"
-    assert problem.message == "The end of the run is not in session 'u': Session 'u' could not be stored: " + (
-        "OSError: the disk is full"
+    assert (
+        problem.message
+        == "The end of the run is not in session 'u': Session 'u' could not be stored: "
+        + ("OSError: the disk is full")
     )
 
 
@@ -495,7 +502,7 @@ def failing_after(store: Shaky) -> Any:
 
     def broken(request: Request) -> Any:
         store.failing = {*range(9)}
-        return reply("Some", error=RuntimeError("boom"))
+        return [TextDelta("Some"), RuntimeError("boom")]
 
     return broken
 
@@ -564,10 +571,12 @@ async def test_no_answer_is_loaded_without_its_call(session: Session, limit: int
 
 
 async def test_bytes_are_a_limit_as_well(session: Session) -> None:
-    for number in range(100):
-        await session.add([{"role": "user", "content": f"{number:04}" + "é" * 48}])
-    found = await Session("u", session.store, max_bytes=1500).load()
-    assert [str(message["content"])[:4] for message in found.messages] == [f"{n:04}" for n in range(90, 100)]
+    messages = [{"role": "user", "content": f"{number:04}" + "é" * 48} for number in range(100)]
+    for message in messages:
+        await session.add([message])
+    each = len(json.dumps(messages[0], ensure_ascii=False).encode())
+    found = await Session("u", session.store, max_bytes=10 * each + 9).load()
+    assert [*found.messages] == messages[-10:]
     everything = await Session("u", session.store, max_bytes=10**6, max_items=100).load()
     assert len(everything.messages) == 100
     nothing = await Session("u", session.store, max_bytes=20).load()
@@ -622,4 +631,3 @@ async def test_a_store_is_plain_text_and_json(memory: Session) -> None:
     await run(agent("Hello."), "Hi", memory)
     documents = [json.loads(text) for _, text in await memory.records(None)]
     assert [document["items"][0]["message"]["content"] for document in documents] == ["Hi", "Hello."]
-    assert isinstance(Tool, type)

@@ -1,0 +1,58 @@
+"""Shows a conversation that outlives its process: it is kept turn by turn, also when one crashes."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from interlock import Agent, RunConfig, Runner, handoff, tool
+from interlock.messages import ToolCall
+from interlock.sessions import Session, SQLiteSessions
+from interlock.testing import ScriptedHandler, call
+
+STICKY = RunConfig(next_agent="sticky")
+
+
+@tool
+def crash() -> str:
+    """Do what no program survives."""
+    os._exit(1)
+
+
+def front_desk(front: list[ToolCall | str], refunds: list[ToolCall | str]) -> Agent:
+    """Return the agents, each with what its model would say; every process makes its own."""
+    model = ScriptedHandler(refunds)
+    target = Agent("Refunds", "You pay back.", model=model, tools=[crash])
+    return Agent("Front", "You route.", model=ScriptedHandler(front), handoffs=[handoff(target)])
+
+
+def say(agent: Agent, words: str, path: str) -> None:
+    """Send one message of the conversation that is kept in a file."""
+    session = Session("ann", SQLiteSessions(path))
+    result = Runner.run_sync(agent, words, session=session, run_config=STICKY)
+    given = result.input_count - 1
+    print(
+        f"  Ann: {words}\n  {result.last_agent.name}, who was given {given} messages: {result.final_output}"
+    )
+    for repair in result.repairs:
+        print(f"    mended: {repair}")
+
+
+SCENES = {
+    "the first": lambda: (front_desk([call("transfer_to_refunds")], ["Which order?"]), "My money back!"),
+    "one that crashes": lambda: (front_desk([], [call("crash")]), "Order 7."),
+    "another": lambda: (front_desk([], ["Order 7 it is. Sorry for the wait."]), "Are you there?"),
+}
+
+if __name__ == "__main__" and len(sys.argv) > 1:
+    agent, words = SCENES[sys.argv[1]]()
+    say(agent, words, sys.argv[2])
+elif __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "chats.db")
+        for name in SCENES:
+            print(f"A process, {name}:", flush=True)
+            code = subprocess.run([sys.executable, __file__, name, path], check=False).returncode
+            if code:
+                print(f"  (it ended with code {code})")
