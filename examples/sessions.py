@@ -39,15 +39,16 @@ def say(agent: Agent, words: str, path: str) -> None:
         print(f"    mended: {repair}")
 
 
-SCENES = {
-    "the first": lambda: (front_desk([call("transfer_to_refunds")], ["Which order?"]), "My money back!"),
-    "one that crashes": lambda: (front_desk([], [call("crash")]), "Order 7."),
-    "another": lambda: (front_desk([], ["Order 7 it is. Sorry for the wait."]), "Are you there?"),
+Scene = tuple[str, list[ToolCall | str], list[ToolCall | str]]
+SCENES: dict[str, Scene] = {
+    "the first": ("My money back!", [call("transfer_to_refunds")], ["Which order?"]),
+    "one that crashes": ("Order 7.", [], [call("crash")]),
+    "another": ("Are you there?", [], ["Order 7 it is. Sorry for the wait."]),
 }
 
 if __name__ == "__main__" and len(sys.argv) > 1:
-    agent, words = SCENES[sys.argv[1]]()
-    say(agent, words, sys.argv[2])
+    words, front, refunds = SCENES[sys.argv[1]]
+    say(front_desk(front, refunds), words, sys.argv[2])
 elif __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "chats.db")

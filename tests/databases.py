@@ -91,7 +91,7 @@ def _folder() -> Generator[Path]:
 
 
 @contextmanager
-def _running(command: list[str], folder: Path, **who: Any) -> Generator[subprocess.Popen[bytes]]:
+def _running(command: list[str], folder: Path, **who: Any) -> Generator[subprocess.Popen[Any]]:
     with (folder / "log").open("wb") as log:
         server = subprocess.Popen(
             command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=folder, **who
@@ -103,7 +103,7 @@ def _running(command: list[str], folder: Path, **who: Any) -> Generator[subproce
             server.wait(timeout=_LONGEST_START)
 
 
-def _wait(server: subprocess.Popen[bytes], is_ready: Callable[[], bool]) -> None:
+def _wait(server: subprocess.Popen[Any], is_ready: Callable[[], bool]) -> None:
     until = time.monotonic() + _LONGEST_START
     while not is_ready():
         assert server.poll() is None, "the server ended at once"

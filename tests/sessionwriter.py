@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import anyio
 import anyio.lowlevel
@@ -58,4 +59,4 @@ async def write(spec: str, session: str, name: str, count: str, first: str = "0"
 
 
 if __name__ == "__main__":
-    anyio.run(write, *sys.argv[1:])
+    anyio.run(partial(write, *sys.argv[1:]))

@@ -219,7 +219,7 @@ async def test_two_runs_are_one_conversation(store: SessionStore, name: str) -> 
     agent = Agent("A", model=ScriptedHandler(["Hello.", "Again?"]))
     await Runner.run(agent, "Hi", session=Session(name, store))
     result = await Runner.run(agent, "Hi!", session=Session(name, store))
-    assert [message["content"] for message in result.messages] == ["Hi", "Hello.", "Hi!", "Again?"]
+    assert [message.get("content") for message in result.messages] == ["Hi", "Hello.", "Hi!", "Again?"]
     assert [*(await Session(name, store).load()).messages] == result.messages
 
 
@@ -358,7 +358,7 @@ async def test_postgres_needs_no_right_to_make_tables_that_are_there(conninfo: s
     owner = conninfo.replace("dbname=postgres", "dbname=narrow")
     with psycopg.connect(owner) as db:
         db.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-        db.execute(PostgresSessions.tables())
+        db.execute(PostgresSessions.tables().encode())
         db.execute("GRANT SELECT, INSERT, DELETE ON interlock_sessions, interlock_schema TO app")
     store = PostgresSessions(owner.replace("user=test", "user=app"))
     await store.append("u", 0, "a")
@@ -412,7 +412,7 @@ async def test_keys_change_without_a_gap() -> None:
     await both.add([{"role": "user", "content": "b"}])
     await both.compact()
     left = await Session("u", EncryptedSessions(inner, [new])).load()
-    assert [message["content"] for message in left.messages] == ["a", "b"]
+    assert [message.get("content") for message in left.messages] == ["a", "b"]
 
 
 @pytest.mark.parametrize("keys", [[], KEY, ["short"], [b"x"]])

@@ -343,10 +343,10 @@ async def test_what_a_guardrail_kept_from_the_model_is_kept_from_the_next_one(se
     async def no_secrets(context: Any, who: Any, messages: Any) -> GuardrailResult:
         return GuardrailResult("secret" in str(messages[-1]))
 
-    for options in ({"run_config": RunConfig(input_guardrails=[no_secrets])}, {}):
-        of_agent = {"input_guardrails": [no_secrets]} if not options else {}
+    guarded = agent("Hm.", input_guardrails=[no_secrets])
+    for who, config in ((guarded, None), (agent("Hm."), RunConfig(input_guardrails=[no_secrets]))):
         with pytest.raises(InputGuardrailTripped):
-            await run(agent("Hm.", **of_agent), "A secret.", session, **options)
+            await run(who, "A secret.", session, run_config=config)
     result = await run(agent("Hello."), "Hi", session)
     assert told(result.messages) == ["Hi", "Hello."]
     assert "A secret." in str(await session.records(None))

@@ -21,11 +21,11 @@ __all__ = [
     "Entry",
     "Part",
     "Record",
+    "conversation_of",
     "entries_of",
     "item_document",
-    "items_of",
     "parts_of",
-    "to_text",
+    "record_text",
 ]
 
 FORMAT_VERSION = 1
@@ -67,7 +67,7 @@ def item_document(item: RunItem) -> dict[str, Any]:
 # -- texts --
 
 
-def to_text(entries: Sequence[Entry]) -> str:
+def record_text(entries: Sequence[Entry]) -> str:
     """Return entries as one text. It is ASCII: half a surrogate pair, or a NUL, comes back from any store.
 
     Raises:
@@ -202,7 +202,7 @@ def parts_of(entries: Iterable[Entry]) -> list[Part]:
     return parts
 
 
-def items_of(parts: Iterable[Part]) -> tuple[list[RunItem], list[str]]:
+def conversation_of(parts: Iterable[Part]) -> tuple[list[RunItem], list[str]]:
     """Return the items of a conversation, and what of it could not be read or had to be put differently."""
     found: list[RunItem] = []
     notes: list[str] = []

@@ -21,7 +21,7 @@ from interlock.history import View
 from interlock.messages import RunItem, call_ids, calls_of
 from interlock.models import handler_for
 from interlock.run import Run
-from interlock.sessions.entries import Entry, Part, item_document, to_text
+from interlock.sessions.entries import Entry, Part, item_document, record_text
 from interlock.sessions.log import Loaded, SessionLog
 
 __all__ = ["SessionKeeper"]
@@ -109,7 +109,7 @@ class SessionKeeper:
             agent=run.next_agent().name if run.config.next_agent == "sticky" else None,
         )
         try:
-            await self._log.append(self._number, to_text([entry]))
+            await self._log.append(self._number, record_text([entry]))
         except SessionConflict:
             self._on = False
             raise

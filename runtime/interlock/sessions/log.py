@@ -10,7 +10,7 @@ from typing import cast
 from interlock.callables import words_of
 from interlock.errors import ConfigError, InterlockError, SessionConflict, SessionError
 from interlock.messages import Message, RunItem, item_of, marked, shown_later
-from interlock.sessions.entries import Part, Record, entries_of, items_of, parts_of
+from interlock.sessions.entries import Part, Record, conversation_of, entries_of, parts_of
 from interlock.sessions.stores import SessionStore
 from interlock.sessions.window import newest_part
 
@@ -121,7 +121,7 @@ class SessionLog:
         entries, notes = entries_of(records)
         parts = parts_of(entries)
         own = parts.pop() if run_id is not None and parts and parts[-1].run == run_id else None
-        items, unread = items_of(parts)
+        items, unread = conversation_of(parts)
         several = [item_of(marked(item, several=True), 0, "input") for item in shown_later(items)]
         kept, cut = newest_part(several, self.max_items, self.max_bytes)
         if not complete and (own is not None or not cut):

@@ -10,7 +10,7 @@ from interlock.errors import ConfigError, SessionError
 from interlock.keeping import Keeper
 from interlock.messages import Message
 from interlock.repair import repair
-from interlock.sessions.entries import NOTHING, Entry, entries_of, to_text
+from interlock.sessions.entries import NOTHING, Entry, entries_of, record_text
 from interlock.sessions.keeper import SessionKeeper
 from interlock.sessions.log import SessionLog
 
@@ -71,7 +71,7 @@ class Session(SessionLog):
         """
         if isinstance(cast(object, messages), str | bytes | Mapping):
             raise ConfigError(f"Add a list of messages, not {type(messages).__name__}.")
-        text = to_text([Entry(items=[*messages])])
+        text = record_text([Entry(items=[*messages])])
         await self.append(await self.newest(), text)
 
     async def clear(self) -> None:
@@ -100,7 +100,7 @@ class Session(SessionLog):
         if notes:
             raise SessionError(f"Session {self.name!r} was left as it is: {'; '.join(notes):.400}.")
         if records:
-            await self.append(records[-1][0], to_text(entries) if entries else NOTHING, alone=True)
+            await self.append(records[-1][0], record_text(entries) if entries else NOTHING, alone=True)
 
     def keeper(self, *, resumed: bool) -> Keeper:
         """Return what keeps one run in this session.
