@@ -180,7 +180,7 @@ async def test_fifty_who_try_again_lose_nothing(store: SessionStore, name: str) 
     assert {text for _, text in found} == {f"text {number}" for number in range(50)}
 
 
-CHARACTERS = 'aZ0 "\\/\x00\x1f\x7f\x85é\u2028\ud800\udfff\ufeff😀'
+CHARACTERS = 'aZ0 "\\/\x00\x1f\x7f\x85é\u2028\ud800\ufeff😀'
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(CHARACTERS, max_size=9),
     lambda inner: (
@@ -197,7 +197,7 @@ MESSAGES = st.lists(
     ),
     max_size=4,
 )
-"""Half surrogate pairs and NULs included."""
+"""Halves of surrogate pairs and NULs included; two halves that fit are one character in any JSON."""
 
 
 @examples(15)
