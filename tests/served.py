@@ -23,10 +23,17 @@ PATIENCE = 10.0
 @contextmanager
 def served(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig | None = None) -> Iterator[str]:
     """Serve agents while the block lasts; yields the base URL, which ends in ``/v1``."""
+    with listening(create_app(agents, config)) as url:
+        yield f"{url}/v1"
+
+
+@contextmanager
+def listening(app: Any) -> Iterator[str]:
+    """Serve an ASGI app while the block lasts; yields its URL, without a slash at the end."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(
         uvicorn.Config(
-            create_app(agents, config),
+            app,
             log_config=None,
             ws="none",
             lifespan="on",
@@ -39,7 +46,7 @@ def served(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig | None
         until = time.monotonic() + PATIENCE
         while not server.started and time.monotonic() < until:
             time.sleep(0.005)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join(PATIENCE)

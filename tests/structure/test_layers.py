@@ -73,12 +73,17 @@ LAYERS = """
     serving.service
     serving.app
     serving
+    dev.door dev.pages dev.replays dev.talks dev.traced
+    dev.desk
+    dev.app
+    dev.serving
+    dev
     interlock_providers.*
     interlock_skills.*
     commands commands.command commands.exit_codes commands.waiting commands.words
     commands.loading
     commands.options
-    commands.serve
+    commands.dev commands.serve
     cli
     __main__
 """

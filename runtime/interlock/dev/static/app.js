@@ -1,0 +1,181 @@
+// Puts the parts together: what is typed goes to the server, what comes back goes to the views.
+
+import { get, post, settings, stream } from "./api.js";
+import { Approvals } from "./approvals.js";
+import { Chat } from "./chat.js";
+import { Detail } from "./detail.js";
+import { $, dollars, el } from "./dom.js";
+import { Graph } from "./graph.js";
+import { parse, Runs } from "./records.js";
+import { Timeline } from "./timeline.js";
+
+const chat = new Chat();
+const graph = new Graph();
+const detail = new Detail();
+const approvals = new Approvals((words) => answer({ words }));
+const timeline = new Timeline((...given) => detail.open(...given), copyAsTest);
+let runs;
+let talk = null;
+let whole = false;
+
+function clear() {
+  runs = new Runs(take);
+  for (const view of [chat, timeline, approvals]) view.clear();
+  $("totals").textContent = "";
+  alertOf("");
+}
+
+function take(run, record) {
+  for (const view of [timeline, graph]) view.take(run, record);
+  chat.take(run, record, whole);
+  if (record.type === "run_end" || record.type === "model_end") totals();
+}
+
+function totals() {
+  const ends = runs.all.flatMap((run) => [...run.calls.values()]).map((call) => call.end?.usage);
+  const used = ends.filter(Boolean);
+  const sum = (key) => used.reduce((total, each) => total + (each[key] ?? 0), 0);
+  const known = used.filter((each) => each.cost !== undefined && each.cost !== null);
+  const money = known.length ? ` · ${dollars(sum("cost"))}${known.length < used.length ? " and more" : ""}` : "";
+  $("totals").textContent = `${used.length} calls · ${sum("input_tokens")} → ${sum("output_tokens")} tokens${money}`;
+}
+
+function alertOf(text) {
+  $("alert").textContent = text;
+  $("alert").hidden = !text;
+}
+
+async function guarded(work) {
+  try {
+    alertOf("");
+    await work();
+  } catch (error) {
+    alertOf(error instanceof TypeError ? "The server does not answer. Is it still running?" : error.message);
+  }
+}
+
+/** Leave what goes on: its lines are no longer wanted. */
+async function leave() {
+  const left = talk;
+  talk = null;
+  if ($("stop").hidden) return;
+  busy(false);
+  await post(`/talks/${left}/stop`).catch(() => {}); // it may have ended meanwhile
+}
+
+async function begin() {
+  await leave();
+  const given = await post("/talks", { agent: $("agents").value });
+  talk = given.id;
+  whole = false;
+  clear();
+  $("composer").hidden = false;
+  $("chat-title").textContent = "Conversation";
+  graph.show(given.graph);
+  graph.activate(given.agent);
+  $("text").focus();
+}
+
+async function send() {
+  const text = $("text").value;
+  if (!text.trim() || $("send").disabled) return;
+  if (!talk) return alertOf("There is no conversation. Begin a new one.");
+  chat.user(text);
+  $("text").value = "";
+  await answer({ text });
+}
+
+async function answer(said) {
+  const mine = talk;
+  busy(true);
+  approvals.clear();
+  await guarded(() => stream(`/talks/${mine}/messages`, said, (given) => mine === talk && line(given)));
+  if (mine !== talk) return;
+  busy(false);
+  if (!$("detail").open && !approvals.focus()) $("text").focus();
+}
+
+function line(given) {
+  if (given.type === "delta") chat.delta(given);
+  else if (given.type === "end") ended(given);
+  else runs.take(given);
+}
+
+function ended(given) {
+  const last = runs.all.filter((run) => !run.depth).at(-1);
+  approvals.show(given.approvals);
+  if (given.error && !last?.end?.error) chat.note(given.error, "error"); // it failed before there was a run
+}
+
+function busy(on) {
+  $("send").disabled = on;
+  $("send").hidden = on;
+  $("stop").hidden = !on;
+  $("log").setAttribute("aria-busy", on);
+  if (on) $("stop").focus();
+}
+
+async function load(name, text) {
+  const { records, unreadable } = parse(text);
+  if (!records.length) throw new Error(`${name} has no records of a trace.`);
+  await leave();
+  whole = true;
+  clear();
+  $("composer").hidden = true;
+  $("chat-title").textContent = `Trace ${name}`;
+  const start = records.find((record) => record.type === "run_start" && !record.parent);
+  if (start) graph.show((await post("/graph", start)).graph);
+  for (const record of records) runs.take(record);
+  if (unreadable) alertOf(`${unreadable} lines of ${name} are no records and were left out.`);
+}
+
+async function copyAsTest(run) {
+  await guarded(async () => {
+    const { code } = await post("/test", { records: runs.allRecords(run) });
+    let status = "Copied.";
+    try {
+      await navigator.clipboard.writeText(code);
+    } catch {
+      status = "The browser did not let it be copied: select it here.";
+    }
+    detail.text("This run as a test", code, status);
+  });
+}
+
+function choose(view) {
+  document.body.dataset.view = view;
+  for (const button of document.querySelectorAll("nav button")) {
+    button.setAttribute("aria-pressed", button.dataset.view === view);
+  }
+}
+
+$("composer").addEventListener("submit", (event) => {
+  event.preventDefault();
+  send();
+});
+$("text").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    send();
+  }
+});
+$("stop").addEventListener("click", () => guarded(() => post(`/talks/${talk}/stop`)));
+$("new").addEventListener("click", () => guarded(begin));
+$("agents").addEventListener("change", () => guarded(begin));
+$("trace-file").addEventListener("change", (event) =>
+  guarded(async () => {
+    const [file] = event.target.files;
+    if (file) await load(file.name, await file.text());
+    event.target.value = "";
+  }));
+for (const button of document.querySelectorAll("nav button")) button.addEventListener("click", () => choose(button.dataset.view));
+
+$("agents").append(...settings.agents.map((name) => el("option", { value: name }, name)));
+$("who").hidden = settings.agents.length < 2;
+clear();
+await guarded(async () => {
+  const name = new URLSearchParams(location.search).get("trace");
+  if (name === null) return begin();
+  const given = await get(`/traces/${encodeURIComponent(name)}`);
+  return load(given.name, given.text);
+});

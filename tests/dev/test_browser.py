@@ -1,0 +1,393 @@
+"""The dev page in a true browser: what a person sees, clicks and hears of.
+
+Needs Chromium and playwright: ``apt-get install chromium`` and ``pip install 'interlock[browser]'``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import pytest
+from devpage import USED, dev_page, shop
+
+from interlock import Agent, Retry, RunConfig, function_tool, handoff
+from interlock.errors import ConnectionFailed
+from interlock.events import HandlerEvent, TextDelta
+from interlock.port import Request
+from interlock.testing import ScriptedHandler, call, reply
+
+CHROMIUM = os.environ.get("INTERLOCK_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("there is no browser: apt-get install chromium, or name one in INTERLOCK_CHROMIUM")
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is missing: pip install 'interlock[browser]'"
+    )
+    with sync_api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@contextmanager
+def opened(browser: Any, agents: Any, size: Any = WIDE, path: str = "", **options: Any) -> Iterator[Any]:
+    """Open the page of some agents; whatever its console complains of fails the test."""
+    with dev_page(agents, **options) as page:
+        context = browser.new_context(viewport=size)
+        tab = context.new_page()
+        complaints: list[str] = []
+        asked: list[str] = []
+        tab.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.goto(page.url + path)
+        tab.get_by_label("Your message").or_(tab.get_by_text("Trace")).first.wait_for()
+        yield tab
+        context.close()
+    elsewhere = [url for url in asked if not url.startswith((page.url, "blob:", "data:"))]
+    assert (complaints, elsewhere) == ([], [])
+
+
+def say(tab: Any, text: str, *, wait: bool = True) -> None:
+    """Type a message, send it with the keyboard, and wait for the end of the run."""
+    ended = tab.locator(".event.end").count()
+    tab.get_by_label("Your message").fill(text)
+    tab.get_by_label("Your message").press("Enter")
+    if wait:
+        tab.locator(".event.end").nth(ended).wait_for(state="attached")
+        tab.locator("#send").wait_for(state="attached")
+
+
+@pytest.fixture(scope="module")
+def told(browser: Any) -> Iterator[Any]:
+    """The page after one run, for tests that only look."""
+    with opened(browser, shop()) as tab:
+        tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        assert tab.locator("#picture .node.active").get_attribute("data-node") == "triage"
+        assert tab.locator("#picture .edge.used").count() == 0
+        say(tab, "My money, please.")
+        yield tab
+
+
+def kinds(tab: Any) -> list[str]:
+    return list(tab.locator("#rows .kind").all_inner_texts())
+
+
+def test_a_conversation_with_who_speaks_and_what_happens(told: Any) -> None:
+    said = told.locator(".message").all_inner_texts()
+    assert [text.split("\n")[0] for text in said] == ["You", "triage", "refunds", "refunds"]
+    assert "Order 7 is refunded." in said[-1]
+    assert told.locator(".handover").all_inner_texts() == ["triage → refunds"]
+    assert kinds(told) == [
+        *("model", "tool", "model", "handoff", "filter", "model", "tool", "asked", "model"),
+        *("model", "tool", "model", "end"),
+    ]
+    row = told.locator(".event.model").first.inner_text()
+    assert "100 → 20 tokens, 50 cached" in row
+    assert "$0.00200" in row
+    assert "6 calls · 600 → 120 tokens · $0.012" in told.locator("#totals").inner_text()
+    assert "5 → 2 messages" in told.locator(".event.filter").inner_text()
+
+
+def test_the_graph_is_lit(told: Any) -> None:
+    assert told.locator("#picture .node.default").get_attribute("data-node") == "triage"
+    assert told.locator("#picture .node.active").get_attribute("data-node") == "refunds"
+    used = told.locator("#picture .edge.used")
+    ways = [(each.get_attribute("data-source"), each.get_attribute("data-target")) for each in used.all()]
+    assert sorted(ways) == [("refunds", "lawyer"), ("triage", "refunds")]
+    assert told.locator("#active").inner_text() == "refunds"
+
+
+def test_what_a_model_saw_against_what_happened(told: Any) -> None:
+    told.locator(".event.model .row").nth(2).click()
+    detail = told.get_by_role("dialog")
+    assert "refunds, turn 3" in detail.get_by_role("heading").first.inner_text()
+    assert "1 shown, 1 edited, 3 removed" in detail.locator(".tally").inner_text()
+    happened = detail.get_by_label("Transcript").locator(".item")
+    fates = happened.locator(".fate").all_inner_texts()
+    assert fates == ["shown", "edited", "removed", "removed", "removed"]
+    assert 'find_order({"order": 7})' in happened.nth(1).inner_text()
+    shown = detail.get_by_label("Shown").locator(".item").all_inner_texts()
+    expected = ("You pay back.", "My money", "I will look.")
+    assert [text for text, found in zip(expected, shown, strict=True) if text not in found] == []
+    assert "instead of #1" in shown[2]
+    detail.get_by_role("tab", name="Request").click()
+    assert '"content": "You pay back."' in detail.locator("pre").inner_text()
+    assert "transfer_to_triage" in detail.locator("pre").inner_text()
+    told.keyboard.press("Escape")
+    assert not detail.is_visible()
+
+
+def test_summaries_are_marked_with_what_they_stand_for(browser: Any) -> None:
+    tech = Agent("tech", model=ScriptedHandler(["Turn it off."]))
+    front = Agent(
+        "front",
+        model=ScriptedHandler([reply("Wait.", calls=[call("transfer_to_tech")])]),
+        handoffs=[handoff(tech, nest_handoff_history=True)],
+    )
+    with opened(browser, front) as tab:
+        say(tab, "It is broken.")
+        assert kinds(tab) == ["model", "handoff", "summary", "model", "end"]
+        tab.locator(".event.model .row").nth(1).click()
+        fates = tab.get_by_label("Transcript").locator(".fate").all_inner_texts()
+        assert fates == ["shown", "summarised", "summarised"]
+        assert "summary of #1, #2" in tab.get_by_label("Shown").inner_text()
+
+
+def test_hostile_text_is_inert_wherever_it_is_shown(browser: Any) -> None:
+    @function_tool
+    def look(what: str) -> str:
+        """Look."""
+        return HOSTILE
+
+    model = ScriptedHandler([call("look", {"what": HOSTILE}), reply(HOSTILE, reasoning=HOSTILE)])
+    agent = Agent(HOSTILE, HOSTILE, model=model, tools=[look], handoff_description=HOSTILE)
+    with opened(browser, agent) as tab:
+        say(tab, HOSTILE)
+        for row in tab.locator("#rows .row").all():
+            row.click()
+            for view in tab.get_by_role("tab").all():
+                view.click()
+            assert tab.get_by_role("dialog").is_visible()
+            tab.get_by_role("button", name="Close").click()
+        tab.wait_for_timeout(100)
+        assert tab.title() == "interlock dev"
+        assert tab.locator("img, main script, dialog script").count() == 0
+        assert HOSTILE in tab.locator(".message.agent .text").inner_text()
+
+
+class _Slow:
+    """Says a word, and the rest when it may."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.may = threading.Event()
+        self.cancelled = threading.Event()
+
+    async def stream(self, request: Request, /) -> AsyncGenerator[HandlerEvent]:
+        yield TextDelta("First ")
+        try:
+            await anyio.to_thread.run_sync(self.may.wait, abandon_on_cancel=True)
+        except BaseException:
+            self.cancelled.set()
+            raise
+        async for event in ScriptedHandler(["First second"]).stream(request):
+            if not isinstance(event, TextDelta) or event.text != "First":
+                yield event
+
+
+def test_text_streams_and_stop_ends_it(browser: Any) -> None:
+    model = _Slow()
+    with opened(browser, Agent("a", model=model)) as tab:
+        say(tab, "Hi", wait=False)
+        tab.locator(".message.agent .text", has_text="First").wait_for()
+        assert tab.locator(".event.model.running").count() == 1
+        assert tab.locator("#stop:focus").count() == 1, "the keyboard is where it is needed"
+        tab.keyboard.press("Enter")
+        tab.locator(".note", has_text="Stopped.").wait_for()
+        assert model.cancelled.wait(10)
+        assert tab.locator(".running").count() == 0
+        model.may.set()
+        say(tab, "Again")
+        assert "First second" in tab.locator(".message.agent .text").last.inner_text()
+
+
+def test_errors_are_shown_and_the_conversation_goes_on(browser: Any) -> None:
+    model = ScriptedHandler([ConnectionFailed("The line went dead."), "Back again."])
+    with opened(browser, Agent("a", model=model), run_config=RunConfig(retry=Retry(attempts=1))) as tab:
+        say(tab, "Hi")
+        assert "The line went dead." in tab.locator("#log .error").inner_text()
+        assert "failed" in (tab.locator(".event.model").get_attribute("class") or "").split()
+        say(tab, "Again")
+        assert "Back again." in tab.locator(".message.agent").inner_text()
+
+
+def test_the_next_run_begins_with_the_default_and_says_so(browser: Any) -> None:
+    with opened(browser, shop()) as tab:
+        say(tab, "One")
+        say(tab, "Two")
+        assert "back to triage" in tab.locator(".event.reset").inner_text()
+        tab.get_by_role("button", name="New conversation").click()
+        tab.locator(".message").first.wait_for(state="detached")
+        assert kinds(tab) == []
+
+
+def test_a_call_that_waits_is_approved_or_declined(browser: Any) -> None:
+    paid: list[int] = []
+
+    @function_tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    both = [call("pay", {"amount": 1}), call("pay", {"amount": 2})]
+    with opened(browser, Agent("clerk", model=ScriptedHandler([both, "Done."]), tools=[pay])) as tab:
+        say(tab, "Pay me")
+        first, second = tab.get_by_role("group", name="clerk asks to call pay").all()
+        assert '"amount": 1' in first.inner_text()
+        assert tab.locator("#approvals button:focus").inner_text() == "Approve"
+        first.get_by_role("button", name="Approve").click()
+        second.get_by_role("textbox").fill("Too much.")
+        second.get_by_role("button", name="Decline").click()
+        tab.locator(".message.agent", has_text="Done.").wait_for()
+        assert paid == [1]
+        assert tab.locator("#approvals fieldset").count() == 0
+        assert tab.locator(".message").count() == 2
+        assert "goes on" in tab.locator("#rows .run").last.inner_text()
+
+
+def test_a_run_is_copied_as_a_test(told: Any) -> None:
+    told.get_by_role("button", name="Copy as test").click()
+    told.get_by_text("Copied.").wait_for()
+    copied = told.evaluate("navigator.clipboard.readText()")
+    assert copied.strip() == told.locator("#detail-body pre").inner_text().strip()
+    assert "def test_run() -> None:" in copied
+    told.keyboard.press("Escape")
+
+
+def _recorded(path: Path) -> Path:
+    with dev_page(shop(), run_config=RunConfig(trace=path)) as page:
+        page.say(page.begin(), "My money, please.")
+    return path
+
+
+def test_a_trace_is_loaded_from_a_file(browser: Any, tmp_path: Path) -> None:
+    trace = _recorded(tmp_path / "runs.jsonl")
+    with trace.open("a") as file:
+        file.write("this is no record\n")
+    with opened(browser, Agent("other", model=ScriptedHandler([]))) as tab:
+        tab.locator("#trace-file").set_input_files(trace)
+        tab.get_by_text("Trace runs.jsonl").wait_for()
+        assert "1 lines of runs.jsonl" in tab.get_by_role("alert").inner_text()
+        said = tab.locator(".message").all_inner_texts()
+        assert [text.split("\n")[0] for text in said] == ["You", "triage", "refunds", "refunds"]
+        assert tab.locator("#picture .node.active").get_attribute("data-node") == "refunds"
+        assert tab.locator("#picture .edge.used").count() == 2
+        assert not tab.get_by_label("Your message").is_visible()
+        tab.locator(".event.model .row").nth(2).click()
+        assert "3 removed" in tab.get_by_role("dialog").locator(".tally").inner_text()
+        tab.get_by_role("button", name="Close").click()
+        tab.get_by_role("button", name="New conversation").click()
+        tab.get_by_label("Your message").wait_for()
+        assert tab.locator("#picture .node").get_attribute("data-node") == "other"
+
+
+def test_a_trace_is_loaded_by_name(browser: Any, tmp_path: Path) -> None:
+    trace = _recorded(tmp_path / "runs.jsonl")
+    agent = Agent("other", model=ScriptedHandler([]))
+    with opened(browser, agent, path="/?trace=runs.jsonl", traces=[trace]) as tab:
+        tab.get_by_text("Trace runs.jsonl").wait_for()
+        assert tab.locator(".event.end").count() == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_can_be_used_on_a_phone_and_in_the_dark(browser: Any, scheme: str) -> None:
+    with opened(browser, shop(reply("x" * 300, usage=USED)), NARROW) as tab:
+        tab.emulate_media(color_scheme=scheme)
+        say(tab, "y" * 300)
+        for view in ("Graph", "Timeline", "Conversation"):
+            tab.get_by_role("navigation").get_by_role("button", name=view).click()
+            assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+            assert tab.get_by_role("navigation").locator("[aria-pressed=true]").inner_text() == view
+            assert tab.locator("main > section:visible").count() == 1
+        tab.get_by_role("navigation").get_by_role("button", name="Timeline").click()
+        tab.locator(".event.model .row").nth(2).click()
+        assert tab.evaluate("document.querySelector('dialog').scrollWidth") <= 390
+        assert _contrasts(tab) == []
+
+
+def test_texts_have_contrast(told: Any) -> None:
+    assert _contrasts(told) == []
+
+
+_CONTRASTS = """() => {
+  const rgb = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
+  const linear = (v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+  const behind = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const found = rgb(getComputedStyle(at).backgroundColor);
+      if (found.length === 3 || found[3] === 1) return found;
+    }
+    return [255, 255, 255];
+  };
+  const ratio = (node) => {
+    const both = [light(rgb(getComputedStyle(node).color)), light(behind(node))];
+    return (Math.max(...both) + 0.05) / (Math.min(...both) + 0.05);
+  };
+  const says = (node) => [...node.childNodes].some((each) => each.nodeType === 3 && each.data.trim());
+  return [...document.querySelectorAll("body *:not(svg *)")]
+    .filter((node) => node.checkVisibility() && !node.disabled && says(node) && ratio(node) < 4.5)
+    .map((node) => `${ratio(node).toFixed(1)} ${node.className} ${node.textContent.slice(0, 30)}`);
+}"""
+
+
+def _contrasts(tab: Any) -> list[str]:
+    """Texts with less contrast than WCAG asks for (4.5), as they are painted."""
+    return list(tab.evaluate(_CONTRASTS))
+
+
+def test_everything_can_be_reached_with_the_keyboard(told: Any) -> None:
+    told.locator("#new").focus()
+    reached: list[str] = []
+    for _ in range(24):
+        told.keyboard.press("Tab")
+        reached.append(told.evaluate("document.activeElement.id || document.activeElement.className"))
+    wanted = ["trace-file", "log", "text", "send", "row", "copy"]
+    assert [name for name in dict.fromkeys(reached) if name in wanted] == wanted
+    told.locator(".event.model .row").first.focus()
+    told.keyboard.press("Enter")
+    assert told.locator("#detail-close:focus").count() == 1
+    told.keyboard.press("Tab")
+    told.keyboard.press("ArrowRight")
+    assert told.get_by_role("tab", selected=True).inner_text() == "Request"
+    told.keyboard.press("Escape")
+    assert told.locator(".event.model .row:focus").count() == 1, "back where it was"
+
+
+def test_every_control_has_a_name(told: Any) -> None:
+    nameless = told.evaluate(
+        """() => [...document.querySelectorAll("button, input, textarea, select")]
+          .filter((each) => !each.textContent.trim() && !each.labels?.length && !each.ariaLabel)
+          .map((each) => each.id)"""
+    )
+    assert nameless == []
+
+
+def test_a_server_that_is_gone_is_said(browser: Any) -> None:
+    with dev_page(Agent("a", model=ScriptedHandler([]))) as page:
+        tab = browser.new_page()
+        tab.goto(page.url)
+        tab.locator("#picture svg").wait_for()
+    tab.get_by_label("Your message").fill("Hi")
+    tab.get_by_role("button", name="Send").click()
+    tab.get_by_text("The server does not answer.").wait_for()
+    tab.close()
+
+
+def test_another_site_gets_nothing(browser: Any) -> None:
+    """A page elsewhere can neither read the dev page nor begin a conversation."""
+    with dev_page(Agent("a", model=ScriptedHandler([]))) as mine, dev_page(shop()) as other:
+        tab = browser.new_page()
+        tab.goto(other.url + "/static/icon.svg")
+        tried = tab.evaluate(
+            """async (url) => Promise.all(["GET", "POST"].map((method) =>
+              fetch(url + "/talks", { method, mode: "cors" }).then((r) => r.status, () => "refused")))""",
+            mine.url,
+        )
+        tab.close()
+    assert tried == ["refused", "refused"]

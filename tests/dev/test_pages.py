@@ -1,0 +1,71 @@
+"""The files of the page."""
+
+from __future__ import annotations
+
+import html
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from devpage import dev_page
+
+from interlock import Agent
+from interlock.dev.pages import index_page, static_files
+from interlock.testing import ScriptedHandler
+
+STATIC = files("interlock.dev").joinpath("static")
+SCRIPTS = sorted(name for name in static_files() if name.endswith(".js"))
+
+
+def test_the_page_has_no_script_or_style_of_its_own() -> None:
+    """The policy would keep a browser from them anyway."""
+    page = STATIC.joinpath("index.html").read_text("utf-8")
+    assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:|<script(?![^>]*src=)", page)
+
+
+@pytest.mark.parametrize("name", [*SCRIPTS, "index.html", "style.css"])
+def test_nothing_is_loaded_from_elsewhere(name: str) -> None:
+    text = STATIC.joinpath(name).read_text("utf-8")
+    assert not re.search(r"(?:https?:)?//[a-z]+\.[a-z]", re.sub(r"http://www\.w3\.org/\S+", "", text))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_text_becomes_text(name: str) -> None:
+    """One place makes markup: of the server's own picture, in graph.js."""
+    text = STATIC.joinpath(name).read_text("utf-8")
+    sinks = re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", text)
+    assert sinks == []
+    assert ("parseFromString" in text) == (name == "graph.js")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_scripts_stay_small(name: str) -> None:
+    assert len(STATIC.joinpath(name).read_text("utf-8").splitlines()) <= 200
+
+
+def test_what_differs_from_app_to_app_is_data() -> None:
+    hostile = "\"'><script>alert(1)</script>&amp;"
+    page = index_page({"agents": [hostile]}).decode()
+    assert page.count("<script") == 1
+    assert hostile not in page
+    assert "\\\"'><script>alert(1)</script>&amp;" in html.unescape(page)
+
+
+def test_only_the_page_s_own_files_are_there() -> None:
+    with dev_page(Agent("a", model=ScriptedHandler([]))) as page:
+        for name in ("app.py", "..%2fapp.py", "../app.py", "index.html", "%00"):
+            assert page.client.get(f"/static/{name}").status_code == 404
+
+
+def test_a_trace_is_served_if_it_was_named_and_no_other_file(tmp_path: Path) -> None:
+    named, other = tmp_path / "runs.jsonl", tmp_path / "other.jsonl"
+    named.write_text('{"type": "run_start"}\n', "utf-8")
+    other.write_text("secret", "utf-8")
+    with dev_page(Agent("a", model=ScriptedHandler([])), traces=[named]) as page:
+        assert page.settings["traces"] == ["runs.jsonl"]
+        assert page.client.get("/traces/runs.jsonl").json()["text"] == named.read_text("utf-8")
+        for name in ("other.jsonl", "..%2fruns.jsonl", "%2e%2e/other.jsonl"):
+            assert page.client.get(f"/traces/{name}").status_code == 404
+        named.unlink()
+        assert "cannot be read" in page.client.get("/traces/runs.jsonl").json()["error"]

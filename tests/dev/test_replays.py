@@ -1,0 +1,150 @@
+"""Runs as tests: the code that is written is run, by pytest."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from devpage import dev_page
+
+from interlock import Agent, InterlockError
+from interlock.testing import ScriptedHandler, call, reply
+
+APP = """
+from devpage import shop
+from interlock import Agent, function_tool
+from interlock.testing import ScriptedHandler
+
+agent = shop()
+team = [Agent("other", model=ScriptedHandler([])), agent]
+done = []
+
+@function_tool(needs_approval=True)
+def pay() -> str:
+    done.append(1)
+    return "paid"
+
+clerk = Agent("clerk", model=ScriptedHandler([]), tools=[pay])
+
+def make():
+    return agent
+"""
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module with agents."""
+    name = f"app_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(APP)
+    monkeypatch.syspath_prepend(tmp_path)
+    return name
+
+
+def _code(agent: Agent[Any], said: str, spec: str | None = None, **options: Any) -> str:
+    with dev_page(agent, spec=spec, **options) as page:
+        response = page.test_of(page.say(page.begin(), said))
+    assert response.status_code == 200, response.text
+    return str(response.json()["code"])
+
+
+def _run(code: str) -> None:
+    names: dict[str, Any] = {}
+    exec(compile(code, "test_replay.py", "exec"), names)
+    names["test_run"]()
+
+
+def _loaded(app: str) -> Any:
+    import importlib
+
+    return importlib.import_module(app)
+
+
+def test_pytest_runs_it(app: str, pytester: pytest.Pytester, tmp_path: Path) -> None:
+    """Two agents, a tool of each, a filter, and an agent that is asked as a tool."""
+    code = _code(_loaded(app).agent, 'My "money" \\ please\n\u2028 {}', f"{app}:agent")
+    pytester.makepyfile(test_replay=code)
+    sys.modules.pop(app)
+    pytester.runpytest("-p", "no:cacheprovider").assert_outcomes(passed=1)
+
+
+def test_it_fails_when_the_agents_have_changed(app: str) -> None:
+    code = _code(_loaded(app).agent, "Hi", f"{app}:agent")
+    path = Path(str(sys.modules[app].__file__))
+    path.write_text(APP.replace("agent = shop()", 'agent = Agent("triage", model=ScriptedHandler([]))'))
+    sys.modules.pop(app)
+    with pytest.raises((AssertionError, InterlockError)):
+        _run(code)
+
+
+@pytest.mark.parametrize("name", ["team", "make"])
+def test_a_list_or_a_function_of_agents_will_do(app: str, name: str) -> None:
+    _run(_code(_loaded(app).agent, "Hi", f"{app}:{name}"))
+
+
+def test_without_a_place_it_says_what_to_replace(app: str) -> None:
+    assert "from app import agent  # replace this" in _code(_loaded(app).agent, "Hi")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "It's \"quoted\" \\ and\nbroken \u2028 \x00 {braces} '''",
+        "long " * 100,
+        reply("With a call.", calls=[call("nothing", '{"broken": ', id="x")]),
+        reply(reasoning="Hm.", text="Well."),
+        {"role": "assistant", "content": [{"type": "text", "text": "In parts."}]},
+    ],
+)
+def test_whatever_a_model_says_is_data(app: str, said: Any) -> None:
+    module = _loaded(app)
+    agent = Agent("triage", model=ScriptedHandler([said, "End."]))
+    module.agent = agent
+    _run(_code(agent, "Hi", f"{app}:agent"))
+
+
+def test_a_run_that_failed_fails_again(app: str) -> None:
+    module = _loaded(app)
+    module.agent = Agent("triage", model=ScriptedHandler([call("nothing")] * 9))
+    code = _code(module.agent, "Hi", f"{app}:agent")
+    assert "with pytest.raises(errors." in code
+    _run(code)
+
+
+def test_an_error_that_it_does_not_know_is_any() -> None:
+    class OddError(Exception):
+        pass
+
+    model = ScriptedHandler([OddError("odd")])
+    assert "Exception('odd')" in _code(Agent("a", model=model), "Hi")
+
+
+def test_one_that_waits_for_approval_waits_again(app: str) -> None:
+    module = _loaded(app)
+    module.clerk.model.replies[:] = [call("pay")]
+    _run(_code(module.clerk, "Hi", f"{app}:clerk"))
+    assert module.done == []
+
+
+def test_what_went_before_is_given_again(app: str) -> None:
+    module = _loaded(app)
+    module.agent = Agent("triage", model=ScriptedHandler(["One.", "Two."]))
+    with dev_page(module.agent, spec=f"{app}:agent") as page:
+        talk = page.begin()
+        page.say(talk, "First")
+        lines = page.say(talk, "Second")[:-1]
+        code = page.post("/test", {"records": [each for each in lines if each["type"] != "delta"]}).json()[
+            "code"
+        ]
+    assert "'content': 'One.'" in code
+    _run(code)
+
+
+def test_a_run_that_was_stopped_makes_no_test() -> None:
+    with dev_page(Agent("a", model=ScriptedHandler(["Hi."]))) as page:
+        lines = [
+            each for each in page.say(page.begin(), "Hi") if each["type"] not in ("delta", "end", "run_end")
+        ]
+        response = page.post("/test", {"records": lines})
+    assert (response.status_code, "stopped" in response.json()["error"]) == (409, True)

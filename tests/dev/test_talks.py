@@ -1,0 +1,317 @@
+"""Conversations of the dev page, over a true connection."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
+
+import anyio
+import pytest
+from devpage import Page, dev_page, lines_of, shop
+
+from interlock import Agent, RunConfig, function_tool
+from interlock.dev import create_dev_app
+from interlock.errors import ConfigError, ConnectionFailed
+from interlock.events import HandlerEvent, ReasoningDelta, TextDelta
+from interlock.port import Request
+from interlock.testing import ScriptedHandler, call, reply
+
+
+@pytest.fixture(scope="module")
+def quiet() -> Iterator[Page]:
+    """A page whose agent is not asked anything."""
+    with dev_page(Agent("a", model=ScriptedHandler([]))) as page:
+        yield page
+
+
+def _types(lines: list[dict[str, Any]]) -> list[str]:
+    return [line["type"] for line in lines]
+
+
+def _texts(lines: list[dict[str, Any]]) -> str:
+    return "".join(line.get("text", "") for line in lines if line["type"] == "delta")
+
+
+def test_a_run_is_told_while_it_happens() -> None:
+    with dev_page(shop()) as page:
+        lines = page.say(page.begin(), "My money, please.")
+    kinds = _types(lines)
+    assert (kinds[0], kinds[-1]) == ("run_start", "end")
+    assert {"model_start", "model_end", "tool_start", "tool_end", "handoff", "took_over", "run_end"} <= {
+        *kinds
+    }
+    assert _texts(lines) == "I will look.I ask first.Order 7 is refunded."
+    assert lines[-1] == {"type": "end", "error": None, "stopped": False, "approvals": []}
+
+
+def test_deltas_come_between_the_beginning_and_the_end_of_their_call() -> None:
+    with dev_page(Agent("a", model=ScriptedHandler([reply("Two words.", reasoning="Hm.")]))) as page:
+        kinds = _types(page.say(page.begin(), "Hi"))
+    assert kinds[kinds.index("model_start") + 1 : kinds.index("model_end")] == ["delta"] * 3
+
+
+def test_the_conversation_goes_on() -> None:
+    model = ScriptedHandler(["One.", "Two."])
+    with dev_page(Agent("a", model=model)) as page:
+        talk = page.begin()
+        page.say(talk, "First")
+        page.say(talk, "Second")
+    assert [each.get("content") for each in model.requests[1].messages] == ["First", "One.", "Second"]
+
+
+def test_each_run_begins_with_the_default_again() -> None:
+    with dev_page(shop()) as page:
+        talk = page.begin()
+        assert page.say(talk, "One")[-2]["last_agent"] == "refunds"
+        assert page.say(talk, "Two")[0]["agent"] == "triage"
+
+
+def test_unless_the_settings_let_the_last_one_stay() -> None:
+    with dev_page(shop(), run_config=RunConfig(next_agent="sticky")) as page:
+        talk = page.begin()
+        page.say(talk, "One")
+        assert page.say(talk, "Two")[0]["agent"] == "refunds"
+
+
+def test_two_conversations_know_nothing_of_each_other() -> None:
+    model = ScriptedHandler(["One.", "Two."])
+    with dev_page(Agent("a", model=model)) as page:
+        page.say(page.begin(), "First")
+        page.say(page.begin(), "Second")
+    assert len(model.requests[1].messages) == 1
+
+
+def test_one_of_several_agents_is_chosen() -> None:
+    agents = [Agent(name, model=ScriptedHandler([name])) for name in ("one", "two")]
+    with dev_page(agents) as page:
+        assert page.settings["agents"] == ["one", "two"]
+        assert _texts(page.say(page.begin("two"), "Hi")) == "two"
+        assert page.post("/talks", {"agent": "three"}).status_code == 404
+
+
+def test_a_run_that_fails_is_told_and_the_conversation_goes_on() -> None:
+    model = ScriptedHandler([ConnectionFailed("The line went dead.")] * 3 + ["Back."])
+    with dev_page(Agent("a", model=model), run_config=RunConfig(retry=_once())) as page:
+        talk = page.begin()
+        lines = page.say(talk, "Hi")
+        assert "The line went dead." in lines[-1]["error"]
+        assert lines[-2]["error"]["type"] == "ConnectionFailed"
+        model.replies[1:] = ["Back."]
+        assert _texts(page.say(talk, "Again")) == "Back."
+
+
+def _once() -> Any:
+    from interlock import Retry
+
+    return Retry(attempts=1)
+
+
+def test_a_context_is_made_for_each_run() -> None:
+    made: list[int] = []
+
+    async def context() -> int:
+        made.append(len(made))
+        return made[-1]
+
+    seen: list[Any] = []
+
+    def instructions(run: Any) -> str:
+        seen.append(run.context)
+        return "Hm."
+
+    agent = Agent("a", instructions, model=ScriptedHandler(["One.", "Two."]))
+    with dev_page(agent, context=context) as page:
+        talk = page.begin()
+        page.say(talk, "Hi")
+        page.say(talk, "Hi")
+    assert seen == made == [0, 1]
+
+
+def test_a_context_that_cannot_be_made_is_told() -> None:
+    def context() -> int:
+        raise ValueError("no database")
+
+    with dev_page(Agent("a", model=ScriptedHandler([])), context=context) as page:
+        lines = page.say(page.begin(), "Hi")
+    assert "no database" in lines[-1]["error"]
+
+
+class _Endless:
+    """A model that says a word and then nothing, until it is cancelled."""
+
+    name = "endless"
+
+    def __init__(self) -> None:
+        self.speaks = threading.Event()
+        self.cancelled = threading.Event()
+
+    async def stream(self, request: Request, /) -> AsyncGenerator[HandlerEvent]:
+        yield TextDelta("Well")
+        yield ReasoningDelta("...")
+        self.speaks.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self.cancelled.set()
+
+
+def _said_meanwhile(page: Page, talk: str) -> tuple[threading.Thread, list[Any]]:
+    lines: list[Any] = []
+    thread = threading.Thread(target=lambda: lines.extend(page.say(talk, "Hi")))
+    thread.start()
+    return thread, lines
+
+
+def test_stop_cancels_the_run_and_keeps_what_was_said() -> None:
+    model = _Endless()
+    with dev_page(Agent("a", model=model)) as page:
+        talk = page.begin()
+        thread, lines = _said_meanwhile(page, talk)
+        assert model.speaks.wait(10)
+        assert page.post(f"/talks/{talk}/stop").status_code == 200
+        thread.join(10)
+        assert model.cancelled.is_set()
+        assert lines[-1] == {"type": "end", "error": None, "stopped": True, "approvals": []}
+        assert [line["message"]["content"] for line in lines if line["type"] == "item"] == ["Hi", "Well"]
+        model.speaks.clear()
+        again, lines = _said_meanwhile(page, talk)
+        assert model.speaks.wait(10)
+        page.post(f"/talks/{talk}/stop")
+        again.join(10)
+    assert [line["message"]["content"] for line in lines if line["type"] == "item"][:3] == [
+        "Hi",
+        "Well",
+        "Hi",
+    ]
+
+
+def test_a_second_message_waits_for_no_answer() -> None:
+    model = _Endless()
+    with dev_page(Agent("a", model=model)) as page:
+        talk = page.begin()
+        thread, _ = _said_meanwhile(page, talk)
+        assert model.speaks.wait(10)
+        refused = page.post(f"/talks/{talk}/messages", {"text": "And?"})
+        assert (refused.status_code, "Stop it first" in refused.json()["error"]) == (409, True)
+        page.post(f"/talks/{talk}/stop")
+        thread.join(10)
+
+
+def test_a_page_that_is_closed_cancels_its_run() -> None:
+    model = _Endless()
+    with dev_page(Agent("a", model=model)) as page:
+        talk = page.begin()
+        path, body = f"/talks/{talk}/messages", {"text": "Hi"}
+        with page.client.stream("POST", path, json=body, headers=page.headers) as response:
+            next(response.iter_raw())
+        assert model.cancelled.wait(10)
+
+
+def _clerk(*replies: Any) -> tuple[Agent[Any], list[int]]:
+    paid: list[int] = []
+
+    @function_tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    return Agent("clerk", model=ScriptedHandler(replies), tools=[pay]), paid
+
+
+def test_a_call_that_needs_approval_waits_for_a_word() -> None:
+    clerk, paid = _clerk(call("pay", {"amount": 40}), "Paid.")
+    with dev_page(clerk) as page:
+        talk = page.begin()
+        waits = page.say(talk, "Pay me")[-1]["approvals"]
+        assert waits == [
+            {"agent": "clerk", "name": "pay", "arguments": '{"amount": 40}', "call_id": "call_1_0"}
+        ]
+        assert paid == []
+        lines = page.decide(talk, {"approve": True})
+        assert (paid, _texts(lines), lines[-1]["approvals"]) == ([40], "Paid.", [])
+        assert lines[0]["resumed"] is True
+
+
+def test_what_is_declined_is_not_done_and_the_model_knows_why() -> None:
+    clerk, paid = _clerk(call("pay", {"amount": 40}), "I see.")
+    with dev_page(clerk) as page:
+        talk = page.begin()
+        page.say(talk, "Pay me")
+        page.decide(talk, {"approve": False, "message": "Not without a receipt."})
+    assert paid == []
+    assert isinstance(clerk.model, ScriptedHandler)
+    assert "Not without a receipt." in str(clerk.model.requests[1].messages[-1].get("content"))
+
+
+def test_a_word_on_each_call_is_needed_and_counts_once() -> None:
+    clerk, paid = _clerk([call("pay", {"amount": 1}), call("pay", {"amount": 2})], "Done.")
+    with dev_page(clerk) as page:
+        talk = page.begin()
+        page.say(talk, "Pay me twice")
+        one = {"approve": True}
+        path = f"/talks/{talk}/messages"
+        assert page.post(path, {"words": [one]}).status_code == 409
+        page.decide(talk, one, {"approve": False})
+        assert page.post(path, {"words": [one, one]}).status_code == 409
+    assert paid == [1]
+
+
+def test_who_writes_something_else_has_not_approved() -> None:
+    clerk, paid = _clerk(call("pay", {"amount": 40}), "As you like.")
+    with dev_page(clerk) as page:
+        talk = page.begin()
+        page.say(talk, "Pay me")
+        assert _texts(page.say(talk, "Never mind.")) == "As you like."
+        assert page.post(f"/talks/{talk}/messages", {"words": [{"approve": True}]}).status_code == 409
+    assert paid == []
+
+
+def test_stopping_what_does_not_run_is_no_mistake(quiet: Page) -> None:
+    assert quiet.post(f"/talks/{quiet.begin()}/stop").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/talks/unknown/messages", {"text": "Hi"}, 404),
+        ("/talks/unknown/stop", {}, 404),
+        ("/talks", [], 400),
+        ("/graph", {}, 400),
+        ("/graph", {"type": "item", "run": "r", "time": "x"}, 400),
+        ("/test", {}, 400),
+        ("/test", {"records": [1]}, 400),
+        ("/test", {"records": []}, 400),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_a_reason(quiet: Page, path: str, body: Any, status: int) -> None:
+    response = quiet.post(path, body)
+    assert response.status_code == status
+    assert response.json()["error"]
+
+
+_WORDS = [{"words": [{}]}, {"words": [{"approve": 1}]}, {"words": [{"approve": "yes"}]}, {"words": "all"}]
+
+
+@pytest.mark.parametrize("body", [{}, {"text": " "}, {"text": 7}, *_WORDS])
+def test_an_empty_message_is_refused(quiet: Page, body: Any) -> None:
+    assert quiet.post(f"/talks/{quiet.begin()}/messages", body).status_code == 400
+
+
+def test_secrets_are_not_shown() -> None:
+    key = "sk-" + "a" * 40
+    agent = Agent("a", model=ScriptedHandler(["Ok."]), model_settings={"extra_headers": {"x-api-key": key}})
+    with dev_page(agent) as page:
+        response = page.post(f"/talks/{page.begin()}/messages", {"text": f"My key is {key}."})
+    assert lines_of(response)[-1]["error"] is None
+    assert key not in response.text
+
+
+def test_agents_that_cannot_run_are_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match="nobody"):
+        create_dev_app(Agent("a", model=ScriptedHandler([]), handoffs=["nobody"]))
+    with pytest.raises(ConfigError, match="agent"):
+        create_dev_app([])
+    with pytest.raises(ConfigError, match="same name"):
+        create_dev_app([Agent("a", model=ScriptedHandler([])), Agent("a", model=ScriptedHandler([]))])

@@ -1,0 +1,70 @@
+"""The graph of a run, from its trace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from devpage import dev_page, shop
+
+from interlock import Agent, Runner, function_handler, handoff
+from interlock.config import RunConfig
+from interlock.dev.traced import outline_of_trace
+from interlock.outline import outline_of
+from interlock.testing import ScriptedHandler
+from interlock.trace_records import RunStarted
+
+
+class _First:
+    """Keeps the first record of the run that is not within another."""
+
+    def __init__(self) -> None:
+        self.start: RunStarted | None = None
+
+    def begin(self, start: RunStarted, parent: Any, /) -> _First:
+        self.start = self.start or start
+        return self
+
+    def write(self, record: Any, /) -> None:
+        """Ignore the rest."""
+
+
+def _start(agent: Agent[Any]) -> RunStarted:
+    trace = _First()
+    Runner.run_sync(agent, "Hi", run_config=RunConfig(trace=trace))
+    assert trace.start is not None
+    return trace.start
+
+
+def test_it_is_the_graph_of_the_agents() -> None:
+    agent = shop()
+    found, known = outline_of_trace(_start(agent)), outline_of(agent)
+    assert found.start == known.start
+    assert {(each.source, each.target, each.kind, each.tool) for each in found.links} == {
+        (each.source, each.target, each.kind, each.tool) for each in known.links
+    }
+    assert {each.name for each in found.nodes} == {each.name for each in known.nodes}
+
+
+def test_handlers_and_returns_are_known() -> None:
+    async def sms(request: object) -> str:
+        return ""
+
+    edges = [function_handler(sms), handoff(Agent("b", model=ScriptedHandler([])), return_to_caller=True)]
+    found = outline_of_trace(_start(Agent("a", model=ScriptedHandler(["Hi."]), handoffs=edges)))
+    assert {each.name: each.kind for each in found.nodes} == {"a": "agent", "b": "agent", "sms": "handler"}
+    assert {each.target: each.returns for each in found.links} == {"sms": False, "b": True}
+
+
+def test_a_trace_that_begins_in_the_middle_has_who_spoke() -> None:
+    found = outline_of_trace(RunStarted(run="r", time=0, agent="a"))
+    assert [each.name for each in found.nodes] == ["a"]
+
+
+def test_the_picture_of_a_trace_is_drawn() -> None:
+    agent = shop()
+    with dev_page(agent) as page:
+        start = page.say(page.begin(), "Hi")[0]
+        response = page.post("/graph", start)
+    assert response.status_code == 200
+    for name in ("triage", "refunds", "technician", "lawyer"):
+        assert f'data-node="{name}"' in response.json()["graph"]
