@@ -147,6 +147,7 @@ function choose(view) {
   for (const button of document.querySelectorAll("nav button")) {
     button.setAttribute("aria-pressed", button.dataset.view === view);
   }
+  graph.reveal();
 }
 
 $("composer").addEventListener("submit", (event) => {

@@ -32,7 +32,7 @@ export class Graph {
       this.use(run.parent.speaker ?? run.parent.start.agent, record.agent);
       return;
     }
-    for (const edge of this.all(".edge.used")) edge.classList.remove("used");
+    if (!run.previous) for (const edge of this.all(".edge.used")) edge.classList.remove("used");
     this.activate(record.agent);
   }
 
@@ -55,12 +55,14 @@ export class Graph {
   }
 
   activate(name) {
-    for (const node of this.all(".node")) {
-      const speaks = node.dataset.node === name;
-      node.classList.toggle("active", speaks);
-      if (speaks) node.scrollIntoView({ block: "nearest", inline: "nearest" });
-    }
+    for (const node of this.all(".node")) node.classList.toggle("active", node.dataset.node === name);
     this.name.textContent = name;
+    this.reveal();
+  }
+
+  /** Let who speaks be seen, where the picture is wider than its place. */
+  reveal() {
+    this.all(".node.active")[0]?.scrollIntoView({ block: "nearest", inline: "center" });
   }
 
   all(selector) {

@@ -53,7 +53,7 @@ export class Timeline {
   modelStart(run, record) {
     for (const repair of record.repairs ?? []) this.add(run, record, "repair", record.agent, repair);
     const hidden = count(record.removed) + count(record.summarised);
-    const shown = `saw ${count(record.shown)} messages${hidden ? `, not ${hidden}` : ""}`;
+    const shown = `${count(record.shown)} shown${hidden ? `, ${hidden} hidden` : ""}`;
     const call = run.calls.get(record.call);
     const row = this.add(run, record, "model", record.agent, `${shown} · ${record.handler}`, () => this.open("call", call));
     this.begin(`${run.id}/${record.call}`, row, record);
