@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable
 from random import SystemRandom
 
-from stress import crowd, depth, fuzz, left, soak
+from stress import crash, crowd, depth, fuzz, left, soak
 
 PARTS: dict[str, Callable[[argparse.Namespace], int]] = {
     "fuzz": lambda given: fuzz.main(["--first", str(given.first), "--runs", str(given.fuzz)]),
     "left": lambda given: left.main(["--first", str(given.first), "--runs", str(given.left)]),
     "depth": lambda given: depth.main(["--examples", str(given.depth)]),
     "crowd": lambda given: crowd.main(["--runs", str(given.crowd)]),
+    "crash": lambda given: crash.main(["--kills", str(given.kills), "--seed", str(given.first)]),
     "soak openai": lambda given: soak.main(["--through", "openai", "--runs", str(given.soak)]),
     "soak litellm": lambda given: soak.main(["--through", "litellm", "--runs", str(given.soak)]),
 }
@@ -28,6 +29,7 @@ def main() -> int:
     parser.add_argument("--left", type=int, default=2_000, help="random runs that are left, and gone on with")
     parser.add_argument("--depth", type=int, default=300, help="examples of each property of the suite")
     parser.add_argument("--first", type=int, help="the first seed; default: a random one, which is printed")
+    parser.add_argument("--kills", type=int, default=200, help="processes that are killed")
     parser.add_argument("--crowd", type=int, default=1_000, help="runs at the same time")
     parser.add_argument("--soak", type=int, default=20_000, help="runs in one process")
     given = parser.parse_args()

@@ -22,7 +22,9 @@ LAYERS = """
     binary context_shape outcomes trimming
     result_budget
     events filters guardrails narrative handoff_context repair signatures
-    assembly calls executor history port
+    assembly calls executor history port sqlite_file
+    step_entries
+    journal_steps
     handler_functions handler_replies trace_records
     attempts hooks tools trace_content trace_port trace_views traces otel_words
     otel trace_files
@@ -62,6 +64,7 @@ LAYERS = """
     sessions.session
     sessions
     runner
+    journal
     interlock
     testing.network testing.profiles testing.scripted testing.scrub
     testing.matching testing.validity

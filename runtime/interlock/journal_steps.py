@@ -1,0 +1,92 @@
+"""The executor of a journal: what a step gave is written down before anything is made of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+
+import anyio
+
+from interlock.errors import HandlerError
+from interlock.events import AttemptFailed, HandlerEvent, MessageDone
+from interlock.executor import Call, InProcess, Outcome
+from interlock.step_entries import failure_entry, reply_entry, reply_of
+
+__all__ = ["JournalSteps", "Write"]
+
+Write = Callable[[str, str], Awaitable[None]]
+"""Keeps what the step of a key gave, as JSON text, in the place of what was kept of it before."""
+
+
+class JournalSteps:
+    """The `interlock.executor.Executor` of one run.
+
+    Args:
+        entries: what is kept of the run, by key, in the order in which it was written.
+        write: keeps more.
+    """
+
+    def __init__(self, entries: Mapping[str, str], write: Write) -> None:
+        self._entries = dict(entries)
+        self._write = write
+        self._tools = InProcess()
+
+    async def stream(
+        self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
+    ) -> AsyncGenerator[HandlerEvent]:
+        """Run a model step, or yield the reply that is kept."""
+        if (kept := self._entries.pop(call.key, None)) is not None:
+            failed, reply = reply_of(kept)
+            if isinstance(reply, MessageDone):
+                for attempt in failed:
+                    yield attempt
+                yield reply
+                return
+            if self._entries:  # the run went on after it, with another handler
+                raise reply
+        made = self._made(call, body)
+        try:
+            async for event in made:
+                yield event
+        finally:
+            await made.aclose()
+
+    async def _made(
+        self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
+    ) -> AsyncGenerator[HandlerEvent]:
+        attempts: list[AttemptFailed] = []
+        try:
+            async with aclosing(body(call)) as events:
+                async for event in events:
+                    if isinstance(event, AttemptFailed):
+                        attempts.append(event)
+                    elif isinstance(event, MessageDone):
+                        await self._keep(call.key, reply_entry(event, attempts))
+                    yield event
+        except HandlerError as error:
+            await self._keep(call.key, failure_entry(error))
+            raise
+
+    async def gather(
+        self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
+    ) -> Sequence[Outcome]:
+        """Run those tool steps of which nothing is kept; each is written as soon as it is done."""
+
+        async def written(call: Call) -> Outcome:
+            outcome = await body(call)
+            await self._keep(call.key, json.dumps(outcome))
+            return outcome
+
+        kept = {call.key: self._entries.pop(call.key) for call in calls if call.key in self._entries}
+        new = [call for call in calls if call.key not in kept]
+        made = dict(
+            zip(
+                (call.key for call in new), await self._tools.gather(new, written) if new else (), strict=True
+            )
+        )
+        return [made[call.key] if call.key in made else json.loads(kept[call.key]) for call in calls]
+
+    async def _keep(self, key: str, entry: str) -> None:
+        with anyio.CancelScope(shield=True):  # what was done must be known, also of who is cancelled
+            await self._write(key, entry)
