@@ -31,7 +31,7 @@ from interlock.run_state import RunState
 from interlock.runner import DEFAULT_MAX_TURNS, Runner
 from interlock.sqlite_file import SQLiteFile
 
-__all__ = ["Journal", "JournaledRun"]
+__all__ = ["Journal", "JournalStatus", "JournaledRun"]
 
 JournalStatus = Literal["running", "waiting", "done", "failed"]
 

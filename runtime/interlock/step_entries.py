@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, cast
+from typing import Any
 
 from interlock import errors
 from interlock.errors import HandlerError, ProviderError
@@ -62,5 +62,5 @@ def _error_of(what: Mapping[str, Any]) -> HandlerError:
         kind = HandlerError
     rest = {name: value for name, value in what.items() if name not in ("type", "message")}
     if issubclass(kind, ProviderError):
-        return cast("type[ProviderError]", kind)(what["message"], **rest)
+        return kind(what["message"], **rest)
     return kind(what["message"])
