@@ -272,7 +272,7 @@ def test_a_trace_is_loaded_from_a_file(browser: Any, tmp_path: Path) -> None:
     with opened(browser, Agent("other", model=ScriptedHandler([]))) as tab:
         tab.locator("#trace-file").set_input_files(trace)
         tab.get_by_text("Trace runs.jsonl").wait_for()
-        assert "1 lines of runs.jsonl" in tab.get_by_role("alert").inner_text()
+        assert "left out: 1." in tab.get_by_role("alert").inner_text()
         said = tab.locator(".message").all_inner_texts()
         assert [text.split("\n")[0] for text in said] == ["You", "triage", "refunds", "refunds"]
         assert tab.locator("#picture .node.active").get_attribute("data-node") == "refunds"
@@ -292,6 +292,17 @@ def test_a_trace_is_loaded_by_name(browser: Any, tmp_path: Path) -> None:
     with opened(browser, agent, path="/?trace=runs.jsonl", traces=[trace]) as tab:
         tab.get_by_text("Trace runs.jsonl").wait_for()
         assert tab.locator(".event.end").count() == 1
+
+
+def test_a_run_that_was_killed_has_no_end(browser: Any, tmp_path: Path) -> None:
+    trace = _recorded(tmp_path / "runs.jsonl")
+    lines = trace.read_text("utf-8").splitlines(keepends=True)
+    begun = next(place for place, line in enumerate(lines) if '"model_start"' in line)
+    trace.write_text("".join(lines[: begun + 1]), "utf-8")
+    agent = Agent("other", model=ScriptedHandler([]))
+    with opened(browser, agent, path="/?trace=runs.jsonl", traces=[trace]) as tab:
+        assert "no end in this trace" in tab.locator(".event.model").inner_text()
+        assert tab.locator(".running").count() == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

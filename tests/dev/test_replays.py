@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from devpage import dev_page
+from effort import examples
+from hypothesis import given
+from hypothesis import strategies as st
 
-from interlock import Agent, InterlockError
+from interlock import Agent, InterlockError, RunConfig, Runner
+from interlock.dev.replays import replay_test
+from interlock.redaction import redact
 from interlock.testing import ScriptedHandler, call, reply
+from interlock.trace_files import as_line
+from interlock.trace_records import RunStarted, TraceRecord
+from interlock.traces import read_trace
 
 APP = """
 from devpage import shop
@@ -139,6 +148,35 @@ def test_what_went_before_is_given_again(app: str) -> None:
         ]
     assert "'content': 'One.'" in code
     _run(code)
+
+
+@given(st.text(), st.text())
+@examples(15)
+def test_whatever_is_said_the_code_is_data(said: str, text: str) -> None:
+    """It is parsed, not run: what was said is in it as a literal, and nothing else is called."""
+    lines: list[bytes] = []
+    agent = Agent("a", model=ScriptedHandler([reply(text + "."), reply(text + ".")]))
+    Runner.run_sync(agent, said, run_config=RunConfig(trace=_Lines(lines)))
+    (run,) = read_trace(lines).runs
+    tree = ast.parse(replay_test(run))
+    literals = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    assert {redact(said), redact(text + ".")} <= literals
+    names = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    assert names <= {"ScriptedHandler", "Runner.run_sync", "RunConfig", "model.assert_complete", "reply"}
+
+
+class _Lines:
+    """Keeps a trace in memory, as it would be in a file."""
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self.lines = lines
+
+    def begin(self, start: RunStarted, parent: object, /) -> _Lines:
+        self.write(start)
+        return self
+
+    def write(self, record: TraceRecord, /) -> None:
+        self.lines.append(as_line(record))
 
 
 def test_a_run_that_was_stopped_makes_no_test() -> None:

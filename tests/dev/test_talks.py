@@ -206,6 +206,13 @@ def test_a_page_that_is_closed_cancels_its_run() -> None:
         with page.client.stream("POST", path, json=body, headers=page.headers) as response:
             next(response.iter_raw())
         assert model.cancelled.wait(10)
+        model.speaks.clear()
+        thread, lines = _said_meanwhile(page, talk)  # whoever comes back may go on
+        assert model.speaks.wait(10)
+        page.post(f"/talks/{talk}/stop")
+        thread.join(10)
+    told = [line["message"]["content"] for line in lines if line["type"] == "item"]
+    assert told[:3] == ["Hi", "Well", "Hi"]
 
 
 def _clerk(*replies: Any) -> tuple[Agent[Any], list[int]]:

@@ -194,7 +194,7 @@ def _play(run: TracedRun) -> Iterator[str]:
     made = [(each.source, each.target) for each in run.handoffs if each.status.lower() in _TAKEN]
     yield f"    assert [(each.source, each.target) for each in result.handoffs if each.taken] == {made!r}"
     if isinstance(run.end.output, str):
-        yield f"    assert result.final_output == {_literal(run.end.output)}"
+        yield _indented(f"assert result.final_output == {_literal(run.end.output)}", 4)
 
 
 _TAKEN = ("accepted", "completed")

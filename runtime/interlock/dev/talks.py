@@ -131,18 +131,19 @@ class Talks:
             raise Refusal(409, "This conversation waits for an answer already. Stop it first.", "busy")
         agent, given = _begin_with(talk, said)
         error: Exception | None = None
-        with anyio.CancelScope() as talk.running:
-            try:
+        talk.running = scope = anyio.CancelScope()
+        try:
+            with scope:
                 await self._run(talk, agent, given, tell)
-            except Exception as raised:
-                error = raised
-        stopped = talk.running.cancelled_caught
-        talk.running = None
+        except Exception as raised:
+            error = raised
+        finally:  # also when the page has left
+            talk.running = None
         tell(
             {
                 "type": "end",
                 "error": None if error is None else _words(error),
-                "stopped": stopped,
+                "stopped": scope.cancelled_caught,
                 "approvals": [_shown(one) for one in talk.interruptions],
             }
         )

@@ -126,7 +126,8 @@ async function load(name, text) {
   const start = records.find((record) => record.type === "run_start" && !record.parent);
   if (start) graph.show((await post("/graph", start)).graph);
   for (const record of records) runs.take(record);
-  if (unreadable) alertOf(`${unreadable} lines of ${name} are no records and were left out.`);
+  timeline.settle();
+  if (unreadable) alertOf(`Lines of ${name} that are no records and were left out: ${unreadable}.`);
 }
 
 async function copyAsTest(run) {

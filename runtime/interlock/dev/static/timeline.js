@@ -103,6 +103,14 @@ export class Timeline {
     this.add(run, record, kind, record.shaped_by, `${record.before ?? 0} → ${record.after ?? 0} messages`);
   }
 
+  /** Nothing more will come: what still runs has no end in the trace. */
+  settle() {
+    for (const line of this.rows.querySelectorAll(".running")) {
+      line.classList.remove("running");
+      line.querySelector(".numbers").textContent = "no end in this trace";
+    }
+  }
+
   runEnd(run, record) {
     for (const [key, row] of this.running) if (key.startsWith(`${run.id}/`)) row.line.classList.remove("running");
     if (run.depth) return;
@@ -120,7 +128,8 @@ export class Timeline {
       numbers: el("span", { class: "numbers" }),
     };
     const show = open ?? (() => this.open("record", record, `${kind} ${title ?? ""}`));
-    const button = el("button", { type: "button", class: "row", onclick: show }, Object.values(parts));
+    const when = new Date(record.time * 1000).toLocaleTimeString();
+    const button = el("button", { type: "button", class: "row", title: when, onclick: show }, Object.values(parts));
     const line = el("li", { class: `event ${kind} d${Math.min(run.depth, 4)}` }, button);
     const stay = this.rows.scrollTop + this.rows.clientHeight < this.rows.scrollHeight - 40;
     this.rows.append(line);
