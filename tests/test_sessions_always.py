@@ -128,7 +128,7 @@ ITEMS = st.builds(
     lambda message, kind, more: {"kind": kind, "message": message, **more},
     CHAT | FOREIGN | ANYTHING,
     st.sampled_from(["input", "model", "tool", "handoff", "nudge", "nonsense"]),
-    st.dictionaries(st.sampled_from(["agent", "origin", "asked_by"]), IDS | st.none(), max_size=2),
+    st.dictionaries(st.sampled_from(["agent", "asked_by"]), IDS | st.none(), max_size=2),
 )
 RECORDS = st.lists(
     st.one_of(

@@ -14,7 +14,7 @@ from typing import Any, cast, get_args
 from interlock.errors import ConfigError, SessionError
 from interlock.messages import ItemKind, Message, RunItem, checked_message, item_of
 from interlock.plain_json import check_json
-from interlock.sessions.foreign import messages_of
+from interlock.sessions.foreign import messages_of, readable
 
 __all__ = [
     "NOTHING",
@@ -148,7 +148,7 @@ def _read(number: int, data: object) -> list[Entry]:
 def _entry(document: Mapping[str, Any]) -> Entry:
     return Entry(
         items=document["items"],
-        run=_text(document, "run") or "",
+        run=_text(document, "run") or "unknown",
         turn=_count(document, "turn"),
         history=_count(document, "history"),
         first=_count(document, "first"),
@@ -226,7 +226,8 @@ def _items(document: Any) -> tuple[list[RunItem], list[str]]:
     except ConfigError:
         messages, notes = messages_of([known.get("message", cast(object, document))])
         return [_item(known, message) for message in messages], notes
-    return [_item(known, message)], []
+    message, notes = (message, []) if _text(known, "origin") else readable(message)
+    return [_item(known, message)], notes
 
 
 def _item(document: Mapping[str, Any], message: Message) -> RunItem:

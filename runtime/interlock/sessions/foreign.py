@@ -14,13 +14,14 @@ from typing import Any, cast
 from interlock.errors import ConfigError
 from interlock.messages import Message, checked_message, detached
 
-__all__ = ["messages_of"]
+__all__ = ["messages_of", "readable"]
 
 _LANGCHAIN = {
     **{"human": "user", "ai": "assistant", "system": "system", "tool": "tool"},
     **{"HumanMessage": "user", "AIMessage": "assistant", "SystemMessage": "system", "ToolMessage": "tool"},
 }
 _TEXTS = ("text", "input_text", "output_text")
+_SAID = ("text", "refusal")
 _THOUGHTS = ("thinking", "redacted_thinking")
 _OTHER_PARTS = ("tool_use", "tool_result", "input_text", "output_text", "input_image", *_THOUGHTS)
 
@@ -38,8 +39,23 @@ def messages_of(given: Iterable[object]) -> tuple[list[Message], list[str]]:
         if not made:
             notes.append(f"session: left out an item that no other model can read ({_kind(raw)})")
         for message in made:
+            message, wrong = readable(message)
+            notes += wrong
             _add(found, message, joined=_type(raw) == "function_call")
     return found, notes
+
+
+def readable(message: Message) -> tuple[Message, list[str]]:
+    """Return a message of which nobody knows who wrote it, without what no vendor lets an assistant say."""
+    content = message.get("content")
+    if message["role"] != "assistant" or not isinstance(content, list):
+        return message, []
+    other = [str(part.get("type")) for part in content if part.get("type") not in _SAID]
+    if not other:
+        return message, []
+    said = [part for part in content if part.get("type") in _SAID]
+    note = f"session: left out what no assistant can have said ({', '.join(other):.80})"
+    return cast(Message, {**message, "content": said or None}), [note]
 
 
 def _add(found: list[Message], message: Message, *, joined: bool) -> None:
