@@ -26,6 +26,10 @@ from interlock.trace_records import LOCAL, RunStarted, TraceRecord
 __all__ = ["TraceFile", "as_line"]
 
 _LONGEST = 200_000
+_PLAIN = frozenset(
+    "agent call call_id covers handler id item kind removed run shown summarised time told turn usage".split()
+)
+"""Fields in which nobody looks for secrets: numbers, and names from the app's own code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +90,10 @@ def as_line(record: TraceRecord, *, longest: int | None = _LONGEST) -> bytes:
         record: what to write.
         longest: see `TraceFile`.
     """
-    data = {"type": record.type, **_fields(record, longest)}
-    text = json.dumps(redact(data), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    data = _fields(record, longest)
+    telling = {name: value for name, value in data.items() if name not in _PLAIN}
+    data = {"type": record.type, **data, **redact(telling)}
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode(errors="backslashreplace") + b"\n"  # half a surrogate pair is written as JSON does
 
 

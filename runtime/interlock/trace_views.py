@@ -83,7 +83,8 @@ class Accounts:
         forms = [self._forms[number] for number in shown if number < 0]
         summarised = {place for form in forms for place in form.covers}
         there = {*shown, *(form.stands_for for form in forms)}
-        missing = [place for place in range(self._written) if place not in there | summarised]
+        known = there | summarised
+        missing = [place for place in range(self._written) if place not in known]
         told: set[int] = set()
         if missing and any(form.kind == "note" for form in forms):
             told = {item.id for item in view if item.kind not in _OWN_WORDS}.intersection(missing)
