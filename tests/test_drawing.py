@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import xml.etree.ElementTree as ET
 from typing import Any
 
@@ -97,6 +98,17 @@ def test_hostile_names_are_text(name: str) -> None:
     tags = {each.tag.removeprefix(NAMESPACE) for each in ET.fromstring(svg).iter()}
     assert tags <= {"svg", "g", "rect", "path", "text", "title"}
     assert not [each for each in ET.fromstring(svg).iter() for key in each.keys() if key.startswith("on")]
+
+
+def test_a_way_back_over_several_layers_passes_below_everything() -> None:
+    names = ["a", "b", "c"]
+    chain = [Agent(name, handoffs=[target]) for name, target in zip(names, ["b", "c", "a"], strict=True)]
+    svg = graph_svg(chain[0], agents=chain[1:])
+    path = _edges(svg)["c", "a"].find(f"{NAMESPACE}path")
+    assert path is not None
+    lowest = max(float(each) for each in re.findall(r"L[\d.]+ ([\d.]+)", path.get("d", "")))
+    assert lowest > max(y + height for _, y, _, height in _boxes(svg))
+    assert lowest < float(ET.fromstring(svg).get("height", ""))
 
 
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=20), st.text(max_size=40))

@@ -5,16 +5,14 @@ Needs Chromium and playwright: ``apt-get install chromium`` and ``pip install 'i
 
 from __future__ import annotations
 
-import os
-import shutil
 import threading
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
 import pytest
+from browsing import NARROW, contrasts, opened, say
 from devpage import USED, dev_page, shop
 
 from interlock import Agent, Retry, RunConfig, function_tool, handoff
@@ -23,51 +21,7 @@ from interlock.events import HandlerEvent, TextDelta
 from interlock.port import Request
 from interlock.testing import ScriptedHandler, call, reply
 
-CHROMIUM = os.environ.get("INTERLOCK_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
-WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    if CHROMIUM is None:
-        pytest.skip("there is no browser: apt-get install chromium, or name one in INTERLOCK_CHROMIUM")
-    sync_api = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is missing: pip install 'interlock[browser]'"
-    )
-    with sync_api.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
-
-
-@contextmanager
-def opened(browser: Any, agents: Any, size: Any = WIDE, path: str = "", **options: Any) -> Iterator[Any]:
-    """Open the page of some agents; whatever its console complains of fails the test."""
-    with dev_page(agents, **options) as page:
-        context = browser.new_context(viewport=size)
-        tab = context.new_page()
-        complaints: list[str] = []
-        asked: list[str] = []
-        tab.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
-        tab.on("pageerror", lambda error: complaints.append(str(error)))
-        tab.on("request", lambda request: asked.append(request.url))
-        tab.goto(page.url + path)
-        tab.get_by_label("Your message").or_(tab.get_by_text("Trace")).first.wait_for()
-        yield tab
-        context.close()
-    elsewhere = [url for url in asked if not url.startswith((page.url, "blob:", "data:"))]
-    assert (complaints, elsewhere) == ([], [])
-
-
-def say(tab: Any, text: str, *, wait: bool = True) -> None:
-    """Type a message, send it with the keyboard, and wait for the end of the run."""
-    ended = tab.locator(".event.end").count()
-    tab.get_by_label("Your message").fill(text)
-    tab.get_by_label("Your message").press("Enter")
-    if wait:
-        tab.locator(".event.end").nth(ended).wait_for(state="attached")
-        tab.locator("#send").wait_for(state="attached")
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +159,17 @@ def test_text_streams_and_stop_ends_it(browser: Any) -> None:
         assert "First second" in tab.locator(".message.agent .text").last.inner_text()
 
 
+def test_whoever_reads_elsewhere_is_left_there(browser: Any) -> None:
+    model = _Slow()
+    with opened(browser, Agent("a", model=model)) as tab:
+        say(tab, "Hi", wait=False)
+        tab.locator(".event.model .row").focus()
+        model.may.set()
+        tab.locator(".event.end").wait_for()
+        tab.locator("#send").wait_for()
+        assert tab.locator(".event.model .row:focus").count() == 1
+
+
 def test_errors_are_shown_and_the_conversation_goes_on(browser: Any) -> None:
     model = ScriptedHandler([ConnectionFailed("The line went dead."), "Back again."])
     with opened(browser, Agent("a", model=model), run_config=RunConfig(retry=Retry(attempts=1))) as tab:
@@ -318,38 +283,11 @@ def test_it_can_be_used_on_a_phone_and_in_the_dark(browser: Any, scheme: str) ->
         tab.get_by_role("navigation").get_by_role("button", name="Timeline").click()
         tab.locator(".event.model .row").nth(2).click()
         assert tab.evaluate("document.querySelector('dialog').scrollWidth") <= 390
-        assert _contrasts(tab) == []
+        assert contrasts(tab) == []
 
 
 def test_texts_have_contrast(told: Any) -> None:
-    assert _contrasts(told) == []
-
-
-_CONTRASTS = """() => {
-  const rgb = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
-  const linear = (v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-  const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
-  const behind = (node) => {
-    for (let at = node; at; at = at.parentElement) {
-      const found = rgb(getComputedStyle(at).backgroundColor);
-      if (found.length === 3 || found[3] === 1) return found;
-    }
-    return [255, 255, 255];
-  };
-  const ratio = (node) => {
-    const both = [light(rgb(getComputedStyle(node).color)), light(behind(node))];
-    return (Math.max(...both) + 0.05) / (Math.min(...both) + 0.05);
-  };
-  const says = (node) => [...node.childNodes].some((each) => each.nodeType === 3 && each.data.trim());
-  return [...document.querySelectorAll("body *:not(svg *)")]
-    .filter((node) => node.checkVisibility() && !node.disabled && says(node) && ratio(node) < 4.5)
-    .map((node) => `${ratio(node).toFixed(1)} ${node.className} ${node.textContent.slice(0, 30)}`);
-}"""
-
-
-def _contrasts(tab: Any) -> list[str]:
-    """Texts with less contrast than WCAG asks for (4.5), as they are painted."""
-    return list(tab.evaluate(_CONTRASTS))
+    assert contrasts(told) == []
 
 
 def test_everything_can_be_reached_with_the_keyboard(told: Any) -> None:

@@ -16,6 +16,7 @@ import pytest
 from interlock import Agent, ConfigError
 from interlock.cli import main
 from interlock.dev import serve_dev
+from interlock.errors import MissingExtra
 from interlock.testing import ScriptedHandler
 
 REPO = Path(__file__).parents[2]
@@ -53,6 +54,13 @@ def test_the_command_serves_the_page_until_it_is_interrupted(tmp_path: Path) -> 
 def test_other_machines_cannot_reach_it(host: str) -> None:
     with pytest.raises(ConfigError, match="ssh -L"):
         serve_dev(Agent("a", model=ScriptedHandler([])), host=host)
+
+
+@pytest.mark.parametrize("missing", ["starlette.applications", "uvicorn"])
+def test_what_is_missing_is_named(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(MissingExtra, match=r"interlock\[serve\]"):
+        serve_dev(Agent("a", model=ScriptedHandler([])))
 
 
 def test_a_port_that_is_taken_is_said() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -12,10 +14,13 @@ from devpage import Page, dev_page, lines_of, shop
 
 from interlock import Agent, RunConfig, function_tool
 from interlock.dev import create_dev_app
+from interlock.dev.talks import Talks
 from interlock.errors import ConfigError, ConnectionFailed
 from interlock.events import HandlerEvent, ReasoningDelta, TextDelta
 from interlock.port import Request
+from interlock.serving.refusals import Refusal
 from interlock.testing import ScriptedHandler, call, reply
+from interlock.traces import read_trace
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +85,26 @@ def test_two_conversations_know_nothing_of_each_other() -> None:
         page.say(page.begin(), "First")
         page.say(page.begin(), "Second")
     assert len(model.requests[1].messages) == 1
+
+
+def test_the_oldest_conversation_goes_when_there_are_too_many() -> None:
+    agent = Agent("a", model=ScriptedHandler([]))
+    talks = Talks(RunConfig(), most=2)
+    first, second = talks.begin(agent), talks.begin(agent)
+    third = talks.begin(agent)
+    assert [talks.find(each.id) for each in (second, third)] == [second, third]
+    with pytest.raises(Refusal, match="does not know"):
+        talks.find(first.id)
+
+
+def test_runs_are_traced_for_the_app_as_well(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    with dev_page(Agent("a", model=ScriptedHandler(["Hi."])), run_config=RunConfig(trace=path)) as page:
+        lines = page.say(page.begin(), "Hi")
+    assert len(read_trace(path).runs) == 1
+    assert [json.loads(line)["type"] for line in path.read_text("utf-8").splitlines()] == [
+        kind for kind in _types(lines) if kind not in ("delta", "end")
+    ]
 
 
 def test_one_of_several_agents_is_chosen() -> None:

@@ -91,8 +91,9 @@ async function answer(said) {
   approvals.clear();
   await guarded(() => stream(`/talks/${mine}/messages`, said, (given) => mine === talk && line(given)));
   if (mine !== talk) return;
+  const here = document.activeElement === $("stop"); // whoever reads elsewhere is left there
   busy(false);
-  if (!$("detail").open && !approvals.focus()) $("text").focus();
+  if (here && !approvals.focus()) $("text").focus();
 }
 
 function line(given) {
