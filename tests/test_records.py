@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import pickle
+from collections.abc import Callable
 
 import pytest
 
-from interlock.records import record
+from interlock.records import maker, record, remade
 
 
 @record(frozen=True, slots=True)
@@ -28,3 +31,58 @@ def test_a_record_is_a_dataclass() -> None:
 def test_a_record_has_no_place_for_anything_else() -> None:
     with pytest.raises(AttributeError):
         Point(1).z = 1  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Line:
+    start: Point
+    end: Point | None = None
+    names: list[str] = dataclasses.field(default_factory=list, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.start, Point):
+            raise TypeError("start")
+
+
+make_line = maker(Line)
+
+
+def test_what_a_maker_makes_is_of_the_class_itself() -> None:
+    made = make_line(start=Point(1), names=["a"])
+    assert type(made) is Line
+    assert made == Line(Point(1), names=["a"])
+    assert hash(make_line(start=Point(1), names=())) == hash(Line(Point(1), names=()))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "change", [lambda line: setattr(line, "end", None), lambda line: delattr(line, "end")]
+)
+def test_what_a_maker_makes_is_frozen(change: Callable[[Line], None]) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        change(make_line(start=Point(1)))
+
+
+def test_what_a_maker_makes_can_be_copied_and_replaced_like_any() -> None:
+    made = make_line(start=Point(1))
+    assert pickle.loads(pickle.dumps(made)) == copy.deepcopy(made) == made
+    assert dataclasses.replace(made, end=Point(2)) == Line(Point(1), Point(2))
+
+
+def test_each_has_defaults_of_its_own() -> None:
+    make_line(start=Point(1)).names.append("a")
+    assert make_line(start=Point(1)).names == []
+
+
+def test_a_maker_refuses_what_the_class_refuses() -> None:
+    with pytest.raises(TypeError, match="start"):
+        make_line(start="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError):
+        make_line()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    with pytest.raises(TypeError):
+        make_line(start=Point(1), middle=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def test_remade_changes_what_it_is_told_to() -> None:
+    old = Line(Point(1), Point(2), names=["a"])
+    assert remade(make_line, old, {"end": None}) == Line(Point(1), names=["a"])
+    assert old.end == Point(2)

@@ -48,8 +48,11 @@ def plain_reply(completion: _Json) -> MessageDone | None:
 
 
 def _plain_message(message: _Json | None) -> dict[str, Any] | None:
-    if not message or any(value and key not in _KNOWN for key, value in message.items()):
+    if not message:
         return None
+    for key, value in message.items():
+        if value and key not in _KNOWN:
+            return None
     content, calls = message.get("content"), message.get("tool_calls")
     if content is not None and not isinstance(content, str):
         return None

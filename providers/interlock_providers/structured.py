@@ -8,19 +8,20 @@ hand over, and when it calls this one its arguments become the text of the reply
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from interlock.events import HandlerEvent, MessageDone, TextDelta, ToolCallDelta
 from interlock.messages import Message, calls_of
 from interlock.port import OutputSchema, Request, ToolChoice, ToolSpec
+from interlock.records import record
 
 __all__ = ["Plan", "as_answer", "as_answer_event", "plan_for"]
 
 ANSWER_TOOL = "final_answer"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Plan:
     """How a request's tools and schema are put to the vendor."""
 

@@ -46,12 +46,24 @@ _LONGEST_RAW_ARGUMENTS = 800
 
 def prepare(messages: Sequence[Message], shape: Shape) -> Sequence[Message]:
     """Return ``messages`` as this vendor takes them; the same object when they are fine already."""
+    if _opens(messages):
+        return messages
     outgoing = Outgoing(shape)
     for message in messages:
         outgoing.add(message)
     out = outgoing.messages()
     same = len(out) == len(messages) and all(map(operator.is_, out, messages))
     return messages if same else out
+
+
+def _opens(messages: Sequence[Message]) -> bool:
+    """Whether this is how nearly all conversations begin, which every vendor takes as it is."""
+    if len(messages) != 2:
+        return False
+    first, last = messages
+    if first["role"] != "system" or last["role"] != "user" or len(first) != 2 or len(last) != 2:
+        return False
+    return _is_plain(first.get("content")) and _is_plain(last.get("content"))
 
 
 class Outgoing:

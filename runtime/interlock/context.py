@@ -10,9 +10,10 @@ from typing_extensions import TypeVar
 
 from interlock.fresh import NEW_DICT
 from interlock.payloads import HandoffPayload, payload_of
+from interlock.records import maker
 from interlock.usage import Usage
 
-__all__ = ["RunContext", "ToolContext"]
+__all__ = ["MOMENT", "RunContext", "ToolContext"]
 
 T = TypeVar("T", default=Any)
 
@@ -51,6 +52,9 @@ class RunContext(Generic[T]):
         """
         return payload_of(self.shared_memory)[0]
 
+
+MOMENT = maker(RunContext)
+"""Makes contexts for the run, which makes several a turn."""
 
 _SHARED = tuple(each.name for each in fields(RunContext))
 

@@ -14,9 +14,10 @@ from pydantic_core import from_json, to_json
 
 from interlock.errors import ConfigError, HandoffStateError
 from interlock.fresh import NEW_DICT
+from interlock.records import maker
 from interlock.request_wire import as_wire, from_wire
 
-__all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "recordable"]
+__all__ = ["REQUEST", "HandoffRequest", "HandoffResponse", "HandoffStatus", "recordable"]
 
 
 class HandoffStatus(StrEnum):
@@ -255,6 +256,10 @@ class HandoffRequest:
         if (snapshot := fields.get("context_snapshot")) is not None:
             fields["context_snapshot"] = b64decode(snapshot)
         return cls(**fields)
+
+
+REQUEST = maker(HandoffRequest)
+"""Makes those of a run."""
 
 
 def recordable(value: object) -> Any:

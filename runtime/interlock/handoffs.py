@@ -26,7 +26,7 @@ from interlock.messages import Message, RunItem, ToolCall, calls_of, unshared
 from interlock.payloads import PAYLOAD_KEY, carried, loggable
 from interlock.port import family_of
 from interlock.prompts import instructions, rode_along
-from interlock.results import HandoffRecord
+from interlock.results import RECORD
 from interlock.run import Run
 from interlock.tell import tell
 from interlock.transfers import Transfer
@@ -41,7 +41,7 @@ def put_on_record(run: Run, transfer: Transfer) -> None:
     by_tool = transfer.by_tool
     made = transfer.target is not None
     run.handoffs.append(
-        HandoffRecord(
+        RECORD(
             id=transfer.request.request_id,
             source=run.in_charge,
             target=transfer.target_name,

@@ -6,14 +6,15 @@ Part of `interlock.run.Run`, where all that changes during a run is together.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from interlock.config import RunConfig
 from interlock.events import HandoffCompleted
 from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.handoff_request import HandoffStatus
-from interlock.results import HandoffRecord
+from interlock.records import remade
+from interlock.results import RECORD, HandoffRecord
 from interlock.sharing import Narrowed, narrowed
 from interlock.trace_port import Tracing
 from interlock.usage import Usage
@@ -66,13 +67,13 @@ class Hops:
         """Put on record how these transfers ended, as far as they have not; with no status as they stand."""
         for place, one in enumerate(self.handoffs):
             if one.id in ids and one.ended is None:
-                self.handoffs[place] = replace(
-                    one,
-                    status=one.status if status is None else one.status.to(status, one.id),
-                    error=error,
-                    ended=self.config.clock(),
-                    usage=self.spent.get(one.id),
-                )
+                ending = {
+                    "status": one.status if status is None else one.status.to(status, one.id),
+                    "error": error,
+                    "ended": self.config.clock(),
+                    "usage": self.spent.get(one.id),
+                }
+                self.handoffs[place] = remade(RECORD, one, ending)
                 self.closed.append(self.handoffs[place])
 
     def take_completed(self) -> list[HandoffCompleted]:

@@ -201,7 +201,7 @@ def _has_name(function: object) -> bool:
 def item_of(message: Message, place: int, kind: ItemKind) -> RunItem:
     """Make an item of a message from `to_messages`: what its private keys say is said by the item."""
     known = cast("dict[str, Any]", message)
-    if any(key in known for key in _PRIVATE):
+    if not known.keys().isdisjoint(_PRIVATE):
         message = cast(Message, {key: known[key] for key in known if key not in _PRIVATE})
     return RunItem(
         id=place,

@@ -31,6 +31,8 @@ def handler_for(agent: Agent[Any], config: RunConfig, failed: Collection[str] = 
             f"Agent {agent.name!r} has no handler that the scopes of this run may reach. "
             "See RunConfig(scopes=...)."
         )
+    if not failed:
+        return load(ranking[0])
     return load(next((each for each in ranking if each.name not in failed), ranking[0]))
 
 

@@ -57,7 +57,7 @@ def with_own_ids(reply: MessageDone, turn: int, used: set[str]) -> MessageDone:
     Some providers send no ids or repeat them (feature row 1-47). The new ones follow from the turn, so a
     replayed run makes the same. Keys that begin with an underscore are interlock's own: no model sets them.
     """
-    if any(key.startswith("_") for key in reply.message):
+    if _is_marked(reply.message):
         kept = {key: value for key, value in reply.message.items() if not key.startswith("_")}
         reply = dataclasses.replace(reply, message=cast(Message, kept))
     calls = calls_of(reply.message)
@@ -67,6 +67,13 @@ def with_own_ids(reply: MessageDone, turn: int, used: set[str]) -> MessageDone:
     if all(map(operator.is_, whole, calls)):
         return reply
     return dataclasses.replace(reply, message=cast(Message, {**reply.message, "tool_calls": whole}))
+
+
+def _is_marked(message: Message) -> bool:
+    for key in message:
+        if key[:1] == "_":
+            return True
+    return False
 
 
 def _whole(call: ToolCall, index: int, turn: int, used: set[str]) -> ToolCall:

@@ -30,12 +30,14 @@ from interlock.fresh import NEW_DICT
 from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from interlock.messages import Message, RunItem, ToolCall, marked, shown_later
 from interlock.port import Request, ToolChoice, ToolSpec
-from interlock.records import record
+from interlock.records import maker, record
 from interlock.repair import repair
 from interlock.run_state import RunState
 from interlock.usage import Usage, summed
 
 __all__ = [
+    "RECORD",
+    "RESULT",
     "HandoffRecord",
     "ModelCall",
     "NestedEvent",
@@ -317,6 +319,11 @@ class RunResult(Generic[T]):
         if raise_if_incorrect_type and not isinstance(self.final_output, cls):
             raise TypeError(f"Final output is {type(self.final_output).__name__}, not {cls.__name__}.")
         return cast(U, self.final_output)
+
+
+RECORD = maker(HandoffRecord)
+RESULT = maker(RunResult)
+"""Make them for the run."""
 
 
 @dataclass(frozen=True, slots=True)

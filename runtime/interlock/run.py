@@ -17,7 +17,7 @@ from interlock.approvals import Approvals, Interruption
 from interlock.books import Books
 from interlock.callers import Caller
 from interlock.capabilities import Places
-from interlock.context import RunContext
+from interlock.context import MOMENT, RunContext
 from interlock.errors import MaxTurnsExceeded, ProviderError, ProviderTimeout
 from interlock.events import AttemptFailed, MessageDone
 from interlock.executor import Executor
@@ -33,7 +33,7 @@ from interlock.payloads import PAYLOAD_KEY
 from interlock.port import Handler, Request, family_of, tool_name
 from interlock.progress import Progress
 from interlock.replies import is_empty, with_own_ids, wrong_with
-from interlock.results import ModelCall, RunResult, Shown, StopReason
+from interlock.results import RESULT, ModelCall, RunResult, Shown, StopReason
 from interlock.routing import Offer
 from interlock.run_document import RunDocument
 from interlock.run_state import RunState
@@ -152,7 +152,7 @@ class Run(Books):
     def now(self) -> RunContext[Any]:
         """Return the context of this moment, for the code of the app."""
         if self.moment is None:
-            self.moment = RunContext(
+            self.moment = MOMENT(
                 context=self.context,
                 run_id=self.run_id,
                 agent=self.agent.name,
@@ -359,7 +359,7 @@ class Run(Books):
                 setattr(so_far, name, {**getattr(self, name)})
             so_far.absorb()
             return so_far.result()
-        return RunResult(
+        return RESULT(
             final_output=self.final_output,
             last_agent=self.agent,
             next_agent=self.next_agent(),

@@ -14,13 +14,13 @@ from interlock.callables import is_failure, resolve
 from interlock.calls import reason_of
 from interlock.capabilities import Place
 from interlock.errors import ModelBehaviorError
-from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
+from interlock.handoff_request import REQUEST, HandoffRequest, HandoffResponse, HandoffStatus
 from interlock.handoff_types import HandoffTypes
 from interlock.messages import ToolCall, unshared
 from interlock.models import handler_for, load
 from interlock.payloads import HandoffPayload, sent_by
 from interlock.port import Handler
-from interlock.records import record
+from interlock.records import record, remade
 from interlock.routing import Wanted
 from interlock.run import Run
 from interlock.schema import clip, describe_error
@@ -176,7 +176,7 @@ async def _prepared(
     return Transfer(
         call=wanted.call,
         edge=edge,
-        request=request if request.to_agent == target.name else replace(request, to_agent=target.name),
+        request=_asked_of(target.name, request),
         answer=message,
         status=HandoffStatus.PENDING.to(HandoffStatus.ACCEPTED, request.request_id),
         target=target,
@@ -187,6 +187,10 @@ async def _prepared(
         said=asked.response,
         started=started,
     )
+
+
+def _asked_of(name: str, request: HandoffRequest) -> HandoffRequest:
+    return request if request.to_agent == name else remade(REQUEST, request, {"to_agent": name})
 
 
 def _not_made(wanted: Wanted, request: HandoffRequest, error: BaseException) -> Transfer:
@@ -245,8 +249,8 @@ def passed_over(run: Run, wanted: Wanted, why: str) -> Transfer:
 def _request(run: Run, wanted: Wanted) -> HandoffRequest:
     """Return what is asked of the target, as far as it is known before the arguments are read."""
     edge, given = wanted.edge, wanted.request
-    return HandoffRequest(
-        edge.agent_name,
+    return REQUEST(
+        to_agent=edge.agent_name,
         input=None if given is None else given.input,
         reason=edge.reason if given is None else given.reason or edge.reason,
         message=None if given is None else given.message,
@@ -269,11 +273,11 @@ def _with_input(wanted: Wanted, request: HandoffRequest) -> HandoffRequest:
             value = edge.input_type.parse(arguments_of(wanted), strict=True)
         except ModelBehaviorError as error:
             raise Refused(str(error)) from error
-        return replace(request, input=value)
+        return remade(REQUEST, request, {"input": value})
     if wanted.request is not None:
         return request
     reason = _reason(edge, wanted.call["function"].get("arguments") or "")
-    return request if reason == request.reason else replace(request, reason=reason)
+    return request if reason == request.reason else remade(REQUEST, request, {"reason": reason})
 
 
 def _reason(edge: Handoff, arguments: str) -> str | None:
