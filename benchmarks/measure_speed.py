@@ -1,8 +1,9 @@
 """What interlock costs on top of the least that can be: CPU time of the client, and its ratio to a floor.
 
-    python benchmarks/measure_speed.py [--rounds N] [--quick] [--only NAME ...]
+    python benchmarks/measure_speed.py [--rounds N] [--turns N] [--quick] [--only NAME ...] [--peers PYTHON]
 
-A floor is the same conversation written by hand. Each contender runs in an interpreter of its own; a round
+A floor is the same conversation written by hand. Other frameworks are measured where they are installed: for
+this Python, or for those that ``--peers`` names. Each contender runs in an interpreter of its own; a round
 visits them there and back, and a ratio is the median of the ratios of the visits, so a busy machine spoils
 less. The model is a small server of our own in a process of its own, whose time does not count.
 """
@@ -18,7 +19,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -40,7 +41,17 @@ CONTENDERS = {
     "LiteLLM": "ours.ThroughLiteLLM",
 }
 """In pairs: a floor, and what stands on it."""
-PAIRS = list(zip(list(CONTENDERS)[::2], list(CONTENDERS)[1::2], strict=True))
+PAIRS = dict(zip(list(CONTENDERS)[1::2], list(CONTENDERS)[::2], strict=True))
+PEERS = {
+    "openai-agents": ("peers.OpenAIAgents", "agents"),
+    "pydantic-ai-slim": ("peers.PydanticAI", "pydantic_ai"),
+    "langgraph": ("peers.LangGraph", "langgraph_swarm"),
+    "agno": ("peers.Agno", "agno"),
+    "webagents": ("peers.WebAgents", "webagents"),
+}
+"""By the name of the package: the contender, and the module that shows whether it is there."""
+AGAINST = "OpenAICompatible"
+"""What peers are held against."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +62,16 @@ class Scenario:
     text: str
     runs: int
     slow_runs: int
-    """How often with litellm, which takes its time."""
+    """How often with what takes its time: litellm, openai and the peers."""
     expected: object = ANSWER
     at_once: bool = False
     per: int = 1
     """By how many the figure is divided: chunks, or turns."""
 
 
-def scenarios(*, quick: bool) -> Mapping[str, Scenario]:
+def scenarios(turns: int, *, quick: bool) -> Mapping[str, Scenario]:
     """Return the scenarios by name; with ``quick``, as few runs of them as still say whether all works."""
-    runs, slow, chunks, turns, crowd = (3, 1, 50, 5, 10) if quick else (100, 20, 1000, 400, 500)
+    runs, slow, chunks, turns, crowd = (3, 1, 50, 5, 10) if quick else (100, 20, 1000, turns, 500)
     return {
         "s1": Scenario(work="s1", text=marker(), runs=runs * 2, slow_runs=slow),
         "s2": Scenario(work="s2", text=marker(), runs=runs, slow_runs=slow),
@@ -74,9 +85,7 @@ def scenarios(*, quick: bool) -> Mapping[str, Scenario]:
             per=chunks,
         ),
         "turn of many": Scenario(work="s2", text=marker(turns=turns), runs=1, slow_runs=1, per=turns),
-        "one of many": Scenario(
-            work="s3", text=marker(wait=50), runs=crowd, slow_runs=crowd // 5, at_once=True
-        ),
+        "one of many": Scenario(work="s3", text=marker(wait=50), runs=crowd, slow_runs=crowd, at_once=True),
     }
 
 
@@ -85,7 +94,8 @@ class Table:
     """CPU seconds by scenario and contender, one figure per visit, two visits per round."""
 
     seen: dict[tuple[str, str], list[float]] = field(default_factory=dict)
-    memory: dict[str, list[float]] = field(default_factory=dict)
+    memory: dict[str, float] = field(default_factory=dict)
+    """Bytes that one of many runs takes at the peak, when they are made for the first time."""
 
     def add(self, scenario: str, contender: str, cpu: float) -> None:
         """Note one visit."""
@@ -101,13 +111,26 @@ class Table:
         return median(ours / theirs for ours, theirs in both)
 
 
+def peers_in(pythons: list[str]) -> dict[str, str]:
+    """Return the peers that are installed, each with the first Python that has it."""
+    modules = [module for _, module in PEERS.values()]
+    ask = f"import importlib.util as u; print(*filter(u.find_spec, {modules}))"
+    found: dict[str, str] = {}
+    for python in pythons:
+        there = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.split()
+        for name, (_, module) in PEERS.items():
+            if module in there:
+                found.setdefault(name, python)
+    return found
+
+
 @contextmanager
-def _process(*command: str) -> Iterator[subprocess.Popen[str]]:
+def _process(*command: str, python: str = sys.executable) -> Iterator[subprocess.Popen[str]]:
     environment = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # or every import is compiled anew
     # fmt: off
     with subprocess.Popen(
-        [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        [python, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     ) as process:
         try:
             yield process
@@ -133,57 +156,82 @@ def _ask(worker: subprocess.Popen[str], scenario: Scenario, runs: int) -> Mappin
     return said
 
 
-def measure(names: list[str], *, rounds: int, quick: bool) -> Table:
-    """Run everything and return the figures."""
-    table = Table()
+def measure(pythons: Mapping[str, str], work: Mapping[str, Scenario], *, rounds: int) -> Table:
+    """Run everything and return the figures.
+
+    Args:
+        pythons: the contenders, each with the interpreter that runs it.
+        work: the scenarios.
+        rounds: how often each contender is visited, there and back.
+    """
+    table, names = Table(), list(pythons)
     with ExitStack() as stack:
         server = stack.enter_context(_process(str(HERE / "speed" / "server.py")))
         assert server.stdout is not None
         url = f"http://127.0.0.1:{server.stdout.readline().strip()}/v1"
         workers = {
-            name: stack.enter_context(_process(str(HERE / "speed" / "worker.py"), CONTENDERS[name], url))
-            for name in names
+            name: stack.enter_context(
+                _process(str(HERE / "speed" / "worker.py"), _kind(name), url, python=python)
+            )
+            for name, python in pythons.items()
         }
-        for title, scenario in scenarios(quick=quick).items():
+        for title, scenario in work.items():
             for number in range(rounds + 1):  # the first one warms up
                 for name in [*names, *reversed(names)] if number else names:
-                    slow = "litellm" in name.lower() or "openai" in CONTENDERS[name].lower()
-                    runs = scenario.slow_runs if slow else scenario.runs
+                    runs = scenario.slow_runs if _is_slow(name) else scenario.runs
                     if not number and not scenario.at_once:
                         runs = max(1, runs // 10)
                     said = _ask(workers[name], scenario, runs)
                     if number:
                         table.add(title, name, said["cpu"] / scenario.per)
                     elif scenario.at_once:
-                        table.memory[name] = [said["memory"]]
+                        table.memory[name] = said["memory"]
     return table
 
 
 def shown(table: Table, names: list[str]) -> str:
     """Return the table as Markdown: microseconds, and how many times the floor they are."""
     titles = list(dict.fromkeys(title for title, _ in table.seen))
-    lines = [f"| CPU per run | {' | '.join(titles)} |", f"|---|{'---:|' * len(titles)}"]
-    for floor, ours in PAIRS:
-        for name in (floor, ours):
-            if name in names:
-                cells = [_cell(table, title, name, floor if floor in names else name) for title in titles]
-                lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines = [f"| CPU per run | {' | '.join(titles)} | memory |", f"|---|{'---:|' * (len(titles) + 1)}"]
+    for name in names:
+        floor = PAIRS.get(name, AGAINST if name in PEERS else None)
+        cells = [_cell(table, title, name, floor if floor in names else None) for title in titles]
+        lines.append(f"| {name} | {' | '.join(cells)} | {table.memory[name] / 1024:.0f} KiB |")
     return "\n".join(lines)
 
 
-def _cell(table: Table, title: str, name: str, floor: str) -> str:
-    figure = f"{table.microseconds(title, name):.{1 if table.microseconds(title, name) < 100 else 0}f} µs"
-    return figure if name == floor else f"{figure} ({table.ratio(title, floor, name):.2f})"
+def _cell(table: Table, title: str, name: str, floor: str | None) -> str:
+    took = table.microseconds(title, name)
+    figure = f"{took / 1000:.1f} ms" if took >= 10_000 else f"{took:.{1 if took < 100 else 0}f} µs"
+    if floor is None:
+        return figure
+    ratio = table.ratio(title, floor, name)
+    return f"{figure} ({ratio:.{2 if ratio < 10 else 0}f})"
 
 
-def _versions() -> str:
-    known: list[str] = [f"Python {platform.python_version()}"]
-    for package in ("aiohttp", "litellm", "openai", "httpx"):
-        try:
-            known.append(f"{package} {version(package)}")
-        except PackageNotFoundError:
-            continue
-    return ", ".join(known)
+def _versions(pythons: Mapping[str, str]) -> str:
+    lines = [f"Python {platform.python_version()}, {_packages(sys.executable, *_CARRIERS)}"]
+    for name, python in pythons.items():
+        if name in PEERS:
+            lines.append(f"{_packages(python, name)} with {_packages(python, 'openai')}")
+    return "; ".join(lines)
+
+
+def _packages(python: str, *names: str) -> str:
+    ask = f"import importlib.metadata as m; print(*(f'{{n}} {{m.version(n)}}' for n in {names}), sep=', ')"
+    done = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or f"{' '.join(names)} of unknown version"
+
+
+_CARRIERS = ("aiohttp", "litellm", "openai", "httpx")
+
+
+def _kind(name: str) -> str:
+    return PEERS[name][0] if name in PEERS else CONTENDERS[name]
+
+
+def _is_slow(name: str) -> bool:
+    return name in PEERS or "litellm" in name.lower() or "openai" in _kind(name).lower()
 
 
 def main(arguments: list[str]) -> Any:
@@ -193,12 +241,21 @@ def main(arguments: list[str]) -> Any:
         "--rounds", type=int, default=3, help="how often each contender is visited, there and back"
     )
     parser.add_argument("--quick", action="store_true", help="few runs: says whether it works, not how fast")
-    parser.add_argument("--only", nargs="*", choices=list(CONTENDERS), help="these contenders alone")
+    parser.add_argument("--turns", type=int, default=400, help="calls of the tool in a long run")
+    parser.add_argument(
+        "--only", nargs="*", choices=[*CONTENDERS, *PEERS], help="these contenders alone", metavar="NAME"
+    )
+    parser.add_argument(
+        "--peers", nargs="*", default=[], metavar="PYTHON", help="interpreters that have other frameworks"
+    )
     given = parser.parse_args(arguments)
-    names = given.only or list(CONTENDERS)
-    table = measure(names, rounds=given.rounds, quick=given.quick)
-    print(f"{_versions()}; {platform.machine()}, {os.cpu_count()} cores; {given.rounds} rounds\n")
-    print(shown(table, names))
+    pythons = dict.fromkeys(CONTENDERS, sys.executable) | peers_in([sys.executable, *given.peers])
+    if given.only:
+        pythons = {name: python for name, python in pythons.items() if name in given.only}
+    table = measure(pythons, scenarios(given.turns, quick=given.quick), rounds=given.rounds)
+    print(f"{datetime.now(UTC):%Y-%m-%d}; {_versions(pythons)};")
+    print(f"{platform.machine()}, {os.cpu_count()} cores; {given.rounds} rounds, {given.turns} turns\n")
+    print(shown(table, list(pythons)))
     return table
 
 

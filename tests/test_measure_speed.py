@@ -18,7 +18,10 @@ def test_it_prints_a_table_of_figures_and_ratios() -> None:
     rows = [line for line in done.stdout.splitlines() if line.startswith("|")]
     assert [row.split("|")[1].strip() for row in rows[2:]] == NAMES
     for row in rows[2:]:
-        cells = row.split("|")[2:-1]
+        *cells, memory = row.split("|")[2:-1]
         assert len(cells) == 6
-        ratio = "" if row.startswith("| by hand") else r" \(\d+\.\d\d\)"
-        assert all(re.fullmatch(rf" [\d.]+ µs{ratio} ", cell) for cell in cells), row
+        ratio = "" if row.startswith("| by hand") else r" \(\d+(\.\d\d)?\)"
+        assert all(re.fullmatch(rf" [\d.]+ (µs|ms){ratio} ", cell) for cell in cells), row
+        assert re.fullmatch(r" \d+ KiB ", memory)
+    said = done.stdout.splitlines()[0]
+    assert re.match(r"\d{4}-\d\d-\d\d; Python 3\.\d+\.\d+, aiohttp \d", said), "when, and with what"

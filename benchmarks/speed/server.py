@@ -2,7 +2,7 @@
 
 It keeps nothing between requests. What it answers depends on the body alone:
 
-* a tool named ``transfer_to_...`` is offered: a call of it;
+* a tool named ``transfer_to_...`` (agno's has another name) is offered and was not called: a call of it;
 * ``lookup`` is offered and was called less often than the marker says: a call of it;
 * else text, in as many chunks as the marker says when a stream is asked for.
 
@@ -21,12 +21,15 @@ _MARKER = re.compile(rb"\[turns=(\d+) chunks=(\d+) wait=(\d+)\]")
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _LOOKUP = re.compile(rb'"name": ?"lookup"')
 _STREAM = re.compile(rb'"stream": ?true')
-_TRANSFER = re.compile(rb'"name": ?"(transfer_to_\w+)", ?"description"')  # a spec, not a call
+_TRANSFER = re.compile(
+    rb'"name": ?"(transfer_to_\w+|delegate_task_to_member)", ?"description"'  # a spec, not a call
+)
+_ASKS_WHY = re.compile(rb'"required": ?\["reason"\]')
 _USAGE = {"prompt_tokens": 50, "completion_tokens": 10, "total_tokens": 60}
 _HEAD = {"id": "chatcmpl-0123456789abcdef", "created": 1_700_000_000, "model": "bench-model-2026-01-01"}
 
 
-def marker(turns: int = 1, chunks: int = 10, wait: int = 0) -> str:
+def marker(turns: int = 1, chunks: int = 1, wait: int = 0) -> str:
     """Return the text that tells the server what to do."""
     return f"[turns={turns} chunks={chunks} wait={wait}] What is the answer?"
 
@@ -35,17 +38,27 @@ def answer(body: bytes) -> tuple[bytes, float]:
     """Return the bytes of the answer to a request, and after how many seconds they are sent."""
     found = _MARKER.search(body)
     turns, chunks, wait = map(int, found.groups()) if found else (1, 10, 0)
-    transfer = _TRANSFER.search(body)
+    transfer = _transfer_in(body)
     looked_up = len(_LOOKUP.findall(body)) - 1  # the tool's own spec says the name once
     message: dict[str, Any] = {"role": "assistant", "content": "The answer is 42."}
     if transfer or 0 <= looked_up < turns:
-        name = transfer[1].decode() if transfer else "lookup"
-        arguments = "{}" if transfer else json.dumps({"key": f"k{looked_up}"})
+        name, arguments = transfer or ("lookup", json.dumps({"key": f"k{looked_up}"}))
         function = {"name": name, "arguments": arguments}
         call = {"id": f"call_{max(0, looked_up)}_{name}", "type": "function", "function": function}
         message = {"role": "assistant", "content": None, "tool_calls": [call]}
     said = _streamed(message, chunks) if _STREAM.search(body) else _whole(message)
     return said, wait / 1000
+
+
+def _transfer_in(body: bytes) -> tuple[str, str] | None:
+    """Return name and arguments of the transfer that is to be made, if there is one."""
+    offered = _TRANSFER.search(body)
+    if offered is None or len(re.findall(rb'"name": ?"%s"' % offered[1], body)) > 1:
+        return None
+    given: dict[str, str] = {"reason": "It has to be looked up."} if _ASKS_WHY.search(body) else {}
+    if offered[1] == b"delegate_task_to_member":
+        given = {"member_id": "specialist", "task": "Look it up."}
+    return offered[1].decode(), json.dumps(given)
 
 
 def _whole(message: dict[str, Any]) -> bytes:
@@ -64,7 +77,8 @@ def _streamed(message: dict[str, Any], chunks: int) -> bytes:
 
 @lru_cache
 def _text(chunks: int) -> bytes:
-    pieces = ({"content": f"tok{number % 10} "} for number in range(chunks))
+    texts = [f"tok{number % 10} " for number in range(chunks)] if chunks > 1 else ["The answer is 42."]
+    pieces = ({"content": text} for text in texts)
     return _events([{"role": "assistant", "content": ""}, *pieces], "stop")
 
 
