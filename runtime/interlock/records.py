@@ -22,8 +22,8 @@ def maker(frozen: type[T]) -> type[T]:
     """Return what makes objects of a frozen dataclass in a third of the time that the class itself takes.
 
     Each begins as an object of a subclass without the guard, is filled, and then told that it is one of
-    ``frozen``: what is handed out is as frozen as any, and has passed its ``__post_init__``. The class has slots
-    of its own; arguments go by name.
+    ``frozen``: what is handed out is as frozen as any, and has passed its ``__post_init__``. The class has
+    slots of its own; arguments go by name.
     """
     check = getattr(frozen, "__post_init__", None)
 
