@@ -68,7 +68,7 @@ def test_what_is_sent_is_what_would_be_sent_anew(
         change = data.draw(st.sampled_from(["", "", "", "another prompt", "another message", "less"]))
         if change == "another prompt":
             shown[0] = {"role": "system", "content": f"Prompt {len(shown)}."}
-        elif change == "another message":
+        elif change == "another message" and len(shown) > 1:
             place = data.draw(st.integers(1, len(shown) - 1))
             shown = [*shown[:place], {"role": "user", "content": "Other"}, *shown[place + 1 :]]
         elif change == "less":
