@@ -69,9 +69,9 @@ class Scenario:
     """By how many the figure is divided: chunks, or turns."""
 
 
-def scenarios(turns: int, *, quick: bool) -> Mapping[str, Scenario]:
+def scenarios(turns: int, crowd: int, *, quick: bool) -> Mapping[str, Scenario]:
     """Return the scenarios by name; with ``quick``, as few runs of them as still say whether all works."""
-    runs, slow, chunks, turns, crowd = (3, 1, 50, 5, 10) if quick else (100, 20, 1000, turns, 500)
+    runs, slow, chunks, turns, crowd = (3, 1, 50, 5, 10) if quick else (100, 20, 1000, turns, crowd)
     return {
         "s1": Scenario(work="s1", text=marker(), runs=runs * 2, slow_runs=slow),
         "s2": Scenario(work="s2", text=marker(), runs=runs, slow_runs=slow),
@@ -242,6 +242,7 @@ def main(arguments: list[str]) -> Any:
     )
     parser.add_argument("--quick", action="store_true", help="few runs: says whether it works, not how fast")
     parser.add_argument("--turns", type=int, default=400, help="calls of the tool in a long run")
+    parser.add_argument("--crowd", type=int, default=500, help="runs at once")
     parser.add_argument(
         "--only", nargs="*", choices=[*CONTENDERS, *PEERS], help="these contenders alone", metavar="NAME"
     )
@@ -252,9 +253,11 @@ def main(arguments: list[str]) -> Any:
     pythons = dict.fromkeys(CONTENDERS, sys.executable) | peers_in([sys.executable, *given.peers])
     if given.only:
         pythons = {name: python for name, python in pythons.items() if name in given.only}
-    table = measure(pythons, scenarios(given.turns, quick=given.quick), rounds=given.rounds)
+    table = measure(pythons, scenarios(given.turns, given.crowd, quick=given.quick), rounds=given.rounds)
     print(f"{datetime.now(UTC):%Y-%m-%d}; {_versions(pythons)};")
-    print(f"{platform.machine()}, {os.cpu_count()} cores; {given.rounds} rounds, {given.turns} turns\n")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores; {given.rounds} rounds, {given.turns} turns, {given.crowd} at once\n"
+    )
     print(shown(table, list(pythons)))
     return table
 

@@ -38,6 +38,7 @@ def maker(frozen: type[T]) -> type[T]:
     ]
     fill = vars(make_dataclass("_", known, kw_only=True, namespace={"__post_init__": close}))["__init__"]
     guardless = {
+        "__module__": frozen.__module__,
         "__slots__": (),
         "__setattr__": object.__setattr__,
         "__delattr__": object.__delattr__,  # both, or Python does not find that neither is guarded
