@@ -254,10 +254,9 @@ def main(arguments: list[str]) -> Any:
     if given.only:
         pythons = {name: python for name, python in pythons.items() if name in given.only}
     table = measure(pythons, scenarios(given.turns, given.crowd, quick=given.quick), rounds=given.rounds)
+    size = f"{given.rounds} rounds, {given.turns} turns, {given.crowd} at once"
     print(f"{datetime.now(UTC):%Y-%m-%d}; {_versions(pythons)};")
-    print(
-        f"{platform.machine()}, {os.cpu_count()} cores; {given.rounds} rounds, {given.turns} turns, {given.crowd} at once\n"
-    )
+    print(f"{platform.machine()}, {os.cpu_count()} cores; {size}\n")
     print(shown(table, list(pythons)))
     return table
 

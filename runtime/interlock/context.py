@@ -13,7 +13,7 @@ from interlock.payloads import HandoffPayload, payload_of
 from interlock.records import maker
 from interlock.usage import Usage
 
-__all__ = ["MOMENT", "RunContext", "ToolContext"]
+__all__ = ["RunContext", "ToolContext"]
 
 T = TypeVar("T", default=Any)
 

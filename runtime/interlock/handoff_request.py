@@ -17,7 +17,7 @@ from interlock.fresh import NEW_DICT
 from interlock.records import maker
 from interlock.request_wire import as_wire, from_wire
 
-__all__ = ["REQUEST", "HandoffRequest", "HandoffResponse", "HandoffStatus", "recordable"]
+__all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "recordable"]
 
 
 class HandoffStatus(StrEnum):

@@ -36,8 +36,6 @@ from interlock.run_state import RunState
 from interlock.usage import Usage, summed
 
 __all__ = [
-    "RECORD",
-    "RESULT",
     "HandoffRecord",
     "ModelCall",
     "NestedEvent",
