@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -719,3 +722,45 @@ async def test_groqs_own_count_of_a_stream_is_believed() -> None:
         done = await reply_of(handler_at(server.url, "groq/llama-3.3-70b"), request(stream=True))
     assert done.usage is not None
     assert (done.usage.input_tokens, done.usage.output_tokens, done.usage.estimated) == (5, 7, False)
+
+
+# Loading litellm
+
+FIRST_CALL = """
+import asyncio, sys, threading
+from interlock.port import Request
+from interlock_providers.litellm import LiteLLM
+
+importers, asked = set(), Request(messages=[{"role": "user", "content": "Hi"}])
+
+def watch(event, args):
+    if event == "import" and args[0].split(".")[0] == "litellm":
+        importers.add(threading.current_thread() is threading.main_thread())
+
+sys.addaudithook(watch)
+
+async def ask():
+    try:
+        async for _ in LiteLLM("openai/m", api_base="http://127.0.0.1:1", api_key="k").stream(asked):
+            pass
+    except Exception as error:
+        print(type(error).__name__, end=" ")
+
+async def main():
+    first, second = asyncio.create_task(ask()), asyncio.create_task(ask())
+    while not importers:
+        await asyncio.sleep(0.001)
+    print(first.done(), importers, end=" ")
+    importers.clear()
+    await asyncio.gather(first, second)
+
+asyncio.run(main())
+"""
+
+
+def test_the_event_loop_goes_on_while_litellm_is_imported() -> None:
+    """Also when a second call comes meanwhile. Both go on once it is there, and are told what is wrong."""
+    command = [sys.executable, "-c", FIRST_CALL]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["False", "{False}", "ConnectionFailed", "ConnectionFailed"], done.stderr

@@ -17,7 +17,7 @@ from interlock_providers.deadlines import Deadline, check_seconds
 from interlock_providers.failures import to_provider_error
 from interlock_providers.litellm_call import call_for, find_target
 from interlock_providers.litellm_exchange import Exchange
-from interlock_providers.litellm_library import load_litellm
+from interlock_providers.litellm_library import load_in_a_thread, load_litellm
 from interlock_providers.structured import as_answer_event
 from interlock_providers.vendors import family_for, split_model
 
@@ -27,8 +27,8 @@ __all__ = ["LiteLLM"]
 class LiteLLM:
     """A handler that asks one model through litellm; it runs on asyncio, because litellm does.
 
-    litellm is imported at the first call, see `interlock_providers.litellm_library.load_litellm`. Calls are
-    made once: retrying is the run's.
+    litellm is imported at the first call, in a thread, so that the event loop goes on; see
+    `interlock_providers.litellm_library.load_litellm`. Calls are made once: retrying is the run's.
 
     Args:
         model: litellm's model string, such as ``"anthropic/claude-haiku-4-5"`` or
@@ -82,6 +82,7 @@ class LiteLLM:
             ModelBehaviorError: a tool had to be called and was not, by a vendor that cannot be told.
             ConfigError: the event loop is not asyncio's.
         """
+        await self._load()
         exchange = self._exchange(request)
         assembler = Assembler()
         try:
@@ -94,9 +95,16 @@ class LiteLLM:
         finally:
             await exchange.close()
 
+    async def _load(self) -> None:
+        self._check_loop()
+        try:
+            await load_in_a_thread()
+        except Exception as error:
+            provider = split_model(self.model)[0]
+            raise to_provider_error(error, provider=provider, model=self.model) from error
+
     def _exchange(self, request: Request) -> Exchange:
         """Prepare the call; nothing is sent yet."""
-        self._check_loop()
         earlier = sys.exception()
         provider = split_model(self.model)[0]
         deadline = Deadline(*self._limits, provider=provider, model=self.model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import sys
@@ -10,7 +11,9 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-__all__ = ["as_dict", "close_litellm", "load_litellm", "price"]
+__all__ = ["as_dict", "close_litellm", "load_in_a_thread", "load_litellm", "price"]
+
+_LISTENING = "interlock_providers.tapped"
 
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # or importing it calls GitHub, and a thread tries again
@@ -34,15 +37,26 @@ def load_litellm() -> Any:
     return litellm
 
 
+async def load_in_a_thread() -> None:
+    """Import litellm, and what listens in on it, while the event loop goes on."""
+    if not hasattr(sys.modules.get(_LISTENING), "close_client"):  # half of a module is in there as well
+        await asyncio.to_thread(_load)
+
+
+def _load() -> None:
+    load_litellm()
+    importlib.import_module(_LISTENING)
+
+
 async def close_litellm() -> None:
     """Close the connections of the running event loop: ours, and those that litellm keeps for itself.
 
     An app calls this before its event loop ends, or leaves it to the operating system. Where litellm was
     never loaded there is nothing to do. The app's own calls of litellm get new connections as well.
     """
-    if "interlock_providers.tapped" not in sys.modules:
+    if _LISTENING not in sys.modules:
         return
-    tapped: Any = importlib.import_module("interlock_providers.tapped")
+    tapped: Any = importlib.import_module(_LISTENING)
     await tapped.close_client()
     litellm = load_litellm()
     await litellm.close_litellm_async_clients()
