@@ -6,7 +6,7 @@ import contextvars
 import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from scenes import SCENES, Stage
 
 from interlock import Agent, Retry, RunConfig, Runner, function_tool, handoff
-from interlock.errors import ConnectionFailed, InterlockError, ToolError
+from interlock.errors import ConnectionFailed, HandlerError, InterlockError, ToolError
 from interlock.events import HandlerEvent
 from interlock.otel import OpenTelemetry
 from interlock.port import Request
@@ -247,6 +247,17 @@ async def test_what_a_handler_does_is_below_the_model_call(spans: Spans) -> None
     [chat] = spans.named("chat scripted")
     assert _parent(spans.named("POST")[0]) == _id(chat)
     assert {*seen} == {_id(chat)}
+
+
+async def test_a_handler_that_is_no_generator_is_still_told_so(spans: Spans) -> None:
+    class Odd:
+        name = "odd"
+
+        async def stream(self, request: Request) -> str:
+            return "Hello."
+
+    with pytest.raises(HandlerError, match="stream must be an async generator"):
+        await Runner.run(Agent("A", model=cast(Any, Odd())), "Hi", run_config=spans.config())
 
 
 async def test_an_agent_that_is_called_as_a_tool_is_below_the_call(spans: Spans) -> None:

@@ -237,6 +237,20 @@ async def test_a_run_that_goes_on_begins_once_more(tmp_path: Path) -> None:
     assert [each.messages for each in second.calls] == [each.messages for each in again.calls]
 
 
+async def test_calls_that_wait_for_approval_are_on_the_end(tmp_path: Path) -> None:
+    @function_tool(needs_approval=True)
+    async def pay(amount: int) -> str:
+        return f"paid {amount}"
+
+    path = tmp_path / "t.jsonl"
+    model = ScriptedHandler([call("pay", {"amount": 7}, id="c1"), "Done."])
+    await Runner.run(Agent("A", model=model, tools=[pay]), "Hi", run_config=RunConfig(trace=path))
+    [run] = read_trace(path).runs
+    assert run.tools == []
+    assert run.end is not None
+    assert [(one["name"], one["call_id"]) for one in run.end.interruptions] == [("pay", "c1")]
+
+
 async def test_retries_and_errors_are_on_the_call(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     model = ScriptedHandler([ConnectionFailed("down"), ConnectionFailed("still down")])
