@@ -149,6 +149,8 @@ async def _carry_out(run: Run, planned: Plan, answers: _Answers, events: Events)
 
     await hold_tools(run, planned, decline)
     if planned.tools:
+        run.check_budget(len(planned.tools))
+        run.tool_calls += len(planned.tools)
         if run.watched:
             await _show_calls(run, planned)
         await run_tools(run, planned.tools, partial(_take_outcome, run, answers), events)

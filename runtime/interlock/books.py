@@ -10,6 +10,7 @@ from typing import Any
 
 from interlock.agents import Agent
 from interlock.context import RunContext
+from interlock.errors import BudgetExceeded
 from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.hops import Hops
 from interlock.results import Problem
@@ -29,9 +30,26 @@ class Books(Hops):
     """The context of the present moment, once it was asked for."""
     usage: Usage = field(default=NO_USAGE, init=False)
     usage_by_agent: dict[str, Usage] = field(default_factory=NEW_DICT, init=False)
+    tool_calls: int = field(default=0, init=False)
+    """Tools that were run, those of runs within included."""
     errors: list[Problem] = field(default_factory=NEW_LIST, init=False)
     repairs: list[str] = field(default_factory=NEW_LIST, init=False)
     warnings: list[str] = field(default_factory=NEW_LIST, init=False)
+
+    def check_budget(self, calls: int = 0) -> None:
+        """See whether there may be another model call, or so many tool calls.
+
+        Raises:
+            BudgetExceeded: the limits do not allow it.
+        """
+        if (limits := self.config.limits) is None:
+            return
+        wanted = f"{calls} more, of which none was made" if calls else "another model call"
+        if why := limits.used_up(self.usage, self.tool_calls, calls):
+            raise BudgetExceeded(
+                f"The budget of the run is used up: {why}, and agent {self.agent.name!r} wanted {wanted}. "
+                "Raise RunConfig(limits=...), or take what there is from error.result."
+            )
 
     def count(self, usage: Usage, agent: str | None = None) -> None:
         """Add what was consumed to the run and to an agent: the active one, if none is named."""

@@ -86,6 +86,7 @@ def _document(run: Run) -> RunDocument:
         "shared_memory": _without_payload(outermost),
         "narrowings": [_narrowed(each) for each in narrowings],
         "payload": None if run.stop_reason == "done" else payload,
+        "tool_calls": run.tool_calls,
         **_waiting(run),
     }
     return cast(RunDocument, document)

@@ -20,6 +20,7 @@ from interlock.fresh import NEW_DICT
 from interlock.guardrails import Guardrail
 from interlock.handoff_types import HandoffTypes
 from interlock.history import HandoffHistoryMapper, checked_wrappers
+from interlock.limits import Limits
 from interlock.port import Handler, ToolSpec, tool_name
 from interlock.scopes import checked_scope
 from interlock.tools import Tool
@@ -80,6 +81,8 @@ class RunConfig:
     """Mistakes of the model that end the run instead of being answered so that it can correct them."""
     max_mistakes: int = 3
     """So many turns in a row with nothing but mistakes end the run."""
+    limits: Limits | None = None
+    """What the run may consume, all in one place; what is set there wins over the options beside it."""
     max_handoffs: int | None = 5
     """So many transfers may happen; one more is refused, and after that the run ends."""
     detect_loops: bool = True
@@ -206,6 +209,8 @@ def _wrong_numbers(config: RunConfig) -> list[str]:
     for name, seconds in (("timeout", config.timeout), ("turn_timeout", config.turn_timeout)):
         if seconds is not None and not _is_time(seconds):
             wrong.append(f"{name} must be more than 0 seconds, or None for no limit, not {seconds!r:.80}")
+    if config.limits is not None:
+        wrong += config.limits.problems()
     if not _from(1, config.max_mistakes):
         wrong.append(f"max_mistakes must be at least 1, not {config.max_mistakes!r}")
     return wrong

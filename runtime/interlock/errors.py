@@ -22,6 +22,7 @@
         MaxHandoffsExceeded
         LoopDetected              agents or tools went round without progress
         RunTimeout                the run took longer than its timeout
+        BudgetExceeded            requests, tool calls, tokens or money, see Limits
       SessionError                a session could not be loaded or stored
         SessionConflict           somebody else has gone on with the session in the meantime
       HandlerError                whatever answers for the model failed
@@ -50,6 +51,7 @@ from typing import Any
 
 __all__ = [
     "AuthenticationFailed",
+    "BudgetExceeded",
     "CallbackError",
     "ConfigError",
     "ConnectionFailed",
@@ -191,6 +193,10 @@ class LoopDetected(LimitExceeded):
 
 class RunTimeout(LimitExceeded):
     """The run took longer than ``RunConfig.timeout`` seconds."""
+
+
+class BudgetExceeded(LimitExceeded):
+    """The requests, tool calls, tokens or money of ``RunConfig.limits`` are used up."""
 
 
 class SessionError(InterlockError):

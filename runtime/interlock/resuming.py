@@ -84,7 +84,8 @@ def resumed_within(
         ConfigError: it cannot go on like this.
     """
     run = _stood(agent, stood, outer.context, max_turns, outer.hooks, config, stream=outer.stream)
-    run.usage, run.usage_by_agent, run.turns_counted = NO_USAGE, {}, turns_of(stood)
+    run.usage, run.usage_by_agent, run.tool_calls = NO_USAGE, {}, 0
+    run.turns_counted = turns_of(stood)
     run.shared_memory = outer.shared_memory
     _narrow(run, stood)
     _stand(run, stood)
@@ -208,7 +209,7 @@ def _count(run: Run, document: RunDocument) -> None:
     run.mistakes, run.empty_replies = document["mistakes"], document["empty_replies"]
     run.over_limit, run.warned_of_many = document["over_limit"], document["warned_of_many"]
     run.begun, run.read_calls = set(document["begun"]), True
-    run.usage = usage_of(document["usage"])
+    run.usage, run.tool_calls = usage_of(document["usage"]), document.get("tool_calls", 0)
     run.usage_by_agent = {name: usage_of(usage) for name, usage in document["usage_by_agent"].items()}
     run.spent = {name: usage_of(usage) for name, usage in document["spent"].items()}
     run.errors = [Problem(**cast(Any, problem)) for problem in document["errors"]]

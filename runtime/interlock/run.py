@@ -239,7 +239,9 @@ class Run(Books):
 
         Raises:
             MaxTurnsExceeded: that would be one too many.
+            BudgetExceeded: the run has consumed what it may.
         """
+        self.check_budget()
         if self.again:
             self.again = False
             return
@@ -341,6 +343,7 @@ class Run(Books):
                 self.turns_within += inner.turn + inner.turns_within - inner.turns_counted
                 if inner.stop_reason == "requires_action":
                     self.kept[call_id] = inner
+                self.tool_calls += inner.tool_calls
                 for name, usage in self.nested[call_id].usage_by_agent.items():
                     self.count(usage, name)
 

@@ -237,6 +237,7 @@ class RunDocument(TypedDict):
     """The outermost one, without the payload that rides along."""
     narrowings: list[NarrowedDocument]
     payload: Any
+    tool_calls: NotRequired[_Count]
     interruptions: NotRequired[list[InterruptionDocument]]
     """Calls of which nobody has said anything, here and in the runs within."""
     decisions: NotRequired[list[DecisionDocument]]

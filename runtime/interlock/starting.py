@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from interlock.agents import Agent
@@ -13,6 +14,7 @@ from interlock.errors import ConfigError
 from interlock.graph import run_graph
 from interlock.history import View
 from interlock.hooks import AgentHooks, RunHooks
+from interlock.limits import Limits
 from interlock.messages import Message, RunInput, RunItem, call_ids, item_of, to_messages, unshared
 from interlock.models import handler_for, named
 from interlock.resuming import resumed
@@ -42,6 +44,8 @@ def start(
     """
     _check_arguments(agent, max_turns, hooks, config)
     config = config or _DEFAULTS
+    if config.limits is not None:
+        config, max_turns = _limited(config, config.limits, max_turns)
     if isinstance(input, RunState):
         return traced(resumed(agent, input, context, max_turns, hooks, config, stream=stream))
     items = _first_items(input)
@@ -69,6 +73,14 @@ def start(
         capture=captured,
     )
     return traced(run)
+
+
+def _limited(config: RunConfig, limits: Limits, max_turns: int | None) -> tuple[RunConfig, int | None]:
+    """Let what is set in the limits win over the options that say the same."""
+    handoffs = config.max_handoffs if limits.handoffs is None else limits.handoffs
+    timeout = config.timeout if limits.seconds is None else limits.seconds
+    turns = max_turns if limits.turns is None else limits.turns
+    return replace(config, max_handoffs=handoffs, timeout=timeout), turns
 
 
 def _first_items(input: RunInput) -> list[RunItem]:

@@ -14,7 +14,7 @@ LAYERS = """
     fresh records
     glimpse metrics showing time_limits
     arguments errors keeping names pieces plain_json strict usage
-    request_wire
+    limits request_wire
     callables handoff_request messages redaction schema scopes
     capabilities payloads
     context handoff_types

@@ -1,0 +1,78 @@
+"""What a run may consume, all of it in one place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+from interlock.usage import Usage
+
+__all__ = ["Limits"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a run may consume; None is no limit. See ``RunConfig.limits``, and ``on_limit`` for how it ends.
+
+    A limit is looked at before a model call or a tool is begun, and what has begun comes to its end: tokens
+    and money may go over by what the last call took. Runs of agents as tools count as part of the run.
+    """
+
+    turns: int | None = None
+    """Model calls that got a reply, over all agents; wins over ``max_turns``."""
+    handoffs: int | None = None
+    """Transfers; wins over ``RunConfig.max_handoffs``."""
+    requests: int | None = None
+    """Model calls with those that failed and were made again."""
+    tool_calls: int | None = None
+    """Tools that are run, agents as tools included; transfers are none."""
+    tokens: int | None = None
+    """Input and output tokens together."""
+    cost: float | None = None
+    """US dollars, as far as prices are known: see `Usage.cost`."""
+    seconds: float | None = None
+    """From beginning to end; wins over ``RunConfig.timeout``."""
+
+    def problems(self) -> list[str]:
+        """Return what cannot be meant."""
+        return [
+            f"limits.{each.name} must be a number above 0, or None for no limit, not {value!r:.80}"
+            for each in fields(self)
+            if (value := getattr(self, each.name)) is not None and not _is_number(each.name, value)
+        ]
+
+    def used_up(self, usage: Usage, made: int = 0, calls: int = 0) -> str:
+        """Say which limit does not allow another model call, or so many more tool calls; "" if all do."""
+        if calls:
+            over = self.tool_calls is not None and made + calls > self.tool_calls
+            return f"{made} of {self.tool_calls} tool calls are made" if over else ""
+        if self.requests is not None and usage.requests >= self.requests:
+            return f"{usage.requests} of {self.requests} requests are made"
+        if self.tokens is not None and usage.total_tokens >= self.tokens:
+            return f"{usage.total_tokens:,} of {self.tokens:,} tokens are used"
+        if self.cost is not None and usage.cost is not None and usage.cost >= self.cost:
+            return f"{usage.cost:.4f} of {self.cost:.4f} US dollars are spent"
+        return ""
+
+    def left(self, usage: Usage, tool_calls: int) -> Limits:
+        """Return what there is left for a run within, once so much is used."""
+        return replace(
+            self,
+            turns=None,
+            handoffs=None,
+            seconds=None,
+            requests=_less(self.requests, usage.requests),
+            tool_calls=_less(self.tool_calls, tool_calls),
+            tokens=_less(self.tokens, usage.total_tokens),
+            cost=None if self.cost is None else max(0.0, self.cost - (usage.cost or 0.0)),
+        )
+
+
+def _less(limit: int | None, used: int) -> int | None:
+    return None if limit is None else max(0, limit - used)
+
+
+def _is_number(name: str, value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    whole = isinstance(value, int) or name in ("cost", "seconds")
+    return whole and value >= 0 if name in ("handoffs", "tool_calls") else whole and value > 0

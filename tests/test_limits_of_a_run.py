@@ -1,0 +1,128 @@
+"""One place for all that a run may consume, as an error or as a result, streamed or not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from bothways import both
+from teams import agent, look_up
+
+from interlock import Agent, Retry, RunConfig, Runner, RunState, handoff
+from interlock.errors import BudgetExceeded, ConfigError, LimitExceeded, MaxTurnsExceeded, RateLimited
+from interlock.limits import Limits
+from interlock.messages import text_of
+from interlock.testing import ScriptedHandler, call, reply
+from interlock.usage import Usage
+
+pytestmark = pytest.mark.anyio
+
+LOOK = call("look_up", {"order": 1})
+TEN = Usage(requests=1, input_tokens=6, output_tokens=4, cost=0.01)
+
+
+def busy(*, times: int = 5, **options: Any) -> Agent[Any]:
+    """An agent that looks something up in every turn; each reply costs ten tokens and a cent."""
+    turns = [reply(None, calls=[call("look_up", {"order": n})], usage=TEN) for n in range(times)]
+    return agent("A", *turns, reply("Done.", usage=TEN), tools=[look_up], **options)
+
+
+@pytest.mark.parametrize(
+    ("limits", "why", "requests"),
+    [
+        (Limits(requests=2), "2 of 2 requests are made", 2),
+        (Limits(tokens=25), "30 of 25 tokens are used", 3),
+        (Limits(cost=0.02), "0.0200 of 0.0200 US dollars are spent", 2),
+        (Limits(tool_calls=3), "3 of 3 tool calls are made, and agent 'A' wanted 1 more", 4),
+    ],
+)
+async def test_a_run_ends_with_the_work_that_is_done(limits: Limits, why: str, requests: int) -> None:
+    played = await both(busy, limits=limits)
+    assert type(played.error) is BudgetExceeded
+    assert why in str(played.error)
+    assert played.result.usage.requests == requests
+
+
+async def test_as_a_result_if_asked() -> None:
+    played = await both(busy, limits=Limits(tokens=25), on_limit="return")
+    assert (played.error, played.result.stop_reason) == (None, "limit")
+
+
+async def test_turns_win_over_max_turns() -> None:
+    settings = RunConfig(limits=Limits(turns=2))
+    with pytest.raises(MaxTurnsExceeded, match=r"Max turns \(2\)"):
+        await Runner.run(busy(), "Hi", max_turns=9, run_config=settings)
+
+
+async def test_handoffs_win_over_max_handoffs() -> None:
+    b = agent("B", "Done.")
+    a = agent("A", call("transfer_to_b"), "Mine.", handoffs=[handoff(b)])
+    result = await Runner.run(a, "Hi", run_config=RunConfig(limits=Limits(handoffs=0)))
+    assert result.final_output == "Mine."
+
+
+async def test_seconds_are_the_timeout() -> None:
+    with pytest.raises(LimitExceeded, match=r"its timeout of 0\.001 s"):
+        await Runner.run(
+            busy(times=500), "Hi", max_turns=None, run_config=RunConfig(limits=Limits(seconds=0.001))
+        )
+
+
+async def test_the_answer_that_goes_over_is_the_answer() -> None:
+    result = await Runner.run(busy(times=0), "Hi", run_config=RunConfig(limits=Limits(tokens=5)))
+    assert result.final_output == "Done."
+
+
+async def test_a_reply_that_calls_too_much_makes_none_of_its_calls() -> None:
+    a = agent("A", [LOOK, LOOK, LOOK], tools=[look_up])
+    with pytest.raises(BudgetExceeded, match="0 of 2 tool calls are made") as caught:
+        await Runner.run(a, "Hi", run_config=RunConfig(limits=Limits(tool_calls=2)))
+    assert caught.value.result is not None
+    assert all("order" not in text_of(each) for each in caught.value.result.messages[2:])
+
+
+async def test_what_an_agent_uses_that_is_asked_counts() -> None:
+    inner = busy(times=3)
+    boss = agent(
+        "boss", reply(None, calls=[call("a", {"input": "?"})], usage=TEN), "Done.", tools=[inner.as_tool()]
+    )
+    with pytest.raises(BudgetExceeded, match="agent 'boss' wanted another model call") as caught:
+        await Runner.run(boss, "Hi", run_config=RunConfig(limits=Limits(tokens=25)))
+    assert caught.value.result is not None
+    assert caught.value.result.usage.total_tokens == 30
+
+
+async def test_an_unknown_price_is_no_limit() -> None:
+    model = ScriptedHandler([reply(None, calls=[LOOK], usage=Usage(requests=1)), "Done."])
+    result = await Runner.run(
+        Agent("A", model=model, tools=[look_up]), "Hi", run_config=RunConfig(limits=Limits(cost=0.001))
+    )
+    assert result.final_output == "Done."
+
+
+async def test_attempts_that_failed_are_requests() -> None:
+    async def at_once(seconds: float) -> None:
+        pass
+
+    a = agent("A", RateLimited("Slow down."), LOOK, "Done.", tools=[look_up])
+    settings = RunConfig(limits=Limits(requests=2), retry=Retry(sleep=at_once))
+    with pytest.raises(BudgetExceeded, match="2 of 2 requests"):
+        await Runner.run(a, "Hi", run_config=settings)
+
+
+async def test_a_run_that_goes_on_has_used_what_it_had_used() -> None:
+    a = busy()
+    result = await Runner.run(a, "Hi", run_config=RunConfig(limits=Limits(tool_calls=1), on_limit="return"))
+    state = RunState.from_json(result.state().to_json(), agents=[a])
+    again = await Runner.run(a, state, run_config=RunConfig(limits=Limits(tool_calls=3), on_limit="return"))
+    assert sum(item.message["role"] == "tool" for item in again.items) == 3
+    done = await Runner.run(a, again.state())
+    assert done.final_output == "Done."
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"turns": 0}, {"tokens": -1}, {"requests": 1.5}, {"cost": "much"}, {"seconds": True}]
+)
+async def test_what_cannot_be_meant_is_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=f"limits.{next(iter(wrong))} must be a number"):
+        RunConfig(limits=Limits(**wrong))
