@@ -14,7 +14,6 @@ from interlock.errors import ConfigError
 from interlock.graph import run_graph
 from interlock.history import View
 from interlock.hooks import AgentHooks, RunHooks
-from interlock.limits import Limits
 from interlock.messages import Message, RunInput, RunItem, call_ids, item_of, to_messages, unshared
 from interlock.models import handler_for, named
 from interlock.resuming import resumed
@@ -43,9 +42,7 @@ def start(
         ConfigError: all that is wrong.
     """
     _check_arguments(agent, max_turns, hooks, config)
-    config = config or _DEFAULTS
-    if config.limits is not None:
-        config, max_turns = _limited(config, config.limits, max_turns)
+    config, max_turns = _limited(config or _DEFAULTS, max_turns)
     if isinstance(input, RunState):
         return traced(resumed(agent, input, context, max_turns, hooks, config, stream=stream))
     items = _first_items(input)
@@ -75,8 +72,10 @@ def start(
     return traced(run)
 
 
-def _limited(config: RunConfig, limits: Limits, max_turns: int | None) -> tuple[RunConfig, int | None]:
+def _limited(config: RunConfig, max_turns: int | None) -> tuple[RunConfig, int | None]:
     """Let what is set in the limits win over the options that say the same."""
+    if (limits := config.limits) is None:
+        return config, max_turns
     handoffs = config.max_handoffs if limits.handoffs is None else limits.handoffs
     timeout = config.timeout if limits.seconds is None else limits.seconds
     turns = max_turns if limits.turns is None else limits.turns
