@@ -47,6 +47,8 @@ class LiteLLM:
         priority: where handlers are ranked, the lower number comes first.
     """
 
+    _exchange_type: type[Exchange] = Exchange
+
     def __init__(
         self,
         model: str,
@@ -114,7 +116,7 @@ class LiteLLM:
             call = call_for(litellm, target, request, self._settings)
         except Exception as error:
             raise to_provider_error(error, provider=provider, model=self.model, until=earlier) from error
-        return Exchange(litellm, self.model, target, call, deadline, earlier, self._max_bytes)
+        return self._exchange_type(litellm, self.model, target, call, deadline, earlier, self._max_bytes)
 
     def _check_loop(self) -> None:
         try:

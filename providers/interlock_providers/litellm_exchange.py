@@ -84,7 +84,7 @@ class Exchange:
         if not self._sent:
             self._sent = True
             arguments = self._arguments()
-            reply = await self._guarded(self._deadline.first, lambda: self._litellm.acompletion(**arguments))
+            reply = await self._guarded(self._deadline.first, lambda: self._asked(arguments))
             if not hasattr(reply, "__aiter__"):
                 return self._noted(reply)
             self._reply = reply
@@ -135,6 +135,10 @@ class Exchange:
                     await self._reply.aclose()
             if self._line is not None:
                 await self._line.hang_up()
+
+    async def _asked(self, arguments: Mapping[str, Any]) -> Any:
+        """Make the call, and return litellm's reply or its stream of chunks."""
+        return await self._litellm.acompletion(**arguments)
 
     def _arguments(self) -> dict[str, Any]:
         connection = self._connection()
