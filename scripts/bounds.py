@@ -21,7 +21,7 @@ NEWEST_OVERRIDES = [
 ]
 
 
-_TESTED = ("direct", "serve", "testing", "test")
+_TESTED = ("direct", "encryption", "postgres", "redis", "serve", "testing", "test")
 
 
 def requirements() -> dict[str, str]:

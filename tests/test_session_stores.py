@@ -420,3 +420,57 @@ def test_a_key_that_is_none_is_refused_and_not_shown(keys: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         EncryptedSessions(InMemorySessions(), keys)
     assert "short" not in str(caught.value)
+
+
+_WITHOUT = """
+import sys
+for name in ("cryptography", "psycopg", "psycopg_pool", "redis"):
+    sys.modules[name] = None
+from interlock.errors import MissingExtra
+from interlock.sessions import EncryptedSessions, InMemorySessions, PostgresSessions, RedisSessions
+for make in (
+    lambda: EncryptedSessions(InMemorySessions(), ["k"]),
+    lambda: PostgresSessions(""),
+    lambda: RedisSessions(""),
+):
+    try:
+        make()
+    except MissingExtra as error:
+        print(error)
+"""
+
+
+def test_what_is_not_installed_is_named_with_its_extra() -> None:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT], env=env, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.splitlines() == [
+        "EncryptedSessions needs cryptography, which is not installed: pip install 'interlock[encryption]'.",
+        "PostgresSessions needs psycopg, which is not installed: pip install 'interlock[postgres]'.",
+        "RedisSessions needs redis, which is not installed: pip install 'interlock[redis]'.",
+    ], done.stderr
+
+
+_FORK = """
+import os, sys
+import anyio
+from interlock.sessions import SQLiteSessions
+
+store = SQLiteSessions(sys.argv[1])
+anyio.run(store.append, "u", 0, "parent")
+if not (child := os.fork()):
+    anyio.run(store.append, "u", 1, "child")
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+anyio.run(store.append, "u", 2, "parent")
+print(*anyio.run(store.load, "u"))
+"""
+
+
+def test_a_store_may_be_made_before_a_fork(tmp_path: Path) -> None:
+    """The child opens the file anew: a connection must not be used by two processes."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", _FORK, str(tmp_path / "chats.db")]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split("\n")[0] == "(1, 'parent') (2, 'child') (3, 'parent')", done.stderr

@@ -13,7 +13,7 @@ import pytest
 from more_scenes import MORE
 from scenes import SCENES, Stage
 
-from interlock import Agent, Message, RunConfig, Runner, RunResult, RunState, function_tool, handoff
+from interlock import Agent, Message, RunConfig, Runner, RunResult, RunState, function_tool, handoff, tool
 from interlock.errors import (
     ConfigError,
     HandlerError,
@@ -532,8 +532,9 @@ async def test_an_answer_of_the_store_that_is_lost_does_no_harm(lost: int) -> No
     """The turn is there, nobody knows, and what is tried again is the same."""
     store = Shaky()
     store.lost = {lost}
-    with pytest.raises(SessionError):
+    with pytest.raises(SessionError) as caught:
         await run(agent(ADD, "Three.", tools=[add]), "1+2?", Session("u", store))
+    assert caught.value.result.errors == ()
     assert await stored(Session("u", store)) == ["1+2?", "add", "3", "Three."][: [1, 3, 4][lost - 1]]
 
 
@@ -631,3 +632,47 @@ async def test_a_store_is_plain_text_and_json(memory: Session) -> None:
     await run(agent("Hello."), "Hi", memory)
     documents = [json.loads(text) for _, text in await memory.records(None)]
     assert [document["items"][0]["message"]["content"] for document in documents] == ["Hi", "Hello."]
+
+
+# -- waiting for somebody's approval --
+
+
+def guarded(*replies: Any) -> tuple[Agent[Any], list[int]]:
+    """An agent whose payments need approval, and what was paid."""
+    paid: list[int] = []
+
+    @tool(needs_approval=True)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    return agent(*replies, tools=[add, pay]), paid
+
+
+PAY = [call("pay", {"amount": 40}, id="p"), call("add", {"a": 1, "b": 2}, id="a")]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_run_that_waits_for_approval_goes_on_in_its_session(session: Session, stream: bool) -> None:
+    clerk, paid = guarded(PAY, "It is on its way.")
+    waiting = await run(clerk, "My money!", session, stream=stream)
+    assert await stored(session) == ["My money!", "pay,add", "3"]
+    state = RunState.from_json(waiting.state().to_json(), agents=[clerk])
+    approved = state.approve(state.interruptions[0])
+    result = await run(clerk, approved, Session("u", session.store), stream=stream)
+    assert (result.final_output, paid) == ("It is on its way.", [40])
+    assert await stored(session) == ["My money!", "pay,add", "3", "paid 40", "It is on its way."]
+    assert problems((await session.load()).messages) == []
+
+
+async def test_a_message_instead_of_a_word_goes_on_without_the_call(session: Session) -> None:
+    clerk, paid = guarded(PAY, "Then not.")
+    waiting = await run(clerk, "My money!", session)
+    result = await run(clerk, "Never mind.", session)
+    assert (result.final_output, paid) == ("Then not.", [])
+    assert result.repairs == ("added a missing answer to tool call 'p'",)
+    state = waiting.state()
+    with pytest.raises(SessionConflict):
+        await run(clerk, state.approve(state.interruptions[0]), session)
+    assert paid == []

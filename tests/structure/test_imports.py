@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 _HEAVY: set[str] = set(
-    "aiohttp docstring_parser httpx httpx2 litellm mcp openai opentelemetry pytest rich starlette trio "
-    "uvicorn vcr".split()
+    "aiohttp cryptography docstring_parser httpx httpx2 litellm mcp openai opentelemetry psycopg "
+    "psycopg_pool pytest redis rich starlette trio uvicorn vcr".split()
 )
 
 _WATCHED = """
