@@ -150,7 +150,7 @@ def packed(encoding: str) -> Callable[[bool], Raw]:
     return lambda watched: body(data, kind=SSE if watched else JSON, content_encoding=encoding)
 
 
-LATE, SILENT = (0.5, 20.0), (20.0, 0.3)
+LATE, SOON, SILENT = (0.5, 20.0), (0.15, 20.0), (20.0, 0.3)
 OVERLOADED = event({"error": {"message": "Overloaded, try later", "type": "overloaded_error"}})
 NO_ROOM = b'{"error": {"message": "no", "code": 429}}'
 ADD = {"index": 0, "id": "c", "function": {"name": "add", "arguments": '{"a": 1'}}
@@ -178,9 +178,9 @@ FAULTS = (
     streamed("cut in an event", IncompleteResponse, stream(HEL, LO[:40], then="close")),
     streamed("cut in a character", IncompleteResponse, stream(HEL, HALF_CHARACTER, then="reset")),
     # time
-    Fault("silent before headers", ProviderTimeout, raw(then="stall"), limits=LATE),
-    Fault("silent in the headers", ProviderTimeout, raw(head()[:30], then="stall"), limits=LATE),
-    Fault("silent after headers", ProviderTimeout, raw(head(), then="stall"), limits=LATE),
+    Fault("silent before headers", ProviderTimeout, raw(then="stall"), limits=SOON),
+    Fault("silent in the headers", ProviderTimeout, raw(head()[:30], then="stall"), limits=SOON),
+    Fault("silent after headers", ProviderTimeout, raw(head(), then="stall"), limits=SOON),
     Fault("silent in a whole body", ProviderTimeout, cut("stall"), text="Hel", limits=LATE),
     streamed("silent in a stream", ProviderTimeout, cut("stall"), limits=SILENT),
     # HTTP

@@ -52,13 +52,13 @@ class RawServer(Server):
         self.requests.clear()
         self.hung_up.clear()
 
-    async def all_left(self) -> bool:
-        """Wait until no connection is open any more; False when one stays."""
+    async def all_left(self, *, but: int = 0) -> bool:
+        """Wait until no more connections are open than so many; False when they stay."""
 
         def wait() -> bool:
             tick = threading.Event()
             for _ in range(int(PATIENCE / 0.005)):
-                if not self._open:
+                if len(self._open) <= but:
                     return True
                 tick.wait(0.005)
             return False

@@ -709,3 +709,20 @@ async def test_a_handler_that_failed_and_was_handed_over_to_again_is_in_charge()
     first.replies.pop(0)
     went_on = await run(again, written(stopped, again), fallback=True)
     assert (went_on.final_output, went_on.last_handler) == ("Here I am again.", "first")
+
+
+async def test_who_took_over_is_told_of_the_transfer_though_both_have_the_same_model() -> None:
+    """The run is stopped between the transfer and the target's first turn."""
+
+    def team() -> tuple[Agent[Any], ScriptedHandler]:
+        model = ScriptedHandler([call("transfer_to_b"), "B here."])
+        return Agent("A", model=model, handoffs=[Agent("B", model=model)]), model
+
+    whole, model = team()
+    await run(whole)
+    first, _ = team()
+    stopped = await run(first, max_turns=1, on_limit="return")
+    second, again = team()
+    again.replies.pop(0)
+    await run(second, written(stopped, second))
+    assert again.requests[0].messages == model.requests[1].messages

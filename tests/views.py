@@ -7,6 +7,7 @@ from typing import cast
 
 from interlock.messages import Message, portable
 from interlock.port import Request, ToolSpec
+from interlock.repair import repair
 from interlock.testing import PROFILES, refusals
 from interlock_providers.litellm_call import as_sent
 
@@ -60,7 +61,7 @@ def refused_by(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[s
     What a model thought is shown to it alone, so another vendor would be shown the rest.
     """
     refused = [f"anyone: {each}" for each in refusals(messages)]
-    shown = [portable(message) if message["role"] == "assistant" else message for message in messages]
+    shown, _ = repair([portable(each) if each["role"] == "assistant" else each for each in messages])
     for vendor, profile in PROFILES.items():
         sent, offered = as_sent(MODELS[vendor], shown, tools)
         thinks = profile.needs_thought is not None  # what it needs then, it is always sent

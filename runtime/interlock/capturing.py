@@ -129,7 +129,7 @@ def _position(run: Run) -> Position:
         "source_prompt": run.source_prompt,
         "payload_note": run.payload_note,
         "view": _shown(run.view.items, run.items),
-        "rendered": run.view.rendered_for(family_of(run.handler), run.read_by),
+        "rendered": run.view.rendered_for(family_of(run.handler), run.reader()),
     }
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from stress.left import left_and_gone_on_with
 
-SEEDS = 24
+SEEDS = 16
 
 
 def test_a_run_that_is_left_anywhere_runs_no_tool_twice(caplog: pytest.LogCaptureFixture) -> None:
