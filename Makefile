@@ -1,5 +1,6 @@
 # Every target does its own set-up. A machine needs git, make and Python >= 3.11; uv is used when it is there.
 #   make demo          a support desk with handoffs, offline
+#   make durable-demo  a run whose worker is killed goes on with another one; needs PostgreSQL, see scripts/services
 #   make test          the tests
 #   make record        the cassettes anew; RECORD_ARGS="--live --model VENDOR/MODEL" asks a true provider
 #   make bench         what interlock costs on top of a loop written by hand; BENCH_ARGS="--rounds 9"
@@ -16,10 +17,13 @@ BENCH_ARGS ?=
 STRESS_ARGS ?=
 export PYTHON
 
-.PHONY: demo test record lint format types check test-lowest test-newest bench stress clean help
+.PHONY: demo durable-demo test record lint format types check test-lowest test-newest bench stress clean help
 
 demo: $(VENV)/.ready-run
 	$(BIN)/python examples/support_desk.py
+
+durable-demo: $(VENV)/.ready-test
+	PYTHONPATH=tests $(BIN)/python scripts/durable_demo.py
 
 # On all cores, with the gate on branch coverage; pytest's own summary stays the last thing shown. A part of the tests:
 #  make test PYTEST_ARGS="--no-cov -n 0 tests/test_loop.py"

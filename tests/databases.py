@@ -109,3 +109,9 @@ def _wait(server: subprocess.Popen[Any], is_ready: Callable[[], bool]) -> None:
         assert server.poll() is None, "the server ended at once"
         assert time.monotonic() < until, "the server did not start"
         time.sleep(0.05)
+
+
+def address(conninfo: str) -> str:
+    """Return as a URL where a server of `postgres` is."""
+    given = dict(part.split("=", 1) for part in conninfo.split())
+    return f"postgresql://{given['user']}@/{given['dbname']}?host={given['host']}"

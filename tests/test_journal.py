@@ -12,10 +12,11 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from dying import Crash, Dies, is_crash
 from scenes import SCENES, Scene, Stage, facts
 from teams import agent, requests
 
-from interlock import Agent, RunConfig, RunHooks, Runner, function_tool, tool
+from interlock import Agent, RunConfig, Runner, function_tool, tool
 from interlock.errors import ConfigError, HandlerError, InterlockError, MaxTurnsExceeded, RateLimited
 from interlock.events import HandlerEvent, MessageDone, TextDelta
 from interlock.executor import Call, Outcome
@@ -27,10 +28,6 @@ from interlock.testing import ScriptedHandler, call
 pytestmark = pytest.mark.anyio
 
 PAY = call("pay", {"amount": 5}, id="p")
-
-
-class Crash(BaseException):
-    """The process dies."""
 
 
 class Till:
@@ -400,27 +397,6 @@ async def test_a_journal_needs_a_file(path: str) -> None:
 
 
 # -- always --
-
-
-class Dies(RunHooks):
-    """Lets a run die when so many things have happened in it."""
-
-    def __init__(self, after: int) -> None:
-        self.left = after
-
-    async def _happened(self, *given: Any) -> None:
-        self.left -= 1
-        if not self.left:
-            raise Crash
-
-    # not on_tool_end: a tool is done when its hooks are
-    on_llm_start = on_llm_end = on_tool_start = on_handoff = on_agent_end = _happened  # type: ignore[assignment]
-
-
-def is_crash(error: BaseException) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(is_crash, error.exceptions))
-    return isinstance(error, Crash)
 
 
 @pytest.mark.parametrize("name", sorted(SCENES))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from random import SystemRandom
 
-from stress import crash, crowd, depth, fuzz, left, soak
+from stress import crash, crowd, depth, durable, fuzz, left, soak
 
 PARTS: dict[str, Callable[[argparse.Namespace], int]] = {
     "fuzz": lambda given: fuzz.main(["--first", str(given.first), "--runs", str(given.fuzz)]),
@@ -16,6 +16,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], int]] = {
     "depth": lambda given: depth.main(["--examples", str(given.depth)]),
     "crowd": lambda given: crowd.main(["--runs", str(given.crowd)]),
     "crash": lambda given: crash.main(["--kills", str(given.kills), "--seed", str(given.first)]),
+    "durable": lambda given: durable.main(["--kills", str(given.kills), "--seed", str(given.first)]),
     "soak openai": lambda given: soak.main(["--through", "openai", "--runs", str(given.soak)]),
     "soak litellm": lambda given: soak.main(["--through", "litellm", "--runs", str(given.soak)]),
 }

@@ -87,13 +87,13 @@ def _lines(folder: Path) -> list[dict[str, Any]]:
 def _written(folder: Path) -> set[tuple[str, str]]:
     """Return the steps that are on the disk, and those of runs that are done."""
     with closing(sqlite3.connect(folder / "runs.db")) as db:
-        steps = {(run, _step(key)) for run, key in db.execute("SELECT run_id, key FROM interlock_steps")}
+        steps = {(run, step_of(key)) for run, key in db.execute("SELECT run_id, key FROM interlock_steps")}
         ended = {run for (run,) in db.execute("SELECT run_id FROM interlock_runs WHERE status = 'done'")}
     known = {(line["run"], line["step"]) for line in _lines(folder)}
     return steps | {(run, step) for run, step in known if run in ended}
 
 
-def _step(key: str) -> str:
+def step_of(key: str) -> str:
     """Return what the worker calls a step: ``t1.model.triage`` or ``t1.tool.order.order``."""
     turn, kind, rest = key.split(".", 2)
     return f"model.{turn[1:]}" if kind == "model" else rest

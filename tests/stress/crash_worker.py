@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ class Log:
         self._file = os.open(path, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
 
     def note(self, **what: Any) -> None:
-        os.write(self._file, json.dumps({"pid": os.getpid(), **what}).encode() + b"\n")
+        os.write(self._file, json.dumps({"pid": os.getpid(), "at": time.time(), **what}).encode() + b"\n")
 
 
 def agents(log: Log) -> Agent[Any]:

@@ -65,6 +65,11 @@ LAYERS = """
     sessions
     runner
     journal
+    durable.library
+    durable.connection durable.documents durable.reaper durable.showcase
+    durable.client durable.steps
+    durable.worker
+    durable
     interlock
     testing.network testing.profiles testing.scripted testing.scrub
     testing.matching testing.validity

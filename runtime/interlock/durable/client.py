@@ -1,0 +1,266 @@
+"""Starts runs for workers elsewhere, watches them, and has their results."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, cast
+
+from interlock.agents import Agent
+from interlock.durable.connection import running_client
+from interlock.durable.documents import (
+    EndDocument,
+    EndedRun,
+    EndStatus,
+    JobDocument,
+    check_run_id,
+    segment_id,
+    segment_of,
+)
+from interlock.durable.library import EVENTS, STEPS_VERSION, WORKFLOW, queue_of
+from interlock.errors import ConfigError
+from interlock.messages import RunInput, to_messages
+from interlock.run_state import RunState
+from interlock.runner import DEFAULT_MAX_TURNS
+
+if TYPE_CHECKING:
+    from dbos import DBOSClient, WorkflowHandleAsync
+
+__all__ = ["RunClient", "StepPart"]
+
+_ENDED = ("SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPart:
+    """Some events of one step of a run, in order."""
+
+    offset: int
+    """Of this part; whoever was cut off goes on from ``offset + 1``."""
+    step: str
+    """The key of the step, such as ``"t1.model.triage"``."""
+    attempt: int
+    """Which worker does it, of those that have begun with the run: 1 for the first."""
+    restarts: bool
+    """Whether the step begins anew, because its worker died: what was shown of it before is void."""
+    events: Sequence[Mapping[str, Any]]
+    """As JSON, with a ``type`` such as ``"text_delta"``; ``"message_done"`` has the complete reply,
+    ``"tool_outcome"`` what a tool gave."""
+
+    @property
+    def text(self) -> str:
+        """The text in it."""
+        return "".join(event["text"] for event in self.events if event["type"] == "text_delta")
+
+
+class RunClient:
+    """For a web server, a script, a page of approvals: ``async with RunClient(database) as client``.
+
+    It needs no agents, except to read states. It works on asyncio.
+
+    Args:
+        database: the address of the PostgreSQL that the workers use.
+        poll: seconds between two looks for a result.
+    """
+
+    def __init__(self, database: str, *, poll: float = 0.1) -> None:
+        self._database = database
+        self._poll = poll
+        self._opened: AbstractAsyncContextManager[DBOSClient] | None = None
+        self._dbos: DBOSClient | None = None
+
+    async def __aenter__(self) -> RunClient:
+        self._opened = running_client(self._database, listen=True)
+        self._dbos = await self._opened.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._opened is not None
+        await self._opened.__aexit__(kind, error, trace)
+
+    async def start(
+        self,
+        agent: str | Agent[Any],
+        input: RunInput | RunState,
+        *,
+        run_id: str,
+        context: Any = None,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        timeout: float | None = None,
+        show: bool = False,
+    ) -> None:
+        """Put a run into the queue of its agent. Under an id that is known already nothing happens.
+
+        Args:
+            agent: who answers first, or its name.
+            input: see `Runner.run`.
+            run_id: what the run is called, such as the id of an order.
+            context: JSON, from which the workers make the context object.
+            max_turns: see `Runner.run`.
+            timeout: seconds that it may take from now on, all waiting in the queue included.
+            show: whether its events are written down for `events`.
+
+        Raises:
+            ConfigError: the id cannot be one, or is not that of the state.
+        """
+        check_run_id(run_id)
+        state = input.to_json() if isinstance(input, RunState) else None
+        if isinstance(input, RunState) and input.run_id != run_id:
+            raise ConfigError(f"This is a state of the run {input.run_id!r:.80}, not of {run_id!r:.80}.")
+        job: JobDocument = {
+            "agent": agent if isinstance(agent, str) else agent.name,
+            "run_id": run_id,
+            "input": None if isinstance(input, RunState) else to_messages(input),
+            "state": state,
+            "context": context,
+            "max_turns": max_turns,
+            "until": None if timeout is None else time.time() + timeout,
+            "show": show,
+        }
+        await self._enqueue(job, run_id)
+
+    async def wait(self, run_id: str) -> EndedRun:
+        """Wait until the run has ended, or waits for somebody itself; return how.
+
+        Raises:
+            ConfigError: there is no such run.
+        """
+        last = await self._last(run_id)
+        if last.status not in _ENDED:
+            handle: WorkflowHandleAsync[Any]
+            handle = await self._client.retrieve_workflow_async(last.workflow_id)
+            try:
+                await handle.get_result(polling_interval_sec=self._poll)
+            except Exception:  # of a class of the engine's; what it means is in the status
+                if (await handle.get_status()).status not in _ENDED:
+                    raise
+        return await self._ended(last.workflow_id, run_id)
+
+    async def resume(self, ended: EndedRun, state: RunState | None = None, *, show: bool = False) -> None:
+        """Let a run go on that waits, failed or was cancelled; then `wait` for it.
+
+        Of two who say different things about one and the same ended run, whoever is first is heard, and
+        nothing is done twice.
+
+        Args:
+            ended: as `wait` returned it, today or days ago.
+            state: with what was decided, such as ``ended.state(agents=[...]).approve(...)``; None tries again
+                from where the run stood.
+            show: whether its events are written down for `events`.
+
+        Raises:
+            ConfigError: the run is done, or this is a state of another one.
+        """
+        last = segment_id(ended.run_id, ended.segment)
+        if ended.status == "done":
+            raise ConfigError(f"The run {ended.run_id!r:.80} is done; begin another one.")
+        if ended.status == "cancelled":
+            await self._client.resume_workflow_async(last, queue_name=queue_of(ended.agent))
+            return
+        if state is not None and state.run_id != ended.run_id:
+            raise ConfigError(
+                f"This is a state of the run {state.run_id!r:.80}, not of {ended.run_id!r:.80}."
+            )
+        before = await self._job(last)
+        now = ended.state_json if state is None else state.to_json()
+        job: JobDocument = {**before, "state": now, "until": None, "show": show}
+        await self._enqueue(job, segment_id(ended.run_id, ended.segment + 1))
+
+    async def cancel(self, run_id: str) -> None:
+        """End a run where it stands; a model call or an async tool within a second or two.
+
+        Raises:
+            ConfigError: there is no such run.
+        """
+        await self._client.cancel_workflow_async((await self._last(run_id)).workflow_id)
+
+    async def events(self, run_id: str, *, offset: int = 0) -> AsyncGenerator[StepPart]:
+        """Yield what happens in a run that was started with ``show``, until it ends or waits.
+
+        A step whose worker died is shown again, see ``StepPart.restarts``; what the dead one still wrote
+        is left out. Close it with `contextlib.aclosing`.
+
+        Args:
+            run_id: of the run; its last segment is shown.
+            offset: where to begin: 0 shows all that happened.
+        """
+        workflow, newest = (await self._last(run_id)).workflow_id, dict[str, int]()
+        parts = self._client.read_stream_async(
+            workflow, EVENTS, offset=offset, polling_interval_sec=self._poll
+        )
+        async with aclosing(parts):
+            async for part in parts:
+                step, attempt = part["step"], part["attempt"]
+                if attempt >= newest.get(step, 0):
+                    newest[step] = attempt
+                    yield StepPart(
+                        offset=offset,
+                        step=step,
+                        attempt=attempt,
+                        restarts=part["first"] and attempt > 1,
+                        events=part["events"],
+                    )
+                offset += 1
+
+    async def forget(self, run_id: str) -> None:
+        """Remove all that is kept of a run, and of those it was before it waited."""
+        every = [one.workflow_id for one in await self._segments(run_id)]
+        await self._client.delete_workflows_async(every)
+
+    @property
+    def _client(self) -> DBOSClient:
+        if self._dbos is None:
+            raise ConfigError("Use it as `async with RunClient(database) as client`.")
+        return self._dbos
+
+    async def _enqueue(self, job: JobDocument, workflow_id: str) -> None:
+        await self._client.enqueue_async(
+            {
+                "workflow_name": WORKFLOW,
+                "queue_name": queue_of(job["agent"]),
+                "workflow_id": workflow_id,
+                "app_version": STEPS_VERSION,
+            },
+            job,
+        )
+
+    async def _segments(self, run_id: str) -> list[Any]:
+        check_run_id(run_id)
+        first = await self._client.list_workflows_async(
+            workflow_ids=[run_id], load_input=False, load_output=False
+        )
+        more = await self._client.list_workflows_async(
+            workflow_id_prefix=f"{run_id}#", load_input=False, load_output=False
+        )
+        return sorted([*first, *more], key=lambda one: segment_of(one.workflow_id))
+
+    async def _last(self, run_id: str) -> Any:
+        every = await self._segments(run_id)
+        if not every:
+            raise ConfigError(f"There is no run {run_id!r:.80}: start it.")
+        return every[-1]
+
+    async def _job(self, workflow_id: str) -> JobDocument:
+        (one,) = await self._client.list_workflows_async(workflow_ids=[workflow_id], load_output=False)
+        assert one.input is not None
+        return cast("JobDocument", one.input["args"][0])
+
+    async def _ended(self, workflow_id: str, run_id: str) -> EndedRun:
+        (one,) = await self._client.list_workflows_async(workflow_ids=[workflow_id])
+        assert one.input is not None
+        end: EndDocument | None = one.output
+        status: EndStatus = "cancelled" if one.status == "CANCELLED" else "failed"
+        error = str(one.error) if one.error else None
+        return EndedRun(
+            run_id=run_id,
+            segment=segment_of(workflow_id),
+            agent=one.input["args"][0]["agent"],
+            status=status if end is None else end["status"],
+            state_json=None if end is None else end["state"],
+            error=error if end is None else end["error"],
+        )

@@ -1,0 +1,136 @@
+"""The executor of a durable run: each model call and each tool is a step of a DBOS workflow.
+
+Steps are found by their key, as in a journal, and not by their place as DBOS does: tools and nested runs of
+one turn go on at the same time, and nobody knows in which order. So what is recorded is read once, when a
+worker takes a run over; what is new gets the places after that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from interlock.durable.library import engine
+from interlock.durable.showcase import Showcase
+from interlock.errors import HandlerError
+from interlock.events import AttemptFailed, HandlerEvent, MessageDone
+from interlock.executor import Call, Outcome
+from interlock.journal_steps import JournalSteps
+from interlock.step_entries import failure_entry, reply_entry
+
+__all__ = ["BEGINS", "DurableSteps", "taken_over"]
+
+BEGINS = "begins"
+"""The step with which each worker begins that takes a run over."""
+
+
+async def _kept_already(key: str, entry: str) -> None:
+    """Write nothing: the step was recorded by the engine when it was done."""
+
+
+class DurableSteps:
+    """The `interlock.executor.Executor` of one workflow.
+
+    Args:
+        entries: what is recorded, by key.
+        attempt: how many workers have begun with the run, this one included.
+        show: whether events are written down for others.
+    """
+
+    def __init__(self, entries: Mapping[str, str], *, attempt: int, show: bool) -> None:
+        self._journal = JournalSteps(entries, _kept_already)
+        self._attempt = attempt
+        self._show = show
+
+    def stream(
+        self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
+    ) -> AsyncGenerator[HandlerEvent]:
+        """Run a model step to its end, and yield the reply; deltas go to whoever watches from elsewhere."""
+        return self._journal.stream(call, lambda step: self._reply(step, body))
+
+    async def gather(
+        self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
+    ) -> Sequence[Outcome]:
+        """Run tool steps at the same time; each is recorded as soon as it is done."""
+
+        async def recorded(call: Call) -> Outcome:
+            return await self._outcome(call, body)
+
+        return await self._journal.gather(calls, recorded)
+
+    async def _reply(
+        self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
+    ) -> AsyncGenerator[HandlerEvent]:
+        made: list[HandlerEvent] = []
+
+        async def ask(showcase: Showcase) -> str:
+            attempts: list[AttemptFailed] = []
+            entry = ""
+            async with aclosing(body(call)) as events:
+                async for event in events:
+                    showcase.show(event)
+                    if isinstance(event, AttemptFailed):
+                        attempts.append(event)
+                        made.append(event)
+                    elif isinstance(event, MessageDone):
+                        entry = reply_entry(event, attempts)
+                        made.append(event)
+            return entry
+
+        await self._step(call.key, ask)
+        for event in made:
+            yield event
+
+    async def _outcome(self, call: Call, body: Callable[[Call], Awaitable[Outcome]]) -> Outcome:
+        made: list[Outcome] = []
+
+        async def run(showcase: Showcase) -> str:
+            made.append(await body(call))
+            showcase.show_outcome(call, made[0])
+            return json.dumps(made[0])
+
+        await self._step(call.key, run)
+        return made[0]
+
+    async def _step(self, key: str, work: Callable[[Showcase], Awaitable[str]]) -> None:
+        """Do it within a step of the engine, and raise here what it raises.
+
+        Of an error the engine is told as of a result: it could not raise the same one again.
+        """
+        failed: list[Exception] = []
+
+        async def body() -> str | None:
+            try:
+                async with Showcase(key, self._attempt, open=self._show) as showcase:
+                    return await work(showcase)
+            except Exception as error:
+                failed.append(error)
+                return failure_entry(error) if isinstance(error, HandlerError) else None
+
+        place = engine().DBOS.reserve_step()
+        await place.run_async({"name": key, "preemptible": True}, body)
+        if failed:
+            raise failed[0]
+
+
+async def taken_over(recorded: Sequence[Mapping[str, Any]], *, show: bool) -> DurableSteps:
+    """Begin to carry on with a run, within its workflow.
+
+    Args:
+        recorded: the steps that the engine knows of it.
+        show: whether events are written down for others.
+    """
+    dbos = engine().DBOS
+    last = max((step["function_id"] for step in recorded), default=0)
+    place = dbos.reserve_step()
+    while place.step_id <= last:
+        place = dbos.reserve_step()
+
+    async def begin() -> None: ...
+
+    await place.run_async({"name": BEGINS}, begin)
+    attempt = 1 + sum(step["function_name"] == BEGINS for step in recorded)
+    entries = {step["function_name"]: step["output"] for step in recorded if isinstance(step["output"], str)}
+    return DurableSteps(entries, attempt=attempt, show=show)

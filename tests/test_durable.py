@@ -1,0 +1,386 @@
+"""Durable runs on PostgreSQL: one worker in this process, clients beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from databases import address, postgres
+from dying import Dies, is_crash
+from scenes import SCENES, Scene, Stage, facts
+
+from interlock import Agent, Request, RunConfig, Runner, ToolContext, function_handler, tool
+from interlock.durable import EndedRun, RunClient, StepPart, WorkerSettings, serving_runs
+from interlock.durable.documents import segment_id, segment_of
+from interlock.durable.library import engine, url_of
+from interlock.durable.showcase import Showcase
+from interlock.durable.steps import taken_over
+from interlock.errors import ConfigError, InterlockError, RateLimited
+from interlock.events import HandlerEvent, MessageDone, TextDelta
+from interlock.testing import call
+
+pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'interlock[durable]'")
+
+
+class World:
+    """What the worker's agents did, by run."""
+
+    def __init__(self) -> None:
+        self.paid: defaultdict[str, list[int]] = defaultdict(list)
+        self.stopped = threading.Event()
+        self.failing = True
+
+
+def agents(world: World) -> list[Agent[Any]]:
+    async def pay(context: ToolContext[Any], amount: int) -> str:
+        await asyncio.sleep(0)
+        world.paid[context.run_id].append(amount)
+        return f"paid {amount}"
+
+    async def wait() -> str:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            world.stopped.set()
+            raise
+        return "late"
+
+    both = asks(call("pay", {"amount": 5}, id="p"), call("pay", {"amount": 6}, id="q"))
+    more = asks(call("clerk", {"input": "Pay."}, id="c"), call("pay", {"amount": 1}, id="r"))
+    clerk = Agent("clerk", model=says(both, "All paid."), tools=[tool(pay)])
+    return [
+        clerk,
+        Agent("gated", model=says(both, "Approved."), tools=[tool(needs_approval=True)(pay)]),
+        Agent("boss", model=says(more, "Done."), tools=[clerk.as_tool(), tool(pay)]),
+        Agent("slow", model=says(asks(call("wait", {}, id="w")), "Never."), tools=[tool(wait)]),
+        Agent("failing", model=Failing(world)),
+        Agent("talker", model=Talker()),
+        Agent("mirror", model=Mirror()),
+    ]
+
+
+def asks(*calls: Any) -> Any:
+    return {"content": None, "tool_calls": list(calls)}
+
+
+def says(*turns: Any) -> Any:
+    async def say(request: Request) -> Any:
+        return turns[request.turn - 1]
+
+    return function_handler(say, name="scripted")
+
+
+class Failing:
+    """Fails as long as the world does."""
+
+    name = "failing"
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+        if self.world.failing:
+            raise RateLimited("Slow down.", retryable=False)
+        yield MessageDone(message={"role": "assistant", "content": "At last."}, finish_reason="stop")
+
+
+class Mirror:
+    """Says what the app's context is."""
+
+    name = "mirror"
+
+    async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+        assert request.context is not None
+        said = f"{request.context.context}"
+        yield MessageDone(message={"role": "assistant", "content": said}, finish_reason="stop")
+
+
+class Talker:
+    """Says ten words, one after another."""
+
+    name = "talker"
+
+    async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+        words = [f"word{number} " for number in range(10)]
+        for word in words:
+            await asyncio.sleep(0.01)
+            yield TextDelta(word)
+        yield MessageDone(message={"role": "assistant", "content": "".join(words)})
+
+
+class Worker:
+    """A worker in a thread and an event loop of its own."""
+
+    def __init__(self, database: str) -> None:
+        self.database, self.world = database, World()
+        self.agents = agents(self.world)
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._work()))
+
+    def begin(self) -> None:
+        self._thread.start()
+        assert self._ready.wait(60)
+
+    def end(self) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(60)
+
+    async def _work(self) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        async with serving_runs(self.agents, self.database, WorkerSettings(poll=0.02)):
+            self._ready.set()
+            await self._over.wait()
+
+    def do(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with postgres() as conninfo:
+        worker = Worker(address(conninfo))
+        worker.begin()
+        try:
+            yield worker
+        finally:
+            worker.end()
+
+
+def client(worker: Worker, act: Callable[[RunClient], Coroutine[Any, Any, Any]]) -> Any:
+    """Do something with a client in an event loop of its own, as another process would."""
+
+    async def use() -> Any:
+        async with RunClient(worker.database, poll=0.02) as client:
+            return await act(client)
+
+    return asyncio.run(use())
+
+
+def run(worker: Worker, agent: str, run_id: str, **options: Any) -> EndedRun:
+    async def act(client: RunClient) -> EndedRun:
+        await client.start(agent, "Hi", run_id=run_id, **options)
+        return await client.wait(run_id)
+
+    ended = client(worker, act)
+    assert isinstance(ended, EndedRun)
+    return ended
+
+
+# -- runs --
+
+
+def test_a_run_is_carried_out_elsewhere(worker: Worker) -> None:
+    ended = run(worker, "clerk", "one")
+    assert (ended.status, ended.error, sorted(worker.world.paid["one"])) == ("done", None, [5, 6])
+    state = ended.state(agents=worker.agents)
+    assert state.items[-1].message.get("content") == "All paid."
+
+
+def test_one_id_is_one_run(worker: Worker) -> None:
+    run(worker, "clerk", "twice")
+    assert run(worker, "clerk", "twice").status == "done"
+    assert sorted(worker.world.paid["twice"]) == [5, 6]
+
+
+def test_an_agent_as_a_tool_and_a_tool_at_once(worker: Worker) -> None:
+    assert run(worker, "boss", "nested").status == "done"
+    within = {key: sorted(paid) for key, paid in worker.world.paid.items() if key.startswith("nested")}
+    assert within == {"nested": [1], "nested/t1.tool.clerk.c": [5, 6]}
+
+
+def test_the_worker_makes_the_context_of_what_the_client_gave(worker: Worker) -> None:
+    ended = run(worker, "mirror", "context", context={"user": "u1"})
+    assert ended.state(agents=worker.agents).items[-1].message.get("content") == "{'user': 'u1'}"
+
+
+def test_a_run_that_fails_says_why_and_can_be_tried_again(worker: Worker) -> None:
+    ended = run(worker, "failing", "fails")
+    assert (ended.status, ended.error) == ("failed", "RateLimited: Slow down.")
+    worker.world.failing = False
+
+    async def again(client: RunClient) -> EndedRun:
+        await client.resume(ended)
+        return await client.wait("fails")
+
+    after = client(worker, again)
+    assert (after.status, after.segment) == ("done", 2)
+
+
+def test_what_is_approved_is_done_once_whoever_says_it_how_often(worker: Worker) -> None:
+    first = run(worker, "gated", "gate")
+    assert (first.status, worker.world.paid["gate"]) == ("waiting", [])
+    state = first.state(agents=worker.agents)
+    p, q = state.interruptions
+
+    async def decide(client: RunClient) -> EndedRun:
+        await client.resume(first, state.approve(p).reject(q))
+        await client.resume(first, state.approve(p).approve(q))  # too late
+        return await client.wait("gate")
+
+    ended = client(worker, decide)
+    assert (ended.status, ended.segment, worker.world.paid["gate"]) == ("done", 2, [5])
+
+
+def test_a_run_is_cancelled_in_the_middle_of_a_tool(worker: Worker) -> None:
+    async def act(client: RunClient) -> EndedRun:
+        await client.start("slow", "Hi", run_id="cancel")
+        await asyncio.sleep(0.5)
+        await client.cancel("cancel")
+        return await client.wait("cancel")
+
+    ended = client(worker, act)
+    assert (ended.status, ended.state_json) == ("cancelled", None)
+    assert worker.world.stopped.wait(30), "the engine looks once a second"
+    with pytest.raises(ConfigError, match="'cancel' has no state: it was cancelled"):
+        ended.state(agents=worker.agents)
+
+
+def test_a_run_that_takes_too_long_is_ended(worker: Worker) -> None:
+    ended = run(worker, "slow", "late", timeout=0.5)
+    assert ended.status == "failed"
+    assert "RunTimeout" in (ended.error or "")
+    assert ended.state(agents=worker.agents).turn == 1
+
+
+def test_what_cannot_be_is_refused(worker: Worker) -> None:
+    done = run(worker, "clerk", "refused")
+
+    async def act(client: RunClient) -> None:
+        with pytest.raises(ConfigError, match="There is no run 'nobody'"):
+            await client.wait("nobody")
+        with pytest.raises(ConfigError, match="no '#'"):
+            await client.start("clerk", "Hi", run_id="a#2")
+        with pytest.raises(ConfigError, match="'refused' is done"):
+            await client.resume(done)
+        with pytest.raises(ConfigError, match="a state of the run 'refused', not of 'other'"):
+            await client.start("clerk", done.state(agents=worker.agents), run_id="other")
+        await client.forget("refused")
+        with pytest.raises(ConfigError, match="There is no run 'refused'"):
+            await client.wait("refused")
+
+    client(worker, act)
+
+
+# -- events --
+
+
+def test_another_process_sees_what_happens_and_can_come_late(worker: Worker) -> None:
+    async def act(client: RunClient) -> tuple[list[StepPart], list[StepPart]]:
+        await client.start("talker", "Hi", run_id="talk", show=True)
+        async with aclosing(client.events("talk")) as events:
+            parts = [part async for part in events]
+        async with aclosing(client.events("talk", offset=1)) as events:
+            return parts, [part async for part in events]
+
+    parts, later = client(worker, act)
+    assert "".join(part.text for part in parts) == "".join(f"word{number} " for number in range(10))
+    assert parts[-1].events[-1]["type"] == "message_done"
+    assert {(part.step, part.attempt, part.restarts) for part in parts} == {("t1.model.talker", 1, False)}
+    assert later == parts[1:]
+
+
+def test_who_watches_is_told_that_a_step_begins_anew_and_hears_nothing_more_from_the_dead(
+    worker: Worker,
+) -> None:
+    async def two_lives() -> None:
+        from dbos import DBOS, SetWorkflowID
+
+        async def lives() -> None:
+            for attempt, text in ((1, "It w"), (2, "It is"), (1, "as")):
+                async with Showcase("t1.model.a", attempt, open=True) as showcase:
+                    showcase.show(TextDelta(text))
+
+        with SetWorkflowID("lives"):
+            handle = await DBOS.start_workflow_async(DBOS.workflow(name="lives")(lives))
+        await handle.get_result(polling_interval_sec=0.02)
+
+    async def act(client: RunClient) -> list[StepPart]:
+        async with aclosing(client.events("lives")) as events:
+            return [part async for part in events]
+
+    worker.do(two_lives())
+    parts = client(worker, act)
+    assert [(part.attempt, part.restarts, part.text) for part in parts] == [
+        (1, False, "It w"),
+        (2, True, "It is"),
+    ]
+
+
+# -- what is recorded --
+
+
+async def _life(scene: Scene, starting: Agent[Any], recorded: list[Any], dies: Dies | None) -> Any:
+    """Play a scene within a workflow, of which so much is recorded; None if it dies."""
+    steps = await taken_over(recorded, show=False)
+    settings = scene.settings(executor=steps, clock=lambda: 7.0)
+    try:
+        return await Runner.run(starting, "Hi", max_turns=scene.max_turns, run_config=settings, hooks=dies)
+    except BaseException as error:
+        if not is_crash(error):
+            raise
+        return None
+
+
+async def _wherever_it_dies(name: str) -> None:
+    from dbos import DBOS
+
+    scene, lived = SCENES[name], Stage()
+    settings = scene.settings(clock=lambda: 7.0)
+    whole = await Runner.run(scene.agent(lived), "Hi", max_turns=scene.max_turns, run_config=settings)
+    ended: list[Any] = []
+
+    async def play(after: int | None, recorded: list[Any]) -> None:
+        ended.append(await _life(scene, starting, recorded, None if after is None else Dies(after)))
+
+    workflow = DBOS.workflow(name=f"scene.{name}")(play)
+    for after in (3, 100):
+        stage = Stage()
+        starting = scene.agent(stage)
+        first = await DBOS.start_workflow_async(workflow, after, [])
+        await first.get_result(polling_interval_sec=0.02)
+        recorded: list[Any] = await asyncio.to_thread(DBOS.list_workflow_steps, first.workflow_id)
+        second = await DBOS.start_workflow_async(workflow, None, [dict(step) for step in recorded])
+        await second.get_result(polling_interval_sec=0.02)
+        assert facts(ended[-1]) == facts(whole)
+        assert set(stage.done) == set(lived.done)
+        # a tool that was done may be done again, if another one of its turn dies before it is recorded
+        assert len(stage.done) <= len(lived.done) + 1
+    assert ended[-2] is not None, "this one lived"
+    assert sorted(stage.done) == sorted(lived.done)
+
+
+@pytest.mark.parametrize("name", sorted(SCENES))
+def test_whoever_takes_a_run_over_comes_to_the_same_result(name: str, worker: Worker) -> None:
+    try:
+        worker.do(_wherever_it_dies(name))
+    except InterlockError:
+        pytest.skip("a scene that ends with an error")
+
+
+# -- settings --
+
+
+def test_words_that_all_agree_on() -> None:
+    assert [segment_id("r", 1), segment_id("r", 3), segment_of("r"), segment_of("r#3")] == ["r", "r#3", 1, 3]
+    assert url_of("postgresql://u@h/n", "+psycopg") == "postgresql+psycopg://u@h/n"
+    with pytest.raises(ConfigError, match="kept in PostgreSQL"):
+        url_of("sqlite:///x.db")
+    with pytest.raises(ConfigError, match="leave them out"):
+        WorkerSettings(run_config=RunConfig(run_id="r"))
+    assert engine().DBOS
+
+
+def test_a_worker_needs_agents_with_names_of_their_own() -> None:
+    async def act() -> None:
+        twice = Agent("A", model=Talker())
+        for given in ([], [twice, Agent("A", model=Talker())]):
+            with pytest.raises(ConfigError, match="a name of its own"):
+                async with serving_runs(given, "postgresql://u@h/n"):
+                    pass
+
+    asyncio.run(act())
