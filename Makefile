@@ -4,6 +4,7 @@
 #   make test          the tests
 #   make record        the cassettes anew; RECORD_ARGS="--live --model VENDOR/MODEL" asks a true provider
 #   make bench         what interlock costs on top of a loop written by hand; BENCH_ARGS="--rounds 9"
+#   make profile       where the CPU time of a run goes; PROFILE_ARGS="OpenAICompatible s1"
 #   make stress        thousands of random runs, at once and one after another; STRESS_ARGS="fuzz --fuzz 500"
 #   make check         all that has to pass before a merge: lint, types, tests with coverage
 # Use another Python with `make PYTHON=/path/to/python3 VENV=.venv312 test`.
@@ -14,10 +15,11 @@ SOURCES = pyproject.toml scripts/venv scripts/bounds.py
 PYTEST_ARGS ?=
 RECORD_ARGS ?=
 BENCH_ARGS ?=
+PROFILE_ARGS ?=
 STRESS_ARGS ?=
 export PYTHON
 
-.PHONY: demo durable-demo test record lint format types check test-lowest test-newest bench stress clean help
+.PHONY: demo durable-demo test record lint format types check test-lowest test-newest bench profile stress clean help
 
 demo: $(VENV)/.ready-run
 	$(BIN)/python examples/support_desk.py
@@ -35,6 +37,9 @@ record: $(VENV)/.ready-run
 
 bench: $(VENV)/.ready-run
 	$(BIN)/python benchmarks/measure_speed.py $(BENCH_ARGS)
+
+profile: $(VENV)/.ready-run
+	$(BIN)/python benchmarks/profile_run.py $(PROFILE_ARGS)
 
 # With seeds of its own, which it prints: half an hour and more, mostly litellm's
 stress: $(VENV)/.ready-test

@@ -142,6 +142,14 @@ def _process(*command: str, python: str = sys.executable) -> Iterator[subprocess
     # fmt: on
 
 
+@contextmanager
+def serving() -> Iterator[str]:
+    """Run the model server, and yield its address."""
+    with _process(str(HERE / "speed" / "server.py")) as server:
+        assert server.stdout is not None
+        yield f"http://127.0.0.1:{server.stdout.readline().strip()}/v1"
+
+
 def _ask(worker: subprocess.Popen[str], scenario: Scenario, runs: int) -> Mapping[str, float]:
     assert worker.stdin is not None
     assert worker.stdout is not None
@@ -166,9 +174,7 @@ def measure(pythons: Mapping[str, str], work: Mapping[str, Scenario], *, rounds:
     """
     table, names = Table(), list(pythons)
     with ExitStack() as stack:
-        server = stack.enter_context(_process(str(HERE / "speed" / "server.py")))
-        assert server.stdout is not None
-        url = f"http://127.0.0.1:{server.stdout.readline().strip()}/v1"
+        url = stack.enter_context(serving())
         workers = {
             name: stack.enter_context(
                 _process(str(HERE / "speed" / "worker.py"), _kind(name), url, python=python)

@@ -25,3 +25,18 @@ def test_it_prints_a_table_of_figures_and_ratios() -> None:
         assert re.fullmatch(r" \d+ KiB ", memory)
     said = done.stdout.splitlines()[0]
     assert re.match(r"\d{4}-\d\d-\d\d; Python 3\.\d+\.\d+, aiohttp \d", said), "when, and with what"
+
+
+def test_the_profile_names_functions_and_tells_initialisers_apart() -> None:
+    command = [
+        sys.executable,
+        str(SCRIPT.parent / "profile_run.py"),
+        "interlock, no HTTP",
+        "s1",
+        "--runs",
+        "1",
+    ]
+    done = subprocess.run([*command, "--top", "200"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "loop.py" in done.stdout
+    assert done.stdout.count("__init__ of ") > 5
