@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, cast
 
+from interlock.commands.chat import chat_command
 from interlock.commands.command import Command
 from interlock.commands.dev import dev_command
 from interlock.commands.exit_codes import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG, explained
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_COMMANDS: tuple[Command, ...] = (serve_command, dev_command)
+_COMMANDS: tuple[Command, ...] = (chat_command, serve_command, dev_command)
 """In the order of the help. A new command is a module of `interlock.commands` and its place here."""
 
 

@@ -40,6 +40,10 @@ class Waiting:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop saying so, and leave an empty line. Safe to call twice."""
         self._done.set()
         if self._thread.ident is not None:
             self._thread.join()
