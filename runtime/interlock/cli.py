@@ -6,15 +6,20 @@ import argparse
 import io
 import os
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, cast
 
+from interlock.commands.cassettes import record_command, replay_command
 from interlock.commands.chat import chat_command
 from interlock.commands.command import Command
 from interlock.commands.dev import dev_command
+from interlock.commands.doctor import doctor_command
 from interlock.commands.exit_codes import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG, explained
+from interlock.commands.graph import graph_command
+from interlock.commands.run import run_command
 from interlock.commands.serve import serve_command
 from interlock.commands.words import told
 from interlock.errors import ConfigError
@@ -24,8 +29,20 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_COMMANDS: tuple[Command, ...] = (chat_command, serve_command, dev_command)
+_COMMANDS: tuple[Command, ...] = (
+    chat_command,
+    run_command,
+    serve_command,
+    dev_command,
+    graph_command,
+    record_command,
+    replay_command,
+    doctor_command,
+)
 """In the order of the help. A new command is a module of `interlock.commands` and its place here."""
+
+_PATIENCE = 0.2
+"""Seconds for a thread that is about to end."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,6 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: without the program's name; None takes those of the process.
     """
+    before = set(threading.enumerate())
+    code = _carry_out(arguments)
+    _leave_behind(set(threading.enumerate()) - before, code)
+    return code
+
+
+def _carry_out(arguments: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         _never_fail(stream)
     given = _parser().parse_args(arguments)
@@ -83,6 +107,16 @@ def _version() -> str:
         return version("interlock")
     except PackageNotFoundError:  # a checkout on the Python path
         return "(not installed)"
+
+
+def _leave_behind(threads: Iterable[threading.Thread], code: int) -> None:
+    """End the process if a tool that was cancelled still runs: Python would wait for its thread."""
+    for thread in threads:
+        thread.join(_PATIENCE)
+    if any(thread.is_alive() and not thread.daemon for thread in threads):
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
 
 
 def _never_fail(stream: object) -> None:

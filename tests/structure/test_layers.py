@@ -35,7 +35,7 @@ LAYERS = """
     declarations
     agents
     edges outline
-    drawing
+    drawing mermaid
     config routing progress replies run_document unfinished
     approval_documents document_checks run_state_text
     run_state
@@ -88,10 +88,12 @@ LAYERS = """
     dev
     interlock_providers.*
     interlock_skills.*
-    commands commands.command commands.exit_codes commands.waiting commands.words
-    commands.loading
-    commands.options
-    commands.dev commands.serve
+    commands commands.blocks commands.command commands.exit_codes commands.keyboard commands.keys
+    commands.waiting commands.words
+    commands.loading commands.notes
+    commands.options commands.plain_screen commands.rich_screen
+    commands.chat commands.dev commands.doctor commands.graph commands.run commands.serve
+    commands.cassettes
     cli
     __main__
 """

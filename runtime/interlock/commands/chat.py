@@ -14,7 +14,14 @@ from interlock.commands.command import Command
 from interlock.commands.exit_codes import DONE, FAILED, INTERRUPTED
 from interlock.commands.keyboard import edit_lines
 from interlock.commands.notes import Note, Screen, Teller
-from interlock.commands.options import RunOptions, declare_agent, declare_run, ready_litellm, run_options
+from interlock.commands.options import (
+    RunOptions,
+    declare_agent,
+    declare_run,
+    declare_trace,
+    ready_litellm,
+    run_options,
+)
 from interlock.commands.plain_screen import PlainScreen
 from interlock.commands.rich_screen import RichScreen
 from interlock.commands.words import money, told, usage_line
@@ -125,6 +132,7 @@ class _Chat:
 def _declare(command: argparse.ArgumentParser) -> None:
     declare_agent(command)
     declare_run(command)
+    declare_trace(command)
     command.add_argument("--plain", action="store_true", help="no colours, no Markdown, nothing that moves")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from interlock.agents import Agent
 from interlock.commands.loading import load_agents, load_object
 from interlock.commands.waiting import Waiting
-from interlock.config import RunConfig
+from interlock.config import RunConfig, listed
 from interlock.errors import ConfigError
 from interlock.models import lineup
 from interlock.runner import DEFAULT_MAX_TURNS
@@ -19,6 +19,7 @@ __all__ = [
     "RunOptions",
     "declare_agent",
     "declare_run",
+    "declare_trace",
     "needs_litellm",
     "ready_litellm",
     "run_options",
@@ -56,6 +57,12 @@ def declare_run(command: argparse.ArgumentParser) -> None:
     add("--config", metavar="module:object", help="a RunConfig with all other settings")
 
 
+def declare_trace(command: argparse.ArgumentParser) -> None:
+    """Add the file that a run is written into."""
+    about = "write all that happens into a file, see interlock trace"
+    command.add_argument("--trace", metavar="FILE", dest="trace_to", help=about)
+
+
 def the_agent(given: argparse.Namespace) -> Agent[Any]:
     """Return the agent that begins.
 
@@ -86,6 +93,8 @@ def run_options(given: argparse.Namespace) -> RunOptions:
         raise ConfigError(f"--config {given.config} must be a RunConfig, not {config!r:.80}.")
     if given.model is not None:
         config = replace(config, model=given.model)
+    if (trace_to := getattr(given, "trace_to", None)) is not None:
+        config = replace(config, trace=[*listed(config.trace), trace_to])
     if given.max_turns < 1:
         raise ConfigError(f"--max-turns must be at least 1, not {given.max_turns}.")
     return RunOptions(

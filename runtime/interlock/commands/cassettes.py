@@ -1,0 +1,120 @@
+"""``interlock record`` and ``interlock replay``: an agent or a script with its HTTP traffic in a file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from interlock.commands.command import Command
+from interlock.commands.exit_codes import DONE, FAILED
+from interlock.commands.keys import KEYS
+from interlock.commands.run import run_command
+from interlock.errors import ConfigError
+from interlock.testing.cassette import CassetteMode, use_cassette
+from interlock.testing.network import no_network
+
+__all__ = ["record_command", "replay_command"]
+
+_MORE = """examples:
+  interlock {0} hello.yaml app:agent "Hello!"
+  interlock {0} hello.yaml app:agent "Hello!" --json     what `interlock run` takes
+  interlock {0} hello.yaml examples/hello.py --fast      a script, with its own arguments"""
+
+
+def _declare(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("--any-body", action="store_true", help="compare method, host and path alone, not what is asked")
+    add("cassette", metavar="FILE", help="the cassette, in vcrpy's YAML")
+    add("target", metavar="module:agent|script.py", help="what runs")
+    add("arguments", nargs=argparse.REMAINDER, help="for it; options of this command stand before FILE")
+
+
+def _declare_replay(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--allow-unplayed", action="store_true", help="not all of it has to be asked for")
+    _declare(command)
+
+
+def _play(mode: CassetteMode, given: argparse.Namespace) -> int:
+    path = Path(given.cassette)
+    if mode == "replay" and not path.exists():
+        raise ConfigError(f"There is no cassette {path}. Record it first: interlock record {path} ...")
+    left = mode == "record" or given.allow_unplayed
+    with use_cassette(path, mode=mode, match_body=not given.any_body, allow_unplayed=left) as cassette:
+        if mode == "record":
+            code = _carry_out(given.target, given.arguments)
+        else:
+            with no_network(), _placeholders():
+                code = _carry_out(given.target, given.arguments)
+        count, unplayed = len(cassette.requests), len(cassette.unplayed)
+        if code:  # what was not asked for is no wonder
+            cassette.allow_unplayed = True
+    done = (
+        f"recorded {_requests(count)} in"
+        if mode == "record"
+        else f"answered {count - unplayed} of {_requests(count)} from"
+    )
+    sys.stderr.write(f"interlock: {done} {path}\n")
+    return code
+
+
+def _requests(count: int) -> str:
+    return f"{count} request{'' if count == 1 else 's'}"
+
+
+def _carry_out(target: str, arguments: Sequence[str]) -> int:
+    if target.endswith(".py"):
+        return _script(target, arguments)
+    parser = argparse.ArgumentParser(prog="interlock run", description=run_command.help)
+    run_command.declare(parser)
+    return run_command.run(parser.parse_args([target, *arguments]))
+
+
+def _script(path: str, arguments: Sequence[str]) -> int:
+    """Run a script as Python does, and return its exit code."""
+    if not Path(path).is_file():
+        raise ConfigError(f"There is no script {path}.")
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, str(Path(path).resolve().parent))
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            sys.stderr.write(f"{ended.code}\n")
+            return FAILED
+        return ended.code or DONE
+    return DONE
+
+
+@contextmanager
+def _placeholders() -> Generator[None]:
+    """Set keys that open nothing where there are none: clients want one before they ask."""
+    missing = [name for name in KEYS if not os.environ.get(name)]
+    os.environ.update(dict.fromkeys(missing, "replayed"))
+    try:
+        yield
+    finally:
+        for name in missing:
+            os.environ.pop(name, None)
+
+
+record_command = Command(
+    name="record",
+    help="Run an agent or a script, and write its HTTP traffic into a cassette, without secrets.",
+    declare=_declare,
+    run=partial(_play, "record"),
+    more=_MORE.format("record"),
+)
+
+replay_command = Command(
+    name="replay",
+    help="Run an agent or a script against a cassette: no network, no key.",
+    declare=_declare_replay,
+    run=partial(_play, "replay"),
+    more=_MORE.format("replay"),
+)
