@@ -21,6 +21,7 @@ from interlock.commands.exit_codes import FAILED, INTERRUPTED, PIPE_CLOSED, WRON
 from interlock.commands.graph import graph_command
 from interlock.commands.run import run_command
 from interlock.commands.serve import serve_command
+from interlock.commands.trace import trace_command
 from interlock.commands.words import told
 from interlock.errors import ConfigError
 
@@ -37,6 +38,7 @@ _COMMANDS: tuple[Command, ...] = (
     graph_command,
     record_command,
     replay_command,
+    trace_command,
     doctor_command,
 )
 """In the order of the help. A new command is a module of `interlock.commands` and its place here."""

@@ -93,6 +93,7 @@ LAYERS = """
     commands.loading commands.notes
     commands.options commands.plain_screen commands.rich_screen
     commands.chat commands.dev commands.doctor commands.graph commands.run commands.serve
+    commands.trace
     commands.cassettes
     cli
     __main__

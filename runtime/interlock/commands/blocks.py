@@ -38,6 +38,9 @@ class Blocks:
 
     def end(self) -> Iterator[str]:
         """Yield what is left, whole or not, and begin anew."""
+        if (block := self._add(self._line)) is not None:
+            yield block
+        self._line = ""
         left = self.open
         self._lines, self._line, self._fence = [], "", ""
         if left.strip():

@@ -146,6 +146,8 @@ def _unpadded(line: list[Segment]) -> list[Segment]:
     """Return a line without the white space at its end, which makes terminals wrap what is echoed."""
     while line and not line[-1].text.strip():
         line = line[:-1]
+    if line:
+        return [*line[:-1], line[-1]._replace(text=line[-1].text.rstrip())]
     return line
 
 

@@ -1,0 +1,172 @@
+"""The command line as people use it: as a process, through pipes and in a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+PATIENCE = 60.0
+
+APP = r"""
+import time
+from dataclasses import dataclass
+
+import anyio
+from interlock import Agent, RunConfig, RunContext, function_tool, handoff
+from interlock.events import MessageDone, TextDelta
+from interlock.messages import text_of
+from interlock.testing import ScriptedHandler, call, reply
+from interlock.usage import Usage
+
+@function_tool
+def refund(order: int) -> str:
+    return f"refunded order {order}"
+
+@function_tool
+def nap() -> str:
+    time.sleep(60)
+    return "awake"
+
+@dataclass
+class Answer:
+    order: int
+
+async def hang(request):
+    yield TextDelta("Half a")
+    await anyio.sleep_forever()
+
+def echo_text(request):
+    return "You said: " + text_of(request.messages[-1])
+
+def count(request):
+    return f"{sum(each['role'] == 'user' for each in request.messages)} from you"
+
+transfer = call("transfer_to_refunds", {"reason": "money"})
+script = ScriptedHandler([transfer, call("refund", {"order": 7}), "Order 7 is refunded."] * 3)
+refunds = Agent("refunds", model=script, tools=[refund])
+triage = Agent("triage", model=script, handoffs=[handoff(refunds)])
+broken = Agent("broken", model=ScriptedHandler([RuntimeError("no shop today \x1b[2J"), count, count]))
+typed = Agent("typed", model=ScriptedHandler(['{"order": 7}']), output_type=Answer)
+no_parameters = {"type": "object", "properties": {}}
+where = {"type": "function", "function": {"name": "where", "parameters": no_parameters}}
+external = RunConfig(external_tools=[where])
+asker = Agent("asker", model=ScriptedHandler([call("where")]))
+echo = Agent("echo", model=ScriptedHandler([echo_text] * 9))
+priced = Agent("priced", model=ScriptedHandler([reply("Hi.", usage=Usage(1, 800, 40, 300, cost=0.0012))] * 3))
+stuck = Agent("stuck", model=ScriptedHandler([hang, count, count]))
+napper = Agent("napper", model=ScriptedHandler([call("nap"), count]), tools=[nap])
+EVIL = "\x1b[2J\x1b]0;evil\x07 \u202egnp.exe <b>List<int></b>\r\nend"
+hostile = Agent("hos\x1b[31mtile", model=ScriptedHandler([EVIL] * 3))
+painter = Agent("painter", model=ScriptedHandler(["A **bold** word.\n\n```python\nx = 1\n```\n\nEnd."]))
+
+def make_context():
+    return {"text": "from the context"}
+
+@function_tool
+def read(context: RunContext) -> str:
+    return context.context["text"]
+
+def last(request):
+    return text_of(request.messages[-1])
+
+reader = Agent("reader", model=ScriptedHandler([call("read"), last]), tools=[read])
+"""
+
+
+@contextmanager
+def app_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Be in a folder that has the app as a module, with a name of its own for each test; yield the name."""
+    name = f"app_{folder.name.replace('-', '_')}"
+    (folder / f"{name}.py").write_text(APP)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield name
+    sys.modules.pop(name, None)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of a process that finds the same code as this one."""
+    path = os.pathsep.join(str(Path(each).resolve()) for each in sys.path if each)
+    return {**os.environ, "PYTHONPATH": path, **more}
+
+
+def interlock(
+    *arguments: str, cwd: Path, stdin: str | None = None, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line as a process of its own, without a terminal."""
+    return subprocess.run(
+        [sys.executable, "-m", "interlock", *arguments],
+        cwd=cwd,
+        env=environment(**more),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
+class Terminal:
+    """The command line in a terminal. What it showed, escape sequences included, is in `shown`."""
+
+    def __init__(self, *arguments: str, cwd: Path, **more: str) -> None:
+        self.shown = ""
+        self._seen = 0
+        self._pid, self._end = pty.fork()
+        if self._pid == 0:  # pragma: no cover - the other process
+            os.chdir(cwd)
+            settings = {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40", **more}
+            command = [sys.executable, "-m", "interlock", *arguments]
+            os.execve(sys.executable, command, environment(**settings))
+
+    def wait_for(self, text: str) -> str:
+        """Read until a text is shown, and return what was shown since the last one."""
+        start, until = self._seen, time.monotonic() + PATIENCE
+        while text not in self.shown[start:]:
+            if time.monotonic() > until or not self._read():
+                raise AssertionError(f"{text!r} was not shown, but {self.shown[start:]!r}")
+        self._seen = self.shown.index(text, start) + len(text)
+        return self.shown[start : self._seen]
+
+    def type(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self._end, keys.encode())
+
+    def leave(self) -> int:
+        """Press Ctrl-D at the next prompt, and return the exit code."""
+        self.wait_for("you")
+        self.type("\x04")
+        return self.ended()
+
+    def ended_by(self, key: str) -> int:
+        """Press a key until the program ends: Python misses a Ctrl-C just before it begins to read."""
+        while not select.select([self._end], [], [], 1.0)[0] or self._read():
+            with suppress(OSError):
+                self.type(key)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Wait for the end and return the exit code."""
+        until = time.monotonic() + PATIENCE
+        while self._read():
+            assert time.monotonic() < until, self.shown
+        return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+
+    def _read(self) -> bool:
+        ready, _, _ = select.select([self._end], [], [], PATIENCE)
+        if not ready:
+            os.kill(self._pid, signal.SIGKILL)
+        data = b""
+        with suppress(OSError):  # that is how a terminal ends
+            data = os.read(self._end, 65536) if ready else b""
+        self.shown += data.decode("utf-8", "replace")
+        return bool(data)

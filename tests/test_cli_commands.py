@@ -1,0 +1,189 @@
+"""``interlock`` itself, and graph, doctor, trace, record and replay."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from terminals import APP, app_in, interlock
+
+from interlock.cli import main
+
+COMMANDS = ("chat", "run", "serve", "dev", "graph", "record", "replay", "trace", "doctor")
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with app_in(tmp_path, monkeypatch) as name:
+        yield name
+
+
+def _help(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--help"])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = _help(capsys)
+    listed = re.findall(r"^    (\w+) +[A-Z]", shown, re.MULTILINE)
+    assert tuple(listed) == COMMANDS
+    assert [int(code) for code in re.findall(r"^  (\d+) ", shown, re.MULTILINE)] == [0, 1, 2, 3, 130, 141]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert f"examples:\n  interlock {command}" in _help(capsys, command).replace("run app", f"{command} app")
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out.startswith("interlock ")
+
+
+def test_a_graph_is_mermaid(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["graph", f"{app}:triage"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "flowchart LR",
+        '    n0(["triage"]):::start',
+        '    n1["refunds"]',
+        "    n0 --> n1",
+        "    classDef start stroke-width:3px",
+    ]
+
+
+def test_a_graph_is_a_picture(app: str, tmp_path: Path) -> None:
+    assert main(["graph", f"{app}:triage", "--svg", "-o", str(tmp_path / "team.svg")]) == 0
+    assert (tmp_path / "team.svg").read_text("utf-8").startswith("<svg ")
+
+
+def test_a_graph_is_a_table(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["graph", f"{app}:triage", "--table"]) == 0
+    assert "| triage | refunds | handoff | the conversation |" in capsys.readouterr().out
+
+
+def test_doctor_names_keys_and_never_shows_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_API_KEY", "sk-very-secret")
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert "  SHOP_API_KEY\n" in shown
+    assert "very-secret" not in shown
+    assert re.search(r"  pydantic \d", shown)
+    assert re.search(r"  cli: rich \d", shown)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_doctor_says_what_would_be_called(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://someone:hidden@127.0.0.1:9/v1")
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    assert main(["doctor", "openai/gpt-4o-mini"]) == 0
+    shown = capsys.readouterr().out
+    assert "127.0.0.1:9/v1" in shown
+    assert "hidden" not in shown
+    assert main(["doctor", "anthropic/claude-haiku-4-5"]) == 1
+    assert "missing: set ANTHROPIC_API_KEY" in capsys.readouterr().out
+    assert main(["doctor", "nonsense"]) == 1
+    assert "No provider is known" in capsys.readouterr().out
+
+
+def test_doctor_names_the_agents_of_a_graph(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", f"{app}:triage"]) == 0
+    shown = capsys.readouterr().out
+    assert "agent triage: scripted" in shown
+    assert "agent refunds: scripted" in shown
+
+
+def test_a_trace_is_stepped_through(app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(tmp_path / "runs.jsonl")
+    assert main(["run", f"{app}:triage", "Hi", "--trace", file]) == 0
+    assert main(["run", f"{app}:echo", "Second", "--trace", file]) == 0
+    capsys.readouterr()
+    assert main(["trace", file, "--run", "1"]) == 0
+    told = [line[11:] for line in capsys.readouterr().out.splitlines()]
+    assert told[0] == "run 1 begins with triage"
+    assert "> refund(order=7)" in told
+    assert "< refund: refunded order 7" in told
+    assert "=> triage -> refunds, COMPLETED: money" in told or "=> triage -> refunds, COMPLETED" in told
+    assert main(["trace", file, "--run", "-1", "--seen"]) == 0
+    assert "      user: Second\n" in capsys.readouterr().out
+    assert main(["trace", file, "--run", "3"]) == 2
+
+
+def test_no_terminal_obeys_a_trace(app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(tmp_path / "runs.jsonl")
+    assert main(["run", f"{app}:hostile", "\x1b[2J", "--trace", file]) == 0
+    assert main(["trace", file, "--seen"]) == 0
+    assert "\x1b" not in capsys.readouterr().out.partition("begins")[2]
+
+
+def test_a_trace_that_is_none_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty.jsonl").write_text("")
+    assert main(["trace", str(tmp_path / "empty.jsonl")]) == 2
+    assert "There is no run" in capsys.readouterr().err
+    assert main(["trace", str(tmp_path / "none.jsonl")]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+SCRIPT = """
+import sys, urllib.request
+with urllib.request.urlopen(sys.argv[1]) as reply:
+    print(reply.read().decode(), *sys.argv[2:])
+"""
+
+
+class _Server(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"from the server")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+def test_what_was_recorded_is_replayed(tmp_path: Path) -> None:
+    """A script records from a true server; when that is gone, its answer is still there."""
+    (tmp_path / "ask.py").write_text(SCRIPT)
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}/hello"
+        recorded = interlock("record", "a.yaml", "ask.py", url, "--fast", cwd=tmp_path)
+        server.shutdown()
+        thread.join()
+    assert recorded.stdout == "from the server --fast\n", recorded.stderr
+    assert recorded.stderr == "interlock: recorded 1 request in a.yaml\n"
+    replayed = interlock("replay", "a.yaml", "ask.py", url, "--fast", cwd=tmp_path)
+    assert replayed.stdout == "from the server --fast\n"
+    assert replayed.stderr == "interlock: answered 1 of 1 request from a.yaml\n"
+    missed = interlock("replay", "a.yaml", "ask.py", url + "/else", cwd=tmp_path)
+    assert missed.returncode == 1
+    assert f"{url}/else is not in a.yaml" in missed.stderr
+    assert "Traceback" not in missed.stderr
+
+
+def test_a_cassette_that_is_not_there_is_told(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    done = interlock("replay", "none.yaml", "app:echo", "Hi", cwd=tmp_path)
+    assert done.returncode == 2
+    assert (
+        done.stderr
+        == "interlock: There is no cassette none.yaml. Record it first: interlock record none.yaml ...\n"
+    )
+
+
+def test_an_agent_is_recorded_as_it_is_run(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    done = interlock("record", "b.yaml", "app:echo", "Hi", cwd=tmp_path)
+    assert done.stdout == "You said: Hi\n"
+    assert done.stderr == "interlock: recorded 0 requests in b.yaml\n"

@@ -1,0 +1,137 @@
+"""``interlock run``: its output, its exit codes, and what programs get from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from terminals import APP, app_in, interlock
+
+from interlock.cli import main
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of a module with agents, in the folder that we are in."""
+    with app_in(tmp_path, monkeypatch) as name:
+        yield name
+
+
+def test_the_final_output_is_all_that_stdout_gets(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", f"{app}:triage", "Hi"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "Order 7 is refunded.\n"
+    assert err == ""
+
+
+def test_steps_go_to_stderr(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", f"{app}:triage", "Hi", "--steps"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "Order 7 is refunded.\n"
+    assert err.splitlines() == [
+        '  => triage -> refunds (reason="money")',
+        "  > refund(order=7)",
+        "  < refund: refunded order 7",
+    ]
+
+
+def test_json_is_the_whole_result(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", f"{app}:triage", "Hi", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["final_output"] == "Order 7 is refunded."
+    assert document["last_agent"] == "refunds"
+    assert document["usage"]["requests"] == 3
+    assert [each["target"] for each in document["handoffs"]] == ["refunds"]
+    assert document["messages"][0] == {"role": "user", "content": "Hi"}
+    assert document["error"] is None
+
+
+def test_json_of_a_run_that_fails_has_what_happened_until_then(
+    app: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", f"{app}:broken", "Hi", "--json"]) == 1
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert "no shop today" in document["error"]["message"]
+    assert document["messages"] == [{"role": "user", "content": "Hi"}]
+    assert err == ""
+
+
+def test_a_typed_output_is_printed_as_json(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", f"{app}:typed", "Hi"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"order": 7}
+
+
+def test_a_run_that_fails_is_one_line(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", f"{app}:broken", "Hi"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("interlock: ")
+    assert "no shop today" in err
+    assert err.count("\n") == 1
+    assert "\x1b" not in err
+
+
+def test_verbose_shows_where_it_failed(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", f"{app}:broken", "Hi", "--verbose"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_call_that_only_the_caller_can_answer_is_3(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", f"{app}:asker", "Hi", "--config", f"{app}:external", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["pending"][0]["function"]["name"] == "where"
+
+
+def test_the_context_is_what_the_spec_stands_for(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", f"{app}:reader", "Hi", "--context", f"{app}:make_context"]) == 0
+    assert capsys.readouterr().out == "from the context\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--agent", "nobody"], "There is no agent 'nobody'"),
+        (["--max-turns", "0"], "--max-turns"),
+        (["--config", "{}:triage"], "must be a RunConfig"),
+        (["--config", "nowhere"], "module:attribute"),
+    ],
+)
+def test_what_cannot_be_done_is_2(
+    app: str, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", f"{app}:triage", "Hi", *(each.format(app) for each in arguments)]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_a_path_is_told_how_a_module_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "shop/app.py:agent", "Hi"]) == 2
+    assert "such as shop.app:agent" in capsys.readouterr().err
+
+
+def test_another_agent_of_the_graph_may_begin(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", f"{app}:triage", "Hi", "--agent", "refunds", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["last_agent"] == "refunds"
+
+
+def test_stdin_is_the_text(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    done = interlock("run", "app:echo", cwd=tmp_path, stdin="From a pipe.\n")
+    assert (done.stdout, done.returncode) == ("You said: From a pipe.\n\n", 0)
+
+
+def test_an_empty_stdin_is_told(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    done = interlock("run", "app:echo", cwd=tmp_path, stdin="")
+    assert done.returncode == 2
+    assert "stdin was empty" in done.stderr
+
+
+def test_a_trace_is_written_where_it_was_asked_for(
+    app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", f"{app}:triage", "Hi", "--trace", str(tmp_path / "runs.jsonl")]) == 0
+    assert '"run_end"' in (tmp_path / "runs.jsonl").read_text("utf-8")
