@@ -19,7 +19,7 @@ def _cut(pieces: list[str]) -> list[str]:
 @given(st.lists(PARTS))
 def test_nothing_is_lost_and_the_pieces_do_not_matter(pieces: list[str]) -> None:
     text = "".join(pieces)
-    assert "".join(_cut(pieces)).split() == text.split()
+    assert "\n".join(_cut(pieces)).split() == text.split()
     assert _cut(pieces) == _cut([text]) == _cut(list(text))
 
 
