@@ -133,9 +133,12 @@ def _left(database: str) -> int:
 
 
 async def _all_over(database: str) -> None:
-    until = time.monotonic() + 120
-    while await asyncio.to_thread(_left, database):
-        assert time.monotonic() < until, "runs are lost: nobody carries them out"
+    """Wait until all runs have ended; give up when none has for two minutes."""
+    left, until = 0, 0.0
+    while (now := await asyncio.to_thread(_left, database)) > 0:
+        if now != left:
+            left, until = now, time.monotonic() + 120
+        assert time.monotonic() < until, f"{left} runs are lost: nobody carries them out"
         await asyncio.sleep(0.2)
 
 
