@@ -95,6 +95,7 @@ def test_a_tripped_guardrail_is_named() -> None:
 def test_limits_can_be_caught_together() -> None:
     limits = [name for name, each in CLASSES.items() if issubclass(each, LimitExceeded)]
     assert sorted(limits) == [
+        "BudgetExceeded",
         "LimitExceeded",
         "LoopDetected",
         "MaxHandoffsExceeded",
