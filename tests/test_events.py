@@ -21,6 +21,7 @@ def test_each_class_has_a_word_of_its_own() -> None:
     words = {each.type for each in get_args(RunEvent)}
     assert words == {
         "agent_updated",
+        "approval_requested",
         "attempt_failed",
         "empty_reply",
         "handler_fallback",
