@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import anyio.to_thread
 
-from interlock.errors import ConfigError
+from interlock.errors import ConfigError, InterlockError
 
 __all__ = ["SQLiteFile"]
 
@@ -34,6 +34,7 @@ class SQLiteFile:
         tables: the statements that make them if they are not there, each ended by a semicolon.
         alone: whether no other process may use the file as long as this one does.
         timeout: seconds that a writer waits for others.
+        newer: the error for tables that are newer.
 
     Raises:
         ConfigError: the path is none of a file.
@@ -48,12 +49,13 @@ class SQLiteFile:
         tables: str,
         alone: bool = False,
         timeout: float = 30.0,
+        newer: type[InterlockError] = ConfigError,
     ) -> None:
         if os.fspath(path) in ("", ":memory:"):
             raise ConfigError(f"The {part} need a file, not {os.fspath(path)!r}.")
         self.path = Path(path).absolute()
         self._part, self._schema, self._tables = part, schema, tables
-        self._alone, self._timeout = alone, timeout
+        self._alone, self._timeout, self._newer = alone, timeout, newer
         self._lock = threading.Lock()
         self._db: sqlite3.Connection | None = None
         self._process = 0
@@ -64,7 +66,16 @@ class SQLiteFile:
         Raises:
             ConfigError: another process uses a file that this one is to use alone, or the tables are newer.
         """
-        return await anyio.to_thread.run_sync(partial(self._do, work))
+        return await anyio.to_thread.run_sync(partial(self.do_now, work))
+
+    def do_now(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = True) -> T:
+        """Do some work in this thread, in a transaction if it writes; see `do`."""
+        with self._lock:
+            db = self._opened()
+            if not writes:
+                return work(db)
+            with _transaction(db):
+                return work(db)
 
     def close(self) -> None:
         """Close the file. It is opened again with the next use."""
@@ -72,10 +83,6 @@ class SQLiteFile:
             db, self._db = self._db, None
             if db is not None:
                 db.close()
-
-    def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with self._lock, _transaction(self._opened()) as db:
-            return work(db)
 
     def _opened(self) -> sqlite3.Connection:
         if self._db is None or self._process != os.getpid():  # a connection must not go through a fork
@@ -113,17 +120,17 @@ class SQLiteFile:
             "SELECT version FROM interlock_schema WHERE part = ?", (self._part,)
         ).fetchone()
         if version > self._schema:
-            raise ConfigError(
+            raise self._newer(
                 f"The {self._part} in {self.path.name} have the schema {version}, and this version of "
                 f"interlock knows {self._schema}. Update interlock."
             )
 
 
 @contextmanager
-def _transaction(db: sqlite3.Connection) -> Generator[sqlite3.Connection]:
+def _transaction(db: sqlite3.Connection) -> Generator[None]:
     db.execute("BEGIN IMMEDIATE")
     try:
-        yield db
+        yield
     except BaseException:
         db.execute("ROLLBACK")
         raise
