@@ -124,6 +124,7 @@ class Terminal:
         self._pid, self._end = pty.fork()
         if self._pid == 0:  # pragma: no cover - the other process
             os.chdir(cwd)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever starts the tests may ignore it
             settings = {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40", **more}
             command = [sys.executable, "-m", "interlock", *arguments]
             os.execve(sys.executable, command, environment(**settings))
