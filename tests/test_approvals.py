@@ -140,6 +140,26 @@ async def test_nobody_is_asked_about_a_call_that_cannot_be_made(arguments: str) 
     assert (result.interruptions, result.final_output) == ((), "Sorry.")
 
 
+@pytest.mark.parametrize("needs", [True, lambda context, arguments: True], ids=["always", "by a function"])
+@pytest.mark.parametrize("arguments", ["", "null", "{}"])
+async def test_odd_arguments_do_not_get_round_the_approval(arguments: str, needs: Any) -> None:
+    """A tool without parameters and a plain transfer take them for none."""
+    done: list[str] = []
+
+    @tool(needs_approval=needs)
+    def wipe() -> str:
+        """Wipe."""
+        done.append("wiped")
+        return "ok"
+
+    a = agent("A", call("wipe", arguments, id="w"), tools=[wipe])
+    assert [one.name for one in (await Runner.run(a, "Hi")).interruptions] == ["wipe"]
+    b = agent("B", "Done.")
+    a = agent("A", call("transfer_to_b", arguments, id="t"), handoffs=[handoff(b, needs_approval=needs)])
+    assert [one.name for one in (await Runner.run(a, "Hi")).interruptions] == ["transfer_to_b"]
+    assert done == []
+
+
 @pytest.mark.parametrize("wrong", ["yes", 1, None])
 async def test_needs_approval_is_a_bool_or_a_function(wrong: Any) -> None:
     with pytest.raises(ConfigError, match="needs_approval must be a bool or a function"):

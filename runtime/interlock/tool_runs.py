@@ -150,6 +150,7 @@ async def _consult(run: Run, one: Consultation, take: Take, events: Events) -> N
         outcome = await one.answered(context, events)
         if outcome is None:
             run.begun.discard(one.call["id"])
+            run.tool_calls -= 1  # it is counted when it goes on
             return
     except ToolError as raised:
         outcome, stop = _stopped(raised), True

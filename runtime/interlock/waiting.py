@@ -80,15 +80,15 @@ async def _said(run: Run, planned: Plan, call: ToolCall, name: str, needs: Needs
 
 
 async def _asks(run: Run, call: ToolCall, one: Interruption, needs: NeedsApproval) -> bool:
-    """Whether somebody has to approve the call. What cannot be read is answered, not asked about."""
+    """Whether somebody has to approve the call. What a function could not judge is asked about."""
+    if isinstance(needs, bool):
+        return needs
     try:
         given: object = json.loads(one.arguments or "{}")
     except (ValueError, RecursionError):
-        return False
-    if not isinstance(given, dict):
-        return False
-    if isinstance(needs, bool):
-        return needs
+        return True
+    if not isinstance(given, dict):  # a tool without parameters is called all the same
+        return True
     context = ToolContext[Any].of(
         run.now(), tool_name=one.name, tool_call_id=call["id"], tool_arguments=one.arguments
     )
