@@ -1,0 +1,67 @@
+"""An agent that uses an MCP server: a program of its own, spoken to over its standard input and output.
+
+Run it: python examples/mcp_tools.py (needs the extra: pip install 'interlock[mcp]')
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from interlock import Agent, Runner
+from interlock.mcp import MCPClient
+from interlock.testing import ScriptedHandler, call
+
+STOCK = """
+try:
+    from mcp.server import MCPServer  # version 2 of the mcp package
+except ImportError:
+    from mcp.server.fastmcp import FastMCP as MCPServer
+
+server = MCPServer("stock")
+left = {"cup": 3, "lamp": 0}
+
+@server.tool()
+def in_stock(item: str) -> str:
+    'Tell how many of an item are left.'
+    return f"{left[item]} left"
+
+@server.tool()
+def order(item: str, amount: int) -> str:
+    'Order more of an item.'
+    left[item] += amount
+    return f"{left[item]} now"
+
+server.run("stdio")
+"""
+
+# any other works alike: {"command": "uvx", "args": ["mcp-server-time"]}, or a URL
+SERVER = {"command": sys.executable, "args": ["-c", STOCK]}
+
+
+async def main() -> None:
+    """Let an agent look, and ask before it orders."""
+    model = ScriptedHandler(
+        [
+            [call("stock_in_stock", {"item": "lamp"})],
+            [call("stock_order", {"item": "lamp", "amount": 5})],
+            "There are 5 lamps now.",
+        ]
+    )
+    async with MCPClient(SERVER, prefix="stock_", needs_approval=["order"]) as stock:
+        print("tools:", ", ".join(each.name for each in stock.tools))
+        clerk = Agent("clerk", "You see to it that nothing runs out.", model=model, tools=[*stock.tools])
+        result = await Runner.run(clerk, "Do we have lamps?")
+        state = result.state()
+        for one in result.interruptions:
+            print(f"{one.name}({one.arguments}): approved")
+            state = state.approve(one)
+        result = await Runner.run(clerk, state)
+    for message in result.to_input_list():
+        if message["role"] == "tool":
+            print("the server:", message.get("content"))
+    print(result.final_output)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,352 @@
+"""The tools of an MCP server in this process are tools like all others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+from mcpservers import Office, over_streams
+
+from interlock import Agent, RunHooks, Runner, RunState, tool
+from interlock.context import ToolContext
+from interlock.errors import ConfigError, ToolError
+from interlock.journal import Journal
+from interlock.mcp import MCPClient
+from interlock.testing import ScriptedHandler, UnexpectedModelCall, call
+
+pytestmark = pytest.mark.anyio
+
+
+def scripted(*replies: Any) -> ScriptedHandler:
+    return ScriptedHandler(list(replies))
+
+
+async def answer(client: MCPClient, name: str, arguments: str = "{}") -> Any:
+    made = {each.name: each for each in client.tools}[name]
+    return await made.invoke(ToolContext(context=None, tool_name=name, tool_call_id="c1"), arguments)
+
+
+async def test_an_agent_uses_them_beside_its_own() -> None:
+    @tool
+    def double(a: int) -> int:
+        """Double it."""
+        return 2 * a
+
+    model = scripted(
+        [call("add", {"a": 40}), call("double", {"a": 4}), call("files_read_v1", {"path": "x"})], "Done."
+    )
+    async with MCPClient(Office().server) as office:
+        agent = Agent("clerk", model=model, tools=[*office.tools, double])
+        result = await Runner.run(agent, "Go.")
+    answers = [message.get("content") for message in result.to_input_list() if message["role"] == "tool"]
+    assert answers == ["42", "8", "what is in x"]
+
+
+async def test_the_model_is_shown_what_the_server_says() -> None:
+    async with MCPClient(Office().server) as office:
+        spec = next(each.spec for each in office.tools if each.name == "add")
+    assert spec["function"]["description"] == "Add two numbers."
+    assert spec["function"]["parameters"]["required"] == ["a"]
+    assert "strict" not in spec["function"]
+
+
+async def test_the_server_is_known_by_name_and_instructions() -> None:
+    async with MCPClient(Office("bureau").server) as office:
+        assert (office.name, office.instructions) == ("bureau", "Ask the office.")
+
+
+async def test_arguments_without_what_is_required_do_not_reach_the_server() -> None:
+    office = Office()
+    async with MCPClient(office.server) as client:
+        outcome = await answer(client, "add", '{"b": 1}')
+    assert outcome.error == "arguments"
+    assert office.calls == []
+
+
+async def test_what_the_server_finds_wrong_is_told_to_the_model() -> None:
+    async with MCPClient(Office().server) as office:
+        outcome = await answer(office, "add", '{"a": "many"}')
+    assert outcome.error == "raised"
+    assert "valid integer" in outcome.output
+
+
+async def test_a_tool_that_fails_is_quoted() -> None:
+    async with MCPClient(Office().server) as office:
+        outcome = await answer(office, "fail")
+    assert (outcome.error, outcome.output) == ("raised", "Tool 'fail' failed: the printer is on fire")
+
+
+async def test_a_failure_may_end_the_run() -> None:
+    async with MCPClient(Office().server) as office:
+        strict = [replace(each, on_error="raise") for each in office.tools]
+        with pytest.raises(ToolError, match="the printer is on fire"):
+            await Runner.run(Agent("clerk", model=scripted(call("fail")), tools=strict), "Go.")
+
+
+async def test_a_picture_is_shown_and_the_whole_is_there_for_code() -> None:
+    async with MCPClient(Office().server) as office:
+        outcome = await answer(office, "chart")
+        whole = await office.call("chart")
+    assert outcome.output == "The sales:\n[image: image/png, about 6 bytes]"
+    assert [part["type"] for part in outcome.media] == ["image_url"]
+    assert whole["content"][1]["data"] == "aGVsbG8="
+
+
+async def test_structured_content_is_shown_if_there_is_nothing_else() -> None:
+    async with MCPClient(Office().server) as office:
+        assert json.loads((await answer(office, "none")).output) == {"result": []}
+
+
+async def test_code_is_told_of_a_failure_as_the_server_told_it() -> None:
+    async with MCPClient(Office().server) as office:
+        assert (await office.call("fail"))["isError"] is True
+
+
+# -- which tools --
+
+
+async def test_prefixes_keep_two_servers_apart() -> None:
+    async with MCPClient(Office().server, prefix="a_") as one, MCPClient(Office().server, prefix="b_") as two:
+        agent = Agent("clerk", model=scripted(call("b_add", {"a": 1}), "Ok."), tools=[*one.tools, *two.tools])
+        result = await Runner.run(agent, "Go.")
+    assert result.to_input_list()[2].get("content") == "3"
+
+
+async def test_two_servers_with_the_same_names_are_refused() -> None:
+    async with MCPClient(Office().server) as one, MCPClient(Office().server) as two:
+        with pytest.raises(ConfigError, match="add"):
+            Agent("clerk", model=scripted("Hi."), tools=[*one.tools, *two.tools])
+
+
+async def test_only_what_is_wanted_is_there() -> None:
+    async with MCPClient(Office().server, only=["files.read/v1", "add"]) as office:
+        assert sorted(each.name for each in office.tools) == ["add", "files_read_v1"]
+
+
+async def test_an_agent_keeps_its_tools_and_a_refresh_lists_anew() -> None:
+    office = Office()
+    async with MCPClient(office.server, only=lambda name: name in ("add", "new")) as client:
+        before = client.tools
+        office.add_tool(lambda: "new", name="new")
+        assert client.tools == before
+        assert [each.name for each in await client.refresh()] == ["add", "new"]
+        assert client.tools != before
+
+
+# -- approvals, guardrails of time, hooks and records --
+
+
+async def test_some_tools_wait_for_an_approval() -> None:
+    office = Office()
+    async with MCPClient(office.server, prefix="o_", needs_approval=["files.read/v1"]) as client:
+        model = scripted([call("o_add", {"a": 1}), call("o_files_read_v1", {"path": "x"})], "Done.")
+        agent = Agent("clerk", model=model, tools=client.tools)
+        waiting = await Runner.run(agent, "Go.")
+        assert [one.name for one in waiting.interruptions] == ["o_files_read_v1"]
+        assert office.calls == ["add"]
+        state = RunState.from_json(waiting.state().to_json(), agents=[agent])
+        result = await Runner.run(agent, state.approve(state.interruptions[0]))
+    assert result.final_output == "Done."
+    assert office.calls == ["add", "read"]
+
+
+async def test_all_tools_may_wait_or_a_function_decides() -> None:
+    async with MCPClient(Office().server, needs_approval=True) as office:
+        assert all(each.needs_approval is True for each in office.tools)
+
+    def decide(context: ToolContext[Any], arguments: dict[str, Any]) -> bool:
+        return context.tool_name == "add" and arguments["a"] > 9
+
+    async with MCPClient(Office().server, needs_approval=decide) as office:
+        model = scripted([call("add", {"a": 1}), call("add", {"a": 10})])
+        result = await Runner.run(Agent("clerk", model=model, tools=office.tools), "Go.")
+    assert [one.arguments for one in result.interruptions] == ['{"a": 10}']
+
+
+async def test_an_approval_for_a_tool_that_is_not_there_is_a_mistake() -> None:
+    with pytest.raises(ConfigError, match="needs_approval names 'delete'"):
+        async with MCPClient(Office().server, needs_approval={"delete"}):
+            pass
+
+
+async def test_a_call_that_takes_too_long_is_called_off() -> None:
+    office = Office()
+    async with MCPClient(office.server, timeout=0.05) as client:
+        outcome = await answer(client, "hang")
+        assert (outcome.error, outcome.output) == ("timeout", "Tool 'hang' timed out after 0.05s.")
+        with anyio.fail_after(5):
+            await office.called_off.wait()
+        assert (await client.call("add", {"a": 1}))["content"][0]["text"] == "3"
+
+
+async def test_a_cancelled_run_calls_its_calls_off() -> None:
+    office = Office()
+    async with MCPClient(office.server) as client:
+        agent = Agent("clerk", model=scripted(call("hang")), tools=client.tools)
+        async with anyio.create_task_group() as group:
+            group.start_soon(Runner.run, agent, "Go.")
+            with anyio.fail_after(5):
+                await office.hanging.wait()
+            group.cancel_scope.cancel()
+        with anyio.fail_after(5):
+            await office.called_off.wait()
+        assert (await answer(client, "add", '{"a": 1}')).output == "3"
+
+
+async def test_calls_are_made_at_the_same_time() -> None:
+    async with MCPClient(Office().server) as office:
+        calls = [call("add", {"a": number}) for number in range(20)]
+        agent = Agent("clerk", model=scripted(calls, "Done."), tools=office.tools)
+        result = await Runner.run(agent, "Go.")
+    answers = [message.get("content") for message in result.to_input_list() if message["role"] == "tool"]
+    assert answers == [str(number + 2) for number in range(20)]
+
+
+async def test_hooks_and_a_journal_see_what_they_always_see(tmp_path: Any) -> None:
+    """A run that goes on in another process does not make a call again that was written down."""
+    seen: list[str] = []
+
+    class Watch(RunHooks):
+        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: str) -> None:
+            seen.append(f"{tool.name}: {result}")
+
+    office = Office()
+    async with MCPClient(office.server) as client, Journal(tmp_path / "runs.db") as journal:
+        broken = Agent("clerk", model=scripted(call("add", {"a": 1})), tools=client.tools)
+        with pytest.raises(UnexpectedModelCall):
+            await journal.run(broken, "Go.", run_id="one", hooks=Watch())
+        whole = Agent("clerk", model=scripted("3."), tools=client.tools)
+        result = await journal.run(whole, "Go.", run_id="one")
+    assert (result.final_output, office.calls, seen) == ("3.", ["add"], ["add: 3"])
+
+
+# -- when it is open, and to whom --
+
+
+async def test_outside_of_its_block_it_says_so() -> None:
+    client = MCPClient(Office().server)
+    with pytest.raises(ConfigError, match="'office' is not open"):
+        _ = client.tools
+    async with client:
+        tools = client.tools
+    model = scripted(call("add", {"a": 1}))
+    with pytest.raises(ToolError, match="'office' is not open"):
+        await Runner.run(Agent("clerk", model=model, tools=tools), "Go.")
+
+
+async def test_it_can_be_opened_again_but_not_twice() -> None:
+    client = MCPClient(Office().server)
+    for _ in range(2):
+        async with client:
+            assert (await client.call("add", {"a": 1}))["content"][0]["text"] == "3"
+            with pytest.raises(ConfigError, match="open already"):
+                async with client:
+                    pass
+
+
+async def test_an_error_in_the_block_comes_out_as_it_is() -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with MCPClient(Office().server):
+            _ = 1 / 0
+
+
+async def test_several_may_be_closed_in_any_order() -> None:
+    one, two = MCPClient(Office().server), MCPClient(Office().server)
+    await one.__aenter__()
+    await two.__aenter__()
+    await one.__aexit__(None, None, None)
+    assert (await two.call("add", {"a": 1}))["content"][0]["text"] == "3"
+    await two.__aexit__(None, None, None)
+
+
+async def test_it_may_be_closed_by_another_task() -> None:
+    """A fixture of pytest, a dependency of a web framework: they enter in one task and leave in another."""
+    stack = AsyncExitStack()
+    async with anyio.create_task_group() as group:
+        group.start_soon(stack.enter_async_context, client := MCPClient(Office().server))
+    async with anyio.create_task_group() as group:
+        group.start_soon(client.call, "add", {"a": 1})
+    async with anyio.create_task_group() as group:
+        group.start_soon(stack.aclose)
+
+
+async def test_a_generator_that_is_left_may_hold_it_open() -> None:
+    office = Office()
+
+    async def tools() -> AsyncGenerator[MCPClient]:
+        async with MCPClient(office.server) as client:
+            yield client
+
+    generator = tools()
+    client = await anext(generator)
+
+    async def leave() -> None:
+        await generator.aclose()
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(leave)
+    with pytest.raises(ConfigError, match="not open"):
+        await client.call("add", {"a": 1})
+
+
+async def test_a_call_that_connects_anew_while_the_block_is_left_leaves_nothing_open() -> None:
+    ended: list[str] = []
+    again, go_on = anyio.Event(), anyio.Event()
+
+    @asynccontextmanager
+    async def transport() -> AsyncGenerator[Any]:
+        if ended:
+            again.set()
+            await go_on.wait()
+        async with over_streams(Office().server) as streams:
+            try:
+                yield streams
+            finally:
+                ended.append("ended")
+
+    async with anyio.create_task_group() as group:
+        async with MCPClient(transport, name="it") as client:
+            assert client._connection is not None
+            await client._connection.close()
+            group.start_soon(fails_with, "it' was closed", client.call, "add", {"a": 1})
+            with anyio.fail_after(5):
+                await again.wait()
+        go_on.set()
+    assert len(ended) == 2
+
+
+async def fails_with(said: str, function: Any, *args: Any) -> None:
+    with pytest.raises(ToolError, match=said):
+        await function(*args)
+
+
+async def test_closing_it_ends_the_calls_that_wait() -> None:
+    office = Office()
+    said: list[str] = []
+
+    async def ask(client: MCPClient) -> None:
+        said.append((await answer(client, "hang")).output)
+
+    async with anyio.create_task_group() as group:
+        async with MCPClient(office.server, name="it") as client:
+            group.start_soon(ask, client)
+            with anyio.fail_after(5):
+                await office.hanging.wait()
+    assert said[0].startswith("Tool 'hang' failed: MCP server 'it' was lost: the connection was closed.")
+
+
+def test_another_event_loop_is_told_what_to_do() -> None:
+    async def opened() -> str:
+        async with MCPClient(Office().server) as client:
+            agent = Agent("clerk", model=scripted(call("add", {"a": 1})), tools=client.tools)
+            with pytest.raises(ToolError, match="opened in another event loop") as failed:
+                await asyncio.to_thread(Runner.run_sync, agent, "Go.")
+            return str(failed.value)
+
+    assert "await Runner.run" in asyncio.run(opened())

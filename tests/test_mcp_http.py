@@ -1,0 +1,161 @@
+"""An MCP server over HTTP, on a true socket: it wants a key, is started anew, forgets us, is none."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from mcpservers import Office
+from served import listening
+from servers import Reply, Server
+
+from interlock import Agent, Runner
+from interlock.context import ToolContext
+from interlock.errors import ToolError
+from interlock.mcp import MCPClient
+from interlock.testing import ScriptedHandler, call
+
+pytestmark = [
+    pytest.mark.anyio,
+    # version 1 of the package leaves generators and streams to the collector
+    pytest.mark.filterwarnings("ignore:(Async generator|Unclosed):ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+class Door:
+    """An app behind a door: whoever brings no key is sent away, and it can be closed and opened."""
+
+    def __init__(self) -> None:
+        self.behind = Office().app()
+        self.open()
+
+    def open(self) -> None:
+        """Forget what was."""
+        self.app = self.behind
+        self.closed = False
+        self.keys: list[str] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+            self.keys.append(headers.get("authorization", ""))
+            if self.closed:
+                await send({"type": "http.response.start", "status": 503, "headers": []})
+                await send({"type": "http.response.body", "body": b"closed"})
+                return
+        await self.app(scope, receive, send)
+
+
+@pytest.fixture(scope="module")
+def building() -> Iterator[tuple[Door, str]]:
+    """One for all tests: old versions of what serves the events are bound to one event loop."""
+    made = Door()
+    with listening(made) as url:
+        yield made, f"{url}/mcp"
+    gc.collect()  # here, where it is known what is left
+
+
+@pytest.fixture
+def door(building: tuple[Door, str]) -> tuple[Door, str]:
+    building[0].open()
+    return building
+
+
+async def answer(client: MCPClient, name: str, arguments: str) -> Any:
+    made = {each.name: each for each in client.tools}[name]
+    return await made.invoke(ToolContext(context=None, tool_name=name, tool_call_id="c1"), arguments)
+
+
+async def test_an_agent_uses_it_with_a_key(door: tuple[Door, str]) -> None:
+    made, url = door
+    model = ScriptedHandler([call("add", {"a": 1}), call("files_read_v1", {"path": "x"}), "Done."])
+    async with MCPClient({"url": url, "headers": {"Authorization": "Bearer k"}}) as client:
+        assert (client.name, client.instructions) == ("127.0.0.1", "Ask the office.")
+        result = await Runner.run(Agent("clerk", model=model, tools=client.tools), "Go.")
+    answers = [each.get("content") for each in result.to_input_list() if each["role"] == "tool"]
+    assert answers == ["3", "what is in x"]
+    assert set(made.keys) == {"Bearer k"}
+
+
+@pytest.mark.asyncio_only  # on trio, version 1 of the package may never hand on one of two answers
+async def test_calls_are_made_at_the_same_time(door: tuple[Door, str]) -> None:
+    calls = [call("add", {"a": number}) for number in range(10)]
+    async with MCPClient(door[1]) as client:
+        agent = Agent("clerk", model=ScriptedHandler([calls, "Done."]), tools=client.tools)
+        result = await Runner.run(agent, "Go.")
+    answers = [each.get("content") for each in result.to_input_list() if each["role"] == "tool"]
+    assert answers == [str(number + 2) for number in range(10)]
+
+
+async def test_one_that_is_away_for_a_while_is_reached_again(door: tuple[Door, str]) -> None:
+    made, url = door
+    async with MCPClient(url) as client:
+        made.closed = True
+        outcome = await answer(client, "add", '{"a": 1}')
+        assert outcome.error == "raised"
+        assert outcome.output.startswith("Tool 'add' failed: MCP server '127.0.0.1'")
+        made.closed = False
+        assert (await answer(client, "add", '{"a": 1}')).output == "3"
+
+
+async def test_one_that_was_started_anew_does_not_know_us_and_is_told(door: tuple[Door, str]) -> None:
+    """It answers 404 to a session of its predecessor; it has not made the call, so it is asked again."""
+    made, url = door
+    async with MCPClient(url) as client:
+        made.app = _forgetful(made.app)
+        assert (await answer(client, "add", '{"a": 1}')).output == "3"
+
+
+def _forgetful(app: Any) -> Any:
+    """Let the first request of a known session be answered as by a server that never saw it."""
+    forgotten: list[str] = []
+
+    async def answering(scope: Any, receive: Any, send: Any) -> None:
+        names = dict(scope.get("headers") or ())
+        session = names.get(b"mcp-session-id", b"").decode()
+        if session and not forgotten:
+            forgotten.append(session)
+        if session and session in forgotten:
+            await send({"type": "http.response.start", "status": 404, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await app(scope, receive, send)
+
+    return answering
+
+
+@pytest.mark.parametrize("status", [401, 404, 500])
+async def test_one_that_sends_us_away_is_said(status: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    with (
+        Server(Reply([b"no"], status=status)) as server,
+        pytest.raises(ToolError, match=r"MCP server '127\.0\.0\.1' cannot be used: "),
+    ):
+        async with MCPClient(server.url):
+            pass
+
+
+async def test_one_that_does_not_answer_is_given_up() -> None:
+    with (
+        Server(Reply(ending="stall")) as server,
+        pytest.raises(ToolError, match=r"it did not answer within 0\.2 seconds"),
+    ):
+        async with MCPClient(server.url, connect_timeout=0.2):
+            pass
+
+
+async def test_nobody_there_is_said() -> None:
+    with pytest.raises(ToolError, match="cannot be used: ConnectError"):
+        async with MCPClient("http://127.0.0.1:1/mcp"):
+            pass
+
+
+async def test_a_transport_of_ones_own_will_do(door: tuple[Door, str]) -> None:
+    from mcp.client.streamable_http import streamable_http_client
+
+    async with MCPClient(lambda: streamable_http_client(door[1]), name="own") as client:
+        assert (await answer(client, "add", '{"a": 1}')).output == "3"

@@ -1,0 +1,148 @@
+"""The tools of a server get names and schemas that providers accept; what cannot work is said."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.errors import ConfigError
+from interlock.mcp.listing import WantedTools, offered_name, wanted_tools
+from interlock.mcp.places import OwnTransport, Program, ServerObject, WebServer, server_place
+from interlock.names import odd_tool_name
+
+
+def listed(*names: str, **more: Any) -> list[dict[str, Any]]:
+    return [{"name": name, "inputSchema": {"type": "object"}, **more} for name in names]
+
+
+def names(tools: list[dict[str, Any]], *, prefix: str = "", only: WantedTools = None) -> dict[str, str]:
+    found = wanted_tools(tools, prefix=prefix, only=only, where="MCP server 'x'")
+    return {name: each.offered for name, each in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "offered"),
+    [
+        ("search", "search"),
+        ("Search-2_x", "Search-2_x"),
+        ("files.read/v1", "files_read_v1"),
+        ("read file", "read_file"),
+        ("läs", "l_s_cc90e1"),
+        ("", "_da39a3"),
+    ],
+)
+def test_names_are_kept_where_that_is_possible(name: str, offered: str) -> None:
+    assert offered_name(name) == offered
+
+
+@given(st.lists(st.text(), unique=True))
+def test_any_name_becomes_one_that_providers_accept(given_names: list[str]) -> None:
+    assert not [name for name in given_names if odd_tool_name(offered_name(name))]
+
+
+def test_long_names_stay_apart() -> None:
+    assert offered_name("a" * 70 + "b") != offered_name("a" * 70 + "c")
+
+
+def test_a_prefix_is_part_of_the_name() -> None:
+    assert names(listed("log", "blame"), prefix="git_") == {"log": "git_log", "blame": "git_blame"}
+
+
+def test_only_takes_names_or_a_function() -> None:
+    assert list(names(listed("a", "b", "c"), only=["c", "a"])) == ["a", "c"]
+    assert list(names(listed("a", "b", "c"), only=lambda name: name > "a")) == ["b", "c"]
+
+
+def test_only_with_a_name_that_is_not_there_says_what_is() -> None:
+    with pytest.raises(ConfigError, match=r"only names 'serach'\. Its tools are: fetch, search"):
+        names(listed("search", "fetch"), only=["serach"])
+
+
+def test_one_text_is_no_list_of_names() -> None:
+    with pytest.raises(ConfigError, match="only must be a list of names"):
+        names(listed("a"), only="a")
+
+
+def test_two_tools_under_one_name_are_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"'a\.b' and 'a_b' would both be offered as 'a_b'"):
+        names(listed("a.b", "a_b"))
+    assert names(listed("a.b", "a_b"), only=["a.b"]) == {"a.b": "a_b"}
+
+
+def test_a_tool_that_is_listed_twice_is_there_once(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "interlock.mcp"):
+        assert len(names(listed("a", "a"))) == 1
+    assert "lists the tool 'a' twice" in caplog.text
+
+
+def test_arguments_that_are_no_object_are_an_error() -> None:
+    tools = [{"name": "odd", "inputSchema": {"type": "array"}}]
+    with pytest.raises(ConfigError, match="'odd' takes 'array' instead of an object"):
+        names(tools)
+
+
+def test_a_schema_has_properties_and_no_draft() -> None:
+    tools = [{"name": "a", "inputSchema": {"$schema": "http://json-schema.org/draft-07/schema#"}}]
+    found = wanted_tools(tools, prefix="", only=None, where="x")
+    assert found["a"].schema == {"type": "object", "properties": {}}
+
+
+def test_a_title_stands_in_for_a_description() -> None:
+    found = wanted_tools(listed("a", title="Does it"), prefix="", only=None, where="x")
+    assert found["a"].description == "Does it"
+
+
+# -- where a server is --
+
+
+def test_a_mapping_is_as_other_programs_have_it() -> None:
+    entry = {"type": "stdio", "command": "/usr/bin/uvx", "args": ["mcp-server-git"], "env": {"TOKEN": "t"}}
+    place = server_place(entry)
+    assert place == Program(command="/usr/bin/uvx", args=("mcp-server-git",), env={"TOKEN": "t"})
+    assert place.label == "uvx"
+
+
+def test_text_is_a_url() -> None:
+    assert server_place("https://example.com/mcp") == WebServer(url="https://example.com/mcp")
+
+
+def test_a_function_opens_a_transport() -> None:
+    assert server_place(len) == OwnTransport(len)
+
+
+def test_a_server_goes_by_its_own_name() -> None:
+    class Server:
+        name = "mine"
+
+        def create_initialization_options(self) -> None: ...
+
+    place = server_place(Server())
+    assert isinstance(place, ServerObject)
+    assert place.label == "mine"
+
+
+@pytest.mark.parametrize(
+    ("given_server", "said"),
+    [
+        ("npx -y some-server", "url: String should match pattern"),
+        ({"command": "x", "argv": []}, "argv: Extra inputs are not permitted"),
+        ({"url": "https://a/mcp", "type": "sse"}, "type: Input should be 'http' or 'streamable-http'"),
+        ({}, "url: Field required"),
+        (7, "int is no MCP server"),
+    ],
+)
+def test_what_is_no_server_is_said(given_server: object, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        server_place(given_server)
+
+
+def test_secrets_are_not_in_messages() -> None:
+    """Neither in the error about a wrong entry nor in how a right one looks."""
+    entry = {"url": "https://a/mcp", "headers": {"Authorization": "Bearer hunter2"}}
+    with pytest.raises(ConfigError) as failed:
+        server_place({**entry, "env": {"TOKEN": "hunter2"}})
+    assert "hunter2" not in f"{failed.value} {failed.value.__cause__} {server_place(entry)!r}"
