@@ -9,6 +9,6 @@ app is made; importing this package does not.
 from __future__ import annotations
 
 from interlock.serving.app import create_app
-from interlock.serving.config import ServeConfig, ServedRequest
+from interlock.serving.config import A2A, ServeConfig, ServedRequest
 
-__all__ = ["ServeConfig", "ServedRequest", "create_app"]
+__all__ = ["A2A", "ServeConfig", "ServedRequest", "create_app"]

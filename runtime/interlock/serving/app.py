@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from interlock.agents import Agent
 from interlock.errors import ConfigError, MissingExtra
 from interlock.serving.config import ServeConfig
-from interlock.serving.endpoints import Endpoint, Handle
+from interlock.serving.endpoints import Endpoint
 from interlock.serving.refusals import Refusal
 from interlock.serving.service import Service
 
@@ -47,6 +47,9 @@ def create_app(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig | 
       ``shared_memory["handoff_origin"]`` of the run. Its ``hops`` counts the servers passed.
     * A client that leaves cancels its run.
 
+    With ``ServeConfig(a2a=A2A())`` it also answers clients of the Agent2Agent protocol, see `A2A` and
+    docs/a2a.md.
+
     Args:
         agents: one agent, or several.
         config: keys, limits and settings.
@@ -66,15 +69,9 @@ def create_app(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig | 
     if not isinstance(cast("object", config), ServeConfig | None):
         raise ConfigError(f"config must be a ServeConfig, not {type(config).__name__}.")
     service = Service(agents, config or ServeConfig())
-    ends: list[tuple[str, Handle, str]] = [
-        ("/models", service.models, "GET"),
-        ("/models/{id:path}", service.model, "GET"),
-        ("/chat/completions", service.complete, "POST"),
-    ]
     routes = [
-        Route(prefix + path, Endpoint(service.guards, handle), methods=[method])
-        for prefix in ("", "/v1")
-        for path, handle, method in ends
+        Route(each.path, Endpoint(service.guards, each.handle, open=each.open), methods=[each.method])
+        for each in service.routes
     ]
     return Starlette(
         routes=[Route("/health", _health, methods=["GET"]), *routes],

@@ -29,6 +29,7 @@ from interlock.events import (
 )
 from interlock.fresh import NEW_LIST
 from interlock.messages import Message, ToolCall, text_of
+from interlock.output_modes import json_in
 from interlock.results import RunEvent, RunResult
 from interlock.usage import Usage
 
@@ -130,7 +131,7 @@ class DeltaWriter:
         """
         deltas: list[_Delta] = []
         if self._hold and result.stop_reason == "done" and result.last_agent.output is not None:
-            self._held = self._held[-1:]
+            self._held = [json_in(text) for text in self._held[-1:]]
         held, self._hold = self._held, False
         if result.stop_reason == "limit" and result.final_output is not None:
             held = [*held, _as_text(result.final_output)]

@@ -4,15 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from interlock.callables import MaybeAwaitable
 from interlock.config import RunConfig
 from interlock.errors import ConfigError
 from interlock.hooks import RunHooks
 from interlock.runner import DEFAULT_MAX_TURNS
+from interlock.sessions.stores import SessionStore
 
-__all__ = ["ServeConfig", "ServedRequest"]
+__all__ = ["A2A", "ServeConfig", "ServedRequest"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class A2A:
+    """How agents are served by the Agent2Agent protocol, besides.
+
+    Tasks, and conversations without ``sessions``, are kept in memory within ``ServeConfig.max_pending``,
+    ``pending_bytes`` and ``pending_ttl``, for each agent.
+    """
+
+    sessions: SessionStore | None = None
+    """Where conversations are kept, one session for each context of a client; None keeps them in memory."""
+    url: str | None = None
+    """What the app is reached under, such as ``"https://agents.example.com"``, for the cards; None takes
+    the address that a card was asked for at."""
+    version: str = "1"
+    """The agents' version, as their cards say it to people."""
+    approvals: bool = False
+    """Whether whoever asks an agent may also approve the calls that need it. Without, they are not made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +73,8 @@ class ServeConfig:
     context: Callable[[ServedRequest], MaybeAwaitable[Any]] | None = None
     """Makes the object that is passed as ``context=`` to the run; None passes the `ServedRequest`."""
     hooks: RunHooks | None = None
+    a2a: A2A | None = None
+    """Serves the agents by the Agent2Agent protocol, too; None does not."""
     max_turns: int | None = DEFAULT_MAX_TURNS
     """Most model calls of one request; None for no limit."""
     max_body: int = 10 * 2**20
@@ -86,6 +108,7 @@ class ServeConfig:
             ),
             (not isinstance(self.allowed_hosts, str), "allowed_hosts must be a list of names, not one text"),
             (self.max_hops >= 0, "max_hops must not be negative"),
+            (isinstance(cast("object", self.a2a), A2A | None), "a2a must be an A2A, such as A2A()"),
         )
         wrong = [message for holds, message in rules if not holds]
         limits = (

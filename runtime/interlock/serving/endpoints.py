@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 
 from interlock.errors import InterlockError
+from interlock.serving.config import ServedRequest
 from interlock.serving.guards import Guards, Principal
 from interlock.serving.refusals import Refusal
 from interlock.serving.wire import (
@@ -24,7 +25,10 @@ from interlock.serving.wire import (
     send_json,
 )
 
-__all__ = ["Endpoint", "Handle", "Incoming", "closing", "log_refusal"]
+__all__ = ["Endpoint", "Handle", "Incoming", "ServedRoute", "closing", "log_refusal"]
+
+_LONGEST_TRACEPARENT = 256
+_SECRETS = ("authorization", "cookie", "proxy-authorization")
 
 _logger = logging.getLogger("interlock.serving")
 
@@ -44,6 +48,23 @@ class Incoming:
     def own_headers(self) -> dict[str, str]:
         """What every response to it carries."""
         return {"x-request-id": self.request_id}
+
+    def about(
+        self, model: str, *, user: str | None = None, handoff_context: Mapping[str, Any] | None = None
+    ) -> ServedRequest:
+        """Return what the app's own code is told of it."""
+        context = dict(handoff_context or {})
+        if trace := self.headers.get("traceparent", "")[:_LONGEST_TRACEPARENT]:
+            context["traceparent"] = trace
+        return ServedRequest(
+            request_id=self.request_id,
+            model=model,
+            principal=self.principal.name,
+            scopes=self.principal.scopes,
+            user=user,
+            headers={name: value for name, value in self.headers.items() if name not in _SECRETS},
+            handoff_context=context,
+        )
 
     async def reply(self, body: Mapping[str, Any]) -> None:
         """Answer."""
@@ -66,12 +87,30 @@ class Incoming:
 Handle = Callable[[Incoming], Awaitable[None]]
 
 
-class Endpoint:
-    """Lets in who may ask, and says why to the others. A class, so that Starlette takes it for an app."""
+@dataclass(frozen=True, slots=True)
+class ServedRoute:
+    """A route of an app."""
 
-    def __init__(self, guards: Guards, handle: Handle) -> None:
+    path: str
+    handle: Handle
+    method: str
+    open: bool = False
+    """Whether anybody may ask, without a key."""
+
+
+class Endpoint:
+    """Lets in who may ask, and says why to the others. A class, so that Starlette takes it for an app.
+
+    Args:
+        guards: who may ask.
+        handle: answers.
+        open: whether anybody may ask, without a key.
+    """
+
+    def __init__(self, guards: Guards, handle: Handle, *, open: bool = False) -> None:
         self._guards = guards
         self._handle = handle
+        self._open = open
 
     async def __call__(self, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
         """Answer one request, as an ASGI app does."""
@@ -96,7 +135,7 @@ class Endpoint:
                 send=tracked,
                 request_id=request_id,
                 headers=headers,
-                principal=self._guards.authenticate(headers.get("authorization", "")),
+                principal=self._principal(headers),
             )
             await self._handle(incoming)
         except ClientGone:
@@ -107,6 +146,11 @@ class Endpoint:
             # servers on asyncio cancel what still runs when they end; to pass it on would only be logged
             if not started:
                 await refuse(closing())
+
+    def _principal(self, headers: Mapping[str, str]) -> Principal:
+        if self._open:
+            return self._guards.anonymous
+        return self._guards.authenticate(headers.get("authorization", ""))
 
 
 def closing() -> Refusal:

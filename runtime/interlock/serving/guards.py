@@ -37,7 +37,8 @@ class Guards:
     def __init__(self, config: ServeConfig) -> None:
         self._hosts = config.allowed_hosts
         self._keys = _keys(config)
-        self._anonymous = Principal("anonymous", _scopes(config.run_config.scopes))
+        self.anonymous = Principal("anonymous", _scopes(config.run_config.scopes))
+        """Whoever asks without a key."""
         self._most = config.max_concurrent
         self._running = 0
         self._idle: anyio.Event | None = None
@@ -74,7 +75,7 @@ class Guards:
             Refusal: 401.
         """
         if self._keys is None:
-            return self._anonymous
+            return self.anonymous
         scheme, _, token = authorization.strip().partition(" ")
         given = _digest(token.strip())
         found: Principal | None = None

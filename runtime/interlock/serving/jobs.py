@@ -22,10 +22,10 @@ from interlock.serving.refusals import Refusal
 from interlock.serving.requests import ChatRequest
 from interlock.serving.wire import EventStream
 
-__all__ = ["Job", "job_of"]
+__all__ = ["NEEDS_APPROVAL", "Job", "context_for", "job_of"]
 
 _OPENING: dict[str, Any] = {"role": "assistant", "content": ""}
-_NEEDS_APPROVAL = (
+NEEDS_APPROVAL = (
     "The agent wants to do something that a person has to approve, which this endpoint cannot ask for. "
     "It was not done."
 )
@@ -50,7 +50,7 @@ class Job:
         result = await Runner.run(
             self.agent,
             self.messages,
-            context=await self._context(),
+            context=await context_for(self.config, self.about),
             max_turns=self.config.max_turns,
             hooks=self.config.hooks,
             run_config=self.run_config,
@@ -69,7 +69,7 @@ class Job:
         stream = Runner.run_streamed(
             self.agent,
             self.messages,
-            context=await self._context(),
+            context=await context_for(self.config, self.about),
             max_turns=self.config.max_turns,
             hooks=self.config.hooks,
             run_config=self.run_config,
@@ -88,21 +88,23 @@ class Job:
             chunks.append(self.completion.usage_chunk(result.usage))
         await to.data(*chunks, "[DONE]")
 
-    async def _context(self) -> Any:
-        if self.config.context is None:
-            return None
-        with users_code("ServeConfig.context"):
-            return await resolve(self.config.context(self.about))
-
     def _writer(self) -> DeltaWriter:
         return DeltaWriter(agents=self.served.graph.keys(), hold=self.served.has_output_type)
 
     def _calls(self, result: RunResult[Any]) -> Sequence[ToolCall]:
         if result.interruptions:
-            raise Refusal(403, _NEEDS_APPROVAL, "approval_required")
+            raise Refusal(403, NEEDS_APPROVAL, "approval_required")
         if not result.pending:
             return ()
         return self.pending.keep(self.about.principal, self.about.model, result)
+
+
+async def context_for(config: ServeConfig, about: ServedRequest) -> Any:
+    """Return the object that is passed as ``context=`` to the run of a request."""
+    if config.context is None:
+        return None
+    with users_code("ServeConfig.context"):
+        return await resolve(config.context(about))
 
 
 def _says_something(delta: Mapping[str, Any]) -> bool:

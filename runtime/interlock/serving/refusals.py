@@ -24,11 +24,13 @@ from interlock.errors import (
     QuotaExhausted,
     RateLimited,
     RunTimeout,
+    SessionConflict,
+    SessionError,
     ToolError,
 )
 from interlock.fresh import NEW_DICT
 
-__all__ = ["Refusal", "refusal_for"]
+__all__ = ["Refusal", "out_of_time", "refusal_for"]
 
 
 @dataclass(eq=False)
@@ -94,6 +96,12 @@ _KNOWN: dict[type[BaseException], tuple[int, str, str]] = {
     ModelBehaviorError: (502, "bad_model_output", "The model kept sending something unusable."),
     ToolError: (500, "tool_failed", "A tool of this agent failed."),
     HandoffError: (500, "handoff_failed", "A transfer between agents failed."),
+    SessionConflict: (
+        409,
+        "conversation_conflict",
+        "The conversation went on elsewhere. Try again.",
+    ),
+    SessionError: (500, "session_failed", "The conversation could not be loaded or stored."),
 }
 """What is said of interlock's errors. Never their own text: it may quote prompts, keys and paths."""
 
@@ -122,6 +130,16 @@ def refusal_for(error: BaseException) -> Refusal:
     if isinstance(error, RateLimited) and status == 429:
         headers["retry-after"] = str(max(1, round(error.retry_after or 1)))
     return Refusal(status, message, code, headers=headers)
+
+
+def out_of_time(seconds: float) -> Refusal:
+    """Return what a client is told whose run took longer than that."""
+    return Refusal(
+        504,
+        f"The run took longer than the {seconds:g} seconds that this server allows.",
+        "timeout",
+        headers={"x-should-retry": "false"},
+    )
 
 
 def _has_acted(error: BaseException) -> bool:

@@ -14,20 +14,20 @@ from typing import Any
 import anyio
 
 from interlock.agents import Agent
+from interlock.serving.a2a import A2ARoutes
 from interlock.serving.catalog import Catalog
 from interlock.serving.chunks import Completion
-from interlock.serving.config import ServeConfig, ServedRequest
-from interlock.serving.endpoints import Incoming, closing, log_refusal
+from interlock.serving.config import ServeConfig
+from interlock.serving.endpoints import Incoming, ServedRoute, closing, log_refusal
 from interlock.serving.guards import Guards
 from interlock.serving.jobs import Job, job_of
 from interlock.serving.pending import PendingRuns
-from interlock.serving.refusals import Refusal, refusal_for
+from interlock.serving.refusals import Refusal, out_of_time, refusal_for
 from interlock.serving.requests import ChatRequest, parse
 from interlock.serving.wire import ClientGone, EventStream, attended
 
 __all__ = ["Service"]
 
-_LONGEST_TRACEPARENT = 256
 _PARTING_SECONDS = 2.0
 
 _logger = logging.getLogger("interlock.serving")
@@ -44,16 +44,33 @@ class Service:
         self.guards = Guards(config)
         self._config = config
         self._catalog = Catalog(agents, config.run_config)
+        self._a2a = A2ARoutes(self._catalog, config.a2a, config, self.guards) if config.a2a else None
         self._created = int(time.time())
         self._pending = PendingRuns(
             most=config.max_pending, size=config.pending_bytes, ttl=config.pending_ttl
         )
+
+    @property
+    def routes(self) -> list[ServedRoute]:
+        """The routes."""
+        mine = [
+            ServedRoute(f"{prefix}{path}", handle, method)
+            for prefix in ("", "/v1")
+            for path, handle, method in (
+                ("/models", self.models, "GET"),
+                ("/models/{id:path}", self.model, "GET"),
+                ("/chat/completions", self.complete, "POST"),
+            )
+        ]
+        return [*mine, *(self._a2a.routes if self._a2a else ())]
 
     @asynccontextmanager
     async def lifespan(self, app: object) -> AsyncGenerator[None]:
         """Let the requests that the server has cancelled tell their clients before the process ends."""
         yield
         with anyio.move_on_after(_PARTING_SECONDS):
+            if self._a2a:
+                await self._a2a.close()
             await self.guards.drained()
 
     async def models(self, incoming: Incoming) -> None:
@@ -97,7 +114,8 @@ class Service:
         served.check_tools(asked.tools)
         model = served.agent.name
         completion = Completion(id=f"chatcmpl-{uuid.uuid4().hex}", model=model, created=int(time.time()))
-        return job_of(served, asked, _about(incoming, asked, model), completion, self._config, self._pending)
+        about = incoming.about(model, user=asked.user, handoff_context=asked.handoff_context)
+        return job_of(served, asked, about, completion, self._config, self._pending)
 
     async def _whole(self, incoming: Incoming, job: Job) -> None:
         try:
@@ -109,11 +127,11 @@ class Service:
             raise
         except Exception as error:
             raise refusal_for(error) from error
-        raise self._too_late
+        raise out_of_time(self._config.timeout)
 
     async def _stream(self, incoming: Incoming, job: Job) -> None:
         stream = EventStream(incoming.send, incoming.own_headers)
-        refusal = self._too_late
+        refusal = out_of_time(self._config.timeout)
         try:
             with anyio.move_on_after(self._config.timeout):
                 ping = partial(stream.keep_alive, self._config.ping)
@@ -133,30 +151,3 @@ class Service:
             raise refusal
         log_refusal(incoming.request_id, refusal)
         await stream.fail(refusal.body(incoming.request_id))
-
-    @property
-    def _too_late(self) -> Refusal:
-        return Refusal(
-            504,
-            f"The run took longer than the {self._config.timeout:g} seconds that this server allows.",
-            "timeout",
-            headers={"x-should-retry": "false"},
-        )
-
-
-_SECRETS = ("authorization", "cookie", "proxy-authorization")
-
-
-def _about(incoming: Incoming, asked: ChatRequest, model: str) -> ServedRequest:
-    context = dict(asked.handoff_context)
-    if trace := incoming.headers.get("traceparent", "")[:_LONGEST_TRACEPARENT]:
-        context["traceparent"] = trace
-    return ServedRequest(
-        request_id=incoming.request_id,
-        model=model,
-        principal=incoming.principal.name,
-        scopes=incoming.principal.scopes,
-        user=asked.user,
-        headers={name: value for name, value in incoming.headers.items() if name not in _SECRETS},
-        handoff_context=context,
-    )

@@ -1,0 +1,167 @@
+"""Agents served by A2A, the Agent2Agent protocol: its routes, around the server parts of the protocol's SDK.
+
+The SDK speaks the protocol, in versions 1.0 and 0.3; who may ask, bodies and runs are the app's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from interlock.errors import MissingExtra
+from interlock.serving.a2a_bodies import card_body
+from interlock.serving.a2a_runs import Runs
+from interlock.serving.a2a_tasks import Tasks
+from interlock.serving.catalog import Catalog, ServedAgent
+from interlock.serving.config import A2A, ServeConfig, ServedRequest
+from interlock.serving.endpoints import Incoming, ServedRoute
+from interlock.serving.guards import Guards
+from interlock.serving.wire import AsgiReceive, AsgiSend
+
+if TYPE_CHECKING:
+    from a2a.server.context import ServerCallContext
+    from a2a.server.request_handlers import DefaultRequestHandler
+    from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
+    from starlette.requests import Request
+
+__all__ = ["A2ARoutes"]
+
+_CARD = "/.well-known/agent-card.json"
+_PATH = "/a2a/"
+_ABOUT = "interlock.about"
+"""Key of the ASGI scope for what is known of a request."""
+_LINE_ENDS = {letter.encode(): f"\\u{ord(letter):04x}".encode() for letter in "\x85\u2028\u2029"}
+
+
+class A2ARoutes:
+    """What the protocol's routes do.
+
+    Args:
+        catalog: the agents.
+        settings: how they are served by this protocol.
+        config: keys, limits and settings.
+        guards: who may ask, and how many at once.
+
+    Raises:
+        MissingExtra: the SDK is not installed.
+    """
+
+    def __init__(self, catalog: Catalog, settings: A2A, config: ServeConfig, guards: Guards) -> None:
+        self._catalog, self._settings, self._config, self._guards = catalog, settings, config, guards
+        try:
+            self._desks = {name: self._desk(catalog.find(name)) for name in catalog.names}
+        except ModuleNotFoundError as error:
+            raise MissingExtra(
+                "Serving by A2A needs its SDK, which is not installed: pip install 'interlock[a2a]'."
+            ) from error
+
+    @property
+    def routes(self) -> list[ServedRoute]:
+        """The routes. Cards ask for no key: they say that one is needed."""
+        return [
+            ServedRoute(_CARD, self.card, "GET", open=True),
+            ServedRoute(f"{_PATH}{{agent:path}}{_CARD}", self.card, "GET", open=True),
+            ServedRoute(f"{_PATH}{{agent:path}}", self.answer, "POST"),
+        ]
+
+    async def card(self, incoming: Incoming) -> None:
+        """Say who an agent is and where it is asked; without a name, the first agent."""
+        from a2a.server.request_handlers.response_helpers import agent_card_to_dict  # noqa: PLC0415
+        from a2a.types import AgentCard  # noqa: PLC0415
+        from google.protobuf.json_format import ParseDict  # noqa: PLC0415
+
+        served = self._catalog.find(incoming.scope["path_params"].get("agent", ""))
+        base = self._settings.url or _address(incoming)
+        card = self._card(served, base.rstrip("/") + _PATH + quote(served.agent.name, safe=""))
+        await incoming.reply(agent_card_to_dict(ParseDict(card, AgentCard())))
+
+    async def answer(self, incoming: Incoming) -> None:
+        """Answer a request of the protocol."""
+        from starlette.requests import Request  # noqa: PLC0415
+
+        self._guards.check_content_type(incoming.headers.get("content-type", ""))
+        served = self._catalog.find(incoming.scope["path_params"]["agent"])
+        body = await incoming.read(self._config.max_body, self._config.body_timeout)
+        scope = {**incoming.scope, _ABOUT: incoming.about(served.agent.name)}
+        receive = _again(body, incoming.receive)
+        dispatcher, _ = self._desks[served.agent.name]
+        response = await dispatcher.handle_requests(Request(scope, receive))
+        response.headers.update(incoming.own_headers)
+        streamed = "content-length" not in response.headers
+        await response(scope, receive, _escaped(incoming.send) if streamed else incoming.send)
+
+    async def close(self) -> None:
+        """Cancel what still runs."""
+        for _, handler in self._desks.values():
+            await handler.aclose()
+
+    def _card(self, served: ServedAgent, url: str) -> dict[str, Any]:
+        keyed = self._config.api_keys is not None
+        return card_body(served.agent, url=url, version=self._settings.version, keyed=keyed)
+
+    def _desk(self, served: ServedAgent) -> tuple[JsonRpcDispatcher, DefaultRequestHandler]:
+        from a2a.server.request_handlers import DefaultRequestHandler  # noqa: PLC0415
+        from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher  # noqa: PLC0415
+        from a2a.types import AgentCard  # noqa: PLC0415
+        from google.protobuf.json_format import ParseDict  # noqa: PLC0415
+
+        runs: Any = Runs(served, self._settings, self._config, self._guards)
+        tasks: Any = Tasks(
+            most=self._config.max_pending, size=self._config.pending_bytes, ttl=self._config.pending_ttl
+        )
+        handler = DefaultRequestHandler(
+            runs,
+            tasks,
+            ParseDict(self._card(served, "http://localhost"), AgentCard()),
+            interrupted_task_timeout=self._config.pending_ttl,
+        )
+        callers: Any = _Callers()
+        return JsonRpcDispatcher(handler, callers, enable_v0_3_compat=True), handler
+
+
+class _Callers:
+    """Tells the SDK who asks."""
+
+    def build(self, request: Request) -> ServerCallContext:
+        """Return what a run is told of its request."""
+        from a2a.server.context import ServerCallContext  # noqa: PLC0415
+        from a2a.server.routes.common import StarletteUser  # noqa: PLC0415
+        from starlette.authentication import SimpleUser  # noqa: PLC0415
+
+        about: ServedRequest = request.scope[_ABOUT]
+        # of the headers, the SDK reads the protocol's version
+        state = {"headers": dict(about.headers), "about": about}
+        return ServerCallContext(user=StarletteUser(SimpleUser(about.principal)), state=state)
+
+
+def _address(incoming: Incoming) -> str:
+    scheme, root = incoming.scope.get("scheme", "http"), incoming.scope.get("root_path", "")
+    return f"{scheme}://{incoming.headers.get('host', '')}{root}"
+
+
+def _again(body: bytes, receive: AsgiReceive) -> AsgiReceive:
+    """Return the way to read a body once more; after it comes what the client does next."""
+    left = [body]
+
+    async def read() -> MutableMapping[str, Any]:
+        if left:
+            return {"type": "http.request", "body": left.pop(), "more_body": False}
+        return await receive()
+
+    return read
+
+
+def _escaped(send: AsgiSend) -> AsgiSend:
+    """Return a way on which no letter of the JSON is one that some readers take for the end of a line.
+
+    The SDK sends them as they are, and its own client for Python then finds half an event.
+    """
+
+    async def write(message: MutableMapping[str, Any]) -> None:
+        body: bytes = message.get("body", b"")
+        for letter, escape in _LINE_ENDS.items():
+            body = body.replace(letter, escape)
+        await send({**message, "body": body} if body else message)
+
+    return write

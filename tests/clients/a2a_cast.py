@@ -1,0 +1,63 @@
+"""The agents that clients of A2A ask, besides those of `clients.cast`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pydantic
+from clients.cast import Log, Plays, answered, everyone
+
+from interlock import Agent, Request, tool
+from interlock.events import HandlerEvent, MessageDone
+from interlock.messages import text_of
+from interlock.testing import call
+from interlock.testing.scripted import Reply
+
+
+class Order(pydantic.BaseModel):
+    """What the clerk answers with."""
+
+    number: int
+    places: list[str]
+
+
+ORDER_DATA = {"number": 7, "places": ["Paris", "Rome"]}
+
+
+def clerk() -> Agent[Any]:
+    """Its answer is data."""
+    said = Order.model_validate(ORDER_DATA).model_dump_json()
+    return Agent("clerk", model=Plays("clerk", lambda _: said), output_type=Order)
+
+
+def parrot() -> Agent[Any]:
+    """It says what the user has said in this conversation so far, after a moment in which others may come."""
+
+    async def part(request: Request) -> AsyncIterator[HandlerEvent]:
+        await anyio.sleep(0.01)
+        words = "|".join(text_of(each) for each in request.messages if each["role"] == "user")
+        yield MessageDone(message={"role": "assistant", "content": words})
+
+    return Agent("parrot", "Repeat.", model=Plays("parrot", part), handoff_description="Repeats all of it.")
+
+
+def payer(paid: list[int]) -> Agent[Any]:
+    """What it does has to be approved."""
+
+    @tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    def part(request: Request) -> Reply:
+        return f"Then: {text_of(request.messages[-1])}" if answered(request) else call("pay", {"amount": 40})
+
+    return Agent("payer", model=Plays("payer", part), tools=[pay])
+
+
+def a2a_agents(log: Log, paid: list[int]) -> list[Agent[Any]]:
+    """All of them; the first one is the greeter."""
+    return [*everyone(log), clerk(), parrot(), payer(paid)]

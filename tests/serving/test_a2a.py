@@ -1,0 +1,387 @@
+"""A2A over true sockets, spoken by hand: what goes wrong, who is let in, and what is kept."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from clients.a2a_cast import parrot, payer
+from clients.cast import Log, endless
+from served import PATIENCE, listening
+from teams import agent, requests
+
+from interlock import Agent, ConfigError, Retry, RunConfig, RunContext, function_tool
+from interlock.errors import ServerFailed
+from interlock.serving import A2A, ServeConfig, ServedRequest, create_app
+from interlock.sessions import Session, SQLiteSessions
+from interlock.testing import ScriptedHandler, call
+
+pytest.importorskip("a2a")
+
+SERVED = ServeConfig(a2a=A2A())
+CARD = "/.well-known/agent-card.json"
+
+
+def ask(
+    url: str, said: Any = "Hi", *, method: str = "SendMessage", key: str = "none", **more: Any
+) -> dict[str, Any]:
+    """Send a message of that text, or of these parts; the rest goes into the message."""
+    parts = [{"text": said}] if isinstance(said, str) else said
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": parts, **more}
+    return rpc(url, {"method": method, "params": {"message": message}}, key=key)
+
+
+def rpc(url: str, body: Mapping[str, Any], key: str = "none", version: str = "1.0") -> dict[str, Any]:
+    """Make a call, and return the body of its answer."""
+    response = post(url, json.dumps({"jsonrpc": "2.0", "id": 1, **body}).encode(), key=key, version=version)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def post(url: str, body: bytes, *, key: str = "none", version: str = "1.0", **headers: str) -> httpx.Response:
+    """Send these bytes. There is no TLS, and reading the certificates would take longer than all else."""
+    sent = {"content-type": "application/json", "a2a-version": version, "authorization": f"Bearer {key}"}
+    return httpx.post(url, content=body, headers={**sent, **headers}, timeout=PATIENCE, verify=False)
+
+
+def task_of(answer: Mapping[str, Any]) -> Any:
+    assert "result" in answer, answer
+    return answer["result"]["task"]
+
+
+def told(task: Mapping[str, Any]) -> tuple[str, str, str]:
+    """How a task ended, with which code, and what was said."""
+    text = "".join(part.get("text", "") for part in task["status"].get("message", {}).get("parts", ()))
+    return task["status"]["state"].removeprefix("TASK_STATE_"), task["metadata"].get("code", ""), text
+
+
+def text_of(task: Mapping[str, Any]) -> str:
+    return "".join(part["text"] for artifact in task["artifacts"] for part in artifact["parts"])
+
+
+# -- cards --
+
+
+def test_the_first_agent_is_the_one_of_the_host() -> None:
+    team = [agent("A B/ü", handoff_description="Knows it."), agent("C")]
+    with listening(create_app(team, SERVED)) as url:
+        first, second = (httpx.get(url + path + CARD).json() for path in ("", "/a2a/C"))
+        answered = ask(first["supportedInterfaces"][0]["url"])
+    assert (first["name"], first["description"]) == ("A B/ü", "Knows it.")
+    assert second["supportedInterfaces"][0]["url"] == f"{url}/a2a/C"
+    assert "result" in answered, "whatever the name, its address works"
+
+
+def test_a_card_tells_how_to_ask_and_nothing_of_the_inside() -> None:
+    secret = Agent("A", "The secret plan.", model=ScriptedHandler([]), tools=[look_up])
+    settings = ServeConfig(api_keys=["k"], a2a=A2A(url="https://agents.example.com/x/", version="7"))
+    with listening(create_app(secret, settings)) as url:
+        response = httpx.get(url + CARD)
+    card = response.json()
+    assert [each["url"] for each in card["supportedInterfaces"]] == ["https://agents.example.com/x/a2a/A"] * 2
+    assert [each["protocolVersion"] for each in card["supportedInterfaces"]] == ["1.0", "0.3"]
+    assert card["securitySchemes"]["bearer"]["httpAuthSecurityScheme"]["scheme"] == "bearer"
+    assert card["version"] == "7"
+    assert "secret" not in response.text
+    assert "look_up" not in response.text
+
+
+@function_tool
+def look_up(order: int) -> str:
+    """Look an order up."""
+    return f"order {order}"
+
+
+def test_there_is_none_unless_it_is_asked_for() -> None:
+    with listening(create_app(agent("A"))) as url:
+        assert httpx.get(url + CARD).status_code == 404
+        assert post(f"{url}/a2a/A", b"{}").status_code == 404
+
+
+# -- who is let in --
+
+
+def test_what_is_not_let_in_is_told_before_the_body_is_read() -> None:
+    settings = replace(SERVED, api_keys=["k"], allowed_hosts=["127.0.0.1"], max_body=1000)
+    with listening(create_app(agent("A"), settings)) as url:
+        statuses = [
+            post(f"{url}/a2a/A", b"{}", key="wrong").status_code,
+            post(f"{url}/a2a/nobody", b"{}", key="k").status_code,
+            post(f"{url}/a2a/A", b"{}", key="k", **{"content-type": "text/plain"}).status_code,
+            post(f"{url}/a2a/A", b"{}", key="k", host="evil.example").status_code,
+            post(f"{url}/a2a/A", b'"' + b"x" * 2000 + b'"', key="k").status_code,
+            httpx.get(url + CARD, headers={"host": "evil.example"}).status_code,
+            httpx.get(f"{url}/a2a/nobody{CARD}").status_code,
+        ]
+    assert statuses == [401, 404, 415, 403, 413, 403, 404]
+
+
+def test_nobody_finds_what_is_anothers() -> None:
+    settings = ServeConfig(api_keys=["k1", "k2"], a2a=A2A())
+    with listening(create_app(parrot(), settings)) as base:
+        url = f"{base}/a2a/parrot"
+        mine = task_of(ask(url, "mine", key="k1"))
+        theirs = task_of(ask(url, "theirs", key="k2", contextId=mine["contextId"]))
+        found = rpc(url, {"method": "GetTask", "params": {"id": mine["id"]}}, key="k2")
+        stopped = rpc(url, {"method": "CancelTask", "params": {"id": mine["id"]}}, key="k2")
+        listed = rpc(url, {"method": "ListTasks", "params": {}}, key="k2")["result"]["tasks"]
+    assert text_of(theirs) == "theirs", "the same name of a context is another conversation"
+    assert (found["error"]["code"], stopped["error"]["code"]) == (-32001, -32001)
+    assert [task["id"] for task in listed] == [theirs["id"]]
+
+
+def test_the_scopes_of_a_key_and_the_conversation_reach_the_run() -> None:
+    seen: list[Any] = []
+
+    @function_tool
+    def look(context: RunContext[ServedRequest]) -> str:
+        about = context.context
+        secret = about.headers.get("authorization")
+        seen.append((sorted(context.scopes), about.model, secret, about.principal))
+        return "seen"
+
+    settings = ServeConfig(api_keys={"k": ["boss"]}, context=lambda about: about, a2a=A2A())
+    with listening(create_app(agent("A", call("look"), "Done.", tools=[look]), settings)) as url:
+        assert text_of(task_of(ask(f"{url}/a2a/A", key="k"))) == "Done."
+    scopes, model, secret, principal = seen[0]
+    assert (scopes, model, secret) == (["boss"], "A", None)
+    assert principal not in ("", "k", "anonymous")
+
+
+# -- requests that are none --
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"{nonsense", -32700),
+        (b"\xff\xfe", -32700),
+        (b"[]", -32600),
+        (b'{"jsonrpc": "2.0", "id": 1}', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "Nothing"}', -32601),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage"}', -32602),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": 7}}', -32602),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": ""}}', -32602),
+    ],
+)
+def test_a_request_that_is_none_is_an_error_of_the_protocol(body: bytes, code: int) -> None:
+    mine = agent("A", "Hi.")
+    with listening(create_app(mine, SERVED)) as url:
+        response = post(f"{url}/a2a/A", body)
+    assert (response.status_code, response.json()["error"]["code"]) == (200, code)
+    assert "x-request-id" in response.headers
+    assert not requests(mine)
+
+
+@pytest.mark.parametrize(
+    ("parts", "code"),
+    [
+        ([{"url": "http://169.254.169.254/secret", "mediaType": "image/png"}], "content_not_supported"),
+        ([{}], "content_not_supported"),
+    ],
+)
+def test_what_no_model_can_be_shown_is_rejected(parts: Any, code: str) -> None:
+    mine = agent("A", "Hi.")
+    with listening(create_app(mine, SERVED)) as url:
+        state, told_code, _ = told(task_of(ask(f"{url}/a2a/A", parts)))
+    assert (state, told_code) == ("REJECTED", code)
+    assert not requests(mine)
+
+
+def test_an_endless_name_of_a_context_is_rejected() -> None:
+    with listening(create_app(agent("A", "Hi."), SERVED)) as url:
+        assert told(task_of(ask(f"{url}/a2a/A", contextId="x" * 300)))[0] == "REJECTED"
+
+
+def test_a_message_may_have_data_and_files() -> None:
+    mine = agent("A", "Seen.")
+    parts = [
+        {"text": "Look."},
+        {"data": {"order": 7}},
+        {"raw": "aGk=", "mediaType": "image/png"},
+        {"raw": "aGk=", "mediaType": "text/csv", "filename": "a.csv"},
+    ]
+    with listening(create_app(mine, SERVED)) as url:
+        assert text_of(task_of(ask(f"{url}/a2a/A", parts))) == "Seen."
+    assert requests(mine)[0].messages[-1].get("content") == [
+        {"type": "text", "text": "Look."},
+        {"type": "text", "text": '{"order": 7}'},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+        {"type": "file", "file": {"filename": "a.csv", "file_data": "data:text/csv;base64,aGk="}},
+    ]
+
+
+def test_half_a_letter_of_a_model_is_no_failure() -> None:
+    """Models have split what JSON writes as two escapes, and the SDK takes no half of a pair."""
+    with listening(create_app(agent("A", "a\ud83d b"), SERVED)) as url:
+        task = task_of(ask(f"{url}/a2a/A"))
+    assert (told(task)[0], text_of(task)) == ("COMPLETED", "a? b")
+
+
+# -- runs that do not end well --
+
+
+@pytest.mark.parametrize(
+    ("reply", "state", "code"),
+    [
+        (RuntimeError("secret"), "FAILED", "handler_failed"),
+        (ServerFailed("secret"), "FAILED", "upstream_error"),
+    ],
+)
+def test_an_error_says_nothing_of_the_inside(reply: Exception, state: str, code: str) -> None:
+    settings = replace(SERVED, run_config=RunConfig(retry=Retry(attempts=1)))
+    with listening(create_app(agent("A", reply, reply, reply), settings)) as url:
+        answer = ask(f"{url}/a2a/A")
+    assert told(task_of(answer))[:2] == (state, code)
+    assert "secret" not in json.dumps(answer)
+    assert task_of(answer)["metadata"]["request_id"].startswith("req_")
+
+
+def test_a_run_that_takes_too_long_fails() -> None:
+    log = Log()
+    with listening(create_app(endless(log), replace(SERVED, timeout=0.05))) as url:
+        state, code, text = told(task_of(ask(f"{url}/a2a/endless")))
+    assert (state, code) == ("FAILED", "timeout")
+    assert "0.05 seconds" in text
+    assert log.cancelled == ["Hi"]
+
+
+def test_one_run_too_many_is_rejected_and_the_next_one_is_not() -> None:
+    log = Log()
+    team = [endless(log), parrot()]
+    with listening(create_app(team, replace(SERVED, max_concurrent=1))) as url:
+        configuration = {"configuration": {"returnImmediately": True}}
+        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
+        params = {"message": message, **configuration}
+        running = task_of(rpc(f"{url}/a2a/endless", {"method": "SendMessage", "params": params}))
+        refused = told(task_of(ask(f"{url}/a2a/parrot")))
+        rpc(f"{url}/a2a/endless", {"method": "CancelTask", "params": {"id": running["id"]}})
+        again = told(task_of(ask(f"{url}/a2a/parrot")))
+    assert refused[:2] == ("REJECTED", "too_many_requests")
+    assert again[0] == "COMPLETED"
+
+
+def test_who_asks_does_not_approve_unless_that_is_said() -> None:
+    paid: list[int] = []
+    with listening(create_app(payer(paid), SERVED)) as url:
+        task = task_of(ask(f"{url}/a2a/payer"))
+        again = ask(f"{url}/a2a/payer", "yes", taskId=task["id"])
+    assert told(task)[:2] == ("REJECTED", "approval_required")
+    assert "error" in again
+    assert paid == []
+
+
+def test_a_task_that_waits_for_approval_can_be_cancelled() -> None:
+    paid: list[int] = []
+    with listening(create_app(payer(paid), replace(SERVED, a2a=A2A(approvals=True)))) as base:
+        url = f"{base}/a2a/payer"
+        task = task_of(ask(url))
+        done = rpc(url, {"method": "CancelTask", "params": {"id": task["id"]}})
+        late = ask(url, "yes", taskId=task["id"])
+    assert (task["status"]["state"], done["result"]["status"]["state"]) == (
+        "TASK_STATE_INPUT_REQUIRED",
+        "TASK_STATE_CANCELED",
+    )
+    assert "error" in late
+    assert paid == []
+
+
+def test_a_client_cannot_answer_for_a_context_that_went_on() -> None:
+    """Its user has said something else meanwhile, so the calls of the first task wait no more."""
+    paid: list[int] = []
+    with listening(create_app(payer(paid), replace(SERVED, a2a=A2A(approvals=True)))) as url:
+        first = task_of(ask(f"{url}/a2a/payer"))
+        ask(f"{url}/a2a/payer", "Something else.", contextId=first["contextId"])
+        late = task_of(ask(f"{url}/a2a/payer", "yes", taskId=first["id"], contextId=first["contextId"]))
+    assert told(late)[:2] == ("REJECTED", "not_waiting")
+    assert paid == []
+
+
+# -- what is kept --
+
+
+def test_a_conversation_outlives_the_server_where_there_is_a_store(tmp_path: Path) -> None:
+    store = SQLiteSessions(tmp_path / "chats.db")
+    settings = ServeConfig(api_keys=["k"], a2a=A2A(sessions=store))
+    texts: list[str] = []
+    for word in ("one", "two"):
+        with listening(create_app(parrot(), settings)) as url:
+            texts.append(text_of(task_of(ask(f"{url}/a2a/parrot", word, key="k", contextId="c"))))
+    assert texts == ["one", "one|two"]
+
+
+def test_a_store_that_fails_is_told_without_its_words() -> None:
+    class Broken:
+        async def load(self, session: str, *, newest: int | None = None) -> Any:
+            raise OSError("secret disk")
+
+        async def append(self, session: str, after: int, text: str, *, alone: bool = False) -> None:
+            raise OSError("secret disk")
+
+    with listening(create_app(parrot(), replace(SERVED, a2a=A2A(sessions=Broken())))) as url:
+        answer = ask(f"{url}/a2a/parrot")
+    assert told(task_of(answer))[:2] == ("FAILED", "session_failed")
+    assert "secret" not in json.dumps(answer)
+
+
+# -- version 0.3 --
+
+
+def test_clients_of_version_0_3_are_answered_too() -> None:
+    message = {"messageId": "m", "role": "user", "kind": "message", "parts": [{"kind": "text", "text": "Hi"}]}
+    with listening(create_app(parrot(), SERVED)) as url:
+        body = {"method": "message/send", "params": {"message": message}}
+        task = rpc(f"{url}/a2a/parrot", body, version="0.3")["result"]
+        kept = rpc(f"{url}/a2a/parrot", {"method": "tasks/get", "params": {"id": task["id"]}}, version="0.3")
+        streamed = post(
+            f"{url}/a2a/parrot",
+            json.dumps({"jsonrpc": "2.0", "id": 1, **body, "method": "message/stream"}).encode(),
+            version="0.3",
+        )
+    assert (task["kind"], task["status"]["state"]) == ("task", "completed")
+    assert task["artifacts"][0]["parts"] == [{"kind": "text", "text": "Hi"}]
+    assert kept["result"]["artifacts"] == task["artifacts"]
+    lines = [line.removeprefix("data: ") for line in streamed.text.splitlines() if line.startswith("data: ")]
+    last = json.loads(lines[-1])["result"]
+    assert (last["kind"], last["status"]["state"], last["final"]) == ("status-update", "completed", True)
+
+
+# -- many at once --
+
+
+def test_clients_at_once_do_not_get_one_anothers_answers() -> None:
+    answers: dict[int, str] = {}
+
+    def client(number: int, url: str) -> None:
+        answers[number] = text_of(task_of(ask(url, f"I am {number}.")))
+
+    with listening(create_app(parrot(), SERVED)) as url:
+        threads = [threading.Thread(target=client, args=(each, f"{url}/a2a/parrot")) for each in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+    assert answers == {number: f"I am {number}." for number in range(12)}
+
+
+def test_settings_that_are_none_are_told() -> None:
+    with pytest.raises(ConfigError, match="A2A"):
+        ServeConfig(a2a=True)  # type: ignore[arg-type]
+
+
+def test_a_session_of_a_client_is_nobody_elses(tmp_path: Path) -> None:
+    """A client that chooses the name of its context does not get at a session that the app has."""
+    store = SQLiteSessions(tmp_path / "chats.db")
+    with listening(create_app(parrot(), replace(SERVED, a2a=A2A(sessions=store)))) as url:
+        names = ["user-7", '", "other", "x', "../user-7"]
+        texts = [text_of(task_of(ask(f"{url}/a2a/parrot", "Hi", contextId=name))) for name in names]
+        kept = anyio.run(Session("user-7", store).load)
+    assert texts == ["Hi"] * 3
+    assert not kept.messages
