@@ -19,6 +19,7 @@ import anyio
 from interlock.assembly import completion_done, why_incomplete
 from interlock.errors import IncompleteResponse, ProviderError, ProviderTimeout, UnreadableResponse
 from interlock.events import HandlerEvent, MessageDone
+from interlock.fence import about_to_ask
 from interlock.messages import Message, calls_of
 from interlock.port import Request, ToolChoice
 from interlock.usage import Usage
@@ -31,8 +32,8 @@ from interlock_providers.plain_replies import plain_reply
 from interlock_providers.reading import MISSHAPEN, FailedReply, Reading, UnreadableEvent, failure_in
 from interlock_providers.received import Received, parsed
 from interlock_providers.shapes import Shape
-from interlock_providers.structured import Plan, as_answer, as_answer_event, plan_for
-from interlock_providers.vendors import takes_schema_with_tools
+from interlock_providers.structured import AnswerEvents, Plan, as_answer, plan_for
+from interlock_providers.vendors import can_be_forced, takes_schema
 from interlock_providers.wire import prepare, tools_for
 
 __all__ = ["Chat", "Incoming", "Post", "Response", "Wait"]
@@ -124,9 +125,9 @@ class Chat:
         Raises:
             ProviderError: whatever went wrong.
         """
+        about_to_ask(f"{self.provider}/{self.model}", request)
         deadline = self._deadline(*self._limits, provider=self.provider, model=self.model)
-        native = not request.tools or takes_schema_with_tools(self.provider, self.model)
-        plan = plan_for(request, native=native)
+        plan = self._plan(request)
         # without tools there is no next request that would go on from this one
         goes_on = self._conversations.take(request.messages) if plan.tools else None
         messages = prepare(request.messages, self._shape) if goes_on is None else goes_on
@@ -135,10 +136,10 @@ class Chat:
         try:
             await self._guarded(deadline.first, coming.begin, coming)
             if coming.streams:
-                reading, wait = Reading(), deadline.first
+                reading, wait, events = Reading(), deadline.first, AnswerEvents(plan.answer_tool)
                 while not reading.ended:
                     for event in await self._more(reading, coming, wait):
-                        if (shown := as_answer_event(event, plan.answer_tool)) is not None:
+                        if (shown := events.shown(event)) is not None:
                             yield shown
                     wait = deadline.next
                 await coming.drain()
@@ -179,6 +180,12 @@ class Chat:
         if self._needs_finish and not missing and not done.finish_reason:
             missing = "no finish reason"
         return self._checked(done, missing)
+
+    def _plan(self, request: Request) -> Plan:
+        if request.output_schema is None:
+            return Plan(tools=request.tools, tool_choice=request.tool_choice)
+        native = takes_schema(self.provider, self.model, with_tools=bool(request.tools))
+        return plan_for(request, native=native, can_force=can_be_forced(self.model, request.settings))
 
     def _body(self, request: Request, plan: Plan, messages: Sequence[Message]) -> _Json:
         tools = tools_for(messages, plan.tools, self._shape)

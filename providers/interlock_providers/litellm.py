@@ -10,6 +10,7 @@ from typing import Any
 from interlock.assembly import Assembler
 from interlock.errors import ConfigError
 from interlock.events import HandlerEvent
+from interlock.fence import about_to_ask
 from interlock.names import litellm_name
 from interlock.port import Request
 from interlock_providers.bodies import MOST_BYTES
@@ -18,7 +19,7 @@ from interlock_providers.failures import to_provider_error
 from interlock_providers.litellm_call import call_for, find_target
 from interlock_providers.litellm_exchange import Exchange
 from interlock_providers.litellm_library import load_in_a_thread, load_litellm
-from interlock_providers.structured import as_answer_event
+from interlock_providers.structured import AnswerEvents
 from interlock_providers.vendors import family_for, split_model
 
 __all__ = ["LiteLLM"]
@@ -84,13 +85,14 @@ class LiteLLM:
             ModelBehaviorError: a tool had to be called and was not, by a vendor that cannot be told.
             ConfigError: the event loop is not asyncio's.
         """
+        about_to_ask(self.model, request)
         await self._load()
         exchange = self._exchange(request)
-        assembler = Assembler()
+        assembler, events = Assembler(), AnswerEvents(exchange.call.plan.answer_tool)
         try:
             while (chunk := await exchange.next_chunk()) is not None:
                 for event in assembler.feed(chunk):
-                    shown = as_answer_event(event, exchange.call.plan.answer_tool)
+                    shown = events.shown(event)
                     if request.stream and shown is not None:
                         yield shown
             yield exchange.finish(assembler.done())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +11,13 @@ from typing import Any, cast
 from interlock.messages import Message, calls_of
 from interlock.port import Request, ToolChoice, ToolSpec
 from interlock_providers.shapes import Shape, shape_of
-from interlock_providers.structured import Plan, plan_for
+from interlock_providers.structured import Plan, plan_for, told
 from interlock_providers.vendors import (
+    can_be_forced,
     cannot_stream,
     ignores_tool_choice,
     split_model,
-    takes_schema_with_tools,
+    takes_schema,
     thinks_before_calls,
 )
 from interlock_providers.wire import prepare, tools_for
@@ -29,6 +31,9 @@ _INVENTED = frozenset(("provider_specific_fields", "thinking_blocks", "reasoning
 """Keys of litellm's own. To other vendors it sends them as they are, and strict ones refuse them."""
 
 _OPENAIS_OWN = "https://api.openai.com/v1"
+
+_TAKE_SCHEMAS = frozenset(("azure", "ollama", "ollama_chat", "openai"))
+"""They do whatever the model is; about Ollama's, litellm would ask the server, and hold up the event loop."""
 
 _THINKING = frozenset(("thinking", "reasoning_effort"))
 
@@ -95,7 +100,8 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
     offered, choice = _offered(target.provider, plan)
     shape = shape_of(target.provider, target.name)
     whole = target.responses or target.provider in _READ_BY_LITELLM
-    messages, offered_tools = _prepared(request.messages, offered, shape, whole=whole)
+    asked = told(request.messages, plan.prompt)
+    messages, offered_tools = _prepared(asked, offered, shape, whole=whole)
     tools = [*offered_tools, *vendor_tools]
     if _must_not_think(messages, target.name):
         merged = {key: value for key, value in merged.items() if key not in _THINKING}
@@ -177,15 +183,13 @@ def _fixed(arguments: dict[str, Any], target: Target) -> dict[str, Any]:
 def _plan(litellm: Any, target: Target, request: Request, settings: Mapping[str, Any]) -> Plan:
     if request.output_schema is None:
         return Plan(tools=request.tools, tool_choice=request.tool_choice)
-    if request.tools:
-        native = takes_schema_with_tools(target.provider, target.name)
-    else:
-        native = target.provider in ("openai", "azure") or bool(
-            litellm.supports_response_schema(model=target.name, custom_llm_provider=target.provider)
-        )
-    thinks = any(settings.get(name) for name in _THINKING)
-    can_force = not (thinks and "claude" in target.name)
-    return plan_for(request, native=native, can_force=can_force)
+    model = {"model": target.name, "custom_llm_provider": target.provider}
+    native = takes_schema(target.provider, target.name, with_tools=bool(request.tools))
+    if native and not request.tools and target.provider not in _TAKE_SCHEMAS:
+        native = bool(litellm.supports_response_schema(**model))
+    # what it does not list, it would leave out of the request without a word
+    calls = native or "tools" in (litellm.get_supported_openai_params(**model) or ())
+    return plan_for(request, native=native, calls=calls, can_force=can_be_forced(target.name, settings))
 
 
 def _offered(provider: str, plan: Plan) -> tuple[Sequence[ToolSpec], ToolChoice | None]:
@@ -209,11 +213,16 @@ def _is_responses(litellm: Any, provider: str, name: str) -> bool:
         return True
     if provider not in ("openai", "azure"):
         return False
+    return _mode(litellm, provider, name, len(litellm.model_cost)) == "responses"
+
+
+@functools.lru_cache(maxsize=256)
+def _mode(litellm: Any, provider: str, name: str, known: int) -> object:
+    """Return a model's API by litellm's table, of so many entries: a model not in it takes long to find."""
     try:
-        info = litellm.get_model_info(model=name, custom_llm_provider=provider)
+        return litellm.get_model_info(model=name, custom_llm_provider=provider).get("mode")
     except Exception:  # litellm raises a bare Exception for a model that is not in its table
-        return False
-    return bool(info.get("mode") == "responses")
+        return None
 
 
 def _first_of(*names: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import os
 import sys
@@ -69,6 +70,10 @@ def price(litellm: Any, provider: str, model: str, usage: Mapping[str, Any]) -> 
     The same tokens cost the same whether they were streamed or not, because the price is taken from
     the usage alone.
     """
+    if provider in ("ollama", "ollama_chat"):
+        return 0.0  # litellm says so too, once it has asked the server, four times, holding up the event loop
+    if _is_unknown(litellm, provider, model, len(litellm.model_cost)):
+        return None
     try:
         prompt, completion = litellm.cost_per_token(
             model=model, custom_llm_provider=provider, usage_object=litellm.Usage(**usage)
@@ -77,6 +82,16 @@ def price(litellm: Any, provider: str, model: str, usage: Mapping[str, Any]) -> 
         return None
     cost = float(prompt) + float(completion)
     return cost if cost > 0 or _is_free(litellm, provider, model) else None
+
+
+@functools.lru_cache(maxsize=256)
+def _is_unknown(litellm: Any, provider: str, model: str, known: int) -> bool:
+    """Whether a model is not in litellm's table, of so many entries: to look for it takes long."""
+    try:
+        litellm.get_model_info(model=model, custom_llm_provider=provider)
+    except Exception:  # a bare one, if it is not there
+        return True
+    return False
 
 
 def _is_free(litellm: Any, provider: str, model: str) -> bool:

@@ -53,9 +53,16 @@ class Shape:
     answers_in_order: bool = False
     """Which call a result answers is known by its place alone: litellm sends Gemini and Ollama no ids
     (Gemini, "Function calling"; ollama 6708)."""
+    same_calls: bool = True
+    """Two calls of one turn may be the same. litellm (1.105) makes one of them for Gemini, which has no ids
+    up to version 2, and keeps both results, which Gemini refuses."""
     images_from_tools: bool = False
     """A tool result may hold more than text (Claude's and Gemini's may; OpenAI: "Image URLs are only
     allowed for messages with role 'user'", OpenHands 7700; Mistral: LibreChat agents 344)."""
+    media: frozenset[str] | None = None
+    """The parts besides text that arrive, None for any; a note takes the place of others. DeepSeek's API
+    refuses all of them (Zoo-Code 1106), and litellm sends Claude, Nova and Mistral no sound, Ollama no more
+    than images, OpenAI's Responses API no sound, and DeepSeek nothing, each without a word."""
     plan_key: str | None = None
     """Where the text beside calls goes, if not into the content (Cohere: vercel/ai 5794)."""
     needs_reasoning: bool = False
@@ -79,10 +86,14 @@ _OPENAI: Final = Shape(
     strict_tools=True,
     developer=True,
 )
-_CLAUDE: Final = Shape(needs_tools=True, images_from_tools=True)
+_SEEN: Final = frozenset(("image_url", "file"))
+_CLAUDE: Final = Shape(needs_tools=True, images_from_tools=True, media=_SEEN)
 _GATEWAY: Final = Shape(id_pattern=re.compile(r"[a-zA-Z0-9_-]{1,40}"))  # any vendor may be behind it
 _GEMINI: Final = Shape(
-    name_pattern=re.compile("[a-zA-Z_][a-zA-Z0-9_-]{0,63}"), images_from_tools=True, answers_in_order=True
+    name_pattern=re.compile("[a-zA-Z_][a-zA-Z0-9_-]{0,63}"),
+    images_from_tools=True,
+    answers_in_order=True,
+    same_calls=False,
 )
 _MISTRAL: Final = Shape(
     # "must be a-z, A-Z, 0-9, with a length of 9" (opencode 1680, langchain pull 24668)
@@ -93,7 +104,9 @@ _MISTRAL: Final = Shape(
     late_system=False,
     # the name of a user is refused too (mistral-go pull 2); prefix is Mistral's own
     message_keys=_PLAIN_KEYS - {"name"} | {"prefix"},
+    media=_SEEN,
 )
+_OLLAMA: Final = Shape(answers_in_order=True, media=frozenset(("image_url",)))
 _COHERE: Final = Shape(plan_key="tool_plan", message_keys=_PLAIN_KEYS - {"name"} | {"tool_plan", "citations"})
 
 _SHAPES: Final[Mapping[str, Shape]] = {
@@ -113,15 +126,16 @@ _SHAPES: Final[Mapping[str, Shape]] = {
     "codestral": _MISTRAL,
     "cohere": _COHERE,
     "cohere_chat": _COHERE,
-    "deepseek": Shape(needs_reasoning=True),
-    "ollama": Shape(answers_in_order=True),
-    "ollama_chat": Shape(answers_in_order=True),
+    "deepseek": Shape(needs_reasoning=True, media=frozenset()),
+    "ollama": _OLLAMA,
+    "ollama_chat": _OLLAMA,
     "xai": Shape(takes_null=False),
     "groq": Shape(message_keys=_PLAIN_KEYS),
     "cerebras": Shape(message_keys=_PLAIN_KEYS | {"reasoning"}),
 }
 
-_CLAUDE_ELSEWHERE: Final = replace(_GATEWAY, needs_tools=True)
+_CLAUDE_ELSEWHERE: Final = replace(_GATEWAY, needs_tools=True, media=_SEEN)
+_RESPONSES: Final = replace(_OPENAI, media=_SEEN)
 _CLAUDE_MODEL = re.compile("claude", re.IGNORECASE)
 _MISTRAL_MODEL = re.compile("(mis|minis|magis|codes|devs)tral|mixtral", re.IGNORECASE)
 
@@ -135,6 +149,10 @@ def shape_of(provider: str, model: str = "") -> Shape:
             charmbracelet/crush 279; Claude's: litellm 24712).
     """
     shape = _SHAPES.get(provider.lower(), _DEFAULT)
+    if shape is _OPENAI and model.startswith("responses/"):
+        return _RESPONSES
+    if "voxtral" in model:
+        return replace(shape, media=None)
     if shape.message_keys and "gpt-oss" in model:
         # these think better with their reasoning, and Groq takes it for no other model (vercel/ai pull 8057)
         return replace(shape, message_keys=shape.message_keys | {"reasoning"})

@@ -99,8 +99,7 @@ def tapped_client(route: Route) -> Mapping[str, Any] | None:
     if route.provider in _OWN_HTTP:
         return {"client": _client()}
     if _goes_by_sdk(route.provider) and route.api_base and route.api_key:
-        http = _client().client
-        return {"client": _OneAttempt(api_key=route.api_key, base_url=route.api_base, http_client=http)}
+        return {"client": _client().sdk(route.api_base, route.api_key)}
     return None
 
 
@@ -144,6 +143,19 @@ def _client() -> _TappedHandler:
 
 class _TappedHandler(_http.AsyncHTTPHandler):  # type: ignore[name-defined,misc]  # untyped for us
     """litellm's client over our transport."""
+
+    _sdks: dict[tuple[str, str], openai.AsyncOpenAI] | None = None
+
+    def sdk(self, api_base: str, api_key: str) -> openai.AsyncOpenAI:
+        """Return openai's client for an address and a key; a new one asks for the platform in a thread."""
+        if self._sdks is None:
+            self._sdks = {}
+        known, key = self._sdks, (api_base, api_key)
+        if key not in known:
+            if len(known) >= _MOST_SDKS:  # keys change from call to call
+                known.clear()
+            known[key] = _OneAttempt(api_key=api_key, base_url=api_base, http_client=self.client)
+        return known[key]
 
     def create_client(self, *args: Any, **kwargs: Any) -> httpx.AsyncClient:
         return httpx.AsyncClient(transport=_TappedTransport(), follow_redirects=True, timeout=None)
@@ -195,6 +207,8 @@ class _TappedTransport(httpx.AsyncBaseTransport):
 
 _LIMITS = httpx.Limits(max_connections=1000, max_keepalive_connections=100)
 """Those of openai's library; httpx's own would let a hundred streams starve the next call."""
+
+_MOST_SDKS = 100
 
 _DRAINING = 0.5
 """Seconds to wait for the end of a body whose reply is complete."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 __all__ = [
+    "can_be_forced",
     "cannot_stream",
     "family_for",
     "ignores_tool_choice",
     "split_model",
-    "takes_schema_with_tools",
+    "takes_schema",
     "thinks_before_calls",
 ]
 
@@ -83,12 +86,17 @@ def ignores_tool_choice(provider: str) -> bool:
     return provider in _IGNORES_CHOICE
 
 
-def takes_schema_with_tools(provider: str, name: str) -> bool:
-    """Whether a reply may be bound to a schema and call tools in the same request.
+def takes_schema(provider: str, name: str, *, with_tools: bool) -> bool:
+    """Whether a reply may be bound to a schema, and call tools in the same request where it is to.
 
-    OpenAI, Azure and xAI do; Gemini does from version 3 on. Everyone else either refuses or, through
-    litellm, is forced to answer at once and never calls a tool or transfers (openai-agents 1575, 2140).
+    DeepSeek refuses every schema (litellm 7580, inspect_ai 4916), and Groq takes one for newer models only
+    (GroqDocs, "Structured Outputs"). With tools: OpenAI, Azure and xAI do; Gemini does from version 3 on.
+    Everyone else either refuses or, through litellm, is forced to answer at once and never calls a tool or
+    transfers (openai-agents 1575, 2140).
     """
+    if not with_tools:
+        old = provider == "groq" and not any(each in name for each in ("gpt-oss", "llama-4", "kimi-k2"))
+        return not old and provider != "deepseek"
     if provider in ("openai", "azure", "xai"):
         return True
     return (
@@ -96,6 +104,18 @@ def takes_schema_with_tools(provider: str, name: str) -> bool:
         and name.removeprefix("gemini-")[:1].isdigit()
         and (int(name.removeprefix("gemini-")[0]) >= 3)
     )
+
+
+def can_be_forced(name: str, settings: Mapping[str, Any]) -> bool:
+    """Whether a model can be made to call a tool; Claude cannot while it thinks, and R1 never.
+
+    Args:
+        name: the model's.
+        settings: those of the request.
+    """
+    if "claude" in name:
+        return not any(settings.get(each) for each in ("thinking", "reasoning_effort"))
+    return "deepseek-reasoner" not in name and "deepseek-r1" not in name.lower()
 
 
 def thinks_before_calls(name: str) -> bool:

@@ -19,6 +19,8 @@ from typing import Any, Final, NoReturn, cast
 
 from interlock.messages import Message, ToolCall, calls_of, text_of
 from interlock.port import ToolSpec
+from interlock_providers.media import not_again, only
+from interlock_providers.repeated import without_repeated
 from interlock_providers.shapes import Shape
 
 __all__ = ["Outgoing", "prepare", "tools_for"]
@@ -35,11 +37,7 @@ FROM_TOOLS: Final = {"type": "text", "text": "(From the tool results above:)"}
 BLANK_REASONING: Final = " "
 """What stands in for the reasoning of another model; litellm takes the same for DeepSeek."""
 
-NOT_SHOWN: Final = {"type": "text", "text": "(Something other than text, which is not shown again.)"}
-"""Stands for an image or a sound that a model made: no chat API takes one back from the assistant."""
-
 _SYSTEM: Final = ("system", "developer")
-_MEDIA: Final = ("image_url", "input_audio", "file", "video_url")
 _CALL_KEYS: Final = frozenset(("id", "type", "function"))
 _LONGEST_RAW_ARGUMENTS = 800
 
@@ -83,6 +81,10 @@ class Outgoing:
         """What the last tool results hold besides text, where a result cannot."""
         self._asked: dict[str, int] = {}
         """The places of the last calls by their ids, where results have to come in that order."""
+        self._repeated: Mapping[str, ToolCall] = {}
+        """Those of the last calls that are the same as an earlier one, where they may not stand beside it."""
+        self._later: list[Message] = []
+        """They and their results, each pair to follow in turns of its own."""
 
     def add(self, message: Message) -> None:
         """Take the next message."""
@@ -93,7 +95,7 @@ class Outgoing:
         if role == "tool":
             self._add_answer(ready)
             return
-        self._show_aside()
+        self._end_answers()
         if role in _SYSTEM:
             self._add_system(ready)
             return
@@ -101,16 +103,18 @@ class Outgoing:
             self._note_what_tools_said()
         elif self._shape.starts_with_user and len(self._out) == self._front:
             self._out.append(EARLIER)
+        if not self._shape.same_calls:
+            ready, self._repeated = without_repeated(ready)
         if self._shape.answers_in_order:
             self._asked = {call["id"]: place for place, call in enumerate(calls_of(ready))}
         self._out.append(ready)
 
     def messages(self) -> list[Message]:
         """Return the messages as they are to be sent now, with a last one to answer; more may be added."""
-        if self._aside:
+        if self._aside or self._later:
             now = copy(self)
             now._out = [*self._out]
-            now._show_aside()
+            now._end_answers()
             return now.messages()
         out = [*self._out]
         # some vendors move what the system says last to the front, so it does not count as the end
@@ -120,6 +124,10 @@ class Outgoing:
         return out
 
     def _add_answer(self, message: Message) -> None:
+        if (call := self._repeated.get(message.get("tool_call_id") or "")) is not None:
+            again: Message = {"role": "assistant", "content": None, "tool_calls": [call]}
+            self._later += [again, message]
+            return
         content = message.get("content")
         if isinstance(content, list) and not self._shape.images_from_tools:
             texts = [part for part in content if part.get("type") == "text"]
@@ -140,7 +148,10 @@ class Outgoing:
     def _asked_at(self, place: int) -> int:
         return self._asked.get(self._out[place].get("tool_call_id") or "", -1)
 
-    def _show_aside(self) -> None:
+    def _end_answers(self) -> None:
+        """Show what belongs to the last results and could not stand among them."""
+        self._out += self._later
+        self._later = []
         if self._aside:
             self._note_what_tools_said()
             self._out.append({"role": "user", "content": [FROM_TOOLS, *self._aside]})
@@ -198,7 +209,7 @@ def _fit(message: Message, shape: Shape, ids: _WireIds) -> Message | None:
         return _fit_answer(message, shape, ids)
     if len(message) == 2 and role != "assistant" and _is_plain(message.get("content")):
         return _as_role(message, shape)  # what most of a conversation is made of
-    content = _fit_content(message.get("content"), keep_blank=not shape.refuses_blank)
+    content = _fit_content(message.get("content"), shape, keep_blank=not shape.refuses_blank)
     if calls := calls_of(message):
         fitted = _fit_calls(calls, shape, ids)
         if fitted is not calls:
@@ -225,8 +236,7 @@ def _as_role(message: Message, shape: Shape) -> Message:
     if role != "assistant":
         return message
     content = message.get("content")
-    if isinstance(content, list) and any(part.get("type") in _MEDIA for part in content):
-        shown = [NOT_SHOWN if part.get("type") in _MEDIA else part for part in content]
+    if isinstance(content, list) and (shown := not_again(content)) is not content:
         message = cast(Message, {**message, "content": shown})
     if shape.plan_key and calls_of(message) and (text := text_of(message)):
         message = cast(Message, {**message, "content": None, shape.plan_key: text})
@@ -236,7 +246,7 @@ def _as_role(message: Message, shape: Shape) -> Message:
 
 
 def _fit_answer(message: Message, shape: Shape, ids: _WireIds) -> Message:
-    content = _fit_content(message.get("content"), keep_blank=False) or NO_OUTPUT
+    content = _fit_content(message.get("content"), shape, keep_blank=False) or NO_OUTPUT
     call_id = ids.of(message.get("tool_call_id") or "")
     if content is message.get("content") and call_id == message.get("tool_call_id"):
         return _sendable(message, shape)
@@ -276,13 +286,14 @@ def _carries_more(message: Message) -> bool:
     return any(value for key, value in message.items() if key not in _CARRIES_NOTHING and key[0] != "_")
 
 
-def _fit_content(content: str | list[dict[str, Any]] | None, *, keep_blank: bool) -> Any:
+def _fit_content(content: str | list[dict[str, Any]] | None, shape: Shape, *, keep_blank: bool) -> Any:
     """Return content that can be encoded and, unless ``keep_blank``, has nothing blank in it."""
     if isinstance(content, str):
         return "" if not keep_blank and content.isspace() else _encodable(content)
     if content is None:
         return None
-    parts = [_fit_part(part) for part in content if keep_blank or not _is_blank_text(part)]
+    shown = content if shape.media is None else only(content, shape.media)
+    parts = [_fit_part(part) for part in shown if keep_blank or not _is_blank_text(part)]
     same = len(parts) == len(content) and all(map(operator.is_, parts, content))
     return content if same else parts
 
