@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,44 @@ import pytest
 _LONGEST_START = 60
 
 
+class Postgres:
+    """A server that can be stopped and started again."""
+
+    def __init__(self, folder: Path, **who: Any) -> None:
+        self.conninfo = f"host={folder} user=test dbname=postgres"
+        self._programs, self._folder, self._who = _postgres_programs(), folder, who
+        self._running = ExitStack()
+        self._server: subprocess.Popen[Any]
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        programs, folder = self._programs, self._folder
+        options = ["-c", "listen_addresses=", "-c", "fsync=off", "-k", str(folder)]
+        command = [str(programs / "postgres"), "-D", str(folder / "data"), *options]
+        self._server = self._running.enter_context(_running(command, folder, **self._who))
+        ready = [str(programs / "pg_isready"), "-h", str(folder), "-U", "test"]
+        _wait(self._server, lambda: subprocess.run(ready, capture_output=True, check=False).returncode == 0)
+
+    def crash(self) -> None:
+        """End it at once, whatever it is doing."""
+        self._server.send_signal(signal.SIGQUIT)
+        self.stop()
+
+    def stop(self) -> None:
+        """End it, whoever is still connected."""
+        self._running.close()
+
+
 @contextmanager
 def postgres() -> Generator[str]:
     """Start a PostgreSQL that only this machine's own user can reach; skip where there is none."""
+    with postgres_server() as server:
+        yield server.conninfo
+
+
+@contextmanager
+def postgres_server() -> Generator[Postgres]:
+    """Start one that can be stopped on the way."""
     programs = _postgres_programs()
     with _folder() as folder:
         who = _somebody(folder)
@@ -41,11 +77,12 @@ def postgres() -> Generator[str]:
             "UTF8",
         ]
         subprocess.run(command, check=True, capture_output=True, cwd=folder, **who)
-        options = ["-c", "listen_addresses=", "-c", "fsync=off", "-k", str(folder)]
-        with _running([str(programs / "postgres"), "-D", str(data), *options], folder, **who) as server:
-            ready = [str(programs / "pg_isready"), "-h", str(folder), "-U", "test"]
-            _wait(server, lambda: subprocess.run(ready, capture_output=True, check=False).returncode == 0)
-            yield f"host={folder} user=test dbname=postgres"
+        server = Postgres(folder, **who)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
 
 
 @contextmanager

@@ -11,18 +11,21 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import os
 import random
+import re
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import psycopg
-from databases import address, postgres
+from databases import Postgres, address, postgres_server
 from stress.crash import STEPS, step_of
 from stress.durable_worker import work
 
@@ -36,21 +39,49 @@ LATE = 0.05
 """Seconds after the record of a step in which it may still begin elsewhere: the commit takes its time."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is to happen."""
+
+    kills: int
+    workers: int
+    seed: int
+    seconds: float = float("inf")
+    """Nobody is killed after that time."""
+    pace: float = 1
+    """A step takes so many times as long: with 1 the workers are busy with the database alone."""
+    outages: float = 0
+    """How likely it is that the database crashes with a worker, and is away for up to two seconds."""
+    apart: bool = False
+    """Whether each worker serves one of the agents only, in turn, so that each run moves."""
+
+    @property
+    def at_once(self) -> int:
+        """How many runs of an agent a worker may have; with a slow pace there is always a free place."""
+        return 8 if self.pace == 1 else AT_HAND
+
+
 class Fleet:
     """Workers, and what they wrote in the log."""
 
-    def __init__(self, folder: Path, database: str, count: int, dice: random.Random) -> None:
-        self.folder, self.database, self.dice = folder, database, dice
+    def __init__(self, folder: Path, server: Postgres, plan: Plan) -> None:
+        self.folder, self.dice = folder, random.Random(plan.seed)
+        self._server, self._plan = server, plan
+        self.outages = 0
         self.log: list[dict[str, Any]] = []
         self.kills: list[tuple[int, float]] = []
         self._busy: set[int] = set()
         self._read = 0
         self._forking = multiprocessing.get_context("forkserver")  # importing takes longer than starting
         self._forking.set_forkserver_preload([__name__, "stress.durable_worker"])
-        self._living = [self._start() for _ in range(count)]
+        self._living = [self._start(place) for place in range(plan.workers)]
 
-    def _start(self) -> Any:
-        process = self._forking.Process(target=work, args=(str(self.folder), self.database), daemon=True)
+    def _start(self, place: int) -> Any:
+        plan, serves = self._plan, None
+        if plan.apart:
+            serves = ("triage", "billing")[place % 2]
+        given = (str(self.folder), address(self._server.conninfo), plan.at_once, plan.pace, serves)
+        process = self._forking.Process(target=work, args=given, daemon=True)
         process.start()
         return process
 
@@ -71,14 +102,33 @@ class Fleet:
     async def kill_one(self) -> None:
         """Kill a worker at a random moment, one of two that work if there are several, and start another."""
         while len(ready := self._ready()) < min(2, len(self._living)):
-            assert all(worker.is_alive() for worker in self._living), "a worker ended by itself"
+            self.check()
             await asyncio.sleep(0.02)
         await asyncio.sleep(self.dice.uniform(0, 0.6))
         worker = self.dice.choice(ready)
         worker.kill()
         self.kills.append((worker.pid, time.time()))
         worker.join()
-        self._living[self._living.index(worker)] = self._start()
+        if self.dice.random() < self._plan.outages:
+            self.outages += 1
+            await asyncio.to_thread(self._server.crash)
+            await asyncio.sleep(self.dice.uniform(0, 2))
+            await asyncio.to_thread(self._server.start)
+        place = self._living.index(worker)
+        self._living[place] = self._start(place)
+
+    def check(self) -> None:
+        """Make sure that all workers live that were not killed, and found a database when they began."""
+        self.look()
+        for place, worker in enumerate(self._living):
+            if not worker.is_alive():
+                if not self.outages or worker.pid in self._busy:
+                    raise AssertionError(f"a worker ended by itself: {self.said()[-3000:]}")
+                self._living[place] = self._start(place)
+
+    def said(self) -> str:
+        """Return what the workers said."""
+        return (self.folder / "workers.log").read_text()
 
     def _ready(self) -> list[Any]:
         self.look()
@@ -91,26 +141,26 @@ class Fleet:
             worker.join()
 
 
-async def crash(
-    folder: Path, database: str, kills: int, workers: int, seed: int, seconds: float = float("inf")
-) -> dict[str, float]:
+async def crash(folder: Path, server: Postgres, plan: Plan) -> dict[str, float]:
     """Kill so many workers, let the others do the rest, and return what was counted."""
+    database = address(server.conninfo)
     async with RunClient(database) as client:
-        fleet = Fleet(folder, database, workers, random.Random(seed))
+        fleet = Fleet(folder, server, plan)
         stop = asyncio.Event()
         feeding = asyncio.create_task(_feed(client, database, stop))
         try:
-            until = time.monotonic() + seconds
-            while len(fleet.kills) < kills and time.monotonic() < until:
+            until = time.monotonic() + plan.seconds
+            while len(fleet.kills) < plan.kills and time.monotonic() < until:
                 await fleet.kill_one()
             stop.set()
             runs = await feeding
-            await _all_over(database)
+            await _all_over(database, fleet)
         finally:
             stop.set()
             fleet.end()
     fleet.look()
-    return _counted(fleet, await asyncio.to_thread(_recorded, database), runs, await _right(database))
+    counts = _counted(fleet, await asyncio.to_thread(_recorded, database), runs, await _right(database))
+    return {**counts, "moved": await asyncio.to_thread(_moved, database)}
 
 
 async def _feed(client: RunClient, database: str, stop: asyncio.Event) -> int:
@@ -125,21 +175,48 @@ async def _feed(client: RunClient, database: str, stop: asyncio.Event) -> int:
 
 
 def _left(database: str) -> int:
+    """Return how many runs have not ended; many, as long as the database is away."""
     sql = "SELECT COUNT(*) FROM dbos.workflow_status WHERE status IN ('ENQUEUED', 'PENDING')"
-    with psycopg.connect(database) as connection:
-        row = connection.execute(sql).fetchone()
+    try:
+        with psycopg.connect(database) as connection:
+            row = connection.execute(sql).fetchone()
+    except psycopg.OperationalError:
+        return AT_HAND
     assert row is not None
     return int(row[0])
 
 
-async def _all_over(database: str) -> None:
+async def _all_over(database: str, fleet: Fleet) -> None:
     """Wait until all runs have ended; give up when none has for two minutes."""
     left, until = 0, 0.0
     while (now := await asyncio.to_thread(_left, database)) > 0:
         if now != left:
             left, until = now, time.monotonic() + 120
-        assert time.monotonic() < until, f"{left} runs are lost: nobody carries them out"
+        fleet.check()
+        if time.monotonic() > until:
+            standing = await asyncio.to_thread(_standing, database)
+            raise AssertionError(f"{left} runs are lost: {standing}; {fleet.said()[-3000:]}")
         await asyncio.sleep(0.2)
+
+
+def _moved(database: str) -> int:
+    """Return how often runs went to another worker by themselves."""
+    with psycopg.connect(database) as connection:
+        row = connection.execute(
+            "SELECT COUNT(*) FROM dbos.workflow_status WHERE workflow_uuid LIKE '%#%'"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _standing(database: str) -> list[Any]:
+    """Return how many runs wait, and who has those that nobody carries out."""
+    sql = (
+        "SELECT status, queue_name, executor_id, COUNT(*) FROM dbos.workflow_status"
+        " WHERE status IN ('ENQUEUED', 'PENDING') GROUP BY 1, 2, 3"
+    )
+    with psycopg.connect(database) as connection:
+        return connection.execute(sql).fetchall()
 
 
 def _counted(fleet: Fleet, recorded: dict[tuple[str, str], float], runs: int, right: int) -> dict[str, float]:
@@ -149,10 +226,11 @@ def _counted(fleet: Fleet, recorded: dict[tuple[str, str], float], runs: int, ri
     late = [
         line for line in begun if line["at"] > recorded.get((line["run"], line["step"]), float("inf")) + LATE
     ]
-    waits = _failovers(fleet)
+    waits, verdicts = _failovers(fleet), _verdicts(fleet)
     assert not late, late[:5]
     return {
         "kills": len(fleet.kills),
+        "outages": fleet.outages,
         "runs": runs,
         "lost or wrong": runs - right,
         "steps": len(times),
@@ -161,6 +239,8 @@ def _counted(fleet: Fleet, recorded: dict[tuple[str, str], float], runs: int, ri
         "tools done twice": sum(count - 1 for (_, step), count in done.items() if "model" not in step),
         "most often begun": max(times.values()),
         "violations": len(late),
+        "declared dead after mean s": round(mean(verdicts), 2) if verdicts else 0,
+        "declared dead after max s": round(max(verdicts), 2) if verdicts else 0,
         "failovers": len(waits),
         "failover mean s": round(mean(waits), 2) if waits else 0,
         "failover max s": round(max(waits), 2) if waits else 0,
@@ -172,14 +252,19 @@ def _recorded(database: str) -> dict[tuple[str, str], float]:
     sql = "SELECT workflow_uuid, function_name, completed_at_epoch_ms FROM dbos.operation_outputs"
     with psycopg.connect(database) as connection:
         rows = connection.execute(sql).fetchall()
-    return {(run, step_of(key)): at / 1000 for run, key, at in rows if key.startswith("t")}
+    return {(run.partition("#")[0], step_of(key)): at / 1000 for run, key, at in rows if key.startswith("t")}
 
 
 async def _right(database: str) -> int:
     """Return how many runs ended with the right answer."""
     async with running_client(database) as client:
         ended = await client.list_workflows_async(status="SUCCESS", name=WORKFLOW, load_input=False)
-    return sum(f"Order {one.workflow_id[1:]}x is charged." in str(one.output) for one in ended)
+    right = {run for one in ended if f"Order {(run := _run_of(one))[1:]}x is charged." in str(one.output)}
+    return len(right)
+
+
+def _run_of(segment: Any) -> str:
+    return str(segment.workflow_id).partition("#")[0]
 
 
 def _failovers(fleet: Fleet) -> list[float]:
@@ -196,23 +281,44 @@ def _failovers(fleet: Fleet) -> list[float]:
     return [max(each) for each in waits.values()]
 
 
+def _verdicts(fleet: Fleet) -> list[float]:
+    """How long it took until a worker that was killed was declared dead, for those that had runs."""
+    said = fleet.said()
+    verdicts = re.findall(r"^([\d.]+) interlock: worker (\d+)-\w+ is dead", said, re.MULTILINE)
+    at = {int(pid): float(at) for at, pid in reversed(verdicts)}
+    return [at[pid] - killed for pid, killed in fleet.kills if pid in at]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Kill, and say what was counted."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="kill nobody after that time")
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 3])
+    parser.add_argument("--pace", type=float, default=1, help="a step takes so many times as long")
+    parser.add_argument(
+        "--outages", type=float, default=0, help="how often the database crashes, too: 0 to 1"
+    )
+    parser.add_argument("--apart", action="store_true", help="each worker serves one agent; runs move")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     given = parser.parse_args(arguments)
     failed = False
     for workers in given.workers:
-        with postgres() as conninfo, tempfile.TemporaryDirectory() as folder:
-            counts = asyncio.run(
-                crash(Path(folder), address(conninfo), given.kills, workers, given.seed, given.seconds)
-            )
+        plan = Plan(
+            kills=given.kills,
+            workers=workers,
+            seed=given.seed,
+            seconds=given.seconds,
+            pace=given.pace,
+            outages=given.outages,
+            apart=given.apart,
+        )
+        with postgres_server() as server, tempfile.TemporaryDirectory() as folder:
+            counts = asyncio.run(crash(Path(folder), server, plan))
         said = ", ".join(f"{name} {count}" for name, count in counts.items())
-        print(f"seed {given.seed}, {workers} workers:", said, flush=True)
-        failed = failed or bool(counts["lost or wrong"] or counts["violations"] or counts["missing steps"])
+        print(f"{plan}, load {os.getloadavg()[0]:.0f}:", said, flush=True)
+        wrong = [counts[what] for what in ("lost or wrong", "violations", "missing steps")]
+        failed = failed or any(wrong) or counts["moved"] != plan.apart * counts["runs"]
     return 1 if failed else 0
 
 

@@ -6,15 +6,16 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from databases import address, postgres
+from databases import postgres_server
 
 pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'interlock[durable]'")
 
 
 def test_no_run_is_lost_or_done_twice_when_workers_are_killed(tmp_path: Path) -> None:
-    from stress.durable import crash
+    from stress.durable import Plan, crash
 
-    with postgres() as conninfo:
-        counts = asyncio.run(crash(tmp_path, address(conninfo), kills=3, workers=2, seed=1))
-    assert counts["kills"] == 3
+    plan = Plan(kills=3, workers=3, seed=1, apart=True)
+    with postgres_server() as server:
+        counts = asyncio.run(crash(tmp_path, server, plan))
+    assert (counts["kills"], counts["moved"]) == (3, counts["runs"])
     assert (counts["lost or wrong"], counts["missing steps"], counts["violations"]) == (0, 0, 0)

@@ -11,6 +11,7 @@ It is DBOS on PostgreSQL; asyncio only. For one process `interlock.journal` need
 
 from interlock.durable.client import RunClient, StepPart
 from interlock.durable.documents import EndedRun
-from interlock.durable.worker import WorkerSettings, serve_runs, serving_runs
+from interlock.durable.settings import WorkerSettings
+from interlock.durable.worker import serve_runs, serving_runs
 
 __all__ = ["EndedRun", "RunClient", "StepPart", "WorkerSettings", "serve_runs", "serving_runs"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
@@ -17,6 +19,7 @@ from interlock.durable.documents import (
     EndStatus,
     JobDocument,
     check_run_id,
+    next_id,
     segment_id,
     segment_of,
 )
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["RunClient", "StepPart"]
 
+_log = logging.getLogger("interlock.durable")
+_DATABASE_IS_AWAY = 0.5
+"""Seconds until it is asked again."""
 _ENDED = ("SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
 
 
@@ -127,19 +133,42 @@ class RunClient:
     async def wait(self, run_id: str) -> EndedRun:
         """Wait until the run has ended, or waits for somebody itself; return how.
 
+        While the database is away it goes on waiting.
+
         Raises:
             ConfigError: there is no such run.
         """
+        from sqlalchemy.exc import OperationalError  # noqa: PLC0415 - comes with the extra
+
+        while True:
+            try:
+                if (ended := await self._look(run_id)) is not None:
+                    return ended
+            except OperationalError as error:
+                _log.warning("interlock: the database is away (%s); trying again", error)
+                await asyncio.sleep(_DATABASE_IS_AWAY)
+
+    async def _look(self, run_id: str) -> EndedRun | None:
+        """Wait until the last segment is over; return how the run ended, if it did."""
         last = await self._last(run_id)
         if last.status not in _ENDED:
-            handle: WorkflowHandleAsync[Any]
-            handle = await self._client.retrieve_workflow_async(last.workflow_id)
-            try:
-                await handle.get_result(polling_interval_sec=self._poll)
-            except Exception:  # of a class of the engine's; what it means is in the status
-                if (await handle.get_status()).status not in _ENDED:
-                    raise
-        return await self._ended(last.workflow_id, run_id)
+            last = await self._over(last)
+        if last.status == "CANCELLED":
+            await self._close(last)
+            return None
+        moved = last.output is not None and last.output["status"] == "moved"
+        return None if moved else _ended(last, run_id)
+
+    async def _over(self, segment: Any) -> Any:
+        """Wait until a segment is over, and return it."""
+        handle: WorkflowHandleAsync[Any]
+        handle = await self._client.retrieve_workflow_async(segment.workflow_id)
+        try:
+            await handle.get_result(polling_interval_sec=self._poll)
+        except Exception:  # of a class of the engine's; what it means is in the status
+            if (await handle.get_status()).status not in _ENDED:
+                raise
+        return await self._segment(segment.workflow_id)
 
     async def resume(self, ended: EndedRun, state: RunState | None = None, *, show: bool = False) -> None:
         """Let a run go on that waits, failed or was cancelled; then `wait` for it.
@@ -159,25 +188,44 @@ class RunClient:
         last = segment_id(ended.run_id, ended.segment)
         if ended.status == "done":
             raise ConfigError(f"The run {ended.run_id!r:.80} is done; begin another one.")
-        if ended.status == "cancelled":
-            await self._client.resume_workflow_async(last, queue_name=queue_of(ended.agent))
-            return
         if state is not None and state.run_id != ended.run_id:
             raise ConfigError(
                 f"This is a state of the run {state.run_id!r:.80}, not of {ended.run_id!r:.80}."
             )
-        before = await self._job(last)
-        now = ended.state_json if state is None else state.to_json()
-        job: JobDocument = {**before, "state": now, "until": None, "show": show}
-        await self._enqueue(job, segment_id(ended.run_id, ended.segment + 1))
+        before = _job(await self._segment(last))
+        now = state.to_json() if state is not None else ended.state_json or before["state"]
+        job: JobDocument = {**before, "state": now, "until": None, "show": show, "follows": 0}
+        job.pop("closes", None)
+        await self._enqueue(job, next_id(last))
 
     async def cancel(self, run_id: str) -> None:
         """End a run where it stands; a model call or an async tool within a second or two.
 
+        What was done is not lost: `wait` gives the state, once a worker has put it together, and `resume`
+        goes on with it. A run that has ended, or waits, stays as it is.
+
         Raises:
             ConfigError: there is no such run.
         """
-        await self._client.cancel_workflow_async((await self._last(run_id)).workflow_id)
+        while True:
+            last = await self._last(run_id)
+            if "closes" in _job(last) or (last.status in _ENDED and last.status != "CANCELLED"):
+                return
+            await self._client.cancel_workflow_async(last.workflow_id)
+            last = await self._segment(last.workflow_id)
+            if last.status == "CANCELLED":
+                await self._close(last)
+
+    async def _close(self, cancelled: Any) -> None:
+        """Have a state made of what is recorded of a segment that was cancelled."""
+        job = _job(cancelled)
+        closing: JobDocument = {
+            **job,
+            "closes": cancelled.workflow_id,
+            "until": None,
+            "follows": job.get("follows", 0) + 1,
+        }
+        await self._enqueue(closing, next_id(cancelled.workflow_id))
 
     async def events(self, run_id: str, *, offset: int = 0) -> AsyncGenerator[StepPart]:
         """Yield what happens in a run that was started with ``show``, until it ends or waits.
@@ -186,26 +234,30 @@ class RunClient:
         is left out. Close it with `contextlib.aclosing`.
 
         Args:
-            run_id: of the run; its last segment is shown.
+            run_id: of the run. What happened before it was resumed is left out.
             offset: where to begin: 0 shows all that happened.
         """
-        workflow, newest = (await self._last(run_id)).workflow_id, dict[str, int]()
-        parts = self._client.read_stream_async(
-            workflow, EVENTS, offset=offset, polling_interval_sec=self._poll
-        )
-        async with aclosing(parts):
-            async for part in parts:
-                step, attempt = part["step"], part["attempt"]
-                if attempt >= newest.get(step, 0):
-                    newest[step] = attempt
-                    yield StepPart(
-                        offset=offset,
-                        step=step,
-                        attempt=attempt,
-                        restarts=part["first"] and attempt > 1,
-                        events=part["events"],
-                    )
-                offset += 1
+        last = await self._last(run_id)
+        segment: str | None = segment_id(run_id, segment_of(last.workflow_id) - _job(last).get("follows", 0))
+        place, newest = 0, dict[str, int]()
+        while segment is not None:
+            async with aclosing(self._parts(segment)) as parts:
+                async for part in parts:
+                    step, attempt = part["step"], part["attempt"]
+                    if attempt >= newest.get(step, 0):
+                        newest[step] = attempt
+                        if place >= offset:
+                            yield _shown(part, place)
+                    place += 1
+            segment = await self._following(segment)
+
+    def _parts(self, workflow_id: str) -> AsyncGenerator[Any]:
+        return self._client.read_stream_async(workflow_id, EVENTS, polling_interval_sec=self._poll)
+
+    async def _following(self, segment: str) -> str | None:
+        """Return the segment in which a run has gone on by itself."""
+        after = await self._find(next_id(segment))
+        return after.workflow_id if after is not None and _job(after).get("follows") else None
 
     async def forget(self, run_id: str) -> None:
         """Remove all that is kept of a run, and of those it was before it waited."""
@@ -243,24 +295,41 @@ class RunClient:
         every = await self._segments(run_id)
         if not every:
             raise ConfigError(f"There is no run {run_id!r:.80}: start it.")
-        return every[-1]
+        return await self._segment(every[-1].workflow_id)
 
-    async def _job(self, workflow_id: str) -> JobDocument:
-        (one,) = await self._client.list_workflows_async(workflow_ids=[workflow_id], load_output=False)
-        assert one.input is not None
-        return cast("JobDocument", one.input["args"][0])
+    async def _find(self, workflow_id: str) -> Any:
+        found = await self._client.list_workflows_async(workflow_ids=[workflow_id])
+        return found[0] if found else None
 
-    async def _ended(self, workflow_id: str, run_id: str) -> EndedRun:
-        (one,) = await self._client.list_workflows_async(workflow_ids=[workflow_id])
-        assert one.input is not None
-        end: EndDocument | None = one.output
-        status: EndStatus = "cancelled" if one.status == "CANCELLED" else "failed"
-        error = str(one.error) if one.error else None
-        return EndedRun(
-            run_id=run_id,
-            segment=segment_of(workflow_id),
-            agent=one.input["args"][0]["agent"],
-            status=status if end is None else end["status"],
-            state_json=None if end is None else end["state"],
-            error=error if end is None else end["error"],
-        )
+    async def _segment(self, workflow_id: str) -> Any:
+        if (found := await self._find(workflow_id)) is None:
+            raise ConfigError(f"The run {workflow_id!r:.80} is forgotten.")
+        return found
+
+
+def _job(segment: Any) -> JobDocument:
+    return cast("JobDocument", segment.input["args"][0])
+
+
+def _shown(part: Any, offset: int) -> StepPart:
+    return StepPart(
+        offset=offset,
+        step=part["step"],
+        attempt=part["attempt"],
+        restarts=part["first"] and part["attempt"] > 1,
+        events=part["events"],
+    )
+
+
+def _ended(segment: Any, run_id: str) -> EndedRun:
+    end: EndDocument | None = segment.output
+    status = "failed" if end is None else cast("EndStatus", end["status"])
+    error = str(segment.error) if segment.error else None
+    return EndedRun(
+        run_id=run_id,
+        segment=segment_of(segment.workflow_id),
+        agent=_job(segment)["agent"],
+        status=status,
+        state_json=None if end is None else end["state"],
+        error=error if end is None else end["error"],
+    )

@@ -5,14 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from interlock.agents import Agent
 from interlock.errors import ConfigError
 from interlock.messages import Message
 from interlock.run_state import RunState
 
-__all__ = ["EndDocument", "EndStatus", "EndedRun", "JobDocument", "check_run_id", "segment_id", "segment_of"]
+__all__ = [
+    "EndDocument",
+    "EndStatus",
+    "EndedRun",
+    "JobDocument",
+    "check_run_id",
+    "next_id",
+    "segment_id",
+    "segment_of",
+]
 
 EndStatus = Literal["done", "waiting", "failed", "cancelled"]
 """``done``: there is a final output. ``waiting``: for answers or approvals. ``failed``: an error or a limit
@@ -34,12 +43,17 @@ class JobDocument(TypedDict):
     """The time at which it has taken too long, in seconds since 1970."""
     show: bool
     """Whether its events are written down for others."""
+    follows: NotRequired[int]
+    """So many segments before this one are part of what `RunClient.events` shows."""
+    closes: NotRequired[str]
+    """A cancelled segment, by the engine's name: what is recorded of it is made a state, and no more."""
 
 
 class EndDocument(TypedDict):
     """How it ended."""
 
-    status: Literal["done", "waiting", "failed"]
+    status: Literal["done", "waiting", "failed", "cancelled", "moved"]
+    """``moved``: the run goes on in the next segment, with another worker."""
     state: str | None
     error: str | None
 
@@ -50,12 +64,12 @@ class EndedRun:
 
     run_id: str
     segment: int
-    """A run that waited goes on in another segment: 1, 2, 3."""
+    """A run that waited, was cancelled, or went to a worker elsewhere goes on in another segment: 1, 2, 3."""
     agent: str
-    """Name of the agent that the run began with."""
+    """Name of the agent in whose queue it was last."""
     status: EndStatus
     state_json: str | None = None
-    """None if it never began, or was cancelled."""
+    """None if it could not begin."""
     error: str | None = None
     """What ended it, in words."""
 
@@ -94,3 +108,8 @@ def segment_of(workflow_id: str) -> int:
     """Return which segment it is."""
     number = workflow_id.partition("#")[2]
     return int(number) if number else 1
+
+
+def next_id(workflow_id: str) -> str:
+    """Return what the engine calls the segment after this one."""
+    return segment_id(workflow_id.partition("#")[0], segment_of(workflow_id) + 1)

@@ -6,7 +6,7 @@ from types import ModuleType
 
 from interlock.errors import ConfigError, MissingExtra
 
-__all__ = ["EVENTS", "STEPS_VERSION", "WORKFLOW", "engine", "queue_of", "url_of"]
+__all__ = ["EVENTS", "STEPS_VERSION", "WORKFLOW", "RunLost", "engine", "queue_of", "url_of"]
 
 WORKFLOW = "interlock.run"
 EVENTS = "events"
@@ -14,6 +14,10 @@ EVENTS = "events"
 STEPS_VERSION = "interlock-1"
 """DBOS gives a run only to workers of the version that began it, and its own default is a hash of the code:
 each deployment would strand what is in flight. Ours changes only if the keys of steps do."""
+
+
+class RunLost(BaseException):
+    """What a run did cannot be recorded, so it must not go on here. Nothing of an app's may catch it."""
 
 
 def engine() -> ModuleType:

@@ -12,18 +12,19 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from typing import Any
 
-from interlock.durable.library import engine
+from interlock.durable.library import RunLost, engine
 from interlock.durable.showcase import Showcase
-from interlock.errors import HandlerError
+from interlock.errors import HandlerError, InterlockError
 from interlock.events import AttemptFailed, HandlerEvent, MessageDone
 from interlock.executor import Call, Outcome
 from interlock.journal_steps import JournalSteps
 from interlock.step_entries import failure_entry, reply_entry
 
-__all__ = ["BEGINS", "DurableSteps", "taken_over"]
+__all__ = ["BEGINS", "DurableSteps", "RecordedSteps", "recorded_entries", "taken_over"]
 
 BEGINS = "begins"
 """The step with which each worker begins that takes a run over."""
+_CUT_OFF = "The run was cancelled while this was going on. Nobody knows whether it had an effect."
 
 
 async def _kept_already(key: str, entry: str) -> None:
@@ -98,6 +99,9 @@ class DurableSteps:
         """Do it within a step of the engine, and raise here what it raises.
 
         Of an error the engine is told as of a result: it could not raise the same one again.
+
+        Raises:
+            RunLost: the engine could not record it.
         """
         failed: list[Exception] = []
 
@@ -110,7 +114,10 @@ class DurableSteps:
                 return failure_entry(error) if isinstance(error, HandlerError) else None
 
         place = engine().DBOS.reserve_step()
-        await place.run_async({"name": key, "preemptible": True}, body)
+        try:
+            await place.run_async({"name": key, "preemptible": True}, body)
+        except Exception as error:  # what the body raises is in `failed`
+            raise RunLost(f"Step {key!r} could not be recorded.") from error
         if failed:
             raise failed[0]
 
@@ -132,5 +139,45 @@ async def taken_over(recorded: Sequence[Mapping[str, Any]], *, show: bool) -> Du
 
     await place.run_async({"name": BEGINS}, begin)
     attempt = 1 + sum(step["function_name"] == BEGINS for step in recorded)
-    entries = {step["function_name"]: step["output"] for step in recorded if isinstance(step["output"], str)}
-    return DurableSteps(entries, attempt=attempt, show=show)
+    return DurableSteps(recorded_entries(recorded), attempt=attempt, show=show)
+
+
+def recorded_entries(recorded: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return what is recorded of a run, by the key of the step."""
+    return {step["function_name"]: step["output"] for step in recorded if isinstance(step["output"], str)}
+
+
+class RecordedSteps:
+    """The `interlock.executor.Executor` that tells what is recorded of a run, and ends it there.
+
+    A tool of which nothing is recorded is answered by a note, as one that was cut off: it may have begun.
+
+    Args:
+        entries: what is recorded, by key.
+    """
+
+    def __init__(self, entries: Mapping[str, str]) -> None:
+        self._journal = JournalSteps(entries, _kept_already)
+
+    def stream(
+        self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
+    ) -> AsyncGenerator[HandlerEvent]:
+        """Yield the reply that is recorded.
+
+        Raises:
+            InterlockError: there is none.
+        """
+        return self._journal.stream(call, self._end)
+
+    async def _end(self, call: Call) -> AsyncGenerator[HandlerEvent]:
+        raise InterlockError("The run was cancelled.")
+        yield
+
+    async def gather(
+        self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
+    ) -> Sequence[Outcome]:
+        """Return the outcomes that are recorded, and let the run end if one is not."""
+        return await self._journal.gather(calls, self._cut_off)
+
+    async def _cut_off(self, call: Call) -> Outcome:
+        return {"err": {"type": "raised", "message": _CUT_OFF, "retryable": False}, "stop": True}
