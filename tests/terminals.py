@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,7 +22,7 @@ import time
 from dataclasses import dataclass
 
 import anyio
-from interlock import Agent, RunConfig, RunContext, function_tool, handoff
+from interlock import Agent, RunConfig, RunContext, function_tool, handoff, tool
 from interlock.events import MessageDone, TextDelta
 from interlock.messages import text_of
 from interlock.testing import ScriptedHandler, call, reply
@@ -79,6 +79,20 @@ def read(context: RunContext) -> str:
 def last(request):
     return text_of(request.messages[-1])
 
+@tool(needs_approval=True)
+def pay(amount: int, note: str = "") -> str:
+    return f"{amount} paid"
+
+def pays(*amounts):
+    return [call("pay", {"amount": amount}) for amount in amounts]
+
+payer = Agent("payer", model=ScriptedHandler([pays(4, 5), pays(6), pays(6), count, count]), tools=[pay])
+long_note = call("pay", {"amount": 1, "note": "\x1b[2J" + "a" * 5000 + " to Mallory"})
+hiding = Agent("hiding", model=ScriptedHandler([long_note]), tools=[pay])
+
+billing = Agent("billing", model=ScriptedHandler([echo_text] * 9))
+front = Agent("front", model=ScriptedHandler([call("transfer_to_billing")] * 2), handoffs=[billing])
+
 reader = Agent("reader", model=ScriptedHandler([call("read"), last]), tools=[read])
 """
 
@@ -118,7 +132,7 @@ def interlock(
 class Terminal:
     """The command line in a terminal. What it showed, escape sequences included, is in `shown`."""
 
-    def __init__(self, *arguments: str, cwd: Path, **more: str) -> None:
+    def __init__(self, *arguments: str, cwd: Path, python: Sequence[str] = (), **more: str) -> None:
         self.shown = ""
         self._seen = 0
         self._pid, self._end = pty.fork()
@@ -126,7 +140,7 @@ class Terminal:
             os.chdir(cwd)
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever starts the tests may ignore it
             settings = {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40", **more}
-            command = [sys.executable, "-m", "interlock", *arguments]
+            command = [sys.executable, *python, "-m", "interlock", *arguments]
             os.execve(sys.executable, command, environment(**settings))
 
     def wait_for(self, text: str) -> str:

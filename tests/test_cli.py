@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -146,16 +146,21 @@ class Missing:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Missing())
 from interlock.cli import main
-sys.exit(main(["serve", "app:agent"]))
+sys.exit(main(["serve", "app:agent", *sys.argv[1:]]))
 """
 
 
-@pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
-def test_without_the_extra_its_name_is_told(missing: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("missing", "extra", "options"),
+    [("starlette", "serve", []), ("uvicorn", "serve", []), ("a2a", "a2a", ["--a2a"])],
+)
+def test_without_the_extra_its_name_is_told(
+    missing: str, extra: str, options: list[str], tmp_path: Path
+) -> None:
     (tmp_path / "app.py").write_text(APP)
-    done = _python("-c", _WITHOUT.format(missing=missing), cwd=tmp_path)
+    done = _python("-c", _WITHOUT.format(missing=missing), *options, cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.strip().endswith("pip install 'interlock[serve]'.")
+    assert done.stderr.strip().endswith(f"pip install 'interlock[{extra}]'.")
     assert "Traceback" not in done.stderr
 
 
@@ -248,6 +253,26 @@ def test_what_still_runs_at_the_end_is_told_so(tmp_path: Path) -> None:
     assert told[True].rstrip().split("data: ")[-1].startswith('{"error"')
     assert told[False].startswith("503 ")
     assert "shutting_down" in told[False]
+    assert "Traceback" not in process.said
+
+
+def test_it_ends_cleanly_in_the_middle_of_a_task(tmp_path: Path) -> None:
+    pytest.importorskip("a2a")
+    (tmp_path / "app.py").write_text(APP)
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": message}}
+    with running(tmp_path, "app:busy", "--a2a", "--grace", "1") as (process, url):
+        card = httpx.get(f"{url}/.well-known/agent-card.json").json()
+        where = card["supportedInterfaces"][0]["url"]
+        with (
+            httpx.stream("POST", where, json=body, headers={"a2a-version": "1.0"}) as response,
+            suppress(httpx.HTTPError),
+        ):
+            for line in response.iter_lines():
+                if "Half" in line:
+                    process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE)
+    assert card["name"] == "Busy"
     assert "Traceback" not in process.said
 
 

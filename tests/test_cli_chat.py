@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -142,5 +145,129 @@ def test_a_tool_that_cannot_be_stopped_holds_up_nothing(folder: Path) -> None:
     terminal.wait_for("you>")
     terminal.type("And now?\n")
     terminal.wait_for("2 from you")
+    assert terminal.leave() == 0
+    assert "Traceback" not in terminal.shown
+
+
+# Calls that wait for the person's word
+
+
+def lines_of(stdout: str) -> list[str]:
+    return [line for line in stdout.splitlines() if " | in all " not in line]
+
+
+def test_each_call_that_waits_is_asked_about(folder: Path) -> None:
+    done = interlock("chat", "app:payer", cwd=folder, stdin="Hi\ny\ntoo much\n\nalways\n")
+    assert lines_of(done.stdout) == [
+        "you: Hi",
+        "  ? payer wants to call pay(amount=4)",
+        "Allow it? y, n, always, or why not: y",
+        "  ? payer wants to call pay(amount=5)",
+        "Allow it? y, n, always, or why not: too much",
+        "  > pay(amount=4)",
+        "  < pay: 4 paid",
+        "  ! pay: This call was not approved: too much",
+        "  ? payer wants to call pay(amount=6)",
+        "Allow it? y, n, always, or why not: ",
+        "Allow it? y, n, always, or why not: always",
+        "  > pay(amount=6)",
+        "  < pay: 6 paid",
+        "  > pay(amount=6)",
+        "  < pay: 6 paid",
+        "payer: 1 from you",
+    ]
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1].endswith("60 tokens, cost unknown"), "no turn counts twice"
+
+
+@pytest.mark.parametrize("end", ["", "/quit\nnever\n"])
+def test_a_call_that_nobody_decides_on_is_not_made(folder: Path, end: str) -> None:
+    done = interlock("chat", "app:payer", cwd=folder, stdin=f"Hi\ny\n{end}")
+    assert "4 paid" not in done.stdout
+    assert "It is not done." in done.stdout
+    assert "never" not in done.stdout
+    assert done.returncode == 3, "a script is told"
+
+
+def test_whoever_allows_a_call_sees_all_of_it(folder: Path) -> None:
+    done = interlock("chat", "app:hiding", cwd=folder, stdin="Hi\n")
+    assert 'a to Mallory")' in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_a_terminal_is_asked_too_and_no_word_is_no(folder: Path) -> None:
+    terminal = Terminal("chat", "app:payer", cwd=folder)
+    terminal.wait_for("you>")
+    terminal.type("Hi\n")
+    terminal.wait_for("why not>")
+    terminal.type("y\n")
+    terminal.wait_for("why not>")
+    terminal.type("\x04")
+    terminal.wait_for("It is not done.")
+    terminal.wait_for("you>")
+    terminal.type("Go on\n")
+    terminal.wait_for("pay(amount=6)")
+    terminal.wait_for("why not>")
+    terminal.type("n\n")
+    terminal.wait_for("not approved")
+    assert "4 paid" not in terminal.shown
+    assert "Traceback" not in terminal.shown
+    terminal.wait_for("why not>")
+    terminal.type("\x04")
+    assert terminal.leave() == 0
+
+
+# Kept in a file
+
+
+def test_a_conversation_goes_on_where_it_was_and_with_whom(folder: Path) -> None:
+    def chat(*lines: str) -> str:
+        text = "".join(f"{line}\n" for line in lines)
+        done = interlock("chat", "app:front", "--session", "chat.db", cwd=folder, stdin=text)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "billing: You said: Hi" in chat("Hi")
+    stayed, forgotten = chat("And?", "/new", "Hi").split("/new")
+    assert "The conversation goes on after 4 messages; billing answers." in stayed
+    assert "billing: You said: And?" in stayed
+    assert "=>" not in stayed
+    assert "=> front -> billing" in forgotten
+    assert "goes on after 4 messages; billing answers" in chat()
+
+
+def test_a_file_that_is_none(folder: Path) -> None:
+    done = interlock("chat", "app:front", "--session", ".", cwd=folder, stdin="Hi\n")
+    assert done.returncode in (1, 2)
+    assert len(done.stderr.splitlines()) == 1
+
+
+# Without rich
+
+
+@pytest.fixture
+def poor(tmp_path: Path) -> str:
+    """Return the path of a Python that has all packages but rich and what it needs."""
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for each in map(Path, sys.path):
+        if each.name == "site-packages":
+            for package in each.iterdir():
+                if not package.name.startswith(("rich", "pygments", "markdown_it")):
+                    (packages / package.name).symlink_to(package)
+    rest = [each for each in sys.path if each and Path(each).name != "site-packages"]
+    return os.pathsep.join([*map(str, map(Path.resolve, map(Path, rest))), str(packages)])
+
+
+def test_without_rich_a_terminal_gets_plain_text(folder: Path, poor: str) -> None:
+    bare = [sys.executable, "-S", "-c", "import rich"]
+    missing = subprocess.run(bare, env={**os.environ, "PYTHONPATH": poor}, capture_output=True, text=True)
+    assert "No module named 'rich'" in missing.stderr
+    terminal = Terminal("chat", "app:painter", cwd=folder, python=["-S"], PYTHONPATH=poor)
+    terminal.wait_for("you: ")
+    terminal.type("Hi\n")
+    shown = terminal.wait_for("in all")
+    assert "painter: A **bold** word." in shown
+    assert "\x1b[1m" not in shown
     assert terminal.leave() == 0
     assert "Traceback" not in terminal.shown

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import AsyncGenerator
 from typing import Any
 
+import anyio
 import anyio.lowlevel
 import pytest
 from teams import outcome
 
-from interlock import Agent, GuardrailResult, RunConfig, Runner
-from interlock.errors import CallbackError, GuardrailTripped, InputGuardrailTripped, OutputGuardrailTripped
+from interlock import Agent, GuardrailResult, Request, Retry, RunConfig, Runner, function_handler, tool
+from interlock.errors import (
+    CallbackError,
+    GuardrailTripped,
+    InputGuardrailTripped,
+    OutputGuardrailTripped,
+    ServerFailed,
+)
+from interlock.events import HandlerEvent, MessageDone, TextDelta
 from interlock.guardrails import Guardrail
 from interlock.repair import problems
 from interlock.testing import ScriptedHandler, call
+from interlock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 
@@ -142,3 +152,138 @@ async def test_a_guardrail_that_gives_something_else_is_told_what_to_give() -> N
     agent = Agent("A", model=ScriptedHandler(["Hello."]), output_guardrails=[wrong])
     with pytest.raises(CallbackError, match=r"guardrail 'wrong' must return a GuardrailResult, not True"):
         await Runner.run(agent, "Hi")
+
+
+async def test_an_input_that_an_agent_refused_is_judged_again_when_the_run_is_resumed() -> None:
+    watch = Watch("secret")
+    agent = Agent("A", model=ScriptedHandler(["Hello."]), input_guardrails=[watch])
+    with pytest.raises(InputGuardrailTripped) as caught:
+        await Runner.run(agent, "secret")
+    with pytest.raises(InputGuardrailTripped):
+        await Runner.run(agent, caught.value.result.state())
+    assert len(watch.seen) == 2
+
+
+BESIDE = RunConfig(guardrails_beside=True)
+
+
+class Meeting:
+    """A guardrail and a model that wait for one another: they meet only when they run at the same time."""
+
+    def __init__(self, *, trips: bool = False, after: bool = False, fails: bool = False) -> None:
+        self.trips, self.after, self.fails = trips, after, fails
+        self.asked, self.answered, self.judged = anyio.Event(), anyio.Event(), anyio.Event()
+        self.shown: list[str] = []
+        self.ran: list[str] = []
+
+    async def guardrail(self, context: Any, agent: Any, value: Any) -> GuardrailResult:
+        await (self.answered if self.after else self.asked).wait()
+        for _ in range(5):
+            await anyio.lowlevel.checkpoint()
+        self.judged.set()
+        return GuardrailResult(self.trips, "no")
+
+    async def model(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+        self.asked.set()
+        if self.fails:
+            raise ServerFailed("down")
+        yield TextDelta("Hel")
+        if not self.after:
+            await (anyio.sleep_forever() if self.trips else self.judged.wait())
+        yield TextDelta("lo.")
+        self.answered.set()
+        yield MessageDone(message={"role": "assistant", "content": "Hello."}, usage=Usage(1, 5, 2))
+
+    def agent(self, *more: Any) -> Agent[Any]:
+        handlers = [function_handler(self.model, name="m"), *more]
+        return Agent("A", handlers=handlers, input_guardrails=[self.guardrail])
+
+    async def play(self, stream: bool, config: RunConfig = BESIDE) -> Any:
+        if not stream:
+            return await Runner.run(self.agent(), "Hi", run_config=config)
+        async with Runner.run_streamed(self.agent(), "Hi", run_config=config) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    assert self.judged.is_set(), "shown before it was judged"
+                    self.shown.append(event.text)
+        return events.result
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("after", [False, True])
+async def test_beside_the_model_call_nothing_is_shown_before_the_input_was_judged(
+    stream: bool, after: bool
+) -> None:
+    meeting = Meeting(after=after)
+    result = await meeting.play(stream)
+    assert (result.final_output, result.usage) == ("Hello.", Usage(1, 5, 2))
+    assert "".join(meeting.shown) == ("Hello." if stream else "")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_refused_input_has_no_reply_and_what_it_took_is_counted(stream: bool, after: bool) -> None:
+    meeting = Meeting(trips=True, after=after)
+    with pytest.raises(InputGuardrailTripped) as caught:
+        await meeting.play(stream)
+    result = caught.value.result
+    assert (meeting.shown, [item.kind for item in result.items]) == ([], ["input"])
+    assert result.usage == (Usage(1, 5, 2) if after else Usage(requests=1, estimated=True))
+
+
+async def test_a_tool_waits_until_the_input_was_judged() -> None:
+    order: list[str] = []
+
+    async def slow(context: Any, agent: Any, value: Any) -> GuardrailResult:
+        for _ in range(20):
+            await anyio.lowlevel.checkpoint()
+        order.append("judged")
+        return GuardrailResult(False)
+
+    @tool
+    async def act() -> str:
+        """Act."""
+        order.append("acted")
+        return "done"
+
+    agent = Agent("A", model=ScriptedHandler([call("act"), "Ok."]), tools=[act], input_guardrails=[slow])
+    await Runner.run(agent, "Hi", run_config=BESIDE)
+    assert order == ["judged", "acted"]
+
+
+async def test_a_model_that_fails_meanwhile_is_replaced_and_the_input_judged_once() -> None:
+    meeting = Meeting(fails=True)
+    agent = meeting.agent(ScriptedHandler(["From the other."], name="other"))
+    config = RunConfig(guardrails_beside=True, fallback=True, retry=Retry(attempts=1))
+    result = await Runner.run(agent, "Hi", run_config=config)
+    assert result.final_output == "From the other."
+
+
+async def test_a_refused_input_is_judged_again_when_the_run_is_resumed_beside_as_well() -> None:
+    agent = Meeting(trips=True, after=True).agent()
+    with pytest.raises(InputGuardrailTripped) as first:
+        await Runner.run(agent, "Hi", run_config=BESIDE)
+    with pytest.raises(InputGuardrailTripped):
+        await Runner.run(agent, first.value.result.state(), run_config=BESIDE)
+
+
+async def test_a_run_that_is_cancelled_while_its_input_is_judged_has_no_reply() -> None:
+    script = ScriptedHandler(["Hello."])
+
+    async def never(context: Any, agent: Any, value: Any) -> GuardrailResult:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    stream = Runner.run_streamed(Agent("A", model=script, input_guardrails=[never]), "Hi", run_config=BESIDE)
+    with anyio.move_on_after(0.05):
+        await stream.drain()
+    await stream.aclose()
+    result = stream.result
+    assert ([item.kind for item in result.items], result.usage.requests) == (["input"], 1)
+
+
+async def test_only_the_first_call_of_an_agent_waits() -> None:
+    watch = Watch()
+    a = two({"input_guardrails": [watch]}, {"input_guardrails": [watch]})
+    await Runner.run(a, "Hi", run_config=BESIDE)
+    assert [(name, turn) for name, turn, _ in watch.seen] == [("A", 1), ("B", 2)]

@@ -156,7 +156,7 @@ def test_a_record_has_what_is_said_and_not_what_only_one_vendor_reads() -> None:
         {
             "role": "user",
             "name": "Ada",
-            "content": [{"type": "text", "text": "Look:"}, {"type": "image_url"}],
+            "content": [{"type": "text", "text": "Look:"}, {"type": "image_url", "shown": "below"}],
         },
     ]
 
@@ -961,3 +961,12 @@ async def test_the_newest_user_message_may_be_folded_too() -> None:
     config = RunConfig(nest_handoff_history=True, nest_keep_last_user=False)
     result = await Runner.run(a, "Hi", run_config=config)
     assert [message["role"] for message in result.calls[1].messages] == ["assistant"]
+
+
+async def test_an_item_that_a_filter_repeated_is_folded_once_also_in_another_process() -> None:
+    """There the two are equal, and no longer one and the same."""
+    said = RunItem(id=1, kind="model", message={"role": "assistant", "content": "Hello."})
+    for again in (said, dataclasses.replace(said, message={**said.message})):
+        nested = await nest_handoff_history(data_of([user(0, "Hi"), said, again]))
+        (summary,) = (item for item in nested.all_items if item.kind == "summary")
+        assert summary.covers == (said,)

@@ -49,7 +49,7 @@ from interlock.errors import (
 from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.port import Handler, OutputSchema, Request, family_of
 from interlock_providers.litellm import LiteLLM
-from interlock_providers.litellm_library import close_litellm
+from interlock_providers.litellm_library import close_litellm, load_litellm, price
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
@@ -389,6 +389,35 @@ async def test_where_a_schema_would_stop_the_tools_the_answer_is_a_tool(watched:
     assert "response_format" not in asked(server)
 
 
+async def test_a_vendor_that_refuses_schemas_is_given_the_tool() -> None:
+    """litellm's table says that DeepSeek takes one; it answers with 400 (inspect_ai 4916)."""
+    function = {"name": "final_answer", "arguments": '{"n": 1}'}
+    call = {"index": 0, "id": "c1", "type": "function", "function": function}
+    async with served(said({"content": None, "tool_calls": [call]})) as server:
+        handler = handler_at(server.url, "deepseek/deepseek-chat")
+        await events_of(handler, request(output_schema=SCHEMA))
+    assert [tool["function"]["name"] for tool in asked(server)["tools"]] == ["final_answer"]
+    assert "response_format" not in asked(server)
+
+
+async def test_ollama_is_given_the_schema() -> None:
+    body = {"model": "qwen3", "message": {"role": "assistant", "content": '{"n": 1}'}, "done": True}
+    async with served(Reply((json.dumps(body).encode(),))) as server:
+        done = await reply_of(handler_at(server.url, "ollama_chat/qwen3"), request(output_schema=SCHEMA))
+    assert done.message.get("content") == '{"n": 1}'
+    chat = next(each for each in server.requests if each.path.endswith("/chat"))
+    assert chat.body["format"] == SCHEMA.schema
+
+
+async def test_a_model_that_calls_no_tools_is_told_the_schema() -> None:
+    async with served(said({"content": '{"n": 1}'})) as server:
+        await events_of(handler_at(server.url, "perplexity/sonar"), request(output_schema=SCHEMA))
+    system = asked(server)["messages"][0]
+    assert system["role"] == "system"
+    assert '"type":"object"' in system["content"]
+    assert not {"tools", "response_format"} & asked(server).keys()
+
+
 @pytest.mark.parametrize(
     ("choice", "message", "is_obeyed"),
     [
@@ -700,6 +729,13 @@ async def test_a_known_model_has_a_price_and_it_is_the_same_streamed_and_whole(w
         done = await reply_of(handler_at(server.url), request(stream=watched))
     assert done.usage is not None
     assert done.usage.cost == pytest.approx(5 * 0.15e-6 + 7 * 0.6e-6)
+
+
+def test_nobody_is_asked_what_ollama_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server(HELLO) as server:
+        monkeypatch.setenv("OLLAMA_API_BASE", server.url)
+        assert price(load_litellm(), "ollama_chat", "qwen3", {"prompt_tokens": 1}) == 0
+    assert server.requests == []
 
 
 async def test_an_unknown_model_has_no_price() -> None:

@@ -320,6 +320,18 @@ async def test_nobody_waits_longer_for_a_consent_than_for_the_answer(stream: boo
     assert text_of(shown(a, 1)[-1]) == "'B' timed out: there was no answer within 0.05 s"
 
 
+async def test_a_turn_in_which_nobody_is_asked_any_more_does_not_count() -> None:
+    async def slow(context: Any, agent: Agent[Any]) -> str:
+        await anyio.sleep(0.1)
+        return "Be brief."
+
+    b = Agent("B", slow, model=ScriptedHandler(["Too late."]))
+    a, _ = team(b=b, run_timeout=0.05)
+    result = await play(a)
+    assert not requests(b)
+    assert [(made.agent, made.turn) for made in result.calls] == [("A", 1), ("A", 2)]
+
+
 async def test_in_time_nothing_happens() -> None:
     a, _ = team(run_timeout=60.0)
     assert (await play(a)).final_output == "It is 42."

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from interlock.events import MessageDone, TextDelta, ToolCallDelta
+from interlock.messages import text_of
 from interlock.port import OutputSchema, Request
-from interlock_providers.structured import as_answer, as_answer_event, plan_for
+from interlock_providers.structured import AnswerEvents, as_answer, plan_for, told
 
 SCHEMA = OutputSchema("answer", {"type": "object"}, strict=False)
 
@@ -70,9 +71,26 @@ def test_the_call_of_the_answer_tool_becomes_the_text() -> None:
     assert as_answer(said("final_answer"), "final_answer").message == {"role": "assistant", "content": "[0]"}
 
 
-def test_an_answer_beside_other_calls_waits_for_their_results() -> None:
+def test_words_in_front_of_the_answer_stay() -> None:
+    done = as_answer(said("final_answer", content="Done:"), "final_answer")
+    assert done.message.get("content") == "Done:\n\n[0]"
+
+
+def test_parts_in_front_of_the_answer_stay() -> None:
+    parts: Any = [{"type": "text", "text": "Done:"}]
+    done = as_answer(said("final_answer", content=parts), "final_answer")
+    assert done.message.get("content") == [*parts, {"type": "text", "text": "\n\n[0]"}]
+
+
+def test_an_answer_beside_other_calls_is_text_and_waits_for_their_results() -> None:
     done = as_answer(said("a", "final_answer"), "final_answer")
     assert [call["function"]["name"] for call in done.message.get("tool_calls", [])] == ["a"]
+    assert done.message.get("content") == "[1]"
+
+
+def test_of_two_answers_none_is_chosen() -> None:
+    done = as_answer(said("final_answer", "final_answer"), "final_answer")
+    assert done.message == {"role": "assistant", "content": "[0]\n\n[1]"}
 
 
 def test_a_reply_that_answers_in_text_stays_as_it_is() -> None:
@@ -82,8 +100,65 @@ def test_a_reply_that_answers_in_text_stays_as_it_is() -> None:
 
 
 def test_the_answer_streams_as_text() -> None:
-    assert as_answer_event(ToolCallDelta(0, "c", "final_answer", "[1"), "final_answer") == TextDelta("[1")
-    assert as_answer_event(ToolCallDelta(0, "c", "final_answer", ""), "final_answer") is None
-    other = ToolCallDelta(0, "c", "a", "")
-    assert as_answer_event(other, "final_answer") is other
-    assert as_answer_event(other, None) is other
+    events = AnswerEvents("final_answer")
+    assert events.shown(ToolCallDelta(0, "c", "final_answer", "")) is None
+    assert events.shown(ToolCallDelta(0, "c", "final_answer", "[1")) == TextDelta("[1")
+    assert events.shown(ToolCallDelta(0, "c", "final_answer", "]")) == TextDelta("]")
+    other = ToolCallDelta(1, "c", "a", "")
+    assert events.shown(other) is other
+    assert AnswerEvents(None).shown(other) is other
+
+
+def test_what_is_streamed_is_the_text_of_the_reply() -> None:
+    events = AnswerEvents("final_answer")
+    pieces = [
+        TextDelta("Done:"),
+        ToolCallDelta(0, "c0", "final_answer", "[0"),
+        ToolCallDelta(0, "c0", "final_answer", "]"),
+        ToolCallDelta(1, "c1", "final_answer", "[1]"),
+    ]
+    seen = "".join(event.text for event in map(events.shown, pieces) if isinstance(event, TextDelta))
+    done = as_answer(said("final_answer", "final_answer", content="Done:"), "final_answer")
+    assert done.message.get("content") == seen
+
+
+# Which way
+
+
+def with_mode(mode: Any, **more: Any) -> Request:
+    return Request(messages=[], output_schema=replace(SCHEMA, mode=mode), **more)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_the_user_chooses(native: bool) -> None:
+    assert plan_for(with_mode("native"), native=native).response_format is not None
+    assert plan_for(with_mode("tool"), native=native).answer_tool == "final_answer"
+
+
+def test_where_the_run_has_told_the_schema_nothing_is_added() -> None:
+    plan = plan_for(with_mode("prompted", tools=[tool("a")], tool_choice="a"), native=True)
+    assert (plan.tools, plan.tool_choice, plan.prompt) == ([tool("a")], "a", None)
+    assert (plan.response_format, plan.answer_tool) == (None, None)
+
+
+def test_a_model_that_calls_no_tools_is_told_the_schema() -> None:
+    plan = plan_for(wanting(), native=False, calls=False)
+    assert plan.prompt is not None
+    assert plan.prompt.endswith('{"type":"object"}')
+    assert (plan.tools, plan.response_format, plan.answer_tool) == ((), None, None)
+
+
+def test_the_answer_tool_is_as_strict_as_the_schema() -> None:
+    strict = plan_for(Request(messages=[], output_schema=replace(SCHEMA, strict=True)), native=False)
+    assert strict.tools[0]["function"]["strict"] is True
+    assert "strict" not in plan_for(wanting(), native=False).tools[0]["function"]
+
+
+def test_the_prompt_ends_the_instructions() -> None:
+    user: Any = {"role": "user", "content": "Hi"}
+    system: Any = {"role": "system", "content": "Be brief."}
+    parts: Any = {"role": "system", "content": [{"type": "text", "text": "Be brief."}]}
+    assert told([user], None) == [user]
+    assert told([user], "JSON!") == [{"role": "system", "content": "JSON!"}, user]
+    assert told([system, user], "JSON!") == [{"role": "system", "content": "Be brief.\n\nJSON!"}, user]
+    assert text_of(told([parts, user], "JSON!")[0]) == "Be brief.\n\nJSON!"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from interlock_providers.vendors import (
+    can_be_forced,
     family_for,
     split_model,
-    takes_schema_with_tools,
+    takes_schema,
     thinks_before_calls,
 )
 
@@ -72,7 +73,29 @@ def test_splitting() -> None:
     ],
 )
 def test_who_takes_a_schema_together_with_tools(provider: str, name: str, does: bool) -> None:
-    assert takes_schema_with_tools(provider, name) is does
+    assert takes_schema(provider, name, with_tools=True) is does
+
+
+@pytest.mark.parametrize(
+    ("provider", "name", "does"),
+    [
+        ("openai", "gpt-4o", True),
+        ("localhost", "qwen3", True),
+        ("groq", "openai/gpt-oss-20b", True),
+        ("groq", "llama-3.3-70b-versatile", False),
+        ("deepseek", "deepseek-chat", False),
+    ],
+)
+def test_who_takes_a_schema_for_a_text(provider: str, name: str, does: bool) -> None:
+    assert takes_schema(provider, name, with_tools=False) is does
+
+
+def test_who_can_be_made_to_call_a_tool() -> None:
+    assert can_be_forced("gpt-5", {"reasoning_effort": "low"})
+    assert can_be_forced("claude-sonnet-4-5", {"reasoning_effort": None})
+    assert not can_be_forced("claude-sonnet-4-5", {"thinking": {"type": "enabled"}})
+    assert not can_be_forced("deepseek-reasoner", {})
+    assert not can_be_forced("deepseek-ai/DeepSeek-R1", {})
 
 
 @pytest.mark.parametrize(

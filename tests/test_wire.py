@@ -22,6 +22,7 @@ SHAPES = [shape_of(provider) for provider in PROVIDERS]
 STRICT = shape_of("somebody_new")
 OPENAI = shape_of("openai")
 MISTRAL = shape_of("mistral")
+GEMINI = shape_of("gemini")
 
 
 def turn(
@@ -457,6 +458,24 @@ def test_an_image_from_a_tool_reaches_mistral_too() -> None:
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", "assistant", "user"]
 
 
+def test_a_call_that_is_made_twice_has_a_turn_of_its_own_for_gemini() -> None:
+    """litellm (1.105) would send one call and two results."""
+    made = [turn(name, arguments) for name, arguments in (("a", '{"x": 1}'), ("b", '{"x":1.0}'), ("c", "{}"))]
+    calling: Message = {**made[0][0], "tool_calls": [call for one, _ in made for call in calls_of(one)]}
+    messages = [USER, calling, *(answer for _, answer in made)]
+    sent = prepare(messages, GEMINI)
+    assert [[call["id"] for call in calls_of(each)] or each.get("tool_call_id") for each in sent[1:]] == [
+        ["a", "c"],
+        "a",
+        "c",
+        ["b"],
+        "b",
+    ]
+    assert prepare(sent, GEMINI) is sent
+    assert prepare([*messages, USER], GEMINI) == [*sent, USER], "what came before stays as it was"
+    assert prepare(messages, OPENAI) is messages
+
+
 def test_arguments_nested_too_deep_to_be_read_are_quoted() -> None:
     deep = "[" * 100_000
     assert sent_arguments(deep) == json.dumps({"_invalid_arguments": deep[:800]})
@@ -479,7 +498,7 @@ def test_an_empty_message_is_left_out_whatever_it_is_said_to_answer(role: Any) -
 
 def test_results_come_in_the_order_of_their_calls_where_they_have_no_ids() -> None:
     """Else Gemini and Ollama would take one call's result for another's, without a word."""
-    calls = [*calls_of(turn("a")[0]), *calls_of(turn("b")[0]), *calls_of(turn("c")[0])]
+    calls = [call for one in "abc" for call in calls_of(turn(one, json.dumps({"x": one}))[0])]
     asks: Message = {"role": "assistant", "content": None, "tool_calls": calls}
     answers = [turn(one, output=one)[1] for one in "bca"]
     for vendor in ("gemini", "ollama_chat"):

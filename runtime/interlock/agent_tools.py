@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
-from pydantic import Field
+import pydantic
 from typing_extensions import TypedDict
 
 from interlock.approvals import NeedsApproval
@@ -29,7 +29,7 @@ _WHAT = "The task, with everything that the agent needs to know: it sees nothing
 
 
 class _Task(TypedDict):
-    input: Annotated[str, Field(description=_WHAT)]
+    input: Annotated[str, pydantic.Field(description=_WHAT)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -28,8 +28,9 @@ from interlock.handoff_context import HandoffContext
 from interlock.handoff_request import HandoffRequest, HandoffResponse
 from interlock.hooks import AgentHooks
 from interlock.names import transfer_tool_name
+from interlock.output_modes import OutputMode, schema_prompt
 from interlock.payloads import HandoffPayload
-from interlock.port import Handler, ModelSettings
+from interlock.port import Handler, ModelSettings, OutputSchema
 from interlock.registry import Equipment, Ranked, Section, rank
 from interlock.schema import JsonType
 from interlock.scopes import Scope, checked_scope, permits
@@ -257,6 +258,8 @@ class Agent(AsTool, Generic[T]):
     model_settings: ModelSettings | Mapping[str, Any] = field(default_factory=NEW_DICT, kw_only=True)
     output_type: type[Any] | None = field(default=None, kw_only=True)
     """The type of the final output; text when None."""
+    output_mode: OutputMode = field(default="auto", kw_only=True)
+    """How the model is asked for it, see `interlock.output_modes`; by default its provider decides."""
     input_guardrails: Sequence[Guardrail] = field(default=(), kw_only=True)
     output_guardrails: Sequence[Guardrail] = field(default=(), kw_only=True)
     hooks: AgentHooks | None = field(default=None, kw_only=True)
@@ -325,6 +328,24 @@ class Agent(AsTool, Generic[T]):
     def output(self) -> JsonType[Any] | None:
         """Parses the final text when there is an ``output_type`` other than ``str``."""
         return None if self.output_type in (None, str) else JsonType(self.output_type)
+
+    @cached_property
+    def output_schema(self) -> OutputSchema | None:
+        """What each request says of the final text."""
+        of = self.output
+        return None if of is None else OutputSchema("final_output", of.schema, of.strict, self.output_mode)
+
+    @cached_property
+    def output_prompt(self) -> str:
+        """What joins the instructions when they have to ask for the output."""
+        of = self.output
+        return "" if of is None or self.output_mode != "prompted" else schema_prompt(of.schema)
+
+    def _repr_svg_(self) -> str:
+        # upward and late: what draws is loaded where something is drawn
+        from interlock.drawing import graph_svg  # noqa: PLC0415
+
+        return graph_svg(self)
 
     @cached_property
     def graph(self) -> Mapping[str, Agent[Any]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from interlock.agents import Handoff
 from interlock.callables import is_failure
@@ -14,6 +14,7 @@ from interlock.errors import (
     InterlockError,
     ModelBehaviorError,
     ToolError,
+    ToolGuardrailTripped,
     ToolTimeout,
 )
 from interlock.events import (
@@ -31,6 +32,7 @@ from interlock.messages import Message, ToolCall
 from interlock.models import lineup
 from interlock.nested import Events
 from interlock.outcomes import ToolOutcome
+from interlock.parts import with_media
 from interlock.routing import Offer, Plan, Wanted, plan, unknown_tool
 from interlock.run import Run
 from interlock.schema import clip
@@ -59,6 +61,7 @@ class _Answer:
     problem: Literal["unknown_tool", "bad_arguments", "tool", "handoff"] | None = None
     """What to note on the result, if anything."""
     exception: BaseException | None = None
+    media: Sequence[Mapping[str, Any]] = ()
     request: HandoffRequest | None = None
     """A handoff that the tool asks for, as long as its fate is open."""
     stop: InterlockError | None = None
@@ -87,7 +90,8 @@ class _Answers:
         """
         for call in self.calls:
             if (answer := self.by_id.get(call["id"])) is not None:
-                message: Message = {"role": "tool", "tool_call_id": call["id"], "content": answer.text}
+                content = with_media(answer.text, answer.media)
+                message: Message = {"role": "tool", "tool_call_id": call["id"], "content": content}
                 self.run.add(answer.kind, message)
                 self.raised = self.raised or answer.stop
                 if answer.problem is not None:
@@ -243,7 +247,7 @@ def _note_results(run: Run, planned: Plan, answers: _Answers) -> None:
 
 
 def _take_outcome(run: Run, answers: _Answers, call: ToolCall, outcome: ToolOutcome, stop: bool) -> None:
-    answer = _Answer(outcome.output, error=outcome.error, exception=outcome.exception)
+    answer = _Answer(outcome.output, error=outcome.error, exception=outcome.exception, media=outcome.media)
     if outcome.handoff is not None:
         answer.text = _UNDECIDED.format(target=outcome.handoff.target_name)
         answer.request = outcome.handoff
@@ -264,6 +268,8 @@ def _stopping(outcome: ToolOutcome) -> InterlockError:
     """Return the error that a tool ended the run with; made anew when an engine replays the step."""
     if isinstance(outcome.exception, InterlockError):
         return outcome.exception
+    if outcome.error == "guardrail":
+        return ToolGuardrailTripped(outcome.output)
     return (ToolTimeout if outcome.error == "timeout" else ToolError)(outcome.output)
 
 

@@ -12,6 +12,7 @@ from interlock.guardrails import Guardrail, check_output
 from interlock.handoff_request import HandoffStatus
 from interlock.handoffs import come_back
 from interlock.messages import Message, text_of
+from interlock.output_modes import json_in
 from interlock.run import Run
 from interlock.showing import show, show_all
 from interlock.tell import heard, tell
@@ -39,7 +40,7 @@ async def _concluded(run: Run, reply: MessageDone) -> HandoffReturned | None:
         if refusal and text == refusal:
             raise ModelBehaviorError(f"The model of agent {run.agent.name!r} refused: {refusal}")
         try:
-            output = run.agent.output.parse(text)
+            output = run.agent.output.parse(json_in(text))
         except ModelBehaviorError as error:
             _ask_again(run, str(error))
             return None

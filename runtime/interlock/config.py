@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from types import UnionType
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from interlock.agents import Agent
 from interlock.attempts import Retry
@@ -18,13 +18,15 @@ from interlock.executor import Executor
 from interlock.filters import HandoffInputFilter
 from interlock.fresh import NEW_DICT
 from interlock.guardrails import Guardrail
-from interlock.handoff_types import HandoffTypes
 from interlock.history import HandoffHistoryMapper, checked_wrappers
 from interlock.limits import Limits
 from interlock.port import Handler, ToolSpec, tool_name
 from interlock.scopes import checked_scope
 from interlock.tools import Tool
-from interlock.trace_port import Trace
+
+if TYPE_CHECKING:  # loaded by those who use it
+    from interlock.handoff_types import HandoffTypes
+    from interlock.trace_port import Trace
 
 __all__ = ["Mistake", "NextAgent", "OnLimit", "RunConfig", "listed"]
 
@@ -83,6 +85,9 @@ class RunConfig:
     """So many turns in a row with nothing but mistakes end the run."""
     limits: Limits | None = None
     """What the run may consume, all in one place; what is set there wins over the options beside it."""
+    tools_at_once: int | None = None
+    """So many of the tools that one reply calls run at the same time; None for all. The time that a call
+    waits does not count for its ``timeout``."""
     max_handoffs: int | None = 5
     """So many transfers may happen; one more is refused, and after that the run ends."""
     detect_loops: bool = True
@@ -115,6 +120,10 @@ class RunConfig:
     """What ``RunContext.shared_memory`` starts with. The run works on a copy."""
     input_guardrails: Sequence[Guardrail] = ()
     output_guardrails: Sequence[Guardrail] = ()
+    guardrails_beside: bool = False
+    """Whether an agent's input guardrails run beside its first model call, and not before it. Nothing of the
+    reply is shown, and no tool runs, before they are done; what they refuse may have cost that call. Those of
+    the run come first in any case."""
     retry: Retry = field(default_factory=Retry)
     trace: str | PathLike[str] | Trace | Sequence[str | PathLike[str] | Trace] | None = None
     """What happens is written there as it happens: the path of a file, which is appended to, see
@@ -211,6 +220,8 @@ def _wrong_numbers(config: RunConfig) -> list[str]:
             wrong.append(f"{name} must be more than 0 seconds, or None for no limit, not {seconds!r:.80}")
     if config.limits is not None:
         wrong += config.limits.problems()
+    if config.tools_at_once is not None and not _from(1, config.tools_at_once):
+        wrong.append(f"tools_at_once must be at least 1, or None for all, not {config.tools_at_once!r}")
     if not _from(1, config.max_mistakes):
         wrong.append(f"max_mistakes must be at least 1, not {config.max_mistakes!r}")
     return wrong

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
+from interlock.agent_tools import AgentCall
 from interlock.callables import name_of, takes
 from interlock.errors import ConfigError
 from interlock.hooks import AgentHooks, RunHooks
+from interlock.output_modes import OutputMode
 from interlock.payloads import HandoffPayload
 from interlock.tools import Tool
 
@@ -175,6 +177,12 @@ def agent_problems(agent: Any) -> list[str]:
     if wrong:
         return wrong
     wrong = [f"{where}: {_no_tool(tool)}" for tool in agent.tools if not isinstance(tool, Tool)]
+    wrong += [
+        f"{where}: tool {tool.name!r} asks an agent: give the guardrails to that agent"
+        for tool in agent.tools
+        if isinstance(tool, Tool) and isinstance(tool.on_invoke_tool, AgentCall)
+        if tool.input_guardrails or tool.output_guardrails
+    ]
     if not isinstance(agent.instructions, str | None) and not callable(agent.instructions):
         wrong.append(f"{where}: instructions must be text or a function, not {agent.instructions!r:.80}")
     if (hooks := agent.hooks) is not None and not _may_watch(hooks):
@@ -184,6 +192,8 @@ def agent_problems(agent: Any) -> list[str]:
         for name in ("on_handoff_request", "on_handoff_received")
         if (hook := getattr(agent, name)) is not None and not callable(hook)
     ]
+    if agent.output_mode not in (modes := get_args(OutputMode)):
+        wrong.append(f"{where}: output_mode must be one of {modes}, not {agent.output_mode!r:.80}")
     try:
         _ = agent.output
     except ConfigError as error:

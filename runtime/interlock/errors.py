@@ -17,6 +17,7 @@
       GuardrailTripped            one of your guardrails said stop
         InputGuardrailTripped
         OutputGuardrailTripped
+        ToolGuardrailTripped
       LimitExceeded               a budget of the run is used up
         MaxTurnsExceeded
         MaxHandoffsExceeded
@@ -88,6 +89,7 @@ __all__ = [
     "SessionError",
     "SkillInitError",
     "ToolError",
+    "ToolGuardrailTripped",
     "ToolTimeout",
     "UnreadableResponse",
 ]
@@ -173,6 +175,10 @@ class InputGuardrailTripped(GuardrailTripped):
 
 class OutputGuardrailTripped(GuardrailTripped):
     """An output guardrail refused the final output."""
+
+
+class ToolGuardrailTripped(GuardrailTripped):
+    """A guardrail of a tool stopped the run, because of a call's arguments or of its result."""
 
 
 class LimitExceeded(InterlockError):

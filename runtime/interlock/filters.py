@@ -247,11 +247,15 @@ def unfold(items: Iterable[RunItem]) -> list[RunItem]:
     again what the filter hid.
     """
     items = tuple(items)
-    flat: dict[int, RunItem] = {}
+    flat: list[RunItem] = []
+    seen: dict[int, list[RunItem]] = {}
     for item in items:
         for one in item.covers if _is_whole(item, items) else (item,):
-            flat[id(one)] = one
-    return list(flat.values())
+            known = seen.setdefault(one.id, [])
+            if one not in known:  # equal is the same: a resumed run has other objects
+                known.append(one)
+                flat.append(one)
+    return flat
 
 
 def _is_whole(summary: RunItem, items: Sequence[RunItem]) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 from interlock.approvals import NeedsApproval
 from interlock.calls import PythonCall, is_async
+from interlock.guardrails import ToolGuardrail
 from interlock.scopes import Scope
 from interlock.signatures import signature_of
 from interlock.tools import IsEnabled, OnError, Tool
@@ -28,6 +29,8 @@ def tool(
     on_error: OnError = "report",
     max_result: int | None = 100_000,
     needs_approval: NeedsApproval = False,
+    input_guardrails: Sequence[ToolGuardrail] = (),
+    output_guardrails: Sequence[ToolGuardrail] = (),
 ) -> Tool: ...
 @overload
 def tool(
@@ -41,6 +44,8 @@ def tool(
     on_error: OnError = "report",
     max_result: int | None = 100_000,
     needs_approval: NeedsApproval = False,
+    input_guardrails: Sequence[ToolGuardrail] = (),
+    output_guardrails: Sequence[ToolGuardrail] = (),
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None,
@@ -55,6 +60,8 @@ def tool(
     on_error: OnError = "report",
     max_result: int | None = 100_000,
     needs_approval: NeedsApproval = False,
+    input_guardrails: Sequence[ToolGuardrail] = (),
+    output_guardrails: Sequence[ToolGuardrail] = (),
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool from a function: ``@tool``, ``@tool(timeout=5)`` or ``tool(function)``.
 
@@ -75,6 +82,9 @@ def tool(
         max_result: so many characters of a result are shown to the model; None is all.
         needs_approval: whether somebody has to approve a call before it is made; a bool, or a function of
             the context and the arguments.
+        input_guardrails: functions of the context, the tool and the arguments that look at each call before
+            it is made, see `interlock.guardrails`.
+        output_guardrails: functions of the context, the tool and the text that the model is to be shown.
 
     Raises:
         ConfigError: the function cannot be a tool; the message names the parameter and says why.
@@ -95,6 +105,8 @@ def tool(
             on_error=on_error,
             max_result=max_result,
             needs_approval=needs_approval,
+            input_guardrails=input_guardrails,
+            output_guardrails=output_guardrails,
         )
 
     return make if function is None else make(function)
@@ -114,6 +126,8 @@ def function_tool(
     failure_error_function: OnError | None = "report",
     max_result: int | None = 100_000,
     needs_approval: NeedsApproval = False,
+    tool_input_guardrails: Sequence[ToolGuardrail] | None = None,
+    tool_output_guardrails: Sequence[ToolGuardrail] | None = None,
 ) -> Tool: ...
 @overload
 def function_tool(
@@ -127,6 +141,8 @@ def function_tool(
     failure_error_function: OnError | None = "report",
     max_result: int | None = 100_000,
     needs_approval: NeedsApproval = False,
+    tool_input_guardrails: Sequence[ToolGuardrail] | None = None,
+    tool_output_guardrails: Sequence[ToolGuardrail] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def function_tool(
     function: Callable[..., Any] | None = None,
@@ -141,6 +157,8 @@ def function_tool(
     failure_error_function: OnError | None = "report",
     max_result: int | None = 100_000,
     needs_approval: NeedsApproval = False,
+    tool_input_guardrails: Sequence[ToolGuardrail] | None = None,
+    tool_output_guardrails: Sequence[ToolGuardrail] | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool from a function: `tool`, with the names that users of openai-agents know.
 
@@ -156,5 +174,7 @@ def function_tool(
         on_error="raise" if failure_error_function is None else failure_error_function,
         max_result=max_result,
         needs_approval=needs_approval,
+        input_guardrails=tool_input_guardrails or (),
+        output_guardrails=tool_output_guardrails or (),
     )
     return make if function is None else make(function)

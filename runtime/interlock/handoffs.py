@@ -171,6 +171,8 @@ def come_back(run: Run, output: str) -> HandoffReturned:
 
 def give_up(run: Run, error: HandoffTimeout) -> HandoffFailed:
     """Let the caller whose patience is over go on, with an error as the answer to its call."""
+    if run.open_call is None:
+        run.turn -= 1  # the model was not asked
     run.keep_partial(error)
     source, now = run.in_charge, max(anyio.current_time(), patience(run.callers))
     late = next(place for place, caller in enumerate(run.callers) if caller.until <= now)

@@ -20,6 +20,7 @@ from interlock.errors import ConfigError, HandoffFilterError
 from interlock.filters import HandoffInputData, as_items, is_system, newest_of_user, unfold
 from interlock.messages import Message, RunItem, call_ids, checked_message, detached, item_of, portable
 from interlock.narrative import Reader, narrated
+from interlock.parts import media_of, without_media
 from interlock.repair import NOTHING_LEFT, problems, repair
 
 __all__ = [
@@ -37,6 +38,7 @@ HandoffHistoryMapper = Callable[[list[Message]], MaybeAwaitable[Sequence[Message
 
 _DEFAULT_WRAPPERS = ("<CONVERSATION HISTORY>", "</CONVERSATION HISTORY>")
 _PREAMBLE = "For context, here is the conversation so far between the user and the previous agent:"
+_FROM_LINE = "(From line {} of the conversation so far:)"
 _wrappers: ContextVar[tuple[str, str]] = ContextVar("interlock_history_wrappers", default=_DEFAULT_WRAPPERS)
 
 
@@ -84,6 +86,9 @@ def default_handoff_history_mapper(
 ) -> list[Message]:
     """Fold messages into one assistant message: a preamble and one numbered JSON line per message.
 
+    Images, sound and files follow in a user's message, in which each is named after its line: no model
+    reads them out of JSON, and none takes them from an assistant.
+
     Args:
         messages: what to fold.
         wrappers: the start and end marker; None takes those of the task.
@@ -91,14 +96,20 @@ def default_handoff_history_mapper(
     Raises:
         ConfigError: the text of a message could forge a marker.
     """
-    return _folded([_line(message) for message in messages], wrappers)
+    return _folded([(_line(message), message) for message in messages], wrappers)
 
 
-def _folded(records: Iterable[str], wrappers: tuple[str, str] | None) -> list[Message]:
+def _folded(records: Iterable[tuple[str, Message]], wrappers: tuple[str, str] | None) -> list[Message]:
     start, end = markers = checked_wrappers(wrappers) if wrappers else get_conversation_history_wrappers()
-    lines = [f"{number}. {_unmarked(record, markers)}" for number, record in enumerate(records, 1)]
+    lines: list[str] = []
+    shown: list[dict[str, Any]] = []
+    for number, (record, message) in enumerate(records, 1):
+        lines.append(f"{number}. {_unmarked(record, markers)}")
+        if media := media_of(message.get("content")):
+            shown += [{"type": "text", "text": _FROM_LINE.format(number)}, *media]
     body = "\n".join(lines) or "(no previous turns recorded)"
-    return [{"role": "assistant", "content": f"{_PREAMBLE}\n{start}\n{body}\n{end}"}]
+    summary: Message = {"role": "assistant", "content": f"{_PREAMBLE}\n{start}\n{body}\n{end}"}
+    return [summary, {"role": "user", "content": shown}] if shown else [summary]
 
 
 _as_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
@@ -115,7 +126,7 @@ def _line_of(item: RunItem) -> str:
 def _line(message: Message) -> str:
     """Return a message as one line of JSON, which can forge neither another line nor a role."""
     readable = portable(message)
-    shown: dict[str, Any] = {"role": message["role"], "content": readable.get("content")}
+    shown: dict[str, Any] = {"role": message["role"], "content": without_media(readable.get("content"))}
     for key in ("name", "refusal", "tool_calls", "tool_call_id"):
         if value := readable.get(key):
             shown[key] = value
@@ -173,7 +184,7 @@ async def nest_handoff_history(
     newest = newest_of_user(items) if keep_last_user else None
     beside = {id(item) for item in (*system, newest)}
     folded = [item for item in items if id(item) not in beside]
-    shown = as_items(_folded(map(_line_of, folded), wrappers))
+    shown = as_items(_folded([(_line_of(item), item.message) for item in folded], wrappers))
     history = (*system, *_summary(shown, folded), *([newest] if newest else []))
     return data.clone(input_history=history, pre_handoff_items=(), new_items=(), input_items=None)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlock.config import RunConfig
 from interlock.events import HandoffCompleted
@@ -16,8 +16,10 @@ from interlock.handoff_request import HandoffStatus
 from interlock.records import remade
 from interlock.results import RECORD, HandoffRecord
 from interlock.sharing import Narrowed, narrowed
-from interlock.trace_port import Tracing
 from interlock.usage import Usage
+
+if TYPE_CHECKING:
+    from interlock.trace_port import Tracing
 
 __all__ = ["Hops"]
 

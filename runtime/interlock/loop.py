@@ -11,49 +11,37 @@ a transfer was made -> the view, the agent or the handler changes
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import asdict
-from functools import partial
-from math import isinf
-from typing import Any, cast
+from typing import Any
 
 from interlock.agents import Handoff
 from interlock.answers import answer_calls
-from interlock.attempts import attempt, attempts
+from interlock.asking import Check, ask_model
 from interlock.callables import users_code, words_of
-from interlock.callers import too_late
 from interlock.conclusion import conclude
 from interlock.endings import begin, close, end_badly, within
-from interlock.errors import HandlerError, HandoffTimeout, InterlockError, LoopDetected, ProviderTimeout
+from interlock.errors import HandlerError, HandoffTimeout, InterlockError, LoopDetected
 from interlock.events import (
     AgentUpdated,
-    AttemptFailed,
     EmptyReply,
     HandlerEvent,
     HandlerFallback,
     HandoffFailed,
     MessageDone,
-    ReasoningDelta,
     Repaired,
-    TextDelta,
-    ToolCallDelta,
 )
-from interlock.executor import Call
 from interlock.guardrails import check_input
-from interlock.handoff_request import recordable
 from interlock.handoffs import give_up
 from interlock.messages import calls_of
 from interlock.models import next_handler
-from interlock.port import OutputSchema, Request, ToolChoice, family_of
+from interlock.port import Request, ToolChoice, family_of
 from interlock.prompts import system_message
 from interlock.records import record
 from interlock.replies import unseen_of, wrong_with
 from interlock.results import RunDone, RunEvent, Shown
-from interlock.resuming import settle
 from interlock.routing import Offer, offer
 from interlock.run import Run
 from interlock.showing import show, show_all, shown_by
 from interlock.tell import heard, tell
-from interlock.time_limits import in_time
 
 __all__ = ["run_events", "run_loop"]
 
@@ -95,6 +83,8 @@ def run_events(run: Run) -> AsyncGenerator[RunEvent]:
 
 async def _go_on(run: Run) -> None:
     """Do what is left of the turn in which a resumed run stood."""
+    from interlock.resuming import settle  # noqa: PLC0415 - for the runs that do
+
     left = settle(run)
     if run.stop_reason != "unfinished":
         return
@@ -113,7 +103,7 @@ async def _take_turn(run: Run) -> None:
         for repair in turn.repairs:
             await show(Repaired(agent=run.agent.name, repair=repair))
     try:
-        await _model_step(run, turn)
+        await ask_model(run, turn.request, turn.shown, turn.check)
         unseen, reply = _accept(run)
     except Exception as error:
         failed = _fall_back(run, error)
@@ -131,12 +121,13 @@ class _Turn:
     shown: Shown
     offered: Offer
     repairs: list[str]
+    check: Check | None
+    """Judges the input while the model is asked."""
 
 
 async def _begin_turn(run: Run) -> _Turn:
     run.begin_turn()
-    if not run.started:
-        await _start_agent(run)
+    check = None if run.started else await _start_agent(run)
     offered = run.offers.get((run.agent, run.handler.name)) or await _offer(run)
     system = await system_message(run, offered)
     messages, repairs = run.view.messages(family_of(run.handler), run.reader())
@@ -145,7 +136,7 @@ async def _begin_turn(run: Run) -> _Turn:
     request = _request(run, offered, shown)
     if heard(run):
         await tell(run, "on_llm_start", "on_llm_start", request)
-    return _Turn(request, shown, offered, repairs)
+    return _Turn(request, shown, offered, repairs, check)
 
 
 async def _after(run: Run, offered: Offer, unseen: list[HandlerEvent], reply: MessageDone) -> None:
@@ -197,15 +188,27 @@ async def _check_run_input(run: Run) -> None:
             await check_input(run.config.input_guardrails, run.now(), run.agent, messages)
 
 
-async def _start_agent(run: Run) -> None:
-    """Run what belongs to the moment an agent becomes the active one."""
-    run.started = True
+async def _start_agent(run: Run) -> Check | None:
+    """Run what belongs to the moment an agent becomes the active one; return what is left of it to do.
+
+    It is behind it once the guardrails let the input pass: a run that is resumed is judged again.
+    """
     if heard(run):
         await tell(run, "on_agent_start", "on_start")
-    if run.agent.input_guardrails:
-        messages = [item.message for item in run.view.items]
-        with users_code(f"An input guardrail of agent {run.agent.name!r}"):
-            await check_input(run.agent.input_guardrails, run.now(), run.agent, messages)
+    if not run.agent.input_guardrails:
+        run.started = True
+        return None
+    agent, now, messages = run.agent, run.now(), [item.message for item in run.view.items]
+
+    async def check() -> None:
+        with users_code(f"An input guardrail of agent {agent.name!r}"):
+            await check_input(agent.input_guardrails, now, agent, messages)
+        run.started = True
+
+    if run.config.guardrails_beside:
+        return check
+    await check()
+    return None
 
 
 async def _offer(run: Run) -> Offer:
@@ -240,13 +243,12 @@ def _request(run: Run, offered: Offer, shown: Shown) -> Request:
     """Put together what the handler is given."""
     settings: dict[str, Any] = {**run.config.model_settings, **run.agent.model_settings}
     choice = _tool_choice(run, offered, settings.pop("tool_choice")) if "tool_choice" in settings else None
-    output = run.agent.output
     return Request(
         messages=shown.messages(),
         tools=offered.specs,
         tool_choice=choice,
         settings={key: value for key, value in settings.items() if value is not None} if settings else {},
-        output_schema=None if output is None else OutputSchema("final_output", output.schema, output.strict),
+        output_schema=run.agent.output_schema,
         stream=run.stream,
         agent=run.agent.name,
         turn=run.turn,
@@ -262,78 +264,6 @@ def _tool_choice(run: Run, offered: Offer, choice: ToolChoice | None) -> ToolCho
     if run.agent_turns > 1 or not offered.routes:
         return None
     return choice if choice == "required" or choice in offered.routes else None
-
-
-async def _model_step(run: Run, turn: _Turn) -> None:
-    """Make the model call: through the app's executor and within its time, where there is such a thing."""
-    if run.callers:
-        too_late(run.callers, run.in_charge)  # nobody is asked for whose answer nobody waits any longer
-    run.begin_call(turn.request, turn.shown)
-    if run.executor is None and run.config.turn_timeout is None and not run.callers:
-        take = partial(_take, run)
-        await attempt(run.answering, turn.request, run.config.retry, run.begin_attempt, take)
-        return
-    events = _in_time(run, _events(run, turn.request))
-    try:
-        async for event in events:
-            await _take(run, event)
-    finally:
-        await events.aclose()
-
-
-async def _take(run: Run, event: HandlerEvent) -> None:
-    """Note and show what arrives."""
-    _note(run, event)
-    if run.watched and not isinstance(event, MessageDone):
-        await show(event)
-
-
-def _events(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
-    def made() -> AsyncGenerator[HandlerEvent]:
-        return attempts(run.answering, request, run.config.retry, run.begin_attempt)
-
-    if run.executor is None:
-        return made()
-    call = Call(run.run_id, _step_key(run), "model", _step_arguments(run, request))
-    return run.executor.stream(call, lambda _: made())
-
-
-def _step_key(run: Run) -> str:
-    key = f"t{run.turn}.model.{run.agent.name}"
-    return f"{key}.{run.handler.name}" if run.failed else key
-
-
-def _step_arguments(run: Run, request: Request) -> dict[str, Any]:
-    output = request.output_schema
-    args: dict[str, Any] = {
-        "agent": request.agent,
-        "handler": run.handler.name,
-        "messages": request.messages,
-        "tools": request.tools,
-        "tool_choice": request.tool_choice,
-        "settings": request.settings,
-        "output_schema": None if output is None else asdict(output),
-    }
-    if request.handoff_input is not None:
-        args["handoff_input"] = recordable(request.handoff_input)
-    return args
-
-
-def _in_time(run: Run, events: AsyncGenerator[HandlerEvent]) -> AsyncGenerator[HandlerEvent]:
-    """Let the model call take no longer than the run allows, and no longer than the callers wait."""
-    if (seconds := run.config.turn_timeout) is not None:
-        late = ProviderTimeout(
-            f"Handler {run.handler.name!r} gave no complete reply in turn {run.turn} within {seconds:g} s, "
-            "the turn_timeout of the run."
-        )
-        events = in_time(events, seconds, late)
-    return _in_patience(run, events) if run.callers else events
-
-
-def _in_patience(run: Run, events: AsyncGenerator[HandlerEvent]) -> AsyncGenerator[HandlerEvent]:
-    """Let the model call take no longer than the callers wait."""
-    seconds, late = too_late(run.callers, run.in_charge)
-    return events if isinf(seconds) else in_time(events, seconds, late)
 
 
 def _fall_back(run: Run, error: Exception) -> HandlerFallback | HandoffFailed:
@@ -359,26 +289,6 @@ def _fall_back(run: Run, error: Exception) -> HandlerFallback | HandoffFailed:
     run.problem("fallback", why, error=error)
     run.replace_handler(handler, error)
     return HandlerFallback(agent=run.agent.name, handler=failed, next_handler=handler.name, error=error)
-
-
-def _note(run: Run, event: HandlerEvent) -> None:
-    """Remember what arrives, so that nothing is lost however the call ends."""
-    if isinstance(event, MessageDone):
-        if run.arrived is not None:
-            raise HandlerError(f"Handler {run.handler.name!r} yielded two MessageDone in turn {run.turn}.")
-        run.arrived = event
-    elif isinstance(event, TextDelta):
-        run.partial.append(event.text)
-    elif isinstance(event, AttemptFailed):
-        run.problem("provider", f"attempt {event.attempt} failed: {event.error}", error=event.error)
-        run.void_attempt(event)
-    elif not isinstance(cast(object, event), ReasoningDelta | ToolCallDelta):
-        raise HandlerError(
-            f"Handler {run.handler.name!r} yielded a {type(event).__name__} in turn {run.turn}, not one of "
-            "interlock's events. interlock.function_handler makes them of text, chunks and messages."
-        )
-    elif not run.partial:
-        run.partial.append("")  # nothing to keep, but something was shown
 
 
 def _accept(run: Run) -> tuple[list[HandlerEvent], MessageDone]:

@@ -13,6 +13,7 @@ from dataclasses import field
 from typing import Any, Literal, Required, TypedDict, TypeVar, cast
 
 from interlock.errors import ConfigError
+from interlock.parts import chat_part
 from interlock.records import record
 
 __all__ = [
@@ -144,6 +145,8 @@ def checked_message(index: int, message: object) -> Message:
     if wrong := _misshapen(known) or _bad_calls(known):
         raise ConfigError(f"Input message {index}: {wrong}.")
     kept = cast(Message, {key: detached(value) for key, value in known.items() if _is_kept(key, value)})
+    if isinstance(content := kept.get("content"), list):
+        kept["content"] = [dict(chat_part(part)) for part in content]
     for call in calls_of(kept):
         call["function"]["arguments"] = _arguments(call)
     return kept

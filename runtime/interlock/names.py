@@ -6,13 +6,20 @@ import hashlib
 import re
 from typing import cast
 
-__all__ = ["TRANSFER_PREFIX", "litellm_name", "odd_tool_name", "slug", "transfer_tool_name"]
+__all__ = [
+    "LONGEST_TOOL_NAME",
+    "TRANSFER_PREFIX",
+    "litellm_name",
+    "odd_tool_name",
+    "slug",
+    "transfer_tool_name",
+]
 
 TRANSFER_PREFIX = "transfer_to_"
-_LONGEST_TOOL_NAME = 64  # OpenAI, Anthropic and Gemini refuse longer ones
+LONGEST_TOOL_NAME = 64  # OpenAI, Anthropic and Gemini refuse longer ones
 
 
-def slug(name: str, *, longest: int = _LONGEST_TOOL_NAME) -> str:
+def slug(name: str, *, longest: int = LONGEST_TOOL_NAME) -> str:
     """Return ``name`` as ``[a-z0-9_]``, at most ``longest`` characters long.
 
     Upper case and the separators space, dash and dot fold into one form, so "Refund Agent" and
@@ -30,7 +37,7 @@ def slug(name: str, *, longest: int = _LONGEST_TOOL_NAME) -> str:
 
 def transfer_tool_name(target: str) -> str:
     """Return the name of the tool that transfers to ``target``: ``transfer_to_<slug>``."""
-    return TRANSFER_PREFIX + slug(target, longest=_LONGEST_TOOL_NAME - len(TRANSFER_PREFIX))
+    return TRANSFER_PREFIX + slug(target, longest=LONGEST_TOOL_NAME - len(TRANSFER_PREFIX))
 
 
 def litellm_name(model: str) -> str:
@@ -45,4 +52,4 @@ def odd_tool_name(name: str) -> str:
     strange = "".join(sorted(set(re.sub(r"[a-zA-Z0-9_-]", "", name))))
     if strange:
         return repr(strange)
-    return "" if 1 <= len(name) <= _LONGEST_TOOL_NAME else f"{len(name)} characters"
+    return "" if 1 <= len(name) <= LONGEST_TOOL_NAME else f"{len(name)} characters"

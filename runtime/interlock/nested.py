@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlock.agent_tools import AgentCall
 from interlock.callables import cancelled_itself, resolve
@@ -33,15 +33,15 @@ from interlock.executor import Call, Executor, Outcome
 from interlock.messages import ToolCall, text_of
 from interlock.outcomes import ToolOutcome
 from interlock.results import NestedEvent, RunEvent
-from interlock.resuming import resumed_within, turns_of
 from interlock.run import Run
-from interlock.run_document import RunDocument
 from interlock.schema import clip
 from interlock.showing import show
-from interlock.starting import start
+from interlock.starting import start, with_trace
 from interlock.time_limits import in_time
 from interlock.tools import Tool
-from interlock.tracing import traced
+
+if TYPE_CHECKING:
+    from interlock.run_document import RunDocument
 
 __all__ = ["Consultation", "Events", "consultations", "step_key"]
 
@@ -100,7 +100,7 @@ class Consultation:
             return
         most, stood = self.asked.max_turns, run.to_resume.get(self.call["id"])
         if share is not None:
-            share += 0 if stood is None else turns_of(stood)
+            share += 0 if stood is None else stood["turn"] + stood["turns_within"]
             most = share if most is None else min(most, share)
         if stood is not None:
             self.inner = _gone_on(run, self, most, stood)
@@ -204,7 +204,9 @@ def _begun(run: Run, one: Consultation, max_turns: int | None) -> Run:
 
 
 def _gone_on(run: Run, one: Consultation, max_turns: int | None, stood: RunDocument) -> Run:
-    inner = traced(resumed_within(run, one.asked.agent, stood, max_turns, _config(run, one)))
+    from interlock.resuming import resumed_within  # noqa: PLC0415 - for those that were stopped
+
+    inner = with_trace(resumed_within(run, one.asked.agent, stood, max_turns, _config(run, one)))
     del run.to_resume[one.call["id"]]
     return _placed(inner, run, one)
 

@@ -176,7 +176,9 @@ def got(result: str) -> dict[str, str]:
 
 def _message(message: Message) -> dict[str, Any]:
     if message["role"] == "tool":
-        answer = {"id": message.get("tool_call_id"), "response": message.get("content")}
+        content = message.get("content")
+        response = [_part(part) for part in content] if isinstance(content, list) else content
+        answer = {"id": message.get("tool_call_id"), "response": response}
         return {"role": "tool", "parts": [{"type": "tool_call_response", **answer}]}
     return {"role": message["role"], "parts": _parts(message)}
 

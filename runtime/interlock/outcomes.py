@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field
 from typing import Any, Literal
 
@@ -12,9 +12,10 @@ from interlock.usage import Usage
 
 __all__ = ["ToolErrorKind", "ToolOutcome"]
 
-ToolErrorKind = Literal["arguments", "raised", "timeout", "output"]
+ToolErrorKind = Literal["arguments", "raised", "timeout", "output", "guardrail"]
 """Why a call has no proper result: the model's arguments did not fit and nothing ran; the tool
-raised; it took too long; or it ran and what it returned cannot be shown as text."""
+raised; it took too long; it ran and what it returned cannot be shown as text; or a guardrail of the tool
+objected, before or after."""
 
 
 @record(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class ToolOutcome:
     usage: Usage | None = None
     handoff: HandoffRequest | None = None
     """What the function returned, if that asks for a handoff; ``output`` is the answer once it is made."""
+    media: Sequence[Mapping[str, Any]] = ()
+    """Parts of a chat message that belong to the ``output``: images, sound, files."""
     exception: BaseException | None = field(default=None, compare=False)
     """What was raised; only in the process where it happened."""
     value: Any = field(default=None, compare=False)
@@ -35,8 +38,11 @@ class ToolOutcome:
     def envelope(self) -> dict[str, Any]:
         """Return the outcome as JSON data: ``{"ok": {...}}`` or ``{"err": {...}}``."""
         if self.error is not None:
-            return {"err": {"type": self.error, "message": self.output, "retryable": False}}
+            failed = {"type": self.error, "message": self.output, "retryable": False}
+            return {"err": failed | ({"usage": asdict(self.usage)} if self.usage else {})}
         made: dict[str, Any] = {"output": self.output, "usage": asdict(self.usage) if self.usage else None}
+        if self.media:
+            made["media"] = list(self.media)
         if self.handoff is not None:
             made["handoff"] = self.handoff.envelope()
         return {"ok": made}
@@ -45,11 +51,14 @@ class ToolOutcome:
     def from_envelope(cls, envelope: Mapping[str, Any]) -> ToolOutcome:
         """Return the outcome that `envelope` was made from, without the Python objects."""
         if "err" in envelope:
-            return cls(envelope["err"]["message"], error=envelope["err"]["type"])
+            failed: Mapping[str, Any] = envelope["err"]
+            usage = Usage(**failed["usage"]) if failed.get("usage") else None
+            return cls(failed["message"], error=failed["type"], usage=usage)
         made: Mapping[str, Any] = envelope["ok"]
         asked: Mapping[str, Any] | None = made.get("handoff")
         return cls(
             made["output"],
             usage=Usage(**made["usage"]) if made["usage"] else None,
             handoff=HandoffRequest.from_envelope(asked) if asked else None,
+            media=made.get("media", ()),
         )

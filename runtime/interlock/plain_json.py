@@ -16,7 +16,16 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Literal, cast
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "Compress", "check_json", "decode", "encode", "sendable"]
+__all__ = [
+    "MAX_BYTES",
+    "MAX_DEPTH",
+    "Compress",
+    "check_json",
+    "decode",
+    "encode",
+    "integral",
+    "sendable",
+]
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_DEPTH = 100
@@ -121,6 +130,16 @@ def sendable(value: object) -> object:
         fields = cast("dict[object, object]", value)
         return {sendable(key): sendable(each) for key, each in fields.items()}
     return [sendable(each) for each in cast("list[object]", value)] if isinstance(value, list) else value
+
+
+def integral(value: object) -> object:
+    """Return JSON data in which no whole number is a float, where a reader made one of each: 7 is not 7.0."""
+    if isinstance(value, dict):
+        fields = cast("dict[object, object]", value)
+        return {key: integral(each) for key, each in fields.items()}
+    if isinstance(value, list):
+        return [integral(each) for each in cast("list[object]", value)]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _inside(node: dict[str, object] | list[object]) -> Iterable[tuple[str | int, object]]:

@@ -11,6 +11,7 @@ from interlock.context import RunContext
 from interlock.events import HandlerEvent
 from interlock.fresh import NEW_DICT
 from interlock.messages import Message
+from interlock.output_modes import OutputMode
 from interlock.records import record
 
 __all__ = [
@@ -68,6 +69,8 @@ class OutputSchema:
     name: str
     schema: Mapping[str, Any]
     strict: bool = True
+    mode: OutputMode = "auto"
+    """How the model is to be asked. With ``"prompted"`` the schema stands in the instructions already."""
 
 
 @record(frozen=True, slots=True, kw_only=True)

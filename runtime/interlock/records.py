@@ -36,7 +36,10 @@ def maker(frozen: type[T]) -> type[T]:
         (each.name, object, field(default=each.default, default_factory=cast(Any, each.default_factory)))
         for each in fields(cast(Any, frozen))
     ]
-    fill = vars(make_dataclass("_", known, kw_only=True, namespace={"__post_init__": close}))["__init__"]
+    fields_only = make_dataclass(
+        "_", known, kw_only=True, repr=False, eq=False, namespace={"__post_init__": close}
+    )
+    fill = vars(fields_only)["__init__"]
     guardless = {
         "__module__": frozen.__module__,
         "__slots__": (),

@@ -20,10 +20,12 @@ REDACTED = "[redacted]"
 
 T = TypeVar("T")
 
-_VARIABLE = re.compile(r"(?!.*(?:PUBLIC|PRIMARY))[A-Z][A-Z0-9_]*_KEY")
+# Compiled when they are first needed: it would be a good part of what importing interlock takes.
+
+_VARIABLE = r"(?!.*(?:PUBLIC|PRIMARY))[A-Z][A-Z0-9_]*_KEY"
 """A variable of the environment; ``cache_key`` and ``SORT`` are none."""
-_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_SECRET = re.compile(
+_WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+"
+_SECRET = (
     r"passw(?:or)?d|passphrase|passcode|secret(?!ar[iy])|credential|apikey|auth(?:orization)?header|"
     r"connection(?:string|uri)|connstr|"
     r"(?:access|account|auth|encryption|master|private|session|shared|signing|ssh|subscription)key|"
@@ -49,28 +51,24 @@ _SECRET_NAMES = (
 _ONLY_IN_URLS = frozenset(("key", "sig", "signature"))
 """Too common as JSON keys: a thinking block's ``signature`` must go back as it came."""
 
-_IN_JSON = re.compile(
-    rf'(?P<head>"(?P<name>{_SECRET_NAMES})"\s*:\s*")(?P<value>(?:[^"\\]|\\.)*)(?P<tail>")', re.IGNORECASE
-)
-_IN_JSON_TEXT = re.compile(
+_IN_JSON = rf'(?i)(?P<head>"(?P<name>{_SECRET_NAMES})"\s*:\s*")(?P<value>(?:[^"\\]|\\.)*)(?P<tail>")'
+_IN_JSON_TEXT = (
     # JSON inside a JSON string, as in the arguments of a tool call; only from the first backslash of
     # several on, or a long row of them would take quadratic time
-    rf'(?P<head>(?<!\\)(?P<esc>\\+)"(?P<name>{_SECRET_NAMES})(?P=esc)"\s*:\s*(?P=esc)")'
-    r'(?P<value>(?:(?!(?P=esc)").)*)(?P<tail>(?P=esc)")',
-    re.IGNORECASE,
+    rf'(?i)(?P<head>(?<!\\)(?P<esc>\\+)"(?P<name>{_SECRET_NAMES})(?P=esc)"\s*:\s*(?P=esc)")'
+    r'(?P<value>(?:(?!(?P=esc)").)*)(?P<tail>(?P=esc)")'
 )
-_IN_QUERY = re.compile(rf"(?P<head>(?:^|[?&;])(?:{_SECRET_NAMES})=)[^&;#\s\"'\\]+", re.IGNORECASE)
-_IN_AUTHORITY = re.compile(r"(?P<head>://)[^/@\s:\"'\\]*:[^/\s\"'\\]+@")
-_AFTER_SCHEME = re.compile(  # with a digit or padding in it, unlike "basic arithmetic"
-    r"(?P<head>(?:Bearer|Basic) )(?=[A-Za-z._~+/-]*[0-9=])[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE
+_IN_QUERY = rf"(?i)(?P<head>(?:^|[?&;])(?:{_SECRET_NAMES})=)[^&;#\s\"'\\]+"
+_IN_AUTHORITY = r"(?P<head>://)[^/@\s:\"'\\]*:[^/\s\"'\\]+@"
+_AFTER_SCHEME = (  # with a digit or padding in it, unlike "basic arithmetic"
+    r"(?i)(?P<head>(?:Bearer|Basic) )(?=[A-Za-z._~+/-]*[0-9=])[A-Za-z0-9._~+/=-]{8,}"
 )
-_IN_SETTINGS = re.compile(  # "host=db password=x" and "Server=db;Pwd=x;"
-    r"(?P<head>(?:^|[\s,;?&])(?:password|passwd|pwd|accountkey|sharedaccesskey)=)"
-    r"(?:'[^']*'|\"[^\"]*\"|[^\s;,&\"'\\])+",
-    re.IGNORECASE,
+_IN_SETTINGS = (  # "host=db password=x" and "Server=db;Pwd=x;"
+    r"(?i)(?P<head>(?:^|[\s,;?&])(?:password|passwd|pwd|accountkey|sharedaccesskey)=)"
+    r"(?:'[^']*'|\"[^\"]*\"|[^\s;,&\"'\\])+"
 )
 
-_SHAPES = re.compile(
+_SHAPES = (
     # not in the middle of base64, but also right after \n, \u0026 or %20
     r"(?:(?<![A-Za-z0-9+/_-])|(?<=\\[nrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))(?:"
     r"sk-[A-Za-z0-9_-]{16,}|"  # OpenAI, Anthropic, OpenRouter, DeepSeek, ...
@@ -84,9 +82,7 @@ _SHAPES = re.compile(
     r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"  # a JSON web token
     r")"
 )
-_PRIVATE_KEY = re.compile(
-    r"-----BEGIN (?P<kind>[A-Z ]*PRIVATE KEY)-----(?:(?!-----).)*+-----END (?P=kind)-----", re.DOTALL
-)
+_PRIVATE_KEY = r"(?s)-----BEGIN (?P<kind>[A-Z ]*PRIVATE KEY)-----(?:(?!-----).)*+-----END (?P=kind)-----"
 
 
 def is_secret_name(name: str) -> bool:
@@ -94,14 +90,14 @@ def is_secret_name(name: str) -> bool:
 
     ``max_tokens``, ``token_type``, ``next_page_token`` and ``password_policy`` are none.
     """
-    words = [word.lower() for word in _WORDS.findall(name)]
+    words = [word.lower() for word in re.findall(_WORDS, name)]
     if not words or words[-1] in _ABOUT_ONE:
         return False
     if words[-1].endswith("token"):
         return words[-2:-1] == [] or words[-2] not in _OTHER_TOKENS
-    if words[-1] in _SECRET_WORDS or _VARIABLE.fullmatch(name):
+    if words[-1] in _SECRET_WORDS or re.fullmatch(_VARIABLE, name):
         return True
-    return _SECRET.search("".join(words)) is not None
+    return re.search(_SECRET, "".join(words)) is not None
 
 
 def redact(value: T) -> T:
@@ -149,7 +145,7 @@ def redact_text(text: str) -> str:
     That is: keys and tokens of well-known vendors, private keys, JSON web tokens, what follows
     ``Bearer``, user and password in a URL, and values after ``api_key=``, ``"password":`` and the like.
     """
-    return _IN_SETTINGS.sub(rf"\g<head>{REDACTED}", scrubbed(text, REDACTED))
+    return re.sub(_IN_SETTINGS, rf"\g<head>{REDACTED}", scrubbed(text, REDACTED))
 
 
 def scrubbed(text: str, mark: str) -> str:
@@ -160,10 +156,10 @@ def scrubbed(text: str, mark: str) -> str:
             return match[0]
         return f"{match['head']}{mark}{match['tail']}"
 
-    text = _PRIVATE_KEY.sub(mark, text)
-    text = _SHAPES.sub(mark, text)
-    text = _AFTER_SCHEME.sub(rf"\g<head>{mark}", text)
-    text = _IN_AUTHORITY.sub(rf"\g<head>{mark}@", text)
-    text = _IN_QUERY.sub(rf"\g<head>{mark}", text)
-    text = _IN_JSON_TEXT.sub(without_value, text)
-    return _IN_JSON.sub(without_value, text)
+    text = re.sub(_PRIVATE_KEY, mark, text)
+    text = re.sub(_SHAPES, mark, text)
+    text = re.sub(_AFTER_SCHEME, rf"\g<head>{mark}", text)
+    text = re.sub(_IN_AUTHORITY, rf"\g<head>{mark}@", text)
+    text = re.sub(_IN_QUERY, rf"\g<head>{mark}", text)
+    text = re.sub(_IN_JSON_TEXT, without_value, text)
+    return re.sub(_IN_JSON, without_value, text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from interlock.agents import Agent
 from interlock.approvals import Interruption
@@ -32,8 +32,10 @@ from interlock.messages import Message, RunItem, ToolCall, marked, shown_later
 from interlock.port import Request, ToolChoice, ToolSpec
 from interlock.records import maker, record
 from interlock.repair import repair
-from interlock.run_state import RunState
 from interlock.usage import Usage, summed
+
+if TYPE_CHECKING:
+    from interlock.run_state import RunState
 
 __all__ = [
     "HandoffRecord",
@@ -231,6 +233,12 @@ class RunResult(Generic[T]):
             f"RunResult({self.stop_reason}, last_agent={self.last_agent.name!r}, turns={len(self.calls)}, "
             f"final_output={str(self.final_output)[:200]!r})"
         )
+
+    def _repr_html_(self) -> str:
+        # upward and late: what draws is loaded where something is drawn
+        from interlock.notebook import result_html  # noqa: PLC0415
+
+        return result_html(self)
 
     @property
     def new_items(self) -> Sequence[RunItem]:

@@ -21,6 +21,7 @@ from interlock.history import View
 from interlock.hooks import RunHooks
 from interlock.messages import ToolCall, call_ids, detached, text_of, unshared
 from interlock.models import find_handler, handler_for, lineup
+from interlock.output_modes import json_in
 from interlock.payloads import PAYLOAD_KEY
 from interlock.port import Handler, family_of
 from interlock.progress import Progress
@@ -42,7 +43,7 @@ from interlock.sharing import Narrowed
 from interlock.unfinished import LeftOver, left_over
 from interlock.usage import NO_USAGE
 
-__all__ = ["resumed", "resumed_within", "settle", "turns_of"]
+__all__ = ["resumed", "resumed_within", "settle"]
 
 _INTERRUPTED = (
     "The run was interrupted while this call was carried out. Whether it had an effect is not known, so it "
@@ -85,16 +86,11 @@ def resumed_within(
     """
     run = _stood(agent, stood, outer.context, max_turns, outer.hooks, config, stream=outer.stream)
     run.usage, run.usage_by_agent, run.tool_calls = NO_USAGE, {}, 0
-    run.turns_counted = turns_of(stood)
+    run.turns_counted = stood["turn"] + stood["turns_within"]
     run.shared_memory = outer.shared_memory
     _narrow(run, stood)
     _stand(run, stood)
     return run
-
-
-def turns_of(document: RunDocument) -> int:
-    """Return how many model calls there were, those of runs within included."""
-    return document["turn"] + document["turns_within"]
 
 
 def _stood(
@@ -358,7 +354,7 @@ def _output(run: Run) -> Any:
     if run.agent.output is None:
         return text
     try:
-        return run.agent.output.parse(text)
+        return run.agent.output.parse(json_in(text))
     except ModelBehaviorError as error:
         raise ConfigError(
             f"The run is complete, and its output is none for agent {run.agent.name!r} as it is now: {error}"

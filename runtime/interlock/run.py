@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlock.agents import Agent
 from interlock.approvals import Approvals, Interruption
@@ -35,9 +35,11 @@ from interlock.progress import Progress
 from interlock.replies import is_empty, with_own_ids, wrong_with
 from interlock.results import RESULT, ModelCall, RunResult, Shown, StopReason
 from interlock.routing import Offer
-from interlock.run_document import RunDocument
-from interlock.run_state import RunState
 from interlock.usage import Usage
+
+if TYPE_CHECKING:
+    from interlock.run_document import RunDocument
+    from interlock.run_state import RunState
 
 __all__ = ["Run"]
 
@@ -293,6 +295,13 @@ class Run(Books):
         """Drop what arrived: it is in the transcript now, or it is void."""
         self.arrived = None
         self.partial.clear()
+
+    def refuse_reply(self) -> None:
+        """Drop what arrived of a reply to an input that must not be answered; what it took is counted."""
+        if self.arrived is not None:
+            self._count_failed(None)
+            self.attempted = False
+        self.forget()
 
     def void_attempt(self, failed: AttemptFailed) -> None:
         """Count an attempt that failed and is made again."""

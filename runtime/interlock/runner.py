@@ -16,10 +16,10 @@ from interlock.loop import run_events, run_loop
 from interlock.messages import RunInput
 from interlock.results import RunEvent, RunResult
 from interlock.run import Run
-from interlock.run_state import RunState
-from interlock.starting import start
+from interlock.starting import is_state, start
 
-if TYPE_CHECKING:  # a package that is loaded by those who use it
+if TYPE_CHECKING:  # loaded by those who use it
+    from interlock.run_state import RunState
     from interlock.sessions.session import Session
 
 __all__ = ["DEFAULT_MAX_TURNS", "RunStream", "Runner"]
@@ -116,7 +116,7 @@ def _kept(run: Run, session: Session | None, input: RunInput | RunState) -> Run:
                 f"session must be a Session, such as Session('user-7', SQLiteSessions('chats.db')), not "
                 f"{session!r:.80}. See interlock.sessions."
             )
-        run.keeper = session.keeper(resumed=isinstance(input, RunState))
+        run.keeper = session.keeper(resumed=is_state(input))
     return run
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import TypeIs
 
 from interlock.agents import Agent
-from interlock.capturing import captured
 from interlock.config import RunConfig
 from interlock.errors import ConfigError
 from interlock.graph import run_graph
@@ -16,12 +18,12 @@ from interlock.history import View
 from interlock.hooks import AgentHooks, RunHooks
 from interlock.messages import Message, RunInput, RunItem, call_ids, item_of, to_messages, unshared
 from interlock.models import handler_for, named
-from interlock.resuming import resumed
 from interlock.run import Run
-from interlock.run_state import RunState
-from interlock.tracing import traced
 
-__all__ = ["input_items", "start"]
+if TYPE_CHECKING:  # what few runs need is loaded by those
+    from interlock.run_state import RunState
+
+__all__ = ["input_items", "is_state", "start", "with_trace"]
 
 _DEFAULTS = RunConfig()
 
@@ -43,8 +45,8 @@ def start(
     """
     _check_arguments(agent, max_turns, hooks, config)
     config, max_turns = _limited(config or _DEFAULTS, max_turns)
-    if isinstance(input, RunState):
-        return traced(resumed(agent, input, context, max_turns, hooks, config, stream=stream))
+    if is_state(input):
+        return with_trace(_resumed(agent, input, context, max_turns, hooks, config, stream=stream))
     items = _first_items(input)
     default = handler_for(agent, config)
     run = Run(
@@ -67,9 +69,49 @@ def start(
         read_calls=bool(known),
         shared_memory=unshared(dict(config.shared_memory)) if config.shared_memory else {},
         scopes=frozenset(config.scopes),
-        capture=captured,
+        capture=_captured,
     )
+    return with_trace(run)
+
+
+def _resumed(
+    agent: Agent[Any],
+    state: RunState,
+    context: Any,
+    max_turns: int | None,
+    hooks: RunHooks | None,
+    config: RunConfig,
+    *,
+    stream: bool,
+) -> Run:
+    from interlock.resuming import resumed  # noqa: PLC0415
+
+    return resumed(agent, state, context, max_turns, hooks, config, stream=stream)
+
+
+def is_state(input: object) -> TypeIs[RunState]:
+    """Whether a run is to go on from there. Nobody has a state who has not loaded what it is."""
+    states = sys.modules.get("interlock.run_state")
+    return states is not None and isinstance(input, states.RunState)
+
+
+def with_trace(run: Run) -> Run:
+    """Return the run, which tells the traces of its settings, if there are any, what happens.
+
+    Raises:
+        ConfigError: a file cannot be made where it is to be.
+    """
+    if run.config.trace is None:
+        return run
+    from interlock.tracing import traced  # noqa: PLC0415
+
     return traced(run)
+
+
+def _captured(run: Run) -> RunState:
+    from interlock.capturing import captured  # noqa: PLC0415
+
+    return captured(run)
 
 
 def _limited(config: RunConfig, max_turns: int | None) -> tuple[RunConfig, int | None]:

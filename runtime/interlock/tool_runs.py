@@ -10,7 +10,14 @@ import anyio
 
 from interlock.agent_tools import AgentCall
 from interlock.context import ToolContext
-from interlock.errors import ConfigError, ToolError, ToolTimeout
+from interlock.errors import (
+    CallbackError,
+    ConfigError,
+    GuardrailTripped,
+    InterlockError,
+    ToolError,
+    ToolTimeout,
+)
 from interlock.executor import Call, Outcome
 from interlock.messages import ToolCall
 from interlock.nested import Consultation, Events, consultations, step_key
@@ -19,10 +26,13 @@ from interlock.run import Run
 from interlock.tell import heard, tell
 from interlock.tools import Tool
 
-__all__ = ["Take", "run_tools"]
+__all__ = ["Slots", "Take", "run_tools"]
 
 Take = Callable[[ToolCall, ToolOutcome, bool], None]
 """Is given each outcome as soon as it is there, and whether the run is to end with it."""
+
+Slots = anyio.Semaphore | None
+"""Gives one of so many places; None if there is one for everybody."""
 
 _Calls = Sequence[tuple[ToolCall, Tool]]
 
@@ -34,16 +44,18 @@ async def run_tools(run: Run, calls: _Calls, take: Take, events: Events) -> None
     several of them do at the same time could only be shown by way of a queue, which reads ahead of its
     reader. The outcomes are the same.
     """
+    most = run.config.tools_at_once
+    slots = None if most is None else anyio.Semaphore(most)
     asked = [(call, tool, how) for call, tool in calls if isinstance(how := tool.on_invoke_tool, AgentCall)]
     if not asked:
-        await _run_plain(run, calls, take)
+        await _run_plain(run, calls, take, slots)
         return
     plain = [(call, tool) for call, tool in calls if not isinstance(tool.on_invoke_tool, AgentCall)]
     try:
         made = consultations(run, asked)
-        jobs = [functools.partial(_consult, run, one, take, events) for one in made]
+        jobs = [functools.partial(_consult, run, one, take, events, slots) for one in made]
         if plain:
-            jobs.insert(0, functools.partial(_run_plain, run, plain, take))
+            jobs.insert(0, functools.partial(_run_plain, run, plain, take, slots))
         if not run.stream:
             await _at_once(jobs)
             return
@@ -71,13 +83,13 @@ async def _at_once(jobs: Sequence[Callable[[], Coroutine[Any, Any, object]]]) ->
     raise alone
 
 
-async def _run_plain(run: Run, calls: _Calls, take: Take) -> None:
+async def _run_plain(run: Run, calls: _Calls, take: Take, slots: Slots) -> None:
     """Run ordinary tools: through the app's executor if there is one."""
     if run.executor is None and len(calls) == 1:
-        await _invoke(run, *calls[0], take)
+        await _invoke(run, *calls[0], take, slots)
         return
     if run.executor is None:
-        await _at_once([functools.partial(_invoke, run, call, tool, take) for call, tool in calls])
+        await _at_once([functools.partial(_invoke, run, call, tool, take, slots) for call, tool in calls])
         return
     by_key = {step_key(run, tool, call): (call, tool) for call, tool in calls}
     ran: set[str] = set()
@@ -85,7 +97,7 @@ async def _run_plain(run: Run, calls: _Calls, take: Take) -> None:
     async def body(step: Call) -> Outcome:
         call, tool = by_key[step.key]
         ran.add(call["id"])
-        outcome, stop = await _invoke(run, call, tool, take)
+        outcome, stop = await _invoke(run, call, tool, take, slots)
         return {**outcome.envelope(), "stop": stop}
 
     steps = [
@@ -104,8 +116,15 @@ async def _run_plain(run: Run, calls: _Calls, take: Take) -> None:
             _took(run, take, call, ToolOutcome.from_envelope(outcome), bool(outcome.get("stop")))
 
 
-async def _invoke(run: Run, call: ToolCall, tool: Tool, take: Take) -> tuple[ToolOutcome, bool]:
+async def _invoke(run: Run, call: ToolCall, tool: Tool, take: Take, slots: Slots) -> tuple[ToolOutcome, bool]:
     """Run one tool, take its outcome and return it, and whether the run is to end with it."""
+    if slots is None:
+        return await _invoked(run, call, tool, take)
+    async with slots:
+        return await _invoked(run, call, tool, take)
+
+
+async def _invoked(run: Run, call: ToolCall, tool: Tool, take: Take) -> tuple[ToolOutcome, bool]:
     watched = heard(run)
     context: Any = _context(run, call, tool) if watched or tool.wants_context else None
     if watched:
@@ -116,7 +135,7 @@ async def _invoke(run: Run, call: ToolCall, tool: Tool, take: Take) -> tuple[Too
         run.tracing.tool_started(call)
     try:
         outcome = await _carried_out(run, call, tool, context)
-    except (ToolError, ConfigError) as raised:
+    except (ToolError, ConfigError, GuardrailTripped, CallbackError) as raised:
         outcome, stop = _stopped(raised), True
     _took(run, take, call, outcome, stop)  # a hook that is cancelled must not lose it
     if watched:
@@ -138,8 +157,16 @@ def _took(run: Run, take: Take, call: ToolCall, outcome: ToolOutcome, stop: bool
         run.tracing.tool_ended(call, outcome)
 
 
-async def _consult(run: Run, one: Consultation, take: Take, events: Events) -> None:
+async def _consult(run: Run, one: Consultation, take: Take, events: Events, slots: Slots) -> None:
     """Let an agent answer one call and take the outcome, unless a call of its own waits for an approval."""
+    if slots is None:
+        await _consulted(run, one, take, events)
+        return
+    async with slots:
+        await _consulted(run, one, take, events)
+
+
+async def _consulted(run: Run, one: Consultation, take: Take, events: Events) -> None:
     context = _context(run, one.call, one.tool)
     await _tell_start(run, one.tool, context)
     run.begun.add(one.call["id"])
@@ -158,8 +185,10 @@ async def _consult(run: Run, one: Consultation, take: Take, events: Events) -> N
     await _tell_end(run, one.tool, outcome, context)
 
 
-def _stopped(raised: ToolError | ConfigError) -> ToolOutcome:
+def _stopped(raised: InterlockError) -> ToolOutcome:
     kind: ToolErrorKind = "timeout" if isinstance(raised, ToolTimeout) else "raised"
+    if isinstance(raised, GuardrailTripped):
+        kind = "guardrail"
     return ToolOutcome(str(raised), error=kind, exception=raised)
 
 

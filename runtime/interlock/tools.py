@@ -28,9 +28,11 @@ from interlock.calls import (
 from interlock.context import RunContext, ToolContext
 from interlock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
 from interlock.fresh import NEW_DICT
+from interlock.guardrails import ToolGuardrail, screened
 from interlock.handoff_request import HandoffRequest
 from interlock.names import odd_tool_name
 from interlock.outcomes import ToolErrorKind, ToolOutcome
+from interlock.parts import chat_part, media_of
 from interlock.scopes import Scope, checked_scope
 from interlock.strict import strict_schema
 from interlock.usage import Usage
@@ -58,6 +60,9 @@ class ToolResult:
     """Shown to the model: text as it is, anything else as JSON. Or a `HandoffRequest`."""
     usage: Usage | None = None
     """What the tool itself consumed, by calling a model for instance; added to the run's usage."""
+    media: Sequence[Mapping[str, Any]] = ()
+    """Images, sound and files that belong to the content, as parts of a chat message, such as
+    ``{"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}}``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -93,6 +98,10 @@ class Tool:
     """So many characters of a result are shown to the model, which is told what was cut; None is all."""
     needs_approval: NeedsApproval = False
     """Whether somebody has to approve a call first: the run ends with it, see docs/approvals.md."""
+    input_guardrails: Sequence[ToolGuardrail] = ()
+    """Look at the arguments of each call before it is made, see `interlock.guardrails`."""
+    output_guardrails: Sequence[ToolGuardrail] = ()
+    """Look at what the model is to be shown of each call."""
     spec: Mapping[str, Any] = field(init=False, repr=False)
     """The tool as chat completions spells it; made once and shared, so do not change it."""
     wants_context: bool = field(init=False, repr=False)
@@ -152,6 +161,8 @@ class Tool:
         Raises:
             ToolError: the tool failed and ``on_error`` is ``"raise"``, or the ``on_error`` function
                 raised. `ToolTimeout` if it took too long. The cause is chained.
+            ToolGuardrailTripped: a guardrail of the tool said stop.
+            CallbackError: one of them raised.
             ConfigError: the tool is a method and was not taken from an instance.
         """
         try:
@@ -162,6 +173,19 @@ class Tool:
             raise
         except Exception as error:  # out of a validator of the user's
             return await self.failed(context, error)
+        if not (self.input_guardrails or self.output_guardrails):
+            return await self._carried_out(context, values)
+        given: Any = cast("tuple[str, Any]", values)[1] if isinstance(values, tuple) else values
+        said = await screened(self.input_guardrails, context, self, given)
+        if said is not None:
+            return ToolOutcome(said, error="guardrail")
+        outcome = await self._carried_out(context, values)
+        if outcome.handoff is not None:  # there is no result
+            return outcome
+        said = await screened(self.output_guardrails, context, self, outcome.output)
+        return outcome if said is None else ToolOutcome(said, error="guardrail", usage=outcome.usage)
+
+    async def _carried_out(self, context: ToolContext[Any], values: Any) -> ToolOutcome:
         try:
             if self.timeout is None:
                 return _outcome(await self._call(context, values), self.max_result)
@@ -211,7 +235,8 @@ def _set(target: Tool, name: str, value: object) -> None:
 
 
 def _use(target: Tool, how: PythonCall | JsonCall) -> None:
-    blind = isinstance(how, PythonCall) and how.signature.context is None and not callable(target.on_error)
+    guarded = target.input_guardrails or target.output_guardrails or callable(target.on_error)
+    blind = isinstance(how, PythonCall) and how.signature.context is None and not guarded
     _set(target, "wants_context", not blind)
     _set(target, "_read", how.read)
     _set(target, "_call", how.call)
@@ -250,6 +275,10 @@ def _check(made: Tool) -> None:
             made.max_result is None or made.max_result > 0,
             f"max_result must be a number of characters or None, not {made.max_result!r}",
         ),
+        (
+            all(map(callable, (*made.input_guardrails, *made.output_guardrails))),
+            "input_guardrails and output_guardrails are lists of functions",
+        ),
         (kind == "object", f"params_json_schema must describe an object with the arguments, not {kind!r}"),
     )
     wrong = [message for holds, message in rules if not holds]
@@ -264,7 +293,15 @@ def _outcome(value: Any, most: int | None) -> ToolOutcome:
         return ToolOutcome(content.answer, usage=usage, value=value, handoff=content)
     if _hides_a_request(content):
         raise NoTextError("a HandoffRequest hands over only when it is returned by itself")
-    return ToolOutcome(to_text(content, most), usage=usage, value=value)
+    media = _media(value.media) if isinstance(value, ToolResult) and value.media else ()
+    return ToolOutcome(to_text(content, most), usage=usage, value=value, media=media)
+
+
+def _media(given: Sequence[Mapping[str, Any]]) -> Sequence[dict[str, Any]]:
+    parts = [dict(chat_part(part)) for part in given]
+    if len(media_of(parts)) < len(parts):
+        raise NoTextError("media holds something that is no image, sound or file of a chat message")
+    return parts
 
 
 def _hides_a_request(content: object) -> bool:

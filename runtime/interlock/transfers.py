@@ -15,7 +15,6 @@ from interlock.calls import reason_of
 from interlock.capabilities import Place
 from interlock.errors import ModelBehaviorError
 from interlock.handoff_request import REQUEST, HandoffRequest, HandoffResponse, HandoffStatus
-from interlock.handoff_types import HandoffTypes
 from interlock.messages import ToolCall, unshared
 from interlock.models import handler_for, load
 from interlock.payloads import HandoffPayload, sent_by
@@ -308,6 +307,8 @@ async def _payload(run: Run, edge: Handoff, request: HandoffRequest) -> HandoffP
         given = await resolve(given(run.now(), request.input))
     if given is None:
         return None
+    from interlock.handoff_types import HandoffTypes  # noqa: PLC0415 - for those who pass data along
+
     types = run.config.handoff_types or HandoffTypes()
     sent = sent_by(run.in_charge, given)
     sent = replace(sent, context_data=unshared(sent.context_data))  # the run may change its own, not theirs

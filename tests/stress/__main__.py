@@ -17,9 +17,18 @@ PARTS: dict[str, Callable[[argparse.Namespace], int]] = {
     "crowd": lambda given: crowd.main(["--runs", str(given.crowd)]),
     "crash": lambda given: crash.main(["--kills", str(given.kills), "--seed", str(given.first)]),
     "durable": lambda given: durable.main(["--kills", str(given.kills), "--seed", str(given.first)]),
+    "durable slow": lambda given: _durable(given, "3", "--pace", "20"),
+    "durable apart": lambda given: _durable(given, "4", "--apart"),
+    "durable outages": lambda given: _durable(given, "3", "--outages", "0.5"),
     "soak openai": lambda given: soak.main(["--through", "openai", "--runs", str(given.soak)]),
     "soak litellm": lambda given: soak.main(["--through", "litellm", "--runs", str(given.soak)]),
 }
+
+
+def _durable(given: argparse.Namespace, workers: str, *how: str) -> int:
+    """Kill a few in another way."""
+    kills = ["--kills", str(given.kills // 5), "--seed", str(given.first)]
+    return durable.main([*kills, "--workers", workers, *how])
 
 
 def main() -> int:

@@ -32,14 +32,19 @@ class Log:
         os.write(self._file, json.dumps({"pid": os.getpid(), "at": time.time(), **what}).encode() + b"\n")
 
 
-def agents(log: Log) -> Agent[Any]:
-    """Triage asks two tools at once and hands over; billing charges, writes a letter and answers."""
+def agents(log: Log, pace: float = 1) -> list[Agent[Any]]:
+    """Triage asks two tools at once and hands over; billing charges, writes a letter and answers.
+
+    Args:
+        log: where all of them note what they do.
+        pace: a step takes so many times as long.
+    """
 
     def named(name: str) -> Tool:
         async def work(context: ToolContext[Any], number: str) -> str:
             where = {"run": context.run_id, "step": f"{name}.{context.tool_call_id}"}
             log.note(begins=True, **where)
-            await asyncio.sleep(TOOL)
+            await asyncio.sleep(TOOL * pace)
             log.note(done=True, **where)
             return f"{name} of {number}"
 
@@ -51,7 +56,7 @@ def agents(log: Log) -> Agent[Any]:
             assert request.context is not None
             where = {"run": request.context.run_id, "step": f"model.{request.turn}"}
             log.note(begins=True, **where)
-            await asyncio.sleep(MODEL)
+            await asyncio.sleep(MODEL * pace)
             log.note(done=True, **where)
             says = turns[request.turn - first]
             if isinstance(says, str):
@@ -66,17 +71,18 @@ def agents(log: Log) -> Agent[Any]:
         model=model("billing", 3, ["charge"], ["letter"], "Order {} is charged."),
         tools=[named("charge"), named("letter")],
     )
-    return Agent(
+    triage = Agent(
         "triage",
         model=model("triage", 1, ["order", "customer"], ["transfer_to_billing"]),
         tools=[named("order"), named("customer")],
         handoffs=[handoff(billing)],
     )
+    return [triage, billing]
 
 
 async def main(folder: Path, runs: int) -> None:
     """Carry out all runs that are not done, some at a time."""
-    triage = agents(Log(folder / "log.jsonl"))
+    triage, _ = agents(Log(folder / "log.jsonl"))
     slots = asyncio.Semaphore(AT_ONCE)
     async with Journal(folder / "runs.db") as journal:
 

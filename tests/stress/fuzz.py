@@ -293,7 +293,9 @@ def fuzz(seeds: Sequence[int], *, most_failures: int = 10) -> tuple[Counter[str]
     counts: Counter[str] = Counter()
     failures: list[Failed] = []
     with _quiet():
-        for seed in seeds:
+        for number, seed in enumerate(seeds):
+            if number and number % 500 == 0:
+                print(f"{number} of {len(seeds)} seeds, {len(failures)} failed", file=sys.stderr, flush=True)
             try:
                 play_seed(seed, counts)
             except Failed as error:

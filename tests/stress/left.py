@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import logging
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
@@ -47,7 +48,7 @@ async def _play(world: World, case: Case, counts: Counter[str]) -> None:
         whole = piece >= PIECES  # what is left of a reply is asked for again: leave it alone at last
         result, error = await _piece(case, given, 10**6 if whole else _after(dice), dice.random() < 0.5)
         counts["pieces"] += 1
-        errors += error is not None
+        errors += error is not None or result.stop_reason == "limit"
         assert not isinstance(error, ConfigError), error
         _check(world, result)
         if result.stop_reason == "done" or errors == ERRORS:
@@ -127,7 +128,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     counts: Counter[str] = Counter()
     failed: list[str] = []
     logging.getLogger("interlock").setLevel(logging.CRITICAL)  # much goes wrong on purpose
-    for seed in seeds:
+    for number, seed in enumerate(seeds):
+        if number and number % 100 == 0:
+            print(f"{number} of {len(seeds)} seeds, {len(failed)} failed", file=sys.stderr, flush=True)
         try:
             left_and_gone_on_with(seed, counts)
         except Exception as error:

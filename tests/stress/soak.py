@@ -47,6 +47,10 @@ class Sample:
     files: int
     threads: int
 
+    def __str__(self) -> str:
+        memory = f"{self.kilobytes / 1024:.1f} MB, {self.objects} objects"
+        return f"{memory}, {self.files} files, {self.threads} threads"
+
 
 @dataclass(slots=True)
 class Soaked:
@@ -177,6 +181,7 @@ async def soak(model: Handler, runs: int, *, warm_up: int, every: int, trace: bo
                 group.start_soon(work)
         await anyio.sleep(0.05)  # what the libraries do afterwards
         soaked.samples.append(_sample(done))
+        print(f"{done} of {runs} runs, {soaked.samples[-1]}", file=sys.stderr, flush=True)
         if not before:
             before = _types()
             snapshot = _traced() if trace else None

@@ -49,21 +49,3 @@ def test_every_cassette_is_listed() -> None:
     cassettes = DOCS.parent / "cassettes"
     page = (cassettes / "README.md").read_text("utf-8")
     assert [path.name for path in cassettes.glob("*.yaml") if f"`{path.name}`" not in page] == []
-
-
-def test_links_lead_somewhere(docs: str) -> None:
-    """Between the pages, headings included."""
-    names = {page.name: page.read_text("utf-8") for page in DOCS.glob("*.md")}
-    dead: list[str] = []
-    for page, text in names.items():
-        for target, anchor in re.findall(r"\]\(([\w.-]*\.md)?(?:#([\w-]+))?\)", text):
-            if target and target not in names:
-                dead.append(f"{page}: {target}")
-            elif anchor and anchor not in _anchors(names[target or page]):
-                dead.append(f"{page}: {target}#{anchor}")
-    assert not dead, "\n".join(dead)
-
-
-def _anchors(text: str) -> set[str]:
-    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}

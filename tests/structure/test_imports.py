@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 _HEAVY: set[str] = set(
-    "aiohttp cryptography docstring_parser httpx httpx2 litellm mcp openai opentelemetry psycopg "
+    "a2a aiohttp cryptography docstring_parser httpx httpx2 litellm mcp openai opentelemetry psycopg "
     "psycopg_pool pytest redis rich starlette trio uvicorn vcr".split()
 )
 
@@ -44,7 +44,20 @@ def _loaded(package: str, heavy: set[str], env: dict[str, str]) -> list[str]:
 
 def test_importing_interlock_loads_no_vendor_and_opens_no_socket(offline_env: dict[str, str]) -> None:
     """litellm costs two seconds and 160 MB, and calls home unless it is told not to."""
-    assert _loaded("interlock", _HEAVY, offline_env) == []
+    assert _loaded("interlock", _HEAVY | {"interlock.drawing", "interlock.notebook"}, offline_env) == []
+
+
+def test_importing_interlock_loads_nothing_that_few_runs_need(offline_env: dict[str, str]) -> None:
+    """Each of these makes it slower by a tenth or a quarter."""
+    few = {"pydantic.fields", "interlock.tracing", "interlock.run_state", "interlock.resuming"}
+    assert _loaded("interlock", few, offline_env) == []
+
+
+def test_what_few_runs_need_is_there_all_the_same(offline_env: dict[str, str]) -> None:
+    code = (
+        "from interlock import *; from interlock.run_state import RunState as same; assert RunState is same"
+    )
+    _run(code, offline_env)
 
 
 def test_importing_prints_nothing(offline_env: dict[str, str]) -> None:

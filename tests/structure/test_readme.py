@@ -1,4 +1,4 @@
-"""Every Python block in the README and in docs/ runs, offline.
+"""Every Python block in the README and in docs/ runs, offline, and so does what a ``diff`` leads to.
 
 The blocks of one page run in order and share their names, as a reader would type them; `await` may
 stand outside of a function. A block after the comment ``<!-- not run: reason -->`` is left out.
@@ -21,7 +21,8 @@ REPO = Path(__file__).parents[2]
 PAGES = [page for page in (REPO / "README.md", *sorted((REPO / "docs").glob("**/*.md"))) if page.exists()]
 
 _BLOCK = re.compile(
-    r"(?P<skip><!-- not run: .+? -->\s*)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
+    r"(?P<skip><!-- not run: .+? -->\s*)?^```(?P<kind>python|diff)\n(?P<code>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
 )
 
 
@@ -30,7 +31,7 @@ def _blocks(page: Path) -> list[types.CodeType]:
     text = page.read_text("utf-8")
     return [
         compile(
-            "\n" * text.count("\n", 0, match.start("code")) + match["code"],
+            "\n" * text.count("\n", 0, match.start("code")) + _code(match),
             str(page),
             "exec",
             flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
@@ -39,6 +40,13 @@ def _blocks(page: Path) -> list[types.CodeType]:
         for match in _BLOCK.finditer(text)
         if not match["skip"]
     ]
+
+
+def _code(block: re.Match[str]) -> str:
+    """Return a block's program; of a diff, what is there afterwards, in the same lines."""
+    if block["kind"] == "python":
+        return block["code"]
+    return "\n".join("" if line[:1] == "-" else line[1:] for line in block["code"].splitlines()) + "\n"
 
 
 async def _awaited(block: types.CodeType, names: dict[str, object]) -> None:

@@ -66,6 +66,7 @@ BROKEN = [
     ("groq", [USER, {**SAID, "reasoning_content": "Hm."}, USER], "keys", "['reasoning_content']"),
     ("groq", [USER, *turn(index=0)], "call_keys", "message 1: unknown keys ['index'] in a call"),
     ("deepseek", [{**LATE, "role": "developer"}, USER], "roles", "message 0: no role 'developer'"),
+    ("deepseek", [{"role": "user", "content": [IMAGE]}], "parts", "message 0: only text"),
     ("cohere", [USER, *turn(content="I look.")], "text_beside_calls", "message 1: a text beside"),
     ("cohere", [USER, *turn(index=0)], "call_keys", "['index']"),
     ("bedrock", [USER, *turn("x" * 65)], "call_id", "message 1"),

@@ -82,6 +82,42 @@ def test_no_test_reaches_the_network_unless_it_is_marked(suite: pytest.Pytester)
     run(suite).assert_outcomes(passed=3)
 
 
+def test_no_test_asks_a_model_where_that_is_forbidden(suite: pytest.Pytester) -> None:
+    """On this machine either; the fence is open where the network is, and in a cassette."""
+    suite.makeini("[pytest]\nforbid_models = true")
+    suite.makepyfile(
+        """
+        import pytest
+        from interlock import Agent, Runner
+        from interlock.errors import ConnectionFailed
+        from interlock.testing import ModelCallBlocked
+        from interlock_providers import OpenAICompatible
+
+        local = OpenAICompatible("qwen3", base_url="http://127.0.0.1:9/v1", api_key="none")
+
+        def ask():
+            from interlock import RunConfig, Retry
+            Runner.run_sync(Agent("a", model=local), "Hi", run_config=RunConfig(retry=Retry(attempts=1)))
+
+        def test_closed():
+            with pytest.raises(ModelCallBlocked, match="Agent 'a' .* 'local/qwen3' in turn 1"):
+                ask()
+
+        @pytest.mark.network
+        def test_open():
+            with pytest.raises(ConnectionFailed):
+                ask()
+
+        @pytest.mark.anyio
+        @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+        async def test_closed_again(anyio_backend):
+            with pytest.raises(ModelCallBlocked):
+                await Runner.run(Agent("a", model=local), "Hi")
+        """
+    )
+    run(suite, "-p", "anyio").assert_outcomes(passed=3)
+
+
 def test_an_import_does_not_reach_it_either(suite: pytest.Pytester) -> None:
     suite.makepyfile("import socket; socket.getaddrinfo('model.invalid', 80)")
     result = run(suite)

@@ -29,7 +29,7 @@ __all__ = ["doctor_command"]
 _LIBRARIES = ("litellm", "openai", "pydantic", "anyio", "docstring-parser", "typing-extensions")
 _SPEC = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _ADDRESSES = ("_BASE_URL", "_API_BASE", "_PROXY", "_proxy")
-_WORKSHOP = ("test", "lint")
+_WORKSHOP = ("browser", "docs", "lint", "test")
 """Extras that only those need who work on interlock."""
 
 

@@ -35,7 +35,7 @@ _ROOM = 300
 class Note:
     """A line or two about what happens beside the talk. The text is fit for a terminal."""
 
-    kind: Literal["call", "answer", "handoff", "problem", "info"]
+    kind: Literal["call", "answer", "handoff", "question", "problem", "info"]
     text: str
 
 
@@ -70,8 +70,11 @@ class Screen(Protocol):
         """Show a line of the program's own."""
         ...
 
-    def ask(self) -> str:
-        """Return the next message of the person, without white space around it.
+    def ask(self, prompt: str) -> str:
+        """Return what the person says next, without white space around it.
+
+        Args:
+            prompt: who is to speak, or what is asked.
 
         Raises:
             EOFError: there is none.

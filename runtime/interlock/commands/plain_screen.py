@@ -14,7 +14,7 @@ from interlock.glimpse import inert
 
 __all__ = ["PlainScreen"]
 
-_MARKS = {"call": ">", "answer": "<", "handoff": "=>", "problem": "!", "info": "-"}
+_MARKS = {"call": ">", "answer": "<", "handoff": "=>", "question": "?", "problem": "!", "info": "-"}
 
 
 class PlainScreen:
@@ -76,14 +76,14 @@ class PlainScreen:
         self.end()
         self._write(f"{inert(text)}\n")
 
-    def ask(self) -> str:
+    def ask(self, prompt: str) -> str:
         """Return the next line of stdin; where nobody sees what is typed, it is written down as well."""
         if sys.stdin.isatty() and self._out.isatty():
-            return input("you: ").strip()
+            return input(f"{prompt}: ").strip()
         text = sys.stdin.readline()
         if not text:
             raise EOFError
-        self.line(f"you: {text.strip()}")
+        self.line(f"{prompt}: {text.strip()}")
         return text.strip()
 
     def _write(self, text: str) -> None:

@@ -29,6 +29,7 @@ _LOOKS = {
     "call": ("> ", "dim"),
     "answer": ("< ", "dim"),
     "handoff": ("=> ", "bold"),
+    "question": ("? ", "bold yellow"),
     "problem": ("! ", "yellow"),
     "info": ("- ", "dim"),
 }
@@ -101,11 +102,11 @@ class RichScreen:
         self.end()
         self._print(inert(text), "dim")
 
-    def ask(self) -> str:
+    def ask(self, prompt: str) -> str:
         """Return what the person types."""
         self._console.print()
         bold, normal = ("\1\x1b[1m\2", "\1\x1b[0m\2") if "readline" in sys.modules else ("", "")
-        return input(f"{bold}you>{normal} ").strip()  # and not rich's, which readline would paint over
+        return input(f"{bold}{prompt}>{normal} ").strip()  # and not rich's, which readline would paint over
 
     def _print(self, text: str, style: str, *, indent: int = 0) -> None:
         from rich.padding import Padding  # noqa: PLC0415 - an extra

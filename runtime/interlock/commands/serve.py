@@ -12,7 +12,7 @@ from interlock.commands.command import Command
 from interlock.commands.loading import load_agents
 from interlock.commands.waiting import Waiting
 from interlock.errors import ConfigError, MissingExtra
-from interlock.serving import ServeConfig, create_app
+from interlock.serving import A2A, ServeConfig, create_app
 from interlock.serving.guards import is_loopback
 
 __all__ = ["serve_command"]
@@ -28,6 +28,7 @@ def _declare(command: argparse.ArgumentParser) -> None:
     add("--port", type=int, default=8000, help="0 takes any free one (default: %(default)s)")
     add("--api-key-env", metavar="NAME", help="environment variable with the bearer token to ask for")
     add("--insecure", action="store_true", help="serve other machines without a key")
+    add("--a2a", action="store_true", help="serve the Agent2Agent protocol, too")
     add("--allow-host", metavar="NAME", action="append", help="answer under this Host header too")
     add("--max-turns", type=int, default=defaults.max_turns, help="model calls per request")
     add("--max-concurrent", type=int, default=defaults.max_concurrent, help="requests at the same time")
@@ -81,6 +82,7 @@ def _config(given: argparse.Namespace) -> ServeConfig:
         max_concurrent=given.max_concurrent,
         max_body=given.max_body,
         timeout=given.timeout,
+        a2a=A2A() if given.a2a else None,
     )
 
 
@@ -106,5 +108,6 @@ serve_command = Command(
     more="""examples:
   interlock serve app:agent                      http://127.0.0.1:8000/v1, for this machine only
   interlock serve app:team --port 9000           each agent of a list is a model
+  interlock serve app:agent --a2a                for clients of the Agent2Agent protocol, too
   interlock serve app:agent --host 0.0.0.0 --api-key-env SHOP_KEY""",
 )

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from interlock.errors import ConfigError
 from interlock.messages import Message, checked_message, detached
+from interlock.parts import chat_part
 
 __all__ = ["messages_of", "readable"]
 
@@ -142,12 +143,12 @@ def _parts(content: object) -> object:
 
 def _part(part: object) -> object:
     match part:
-        case {"type": "input_image", "image_url": str(url)}:
-            return {"type": "image_url", "image_url": {"url": url}}
         case {"type": str(kind), "text": str(text)} if kind in _TEXTS:
             return {"type": "text", "text": text}
         case {"type": "refusal", "refusal": str(text)}:
             return {"type": "text", "text": text}
+        case Mapping():
+            return chat_part(cast("Mapping[str, Any]", part))
         case _:
             return part
 

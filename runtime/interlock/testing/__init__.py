@@ -1,4 +1,4 @@
-"""What tests of agents need: a scripted model, cassettes, a network guard, and a check of histories.
+"""What tests of agents need: a scripted model, cassettes, two fences, and a check of histories.
 
 Nothing here is imported by the rest of interlock. Cassettes need the extra ``interlock[testing]``.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from interlock.repair import problems
 from interlock.testing.cassette import Cassette, CassetteMiss, UnplayedInteractions, use_cassette
+from interlock.testing.fence import ModelCallBlocked, no_models
 from interlock.testing.network import NetworkBlocked, no_network
 from interlock.testing.profiles import PROFILES, Profile
 from interlock.testing.scripted import (
@@ -24,6 +25,7 @@ __all__ = [
     "PROFILES",
     "Cassette",
     "CassetteMiss",
+    "ModelCallBlocked",
     "NetworkBlocked",
     "Profile",
     "ScriptedHandler",
@@ -33,6 +35,7 @@ __all__ = [
     "UnusedReplies",
     "assert_valid",
     "call",
+    "no_models",
     "no_network",
     "problems",
     "refusals",

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from interlock.errors import ConfigError, MissingExtra
 from interlock.fresh import NEW_LIST
+from interlock.testing.fence import models_allowed
 from interlock.testing.matching import Asked, difference, nearest
 from interlock.testing.scrub import Scrubber, secrets_in
 
@@ -101,7 +102,7 @@ def use_cassette(
     """
     chosen = _mode(mode or os.environ.get(VARIABLE) or "replay")
     scrub = scrubber or Scrubber(secrets=secrets_in(os.environ))
-    with _open(Path(path), chosen, scrub, match_body) as tape:
+    with models_allowed(), _open(Path(path), chosen, scrub, match_body) as tape:
         cassette = Cassette(path=Path(path), mode=chosen, allow_unplayed=allow_unplayed, _tape=tape)
         if chosen == "replay":
             tape.can_play_response_for = _strict(cassette, tape.can_play_response_for, side_calls)

@@ -169,10 +169,12 @@ _GROQ: Final = Profile(
 _DEEPSEEK: Final = Profile(
     name="deepseek",
     roles=_ANYONE,
+    parts=frozenset(),
     thoughts=frozenset(("reasoning_content",)),
     needs_thought="reasoning_content",
     sources={
         "roles": _GITHUB + "earendil-works/pi/issues/1048",
+        "parts": _GITHUB + "Zoo-Code-Org/Zoo-Code/issues/1106",
         "thoughts": "https://api-docs.deepseek.com/guides/thinking_mode",
         "needs_thought": _GITHUB + "craft-ai-agents/craft-agents-oss/issues/703",
     },

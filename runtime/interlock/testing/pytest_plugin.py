@@ -6,6 +6,8 @@ It is not registered by itself: an app that has interlock installed may test oth
 not pay for it, nor find its network closed.
 
 * No test reaches the network, nor does an import, except in tests marked ``@pytest.mark.network``.
+* With ``forbid_models = true`` in pytest's configuration none asks a model either, on this machine or
+  elsewhere, unless a cassette answers, see `interlock.testing.no_models`.
 * The fixture ``cassette`` replays ``cassettes/<module>/<test>.yaml``. ``@pytest.mark.cassette(...)``
   takes another path and the options of `interlock.testing.use_cassette`.
 * ``--cassettes=record`` asks the network and writes the cassettes of the tests that are run.
@@ -23,20 +25,24 @@ from typing import Any
 import pytest
 
 from interlock.testing.cassette import VARIABLE, Cassette, use_cassette
+from interlock.testing.fence import no_models
 from interlock.testing.network import no_network
 
 __all__ = ["cassette"]
 
 
 class _Guard:
-    """The network guard of one pytest session."""
+    """The network guard of one pytest session, and the fence around models if it is wanted."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, forbid_models: bool) -> None:
+        self._forbid_models = forbid_models
         self.refused: list[list[str]] = []
         self._stack = ExitStack()
 
     def close_network(self) -> None:
         self.refused.append(self._stack.enter_context(no_network()))
+        if self._forbid_models:
+            self._stack.enter_context(no_models())
 
     def open_network(self) -> None:
         self._stack.close()
@@ -52,6 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("replay", "record"),
         help=f"replay answers from files alone (the default), record asks the network; or set {VARIABLE}",
     )
+    parser.addini("forbid_models", type="bool", default=False, help="refuse every call of a model")
     parser.addini("cassette_dir", default="cassettes", help="where cassettes are, from the root directory")
 
 
@@ -60,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "cassette(path, **options): another path than the test's name, options of use_cassette"
     )
-    guard = config.stash[_GUARD] = _Guard()
+    guard = config.stash[_GUARD] = _Guard(forbid_models=bool(config.getini("forbid_models")))
     guard.close_network()
 
 

@@ -1,0 +1,178 @@
+"""Making one model call: within its time, through the app's executor, and noting what arrives."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import asdict
+from functools import partial
+from math import isinf
+from typing import Any, cast
+
+import anyio
+
+from interlock.attempts import attempt, attempts
+from interlock.callers import too_late
+from interlock.errors import HandlerError, ProviderTimeout
+from interlock.events import (
+    AttemptFailed,
+    HandlerEvent,
+    MessageDone,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+)
+from interlock.executor import Call
+from interlock.handoff_request import recordable
+from interlock.port import Request
+from interlock.results import Shown
+from interlock.run import Run
+from interlock.showing import show
+from interlock.time_limits import in_time
+
+__all__ = ["Check", "ask_model"]
+
+Check = Callable[[], Awaitable[None]]
+"""Judges the input; it raises if that must not be answered."""
+
+
+async def ask_model(run: Run, request: Request, shown: Shown, check: Check | None) -> None:
+    """Make the model call: through the app's executor and within its time, where there is such a thing.
+
+    Args:
+        run: the run.
+        request: what the handler is given.
+        shown: the messages in it.
+        check: judges the input meanwhile; before it is done nothing of the reply is taken.
+
+    Raises:
+        Exception: what ``check`` raises, or the handler.
+    """
+    if run.callers:
+        too_late(run.callers, run.in_charge)  # nobody is asked for whose answer nobody waits any longer
+    run.begin_call(request, shown)
+    if check is None and run.executor is None and run.config.turn_timeout is None and not run.callers:
+        take = partial(_take, run)
+        await attempt(run.answering, request, run.config.retry, run.begin_attempt, take)
+        return
+    events = _in_time(run, _events(run, request))
+    try:
+        if check is not None:
+            await _judged(run, events, check)
+        async for event in events:
+            await _take(run, event)
+    finally:
+        await events.aclose()
+
+
+async def _judged(run: Run, events: AsyncGenerator[HandlerEvent], check: Check) -> None:
+    """Show nothing of what arrives until the input has been judged.
+
+    The group is closed before anything is shown. Only this task reads the events: what they hold open
+    belongs to the task that began to read them.
+    """
+    held: list[HandlerEvent] = []
+    failed: Exception | None = None
+    judged = anyio.Event()
+
+    async def judge() -> None:
+        await check()
+        judged.set()
+
+    try:
+        async with anyio.create_task_group() as group:
+            group.start_soon(judge)
+            try:
+                while not judged.is_set() and (event := await anext(events, None)) is not None:
+                    _note(run, event)
+                    held.append(event)
+            except Exception as error:  # the input is judged all the same
+                failed = error
+    except BaseException as raised:
+        run.refuse_reply()
+        if isinstance(raised, ExceptionGroup):
+            (refusal,) = cast("ExceptionGroup[Exception]", raised).exceptions
+            raise refusal from refusal.__cause__
+        raise
+    for event in held:
+        await _show(run, event)
+    if failed is not None:
+        raise failed
+
+
+async def _take(run: Run, event: HandlerEvent) -> None:
+    """Note and show what arrives."""
+    _note(run, event)
+    await _show(run, event)
+
+
+async def _show(run: Run, event: HandlerEvent) -> None:
+    if run.watched and not isinstance(event, MessageDone):
+        await show(event)
+
+
+def _events(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
+    def made() -> AsyncGenerator[HandlerEvent]:
+        return attempts(run.answering, request, run.config.retry, run.begin_attempt)
+
+    if run.executor is None:
+        return made()
+    call = Call(run.run_id, _step_key(run), "model", _step_arguments(run, request))
+    return run.executor.stream(call, lambda _: made())
+
+
+def _step_key(run: Run) -> str:
+    key = f"t{run.turn}.model.{run.agent.name}"
+    return f"{key}.{run.handler.name}" if run.failed else key
+
+
+def _step_arguments(run: Run, request: Request) -> dict[str, Any]:
+    output = request.output_schema
+    args: dict[str, Any] = {
+        "agent": request.agent,
+        "handler": run.handler.name,
+        "messages": request.messages,
+        "tools": request.tools,
+        "tool_choice": request.tool_choice,
+        "settings": request.settings,
+        "output_schema": None if output is None else asdict(output),
+    }
+    if request.handoff_input is not None:
+        args["handoff_input"] = recordable(request.handoff_input)
+    return args
+
+
+def _in_time(run: Run, events: AsyncGenerator[HandlerEvent]) -> AsyncGenerator[HandlerEvent]:
+    """Let the model call take no longer than the run allows, and no longer than the callers wait."""
+    if (seconds := run.config.turn_timeout) is not None:
+        late = ProviderTimeout(
+            f"Handler {run.handler.name!r} gave no complete reply in turn {run.turn} within {seconds:g} s, "
+            "the turn_timeout of the run."
+        )
+        events = in_time(events, seconds, late)
+    return _in_patience(run, events) if run.callers else events
+
+
+def _in_patience(run: Run, events: AsyncGenerator[HandlerEvent]) -> AsyncGenerator[HandlerEvent]:
+    """Let the model call take no longer than the callers wait."""
+    seconds, late = too_late(run.callers, run.in_charge)
+    return events if isinf(seconds) else in_time(events, seconds, late)
+
+
+def _note(run: Run, event: HandlerEvent) -> None:
+    """Remember what arrives, so that nothing is lost however the call ends."""
+    if isinstance(event, MessageDone):
+        if run.arrived is not None:
+            raise HandlerError(f"Handler {run.handler.name!r} yielded two MessageDone in turn {run.turn}.")
+        run.arrived = event
+    elif isinstance(event, TextDelta):
+        run.partial.append(event.text)
+    elif isinstance(event, AttemptFailed):
+        run.problem("provider", f"attempt {event.attempt} failed: {event.error}", error=event.error)
+        run.void_attempt(event)
+    elif not isinstance(cast(object, event), ReasoningDelta | ToolCallDelta):
+        raise HandlerError(
+            f"Handler {run.handler.name!r} yielded a {type(event).__name__} in turn {run.turn}, not one of "
+            "interlock's events. interlock.function_handler makes them of text, chunks and messages."
+        )
+    elif not run.partial:
+        run.partial.append("")  # nothing to keep, but something was shown
