@@ -5,6 +5,7 @@
 #   make record        the cassettes anew; RECORD_ARGS="--live --model VENDOR/MODEL" asks a true provider
 #   make bench         what interlock costs on top of a loop written by hand; BENCH_ARGS="--rounds 9"
 #   make profile       where the CPU time of a run goes; PROFILE_ARGS="OpenAICompatible s1"
+#   make docs          the site, into site/
 #   make stress        thousands of random runs, at once and one after another; STRESS_ARGS="fuzz --fuzz 500"
 #   make check         all that has to pass before a merge: lint, types, tests with coverage
 # Use another Python with `make PYTHON=/path/to/python3 VENV=.venv312 test`.
@@ -18,8 +19,11 @@ BENCH_ARGS ?=
 PROFILE_ARGS ?=
 STRESS_ARGS ?=
 export PYTHON
+# what is compiled once need not be compiled by every worker, nor by every process that a test starts
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo durable-demo test record lint format types check test-lowest test-newest bench profile stress clean help
+.PHONY: demo durable-demo test record lint format types mypy pyright check test-lowest test-newest bench profile docs
+.PHONY: stress clean help
 
 demo: $(VENV)/.ready-run
 	$(BIN)/python examples/support_desk.py
@@ -27,10 +31,11 @@ demo: $(VENV)/.ready-run
 durable-demo: $(VENV)/.ready-test
 	PYTHONPATH=tests $(BIN)/python scripts/durable_demo.py
 
-# On all cores, with the gate on branch coverage; pytest's own summary stays the last thing shown. A part of the tests:
+# On all cores, with the gate on branch coverage; pytest's own summary stays the last thing shown. The order is that of
+# the files: by itself xdist leaves those with one long test to the end, where a core waits for the other. A part of it:
 #  make test PYTEST_ARGS="--no-cov -n 0 tests/test_loop.py"
 test: $(VENV)/.ready-test $(VENV)/clients/.ready
-	$(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
 record: $(VENV)/.ready-run
 	$(BIN)/python scripts/record_cassettes.py $(RECORD_ARGS)
@@ -40,6 +45,11 @@ bench: $(VENV)/.ready-run
 
 profile: $(VENV)/.ready-run
 	$(BIN)/python benchmarks/profile_run.py $(PROFILE_ARGS)
+
+docs: .venv-docs/.ready-docs
+	rm -rf site
+	.venv-docs/bin/zensical build --strict --clean
+	.venv-docs/bin/python scripts/check_site.py site
 
 # With seeds of its own, which it prints: half an hour and more, mostly litellm's
 stress: $(VENV)/.ready-test
@@ -53,8 +63,14 @@ format: $(VENV)/.ready-lint
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+# each takes one core only, so both at the same time
 types: $(VENV)/.ready-test $(VENV)/.ready-lint
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 mypy pyright
+
+mypy: $(VENV)/.ready-test $(VENV)/.ready-lint
 	$(BIN)/mypy
+
+pyright: $(VENV)/.ready-test $(VENV)/.ready-lint
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 check: lint types test
@@ -71,7 +87,7 @@ help:
 	@sed -n 's/^#   //p' Makefile
 
 clean:
-	rm -rf .venv .venv-lowest .venv-newest .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf .venv .venv-uv .venv-docs .venv-lowest .venv-newest site .cache .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
 
 $(VENV)/.ready-run: $(SOURCES)
 	scripts/venv $(VENV) testing
@@ -88,6 +104,10 @@ $(VENV)/clients/.ready: scripts/clients | $(VENV)/.ready-test
 $(VENV)/.ready-lint: $(SOURCES)
 	scripts/venv $(VENV) lint
 	@touch $@ $(VENV)/.ready-run
+
+.venv-docs/.ready-docs: $(SOURCES)
+	scripts/venv .venv-docs docs
+	@touch $@
 
 .venv-lowest/.ready-lowest: $(SOURCES)
 	scripts/venv .venv-lowest test lowest

@@ -21,7 +21,7 @@ NEWEST_OVERRIDES = [
 ]
 
 
-_TESTED = ("direct", "encryption", "postgres", "redis", "serve", "testing", "test")
+_TESTED = ("a2a", "direct", "encryption", "mcp", "postgres", "redis", "serve", "testing", "test")
 
 
 def requirements() -> dict[str, str]:
