@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
-from functools import partial
 from importlib.util import find_spec
 from io import BytesIO
 from urllib.request import getproxies, proxy_bypass
@@ -22,7 +21,7 @@ from yarl import URL
 from interlock.errors import InvalidRequest, ProviderError
 from interlock_providers.answers import Answer, error_from_answer, shortened
 
-__all__ = ["HttpClient", "HttpResponse", "told_when_closed"]
+__all__ = ["HttpClient", "HttpResponse"]
 
 _LONGEST_EXCUSE = 64 * 2**10  # bytes of an error's body that are read
 _LARGE = 2**20
@@ -37,7 +36,19 @@ class HttpResponse:
         self._response = response
         self.status_code = response.status
         self.headers: Mapping[str, str] = response.headers
-        self._done = told_when_closed(response)
+        # the connection of an answer that has come in full is given back already
+        protocol = response.connection.protocol if response.connection is not None else None
+        self._closed: asyncio.Future[None] | None = None if protocol is None else protocol.closed
+        if self._closed is not None:
+            self._closed.remove_done_callback(_heard)
+            self._closed.add_done_callback(_heard)
+            self._closed.add_done_callback(self._tell)
+
+    def _tell(self, closed: object) -> None:
+        """Tell whoever reads the body: aiohttp 3.14 does not, after chunks that it could not read."""
+        content = self._response.content
+        if not content.is_eof() and content.exception() is None:
+            content.set_exception(aiohttp.ClientPayloadError("the connection was closed within the body"))
 
     @property
     def response(self) -> HttpResponse:
@@ -50,34 +61,9 @@ class HttpResponse:
 
     async def close(self) -> None:
         """Give back the connection, or end it when something is left unread."""
-        self._done()
+        if self._closed is not None:
+            self._closed.remove_done_callback(self._tell)
         self._response.close()
-
-
-def told_when_closed(response: aiohttp.ClientResponse) -> Callable[[], object]:
-    """Tell whoever reads the body when its connection is gone, and return what ends that.
-
-    aiohttp 3.14 does not tell, after chunks that it could not read.
-    """
-    # the connection of an answer that has come in full is given back already
-    protocol = response.connection.protocol if response.connection is not None else None
-    closed: asyncio.Future[None] | None = None if protocol is None else protocol.closed
-    if closed is None:
-        return _nobody
-
-    def tell(closed: object) -> None:
-        if not response.content.is_eof() and response.content.exception() is None:
-            cut = aiohttp.ClientPayloadError("the connection was closed within the body")
-            response.content.set_exception(cut)
-
-    closed.remove_done_callback(_heard)
-    closed.add_done_callback(_heard)
-    closed.add_done_callback(tell)
-    return partial(closed.remove_done_callback, tell)
-
-
-def _nobody() -> None:
-    """End nothing."""
 
 
 def _heard(closed: asyncio.Future[None]) -> None:
