@@ -24,6 +24,7 @@ from interlock.durable.showcase import Showcase
 from interlock.durable.steps import taken_over
 from interlock.errors import ConfigError, InterlockError, RateLimited
 from interlock.events import HandlerEvent, MessageDone, TextDelta
+from interlock.messages import calls_of
 from interlock.testing import call
 
 pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'interlock[durable]'")
@@ -407,6 +408,7 @@ async def _wherever_it_dies(name: str) -> None:
     scene, lived = SCENES[name], Stage()
     settings = scene.settings(clock=lambda: 7.0)
     whole = await Runner.run(scene.agent(lived), "Hi", max_turns=scene.max_turns, run_config=settings)
+    together = max(len(calls_of(item.message)) for item in whole.items)
     ended: list[Any] = []
 
     async def play(after: int | None, recorded: list[Any]) -> None:
@@ -423,8 +425,8 @@ async def _wherever_it_dies(name: str) -> None:
         await second.get_result(polling_interval_sec=0.02)
         assert facts(ended[-1]) == facts(whole)
         assert set(stage.done) == set(lived.done)
-        # tools that were done may be done again, if the third of their turn dies before they are recorded
-        assert len(stage.done) <= len(lived.done) + 2
+        # done again is at most what was at work with the one that died, before any of it was recorded
+        assert len(stage.done) <= len(lived.done) + max(1, together - 1)
     assert ended[-2] is not None, "this one lived"
     assert sorted(stage.done) == sorted(lived.done)
 

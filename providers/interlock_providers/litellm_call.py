@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any, cast
 
 from interlock.messages import Message, calls_of
 from interlock.port import Request, ToolChoice, ToolSpec
+from interlock_providers.litellm_library import model_info
 from interlock_providers.shapes import Shape, shape_of
 from interlock_providers.structured import Plan, plan_for, told
 from interlock_providers.vendors import (
@@ -213,16 +213,7 @@ def _is_responses(litellm: Any, provider: str, name: str) -> bool:
         return True
     if provider not in ("openai", "azure"):
         return False
-    return _mode(litellm, provider, name, len(litellm.model_cost)) == "responses"
-
-
-@functools.lru_cache(maxsize=256)
-def _mode(litellm: Any, provider: str, name: str, known: int) -> object:
-    """Return a model's API by litellm's table, of so many entries: a model not in it takes long to find."""
-    try:
-        return litellm.get_model_info(model=name, custom_llm_provider=provider).get("mode")
-    except Exception:  # litellm raises a bare Exception for a model that is not in its table
-        return None
+    return (model_info(litellm, provider, name) or {}).get("mode") == "responses"
 
 
 def _first_of(*names: str) -> str | None:

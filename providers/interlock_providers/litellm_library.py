@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
-__all__ = ["as_dict", "close_litellm", "load_in_a_thread", "load_litellm", "price"]
+__all__ = ["as_dict", "close_litellm", "load_in_a_thread", "load_litellm", "model_info", "price"]
 
 _LISTENING = "interlock_providers.tapped"
 
@@ -72,7 +72,7 @@ def price(litellm: Any, provider: str, model: str, usage: Mapping[str, Any]) -> 
     """
     if provider in ("ollama", "ollama_chat"):
         return 0.0  # litellm says so too, once it has asked the server, four times, holding up the event loop
-    if _is_unknown(litellm, provider, model, len(litellm.model_cost)):
+    if (info := model_info(litellm, provider, model)) is None:
         return None
     try:
         prompt, completion = litellm.cost_per_token(
@@ -81,26 +81,22 @@ def price(litellm: Any, provider: str, model: str, usage: Mapping[str, Any]) -> 
     except Exception:  # an unknown model raises several things; a price is no reason to lose a reply
         return None
     cost = float(prompt) + float(completion)
-    return cost if cost > 0 or _is_free(litellm, provider, model) else None
+    # a model that costs nothing has a price; one whose price is unknown has none
+    return cost if cost > 0 or info.get("input_cost_per_token") is not None else None
+
+
+def model_info(litellm: Any, provider: str, model: str) -> Mapping[str, Any] | None:
+    """Return what litellm's table says of a model, or None for one that is not in it."""
+    return _looked_up(litellm, provider, model, len(litellm.model_cost))
 
 
 @functools.lru_cache(maxsize=256)
-def _is_unknown(litellm: Any, provider: str, model: str, known: int) -> bool:
-    """Whether a model is not in litellm's table, of so many entries: to look for it takes long."""
+def _looked_up(litellm: Any, provider: str, model: str, known: int) -> Mapping[str, Any] | None:
+    """Look once in a table of so many entries: it takes long, longest for what is not there."""
     try:
-        litellm.get_model_info(model=model, custom_llm_provider=provider)
+        return cast("Mapping[str, Any]", litellm.get_model_info(model=model, custom_llm_provider=provider))
     except Exception:  # a bare one, if it is not there
-        return True
-    return False
-
-
-def _is_free(litellm: Any, provider: str, model: str) -> bool:
-    """Whether the table says that the model costs nothing, rather than nothing about its price."""
-    try:
-        info = litellm.get_model_info(model=model, custom_llm_provider=provider)
-    except Exception:  # not in the table
-        return False
-    return info.get("input_cost_per_token") is not None
+        return None
 
 
 def as_dict(value: object) -> dict[str, Any]:

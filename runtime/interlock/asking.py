@@ -50,7 +50,7 @@ async def ask_model(run: Run, request: Request, shown: Shown, check: Check | Non
     if run.callers:
         too_late(run.callers, run.in_charge)  # nobody is asked for whose answer nobody waits any longer
     run.begin_call(request, shown)
-    if check is None and run.executor is None and run.config.turn_timeout is None and not run.callers:
+    if check is None and run.config.executor is None and run.config.turn_timeout is None and not run.callers:
         take = partial(_take, run)
         await attempt(run.answering, request, run.config.retry, run.begin_attempt, take)
         return
@@ -114,10 +114,10 @@ def _events(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
     def made() -> AsyncGenerator[HandlerEvent]:
         return attempts(run.answering, request, run.config.retry, run.begin_attempt)
 
-    if run.executor is None:
+    if (executor := run.config.executor) is None:
         return made()
     call = Call(run.run_id, _step_key(run), "model", _step_arguments(run, request))
-    return run.executor.stream(call, lambda _: made())
+    return executor.stream(call, lambda _: made())
 
 
 def _step_key(run: Run) -> str:

@@ -230,7 +230,7 @@ def _config(run: Run, one: Consultation) -> RunConfig:
         on_limit="raise",  # an agent that ran out of budget has not answered (pain 26)
         timeout=None,  # that of the outer run goes on
         limits=None if run.config.limits is None else run.config.limits.left(run.usage, run.tool_calls),
-        executor=None if run.executor is None else _Steps(run.executor, run.run_id, key),
+        executor=None if (executor := run.config.executor) is None else _Steps(executor, run.run_id, key),
         run_id=f"{run.run_id}/{key}",
     )
 

@@ -115,7 +115,6 @@ def _stood(
         default_handler=_default(active, config),
         graph=graph,
         config=config,
-        executor=config.executor,
         hooks=hooks,
         max_turns=max_turns,
         stream=stream,

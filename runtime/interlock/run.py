@@ -20,7 +20,6 @@ from interlock.capabilities import Places
 from interlock.context import MOMENT, RunContext
 from interlock.errors import MaxTurnsExceeded, ProviderError, ProviderTimeout
 from interlock.events import AttemptFailed, MessageDone
-from interlock.executor import Executor
 from interlock.fresh import NEW_DICT, NEW_LIST, NEW_SET
 from interlock.handoff_request import HandoffStatus
 from interlock.history import View
@@ -52,8 +51,6 @@ class Run(Books):
     """The agent that the run begins with."""
     handler: Handler
     graph: Mapping[str, Agent[Any]]
-    executor: Executor | None
-    """None runs every step right here."""
     hooks: RunHooks | None
     max_turns: int | None
     stream: bool

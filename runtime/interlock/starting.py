@@ -46,7 +46,9 @@ def start(
     _check_arguments(agent, max_turns, hooks, config)
     config, max_turns = _limited(config or _DEFAULTS, max_turns)
     if is_state(input):
-        return with_trace(_resumed(agent, input, context, max_turns, hooks, config, stream=stream))
+        from interlock.resuming import resumed  # noqa: PLC0415
+
+        return with_trace(resumed(agent, input, context, max_turns, hooks, config, stream=stream))
     items = _first_items(input)
     default = handler_for(agent, config)
     run = Run(
@@ -56,7 +58,6 @@ def start(
         default_handler=default.name,
         graph=_graph(agent, config),
         config=config,
-        executor=config.executor,
         hooks=hooks,
         max_turns=max_turns,
         stream=stream,
@@ -72,21 +73,6 @@ def start(
         capture=_captured,
     )
     return with_trace(run)
-
-
-def _resumed(
-    agent: Agent[Any],
-    state: RunState,
-    context: Any,
-    max_turns: int | None,
-    hooks: RunHooks | None,
-    config: RunConfig,
-    *,
-    stream: bool,
-) -> Run:
-    from interlock.resuming import resumed  # noqa: PLC0415
-
-    return resumed(agent, state, context, max_turns, hooks, config, stream=stream)
 
 
 def is_state(input: object) -> TypeIs[RunState]:

@@ -85,10 +85,10 @@ async def _at_once(jobs: Sequence[Callable[[], Coroutine[Any, Any, object]]]) ->
 
 async def _run_plain(run: Run, calls: _Calls, take: Take, slots: Slots) -> None:
     """Run ordinary tools: through the app's executor if there is one."""
-    if run.executor is None and len(calls) == 1:
+    if (executor := run.config.executor) is None and len(calls) == 1:
         await _invoke(run, *calls[0], take, slots)
         return
-    if run.executor is None:
+    if executor is None:
         await _at_once([functools.partial(_invoke, run, call, tool, take, slots) for call, tool in calls])
         return
     by_key = {step_key(run, tool, call): (call, tool) for call, tool in calls}
@@ -110,7 +110,7 @@ async def _run_plain(run: Run, calls: _Calls, take: Take, slots: Slots) -> None:
         )
         for key, (call, tool) in by_key.items()
     ]
-    outcomes = await run.executor.gather(steps, body)
+    outcomes = await executor.gather(steps, body)
     for (call, _), outcome in zip(calls, outcomes, strict=True):
         if call["id"] not in ran:  # an engine replayed this step instead of running it
             _took(run, take, call, ToolOutcome.from_envelope(outcome), bool(outcome.get("stop")))
