@@ -40,8 +40,14 @@ def load_litellm() -> Any:
 
 async def load_in_a_thread() -> None:
     """Import litellm, and what listens in on it, while the event loop goes on."""
-    if not hasattr(sys.modules.get(_LISTENING), "close_client"):  # half of a module is in there as well
+    if _listening() is None:
         await asyncio.to_thread(_load)
+
+
+def _listening() -> Any:
+    """Return the module that listens in, or None before it is loaded."""
+    module = sys.modules.get(_LISTENING)
+    return module if hasattr(module, "close_client") else None  # half of a module is in there as well
 
 
 def _load() -> None:
@@ -55,10 +61,10 @@ async def close_litellm() -> None:
     An app calls this before its event loop ends, or leaves it to the operating system. Where litellm was
     never loaded there is nothing to do. The app's own calls of litellm get new connections as well.
     """
-    if _LISTENING not in sys.modules:
+    if "litellm" not in sys.modules:
         return
-    tapped: Any = importlib.import_module(_LISTENING)
-    await tapped.close_client()
+    if (tapped := _listening()) is not None:  # an app may have asked litellm by itself alone
+        await tapped.close_client()
     litellm = load_litellm()
     await litellm.close_litellm_async_clients()
     litellm.in_memory_llm_clients_cache.flush_cache()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -141,3 +144,29 @@ async def test_a_caller_that_leaves_cancels_the_run(ask: Ask, desk_server: tuple
     await stream.aclose()
     # in a thread: the loop has to run for the connection to be closed
     assert await to_thread.run_sync(comes_true, lambda: "LiteLLM leaves" in desk_server[1].cancelled)
+
+
+ALONE = """
+import asyncio, sys
+import litellm
+from interlock_providers.litellm_library import close_litellm
+
+async def main():
+    answer = await litellm.acompletion(
+        model="openai/greeter", api_base=sys.argv[1], api_key=sys.argv[2],
+        messages=[{"role": "user", "content": "Hello?"}],
+    )
+    print(answer.choices[0].message.content)
+    await close_litellm()
+
+asyncio.run(main())
+assert "interlock_providers.tapped" not in sys.modules
+"""
+
+
+def test_what_an_app_asked_of_litellm_by_itself_is_closed_as_well(desk_server: tuple[str, Log]) -> None:
+    command = [sys.executable, "-W", "default::ResourceWarning", "-c", ALONE, desk_server[0], KEY]
+    environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+    assert (ran.stdout, ran.returncode) == (f"{GREETING}\n", 0), ran.stderr
+    assert "unclosed" not in ran.stderr
