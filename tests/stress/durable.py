@@ -268,17 +268,31 @@ def _run_of(segment: Any) -> str:
 
 
 def _failovers(fleet: Fleet) -> list[float]:
-    """How long it took until the runs of a worker that was killed went on with another one, per kill."""
+    """How long it took until the runs of a worker that was killed went on with another one, per kill.
+
+    A run that was taken over by a worker which was killed as well before it went on waits since then.
+    """
     of_run: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for line in fleet.log:
         of_run[line["run"]].append(line)
     waits: defaultdict[int, list[float]] = defaultdict(list)
-    killed = dict(fleet.kills)
-    for lines in of_run.values():
+    killed, had = dict(fleet.kills), _had(fleet)
+    for run, lines in of_run.items():
         for before, after in pairwise(lines):
-            if before["pid"] != after["pid"] and before["pid"] in killed:
-                waits[before["pid"]].append(after["at"] - killed[before["pid"]])
+            dead = {before["pid"], *had[run]} if before["pid"] != after["pid"] else set[int]()
+            if deaths := [(killed[pid], pid) for pid in dead if killed.get(pid, after["at"]) < after["at"]]:
+                since, last = max(deaths)
+                waits[last].append(after["at"] - since)
     return [max(each) for each in waits.values()]
+
+
+def _had(fleet: Fleet) -> defaultdict[str, set[int]]:
+    """Return the workers that had a run when they were declared dead."""
+    had: defaultdict[str, set[int]] = defaultdict(set)
+    for pid, runs in re.findall(r"interlock: worker (\d+)-\w+ is dead; .*?: (.*)", fleet.said()):
+        for run in runs.split(", "):
+            had[run.partition("#")[0]].add(int(pid))
+    return had
 
 
 def _verdicts(fleet: Fleet) -> list[float]:
