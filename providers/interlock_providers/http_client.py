@@ -6,27 +6,22 @@ This imports aiohttp; `interlock_providers.openai_compatible` imports it at the 
 from __future__ import annotations
 
 import asyncio
-import os
-import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from importlib.util import find_spec
 from io import BytesIO
-from urllib.request import getproxies, proxy_bypass
-from weakref import finalize
 
 import aiohttp
 from yarl import URL
 
 from interlock.errors import InvalidRequest, ProviderError
 from interlock_providers.answers import Answer, error_from_answer, shortened
+from interlock_providers.pools import Pool, proxy_for, trusted
 
-__all__ = ["HttpClient", "HttpResponse"]
+__all__ = ["LARGE", "HttpClient", "HttpResponse"]
 
 _LONGEST_EXCUSE = 64 * 2**10  # bytes of an error's body that are read
-_LARGE = 2**20
-_NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=None)
-"""Deadlines are `interlock_providers.deadlines`'s: they count the waiting of a call and nothing else."""
+LARGE = 2**20
+"""A body that is this long is handed to aiohttp as a file: it warns of long bytes."""
 
 
 class HttpResponse:
@@ -72,46 +67,6 @@ def _heard(closed: asyncio.Future[None]) -> None:
         closed.exception()
 
 
-class _Pool:
-    """The connections of one event loop, closed whenever nobody can use them any more.
-
-    An app need not close anything, and aiohttp finds nothing to complain of: the session lives in an
-    asynchronous generator, and a loop that ends closes those (``loop.shutdown_asyncgens``). One that nobody
-    refers to is closed as well; so that this is not the moment in which the session itself is torn down, it
-    is kept apart from its owner until the owner is gone.
-    """
-
-    def __init__(self, session: aiohttp.ClientSession, owner: object) -> None:
-        self.session = session
-        self._keeper = _keep(session)
-        self._kept_apart = finalize(owner, _nothing, self._keeper)
-        self._kept_apart.atexit = False
-
-    async def open(self) -> None:
-        """Let the running event loop know of it."""
-        await anext(self._keeper)
-
-    async def aclose(self) -> None:
-        """Close the connections now."""
-        self.let_go()
-        await self._keeper.aclose()
-
-    def let_go(self) -> None:
-        """Forget about the owner."""
-        self._kept_apart.detach()
-
-
-def _nothing(keeper: object) -> None:
-    """Do nothing: that nobody keeps the keeper any more is what closes it."""
-
-
-async def _keep(session: aiohttp.ClientSession) -> AsyncGenerator[None]:
-    try:
-        yield
-    finally:
-        await session.close()
-
-
 class HttpClient:
     """Posts JSON to one address.
 
@@ -126,7 +81,7 @@ class HttpClient:
         self._url = URL(url, encoded=True)
         self._headers = headers
         self._who = (provider, model)
-        self._pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
+        self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
 
     async def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> HttpResponse:
         """Send a body and return the answer as soon as its headers are there.
@@ -135,8 +90,7 @@ class HttpClient:
             ProviderError: the server refused, or redirects elsewhere.
         """
         pool = self._pools.get(asyncio.get_running_loop()) or await self._opened()
-        # aiohttp warns of bytes that are this long, though nothing is wrong with them
-        data = body if len(body) < _LARGE else BytesIO(body)
+        data = body if len(body) < LARGE else BytesIO(body)
         response = await pool.session.post(self._url, data=data, headers=headers, allow_redirects=False)
         if response.status >= 300:
             try:
@@ -151,11 +105,13 @@ class HttpClient:
         if pool is not None:
             await pool.aclose()
 
-    async def _opened(self) -> _Pool:
+    async def _opened(self) -> Pool:
         for ended in [loop for loop in self._pools if loop.is_closed()]:
             self._pools.pop(ended).let_go()
-        session = _session(self._url, self._headers)
-        pool = self._pools[asyncio.get_running_loop()] = _Pool(session, self)
+        tls = trusted() if self._url.scheme == "https" else True
+        pool = self._pools[asyncio.get_running_loop()] = Pool(
+            self, tls, headers=self._headers, proxy=proxy_for(self._url)
+        )
         await pool.open()
         return pool
 
@@ -184,31 +140,3 @@ async def _beginning(response: aiohttp.ClientResponse) -> bytes:
             if len(body) > _LONGEST_EXCUSE:
                 break
     return bytes(body)
-
-
-def _session(url: URL, headers: Mapping[str, str]) -> aiohttp.ClientSession:
-    connector = aiohttp.TCPConnector(limit=0, ssl=_tls() if url.scheme == "https" else True)
-    return aiohttp.ClientSession(
-        connector=connector,
-        headers=headers,
-        timeout=_NO_TIMEOUT,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        proxy=_proxy_for(url),
-    )
-
-
-def _tls() -> ssl.SSLContext:
-    """Trust whom httpx trusts: what SSL_CERT_FILE or SSL_CERT_DIR name, else certifi where it is there."""
-    if not (os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")) and find_spec("certifi"):
-        import certifi  # noqa: PLC0415 - aiohttp comes without it
-
-        return ssl.create_default_context(cafile=certifi.where())
-    return ssl.create_default_context()
-
-
-def _proxy_for(url: URL) -> str | None:
-    """Return the proxy that the environment names for this address, once and not on every call."""
-    if url.host is None or proxy_bypass(url.host):
-        return None
-    proxies = getproxies()
-    return proxies.get(url.scheme) or proxies.get("all")

@@ -23,6 +23,7 @@ from anyio.lowlevel import RunVar
 from litellm.llms.custom_httpx import http_handler as _untyped
 
 from interlock.errors import ProviderError
+from interlock_providers.aiohttp_transport import AiohttpTransport, Sent
 from interlock_providers.bodies import ACCEPTED, beginning, body_of
 from interlock_providers.foreign import put_back
 from interlock_providers.tap import Tap
@@ -73,7 +74,7 @@ class Line:
     parts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What is to stand in the request in the place of marks, see `interlock_providers.foreign`."""
     failure: httpx.TransportError | ProviderError | None = None
-    response: httpx.Response | None = None
+    response: Sent | None = None
 
     async def hang_up(self) -> None:
         """Close the connection if it is still open. litellm 1.105 leaves some open."""
@@ -169,16 +170,15 @@ class _OneAttempt(openai.AsyncOpenAI):
 
 
 class _TappedTransport(httpx.AsyncBaseTransport):
-    """Sends requests with an ordinary httpx client, and passes each answer through the tap of its call."""
+    """Passes each answer through the tap of its call."""
 
     def __init__(self) -> None:
-        # an ordinary client honours the proxies of the environment, and is what test doubles replace
-        self._inner = httpx.AsyncClient(verify=_http.get_ssl_configuration(), timeout=None, limits=_LIMITS)
+        self._inner = AiohttpTransport(httpx.create_ssl_context(_http.get_ssl_configuration()))
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         line = _LINE.get()
         if line is None:
-            return await self._inner.send(request, stream=True)
+            return await self._inner.handle_async_request(request)
         if line.failure is not None:
             raise line.failure  # litellm tries a broken connection again by itself; retrying is not its job
         try:
@@ -191,9 +191,8 @@ class _TappedTransport(httpx.AsyncBaseTransport):
         if line.parts:
             request = _with_parts(request, line.parts)
         request.headers["accept-encoding"] = ACCEPTED
-        line.response = response = await self._inner.send(request, stream=True)
-        asked = await request.aread()
-        line.tap.begin(request.url.path, asked, response.status_code, response.headers)
+        line.response = response = await self._inner.send(request)
+        line.tap.begin(request.url.path, request.content, response.status_code, response.headers)
         kept = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_BODY]
         if line.tap.reads_whole:
             body = line.tap.whole(await _read(response, line))
@@ -204,9 +203,6 @@ class _TappedTransport(httpx.AsyncBaseTransport):
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-
-_LIMITS = httpx.Limits(max_connections=1000, max_keepalive_connections=100)
-"""Those of openai's library; httpx's own would let a hundred streams starve the next call."""
 
 _MOST_SDKS = 100
 
@@ -224,7 +220,7 @@ def _with_parts(request: httpx.Request, parts: Mapping[str, Any]) -> httpx.Reque
     return httpx.Request(request.method, request.url, headers=headers, content=body, extensions=extensions)
 
 
-async def _read(response: httpx.Response, line: Line) -> bytes:
+async def _read(response: Sent, line: Line) -> bytes:
     try:
         if response.status_code >= 400:
             return await beginning(response)
@@ -233,7 +229,7 @@ async def _read(response: httpx.Response, line: Line) -> bytes:
         await response.aclose()
 
 
-async def _received(response: httpx.Response, line: Line) -> AsyncGenerator[bytes]:
+async def _received(response: Sent, line: Line) -> AsyncGenerator[bytes]:
     """Yield the body, unpacked, as far as it may go."""
     count = 0
     async for piece in body_of(response, lambda why: line.unreadable(f"{why}. Switch that off", False)):
@@ -247,7 +243,7 @@ async def _received(response: httpx.Response, line: Line) -> AsyncGenerator[byte
 class _TappedBody(httpx.AsyncByteStream):
     """The body of a stream as the tap lets it through."""
 
-    def __init__(self, response: httpx.Response, line: Line) -> None:
+    def __init__(self, response: Sent, line: Line) -> None:
         self._response = response
         self._received = _received(response, line)
         self._line = line
