@@ -16,8 +16,15 @@ from dying import Crash, Dies, is_crash
 from scenes import SCENES, Scene, Stage, facts
 from teams import agent, requests
 
-from interlock import Agent, RunConfig, Runner, function_tool, tool
-from interlock.errors import ConfigError, HandlerError, InterlockError, MaxTurnsExceeded, RateLimited
+from interlock import Agent, RunConfig, Runner, function_handler, function_tool, handoff, tool
+from interlock.errors import (
+    ConfigError,
+    HandlerError,
+    InterlockError,
+    MaxTurnsExceeded,
+    ProviderTimeout,
+    RateLimited,
+)
 from interlock.events import HandlerEvent, MessageDone, TextDelta
 from interlock.executor import Call, Outcome
 from interlock.journal import Journal
@@ -28,6 +35,7 @@ from interlock.testing import ScriptedHandler, call
 pytestmark = pytest.mark.anyio
 
 PAY = call("pay", {"amount": 5}, id="p")
+TO_B = call("transfer_to_b", id="t")
 
 
 class Till:
@@ -76,6 +84,12 @@ async def run(path: Path, starting: Agent[Any], input: Any = None, run_id: str =
     """A process's life."""
     async with Journal(path) as journal:
         return await journal.run(starting, input, run_id="r", **options)
+
+
+async def watch(path: Path, starting: Agent[Any], input: Any = None) -> list[Any]:
+    """A process's life, with somebody who looks on."""
+    async with Journal(path) as journal:
+        return [event async for event in journal.stream(starting, input, run_id="r")]
 
 
 async def status(path: Path) -> str:
@@ -237,6 +251,71 @@ async def test_who_stood_in_for_a_handler_that_failed_goes_on(path: Path) -> Non
     result = await run(path, a("Not me.", "Paid."), "Hi", run_config=settings)
     assert (result.final_output, till.paid) == ("Paid.", [5])
     assert isinstance(result.errors[0].error, RateLimited)
+
+
+async def _never(request: Any) -> str:
+    await anyio.sleep_forever()
+    return ""
+
+
+async def _trickle(request: Any) -> AsyncGenerator[str]:
+    yield "Let me "
+    await anyio.sleep_forever()
+
+
+async def _hurry(request: Any) -> str:
+    return "Here I am."
+
+
+async def test_a_handler_that_was_too_slow_before_a_crash_is_not_asked_again(path: Path) -> None:
+    def a(first: Any, *backup: Any) -> Agent[Any]:
+        slow = function_handler(first, name="first")
+        return Agent("A", handlers=[slow, Dying(*backup)], tools=[till.tool()])
+
+    till, settings = Till(), RunConfig(fallback=True, turn_timeout=0.05)
+    with pytest.raises(Crash):
+        await run(path, a(_never, PAY), "Hi", run_config=settings)
+    result = await run(path, a(_hurry, "Paid."), "Hi", run_config=settings)
+    assert (result.final_output, till.paid) == ("Paid.", [5])
+    assert isinstance(result.errors[0].error, ProviderTimeout)
+
+
+@pytest.mark.parametrize(("slow", "said"), [(_never, []), (_trickle, ["Let me "])])
+async def test_whom_nobody_waited_for_before_a_crash_is_not_asked_again(
+    path: Path, slow: Any, said: list[str]
+) -> None:
+    """The caller has gone on and paid: another answer than it got would be another run."""
+
+    def a(b: Any, *then: Any) -> Agent[Any]:
+        to_b = handoff(Agent("B", model=function_handler(b)), return_to_caller=True, run_timeout=0.05)
+        return Agent("A", model=Dying(*then), handoffs=[to_b], tools=[till.tool()])
+
+    till = Till()
+    with pytest.raises(Crash):
+        await watch(path, a(slow, TO_B, PAY), "Hi")
+    result = await run(path, a(_hurry, "Paid."))
+    assert (result.final_output, till.paid) == ("Paid.", [5])
+    assert "'B' timed out: there was no answer within 0.05 s" in str(result.messages)
+    assert [item.message.get("content") for item in result.items if item.agent == "B"] == said
+
+
+async def test_who_was_not_asked_before_a_crash_as_time_was_over_is_not_asked_then(path: Path) -> None:
+    def a(b: Any, waits: float, *then: Any) -> Agent[Any]:
+        @function_tool
+        async def look() -> str:
+            """Look."""
+            await anyio.sleep(waits)
+            return "Nothing."
+
+        to_b = handoff(Agent("B", model=b, tools=[look]), return_to_caller=True, run_timeout=0.05)
+        return Agent("A", model=Dying(*then), handoffs=[to_b], tools=[till.tool()])
+
+    till = Till()
+    with pytest.raises(Crash):
+        await run(path, a(ScriptedHandler([call("look", id="l")]), 0.1, TO_B, PAY), "Hi")
+    result = await run(path, a(ScriptedHandler(["Here I am."]), 0, "Paid."))
+    assert (result.final_output, till.paid, result.usage.requests) == ("Paid.", [5], 4)
+    assert "'B' timed out: there was no answer within 0.05 s" in str(result.messages)
 
 
 async def test_a_call_that_failed_last_is_made_again(path: Path) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import asdict
 from functools import partial
-from math import isinf
+from math import inf, isinf
 from typing import Any, cast
 
 import anyio
 
 from interlock.attempts import attempt, attempts
-from interlock.callers import too_late
+from interlock.callers import patience, too_late
 from interlock.errors import HandlerError, ProviderTimeout
 from interlock.events import (
     AttemptFailed,
@@ -47,14 +47,14 @@ async def ask_model(run: Run, request: Request, shown: Shown, check: Check | Non
     Raises:
         Exception: what ``check`` raises, or the handler.
     """
-    if run.callers:
+    if run.callers and run.config.executor is None:
         too_late(run.callers, run.in_charge)  # nobody is asked for whose answer nobody waits any longer
     run.begin_call(request, shown)
     if check is None and run.config.executor is None and run.config.turn_timeout is None and not run.callers:
         take = partial(_take, run)
         await attempt(run.answering, request, run.config.retry, run.begin_attempt, take)
         return
-    events = _in_time(run, _events(run, request))
+    events = _events(run, request)
     try:
         if check is not None:
             await _judged(run, events, check)
@@ -112,7 +112,8 @@ async def _show(run: Run, event: HandlerEvent) -> None:
 
 def _events(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
     def made() -> AsyncGenerator[HandlerEvent]:
-        return attempts(run.answering, request, run.config.retry, run.begin_attempt)
+        # within the step, so that an engine which replays knows whether time was up
+        return _in_time(run, attempts(run.answering, request, run.config.retry, run.begin_attempt))
 
     if (executor := run.config.executor) is None:
         return made()
@@ -122,6 +123,8 @@ def _events(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
 
 def _step_key(run: Run) -> str:
     key = f"t{run.turn}.model.{run.agent.name}"
+    if patience(run.callers) < inf:  # if time is over, that is one step, and the turn is not counted
+        key = f"{key}~{len(run.callers)}"
     return f"{key}.{run.handler.name}" if run.failed else key
 
 

@@ -55,11 +55,15 @@ def too_late(callers: Sequence[Caller], speaker: str) -> tuple[float, HandoffTim
     Raises:
         HandoffTimeout: none are.
     """
+    now = anyio.current_time()
+    if over := next((caller for caller in callers if caller.until <= now), None):
+        raise _late(over, speaker, asked=False)
     first = min(callers, key=lambda caller: caller.until)
-    late = HandoffTimeout(
-        f"{speaker!r} timed out: there was no answer within {first.seconds or math.inf:g} s"
-    )
-    left = first.until - anyio.current_time()
-    if left <= 0:
-        raise late
-    return left, late
+    return first.until - now, _late(first, speaker, asked=True)
+
+
+def _late(caller: Caller, speaker: str, *, asked: bool) -> HandoffTimeout:
+    seconds = caller.seconds or math.inf
+    late = HandoffTimeout(f"{speaker!r} timed out: there was no answer within {seconds:g} s")
+    late.call_id, late.asked = caller.call["id"], asked
+    return late

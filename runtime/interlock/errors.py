@@ -148,6 +148,11 @@ class HandoffFilterError(HandoffError):
 class HandoffTimeout(HandoffError):
     """The target took longer than its handoff's ``run_timeout``; the caller is told, and goes on."""
 
+    call_id = ""
+    """The call of the one that waited too long."""
+    asked = True
+    """Whether the model was being asked; else the time was over before that."""
+
 
 class HandoffStateError(HandoffError, ValueError):
     """A handoff cannot go from the state it is in to the one that was asked for."""

@@ -14,7 +14,7 @@ import anyio
 from interlock.acceptance import data_of
 from interlock.agents import Agent, Handoff
 from interlock.callables import name_of, resolve, users_code
-from interlock.callers import Caller, patience
+from interlock.callers import Caller
 from interlock.errors import HandoffTimeout
 from interlock.events import HandoffFailed, HandoffReturned
 from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_message
@@ -171,11 +171,12 @@ def come_back(run: Run, output: str) -> HandoffReturned:
 
 def give_up(run: Run, error: HandoffTimeout) -> HandoffFailed:
     """Let the caller whose patience is over go on, with an error as the answer to its call."""
-    if run.open_call is None:
-        run.turn -= 1  # the model was not asked
+    if not error.asked:
+        run.turn -= 1
+        run.unbegin_call(error)
     run.keep_partial(error)
-    source, now = run.in_charge, max(anyio.current_time(), patience(run.callers))
-    late = next(place for place, caller in enumerate(run.callers) if caller.until <= now)
+    source = run.in_charge
+    late = next(place for place, caller in enumerate(run.callers) if caller.call["id"] == error.call_id)
     call = run.callers[late].call
     for _ in run.callers[late:]:
         run.close_record(HandoffStatus.FAILED, str(error))

@@ -8,10 +8,9 @@ from contextlib import aclosing
 
 import anyio
 
-from interlock.errors import HandlerError
-from interlock.events import AttemptFailed, HandlerEvent, MessageDone
+from interlock.events import HandlerEvent, MessageDone
 from interlock.executor import Call, InProcess, Outcome
-from interlock.step_entries import failure_entry, reply_entry, reply_of
+from interlock.step_entries import LASTING, Given, given_by
 
 __all__ = ["JournalSteps", "Write"]
 
@@ -37,14 +36,13 @@ class JournalSteps:
     ) -> AsyncGenerator[HandlerEvent]:
         """Run a model step, or yield the reply that is kept."""
         if (kept := self._entries.pop(call.key, None)) is not None:
-            failed, reply = reply_of(kept)
-            if isinstance(reply, MessageDone):
-                for attempt in failed:
-                    yield attempt
-                yield reply
+            given = given_by(kept)
+            if given.error is None or self._entries:  # the run went on after it, another way
+                for event in given.events():
+                    yield event
+                if given.error is not None:
+                    raise given.error
                 return
-            if self._entries:  # the run went on after it, with another handler
-                raise reply
         made = self._made(call, body)
         try:
             async for event in made:
@@ -55,17 +53,17 @@ class JournalSteps:
     async def _made(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
     ) -> AsyncGenerator[HandlerEvent]:
-        attempts: list[AttemptFailed] = []
+        given = Given()
         try:
             async with aclosing(body(call)) as events:
                 async for event in events:
-                    if isinstance(event, AttemptFailed):
-                        attempts.append(event)
-                    elif isinstance(event, MessageDone):
-                        await self._keep(call.key, reply_entry(event, attempts))
+                    given.note(event)
+                    if isinstance(event, MessageDone):
+                        await self._keep(call.key, given.entry())
                     yield event
-        except HandlerError as error:
-            await self._keep(call.key, failure_entry(error))
+        except LASTING as error:
+            given.error = error
+            await self._keep(call.key, given.entry())
             raise
 
     async def gather(

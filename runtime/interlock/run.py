@@ -18,7 +18,7 @@ from interlock.books import Books
 from interlock.callers import Caller
 from interlock.capabilities import Places
 from interlock.context import MOMENT, RunContext
-from interlock.errors import MaxTurnsExceeded, ProviderError, ProviderTimeout
+from interlock.errors import HandoffTimeout, MaxTurnsExceeded, ProviderError, ProviderTimeout
 from interlock.events import AttemptFailed, MessageDone
 from interlock.fresh import NEW_DICT, NEW_LIST, NEW_SET
 from interlock.handoff_request import HandoffStatus
@@ -269,6 +269,13 @@ class Run(Books):
         self.attempted = True
         if self.tracing is not None:
             self.tracing.model_started(request)
+
+    def unbegin_call(self, error: HandoffTimeout) -> None:
+        """Take a model call back that was noted and never made, if there is one."""
+        if self.open_call is not None:
+            self.open_call, self.attempted = None, False
+            if self.tracing is not None:
+                self.tracing.model_ended(None, error)
 
     def accept(self, reply: MessageDone) -> MessageDone:
         """Take a complete reply into the transcript and return it as it stands there."""

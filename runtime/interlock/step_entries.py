@@ -7,26 +7,84 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from interlock import errors
-from interlock.errors import HandlerError, ProviderError
-from interlock.events import AttemptFailed, MessageDone
+from interlock.errors import HandlerError, HandoffTimeout, ProviderError
+from interlock.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
 from interlock.usage import Usage
 
-__all__ = ["failure_entry", "reply_entry", "reply_of"]
+__all__ = ["LASTING", "Given", "given_by"]
+
+LASTING = (HandlerError, HandoffTimeout)
+"""Errors of a model step after which a run may go on, another way."""
 
 
-def reply_entry(done: MessageDone, failed: Sequence[AttemptFailed] = ()) -> str:
-    """Return a complete reply as JSON text, and the attempts that failed before it."""
-    attempts = [{"attempt": one.attempt, "delay": one.delay, "error": _error(one.error)} for one in failed]
-    return json.dumps({"ok": asdict(done), **({"attempts": attempts} if attempts else {})})
+@dataclass(slots=True)
+class Given:
+    """What a model step gave, so far: all of it that a run goes on with."""
+
+    attempts: list[AttemptFailed] = field(default_factory=list[AttemptFailed])
+    text: list[str] = field(default_factory=list[str])
+    """That of the attempt that goes on, in pieces; of one that comes to its end the message has it."""
+    done: MessageDone | None = None
+    error: Exception | None = None
+    """One of those that last."""
+
+    def note(self, event: HandlerEvent) -> None:
+        """Note what comes next."""
+        if isinstance(event, AttemptFailed):
+            self.attempts.append(event)
+            self.text.clear()
+        elif isinstance(event, TextDelta):
+            self.text.append(event.text)
+        elif isinstance(event, MessageDone):
+            self.done = event
+        elif not self.text:
+            self.text.append("")  # nothing to keep, but something was shown
+
+    def events(self) -> Sequence[HandlerEvent]:
+        """Return what a run is told of it before the error, if there is one."""
+        done = [] if self.done is None else [self.done]
+        return [*self.attempts, *map(TextDelta, self._unfinished()), *done]
+
+    def entry(self) -> str:
+        """Return it as JSON text."""
+        attempts = [
+            {"attempt": one.attempt, "delay": one.delay, "error": _error(one.error)} for one in self.attempts
+        ]
+        what: dict[str, Any] = {"attempts": attempts} if attempts else {}
+        if self.done is not None:
+            what["ok"] = asdict(self.done)
+        if self.error is not None:
+            what["err"] = _error(self.error)
+        if text := self._unfinished():
+            what["text"] = "".join(text)
+        return json.dumps(what)
+
+    def _unfinished(self) -> list[str]:
+        return [] if self.done is not None and self.error is None else self.text
 
 
-def failure_entry(error: Exception) -> str:
-    """Return why there is no reply as JSON text."""
-    return json.dumps({"err": _error(error)})
+def given_by(entry: str) -> Given:
+    """Return what an entry holds."""
+    kept: Mapping[str, Any] = json.loads(entry)
+    given = Given(
+        [
+            AttemptFailed(error=_handler_error(one["error"]), attempt=one["attempt"], delay=one["delay"])
+            for one in kept.get("attempts", ())
+        ]
+    )
+    if "text" in kept:
+        given.text.append(kept["text"])
+    if "err" in kept:
+        given.error = _error_of(kept["err"])
+    if "ok" in kept:
+        data = dict(kept["ok"])
+        usage = data.pop("usage")
+        given.done = MessageDone(**data, usage=None if usage is None else Usage(**usage))
+    return given
 
 
 def _error(error: Exception) -> dict[str, Any]:
@@ -39,24 +97,20 @@ def _error(error: Exception) -> dict[str, Any]:
             "model": error.model,
             "retryable": error.retryable,
         }
+    elif isinstance(error, HandoffTimeout):
+        what |= {"call_id": error.call_id, "asked": error.asked}
     return what
 
 
-def reply_of(text: str) -> tuple[Sequence[AttemptFailed], MessageDone | HandlerError]:
-    """Return the reply that an entry holds, or the error that it was, and the attempts that failed before."""
-    entry: Mapping[str, Any] = json.loads(text)
-    if "err" in entry:
-        return (), _error_of(entry["err"])
-    failed = [
-        AttemptFailed(error=_error_of(one["error"]), attempt=one["attempt"], delay=one["delay"])
-        for one in entry.get("attempts", ())
-    ]
-    data = dict(entry["ok"])
-    usage = data.pop("usage")
-    return failed, MessageDone(**data, usage=None if usage is None else Usage(**usage))
+def _error_of(what: Mapping[str, Any]) -> Exception:
+    if what["type"] != HandoffTimeout.__name__:
+        return _handler_error(what)
+    late = HandoffTimeout(what["message"])
+    late.call_id, late.asked = what["call_id"], what["asked"]
+    return late
 
 
-def _error_of(what: Mapping[str, Any]) -> HandlerError:
+def _handler_error(what: Mapping[str, Any]) -> HandlerError:
     kind: object = getattr(errors, what["type"], HandlerError)
     if not (isinstance(kind, type) and issubclass(kind, HandlerError)):
         kind = HandlerError

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import asdict
 from typing import Any
 
 from interlock.errors import InterlockError
-from interlock.events import AttemptFailed, HandlerEvent, MessageDone
+from interlock.events import HandlerEvent
 from interlock.executor import Call, InProcess, Outcome
-from interlock.usage import Usage
+from interlock.handoff_request import HandoffStatus
+from interlock.step_entries import LASTING, Given, given_by
 
 __all__ = ["Journal", "can_be_replayed"]
 
@@ -34,19 +34,26 @@ class Journal:
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
     ) -> AsyncGenerator[HandlerEvent]:
         json.dumps(call.args)
-        found = self.entries.get((call.run_id, call.key))
-        if found is not None:
-            yield _read(found)
+        if (found := self.entries.get((call.run_id, call.key))) is not None:
+            given = given_by(found)
+            for event in given.events():
+                yield event
+            if given.error is not None:
+                raise given.error
             return
         self.made += 1
-        done: MessageDone | None = None
-        async with aclosing(body(call)) as events:
-            async for event in events:
-                if isinstance(event, MessageDone | AttemptFailed):
-                    done = event if isinstance(event, MessageDone) else None
-                yield event
-        if done is not None:  # a handler may also fail when it has said all
-            self._write(call, asdict(done))
+        given = Given()
+        try:
+            async with aclosing(body(call)) as events:
+                async for event in events:
+                    given.note(event)
+                    yield event
+        except LASTING as error:
+            given.error = error
+            self._write(call, given.entry())
+            raise
+        if given.done is not None:
+            self._write(call, given.entry())
 
     async def gather(
         self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
@@ -55,27 +62,20 @@ class Journal:
         new = [call for call in calls if (call.run_id, call.key) not in self.entries]
         self.made += len(new)
         for call, outcome in zip(new, await self._inner.gather(new, body) if new else (), strict=True):
-            self._write(call, outcome)
+            self._write(call, json.dumps(outcome))
         return [json.loads(self.entries[call.run_id, call.key]) for call in calls]
 
-    def _write(self, call: Call, what: Any) -> None:
+    def _write(self, call: Call, entry: str) -> None:
         place = (call.run_id, call.key)
         assert place not in self.entries, f"{place} is not unique"
-        self.entries[place] = json.dumps(what)
-
-
-def _read(text: str) -> MessageDone:
-    data = json.loads(text)
-    usage = data.pop("usage")
-    return MessageDone(**data, usage=None if usage is None else Usage(**usage))
+        self.entries[place] = entry
 
 
 def can_be_replayed(result: Any, error: InterlockError | None) -> bool:
-    """Whether all steps gave something: a model call that failed is an exception, which is made again."""
-    failed = ("provider", "fallback")
+    """Whether time was up for steps alone, not for an agent tool, nor for who is asked to take over."""
     return (
         error is None
-        and not any(problem.kind in failed for problem in result.errors)
-        and all(made.reply is not None for made in result.calls)
+        and not any(record.status is HandoffStatus.EXPIRED for record in result.handoffs)
+        and all(inner.stop_reason != "unfinished" for inner in result.nested.values())
         and all(can_be_replayed(inner, None) for inner in result.nested.values())
     )

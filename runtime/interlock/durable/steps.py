@@ -14,11 +14,11 @@ from typing import Any
 
 from interlock.durable.library import RunLost, engine
 from interlock.durable.showcase import Showcase
-from interlock.errors import HandlerError, InterlockError
-from interlock.events import AttemptFailed, HandlerEvent, MessageDone
+from interlock.errors import InterlockError
+from interlock.events import HandlerEvent
 from interlock.executor import Call, Outcome
 from interlock.journal_steps import JournalSteps
-from interlock.step_entries import failure_entry, reply_entry
+from interlock.step_entries import LASTING, Given
 
 __all__ = ["BEGINS", "DurableSteps", "RecordedSteps", "recorded_entries", "taken_over"]
 
@@ -64,25 +64,23 @@ class DurableSteps:
     async def _reply(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
     ) -> AsyncGenerator[HandlerEvent]:
-        made: list[HandlerEvent] = []
+        given = Given()
 
         async def ask(showcase: Showcase) -> str:
-            attempts: list[AttemptFailed] = []
-            entry = ""
-            async with aclosing(body(call)) as events:
-                async for event in events:
-                    showcase.show(event)
-                    if isinstance(event, AttemptFailed):
-                        attempts.append(event)
-                        made.append(event)
-                    elif isinstance(event, MessageDone):
-                        entry = reply_entry(event, attempts)
-                        made.append(event)
-            return entry
+            try:
+                async with aclosing(body(call)) as events:
+                    async for event in events:
+                        showcase.show(event)
+                        given.note(event)
+            except LASTING as error:
+                given.error = error
+            return given.entry()
 
         await self._step(call.key, ask)
-        for event in made:
+        for event in given.events():
             yield event
+        if given.error is not None:
+            raise given.error
 
     async def _outcome(self, call: Call, body: Callable[[Call], Awaitable[Outcome]]) -> Outcome:
         made: list[Outcome] = []
@@ -96,9 +94,7 @@ class DurableSteps:
         return made[0]
 
     async def _step(self, key: str, work: Callable[[Showcase], Awaitable[str]]) -> None:
-        """Do it within a step of the engine, and raise here what it raises.
-
-        Of an error the engine is told as of a result: it could not raise the same one again.
+        """Do it within a step of the engine, and raise here what it raises: the engine could not do so again.
 
         Raises:
             RunLost: the engine could not record it.
@@ -111,7 +107,7 @@ class DurableSteps:
                     return await work(showcase)
             except Exception as error:
                 failed.append(error)
-                return failure_entry(error) if isinstance(error, HandlerError) else None
+                return None
 
         place = engine().DBOS.reserve_step()
         try:
