@@ -300,6 +300,7 @@ def fuzz(seeds: Sequence[int], *, most_failures: int = 10) -> tuple[Counter[str]
                 play_seed(seed, counts)
             except Failed as error:
                 failures.append(error)
+                print(str(error)[:200], file=sys.stderr, flush=True)
                 if len(failures) >= most_failures:
                     break
     return counts, failures
