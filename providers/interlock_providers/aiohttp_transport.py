@@ -32,8 +32,11 @@ _MEANT: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[httpx.Tr
     (aiohttp.ConnectionTimeoutError, httpx.ConnectTimeout),
     (TimeoutError, httpx.ReadTimeout),
     (aiohttp.ClientConnectorError, httpx.ConnectError),
-    ((aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError), httpx.RemoteProtocolError),
     ((aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError), httpx.UnsupportedProtocol),
+    (
+        (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError, aiohttp.ClientResponseError),
+        httpx.RemoteProtocolError,
+    ),
     ((aiohttp.ClientError, OSError), httpx.NetworkError),
 )
 
