@@ -6,7 +6,7 @@ No exception crosses an engine: on replay it would be of another class, and the 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -26,6 +26,8 @@ class Given:
     """What a model step gave, so far: all of it that a run goes on with."""
 
     attempts: list[AttemptFailed] = field(default_factory=list[AttemptFailed])
+    before: list[Given] = field(default_factory=list["Given"])
+    """What each of them had given; all that is kept of its text is whether there was any."""
     text: list[str] = field(default_factory=list[str])
     """That of the attempt that goes on, in pieces; of one that comes to its end the message has it."""
     done: MessageDone | None = None
@@ -36,7 +38,8 @@ class Given:
         """Note what comes next."""
         if isinstance(event, AttemptFailed):
             self.attempts.append(event)
-            self.text.clear()
+            self.before.append(Given(text=[""] if self.text else [], done=self.done, error=event.error))
+            self.text, self.done = [], None
         elif isinstance(event, TextDelta):
             self.text.append(event.text)
         elif isinstance(event, MessageDone):
@@ -44,24 +47,32 @@ class Given:
         elif not self.text:
             self.text.append("")  # nothing to keep, but something was shown
 
-    def events(self) -> Sequence[HandlerEvent]:
+    def events(self) -> list[HandlerEvent]:
         """Return what a run is told of it before the error, if there is one."""
-        done = [] if self.done is None else [self.done]
-        return [*self.attempts, *map(TextDelta, self._unfinished()), *done]
+        events: list[HandlerEvent] = []
+        for before, failed in zip(self.before, self.attempts, strict=True):
+            events += [*before.events(), failed]
+        events += map(TextDelta, self._unfinished())
+        return events if self.done is None else [*events, self.done]
 
     def entry(self) -> str:
         """Return it as JSON text."""
-        attempts = [
-            {"attempt": one.attempt, "delay": one.delay, "error": _error(one.error)} for one in self.attempts
-        ]
-        what: dict[str, Any] = {"attempts": attempts} if attempts else {}
+        return json.dumps(self._document())
+
+    def _document(self) -> dict[str, Any]:
+        what: dict[str, Any] = {}
+        if self.attempts:
+            what["attempts"] = [
+                {"attempt": failed.attempt, "delay": failed.delay, **before._document()}
+                for before, failed in zip(self.before, self.attempts, strict=True)
+            ]
         if self.done is not None:
             what["ok"] = asdict(self.done)
         if self.error is not None:
             what["err"] = _error(self.error)
         if text := self._unfinished():
             what["text"] = "".join(text)
-        return json.dumps(what)
+        return what
 
     def _unfinished(self) -> list[str]:
         return [] if self.done is not None and self.error is None else self.text
@@ -69,15 +80,16 @@ class Given:
 
 def given_by(entry: str) -> Given:
     """Return what an entry holds."""
-    kept: Mapping[str, Any] = json.loads(entry)
-    given = Given(
-        [
-            AttemptFailed(error=_handler_error(one["error"]), attempt=one["attempt"], delay=one["delay"])
-            for one in kept.get("attempts", ())
-        ]
-    )
-    if "text" in kept:
-        given.text.append(kept["text"])
+    return _given(json.loads(entry))
+
+
+def _given(kept: Mapping[str, Any]) -> Given:
+    given = Given(text=[kept["text"]] if "text" in kept else [])
+    for one in kept.get("attempts", ()):
+        before = _given(one)
+        error = _handler_error(one["err"])
+        given.before.append(before)
+        given.attempts.append(AttemptFailed(error=error, attempt=one["attempt"], delay=one["delay"]))
     if "err" in kept:
         given.error = _error_of(kept["err"])
     if "ok" in kept:
