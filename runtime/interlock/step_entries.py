@@ -13,6 +13,7 @@ from typing import Any
 from interlock import errors
 from interlock.errors import HandlerError, HandoffTimeout, ProviderError
 from interlock.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
+from interlock.replies import wrong_with
 from interlock.usage import Usage
 
 __all__ = ["LASTING", "Given", "given_by"]
@@ -75,7 +76,9 @@ class Given:
         return what
 
     def _unfinished(self) -> list[str]:
-        return [] if self.done is not None and self.error is None else self.text
+        """Return the text that no reply has: there is none, it was not the end, or it is no message."""
+        whole = self.done is not None and self.error is None and not wrong_with(self.done.message)
+        return [] if whole else self.text
 
 
 def given_by(entry: str) -> Given:
