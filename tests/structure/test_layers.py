@@ -22,7 +22,7 @@ LAYERS = """
     binary context_shape outcomes trimming
     result_budget
     events filters guardrails narrative handoff_context repair signatures
-    assembly calls executor history port sqlite_file
+    assembly calls executor history port replies sqlite_file
     step_entries
     journal_steps
     handler_functions handler_replies trace_records
@@ -40,7 +40,7 @@ LAYERS = """
     agents
     edges outline
     drawing mermaid
-    config routing progress replies run_document unfinished
+    config routing progress run_document unfinished
     approval_documents document_checks run_state_text
     run_state
     results
