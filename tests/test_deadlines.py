@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from interlock.errors import ConfigError, ProviderTimeout
-from interlock_providers.deadlines import AsyncioDeadline, Deadline, check_seconds
+from interlock_providers.deadlines import AsyncioDeadline, Deadline, check_seconds, deadline_for
 
 pytestmark = pytest.mark.anyio
 
@@ -38,6 +38,14 @@ def deadline(total: float | None = None, gap: float | None = None) -> Deadline:
 
 async def at_once() -> str:
     return "x"
+
+
+def test_each_event_loop_has_its_kind() -> None:
+    async def kind_here() -> type[Deadline]:
+        return type(deadline_for(1, 1, provider="p", model="m"))
+
+    assert anyio.run(kind_here, backend="asyncio") is AsyncioDeadline
+    assert anyio.run(kind_here, backend="trio") is Deadline
 
 
 async def test_what_comes_in_time_passes() -> None:

@@ -26,7 +26,7 @@ from interlock.usage import Usage
 from interlock_providers.answers import Answer, error_from_answer, shortened
 from interlock_providers.bodies import MOST_BYTES, body_of
 from interlock_providers.conversations import Conversations
-from interlock_providers.deadlines import Deadline
+from interlock_providers.deadlines import deadline_for
 from interlock_providers.failures import to_provider_error
 from interlock_providers.plain_replies import plain_reply
 from interlock_providers.reading import MISSHAPEN, FailedReply, Reading, UnreadableEvent, failure_in
@@ -95,7 +95,6 @@ class Chat:
         chunk_timeout: seconds that a stream may be silent once it has begun; None for no limit.
         max_bytes: what one reply may have at most; None for no limit.
         needs_finish: whether a streamed reply is complete only with a finish reason, whatever else came.
-        deadline: what keeps the time; one that knows the event loop is faster.
     """
 
     def __init__(
@@ -108,13 +107,11 @@ class Chat:
         chunk_timeout: float | None,
         max_bytes: int | None = MOST_BYTES,
         needs_finish: bool = False,
-        deadline: type[Deadline] = Deadline,
     ) -> None:
         self.provider = provider
         self.model = model
         self._shape = shape
         self._conversations = Conversations(shape)
-        self._deadline = deadline
         self._limits = (timeout, chunk_timeout)
         self._max_bytes = max_bytes
         self._needs_finish = needs_finish
@@ -126,7 +123,7 @@ class Chat:
             ProviderError: whatever went wrong.
         """
         about_to_ask(f"{self.provider}/{self.model}", request)
-        deadline = self._deadline(*self._limits, provider=self.provider, model=self.model)
+        deadline = deadline_for(*self._limits, provider=self.provider, model=self.model)
         plan = self._plan(request)
         # without tools there is no next request that would go on from this one
         goes_on = self._conversations.take(request.messages) if plan.tools else None

@@ -10,7 +10,7 @@ import anyio
 
 from interlock.errors import ConfigError, ProviderTimeout
 
-__all__ = ["AsyncioDeadline", "Deadline", "check_seconds"]
+__all__ = ["AsyncioDeadline", "Deadline", "check_seconds", "deadline_for"]
 
 T = TypeVar("T")
 
@@ -122,3 +122,12 @@ class AsyncioDeadline(Deadline):
     def _ring(self, task: asyncio.Task[object]) -> None:
         self._rang = True
         task.cancel()
+
+
+def deadline_for(total: float | None, gap: float | None, *, provider: str, model: str) -> Deadline:
+    """Return the deadline of a call for the event loop that goes on."""
+    try:
+        kind = Deadline if asyncio.current_task() is None else AsyncioDeadline
+    except RuntimeError:  # it is none of asyncio's
+        kind = Deadline
+    return kind(total, gap, provider=provider, model=model)

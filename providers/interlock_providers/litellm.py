@@ -14,7 +14,7 @@ from interlock.fence import about_to_ask
 from interlock.names import litellm_name
 from interlock.port import Request
 from interlock_providers.bodies import MOST_BYTES
-from interlock_providers.deadlines import Deadline, check_seconds
+from interlock_providers.deadlines import check_seconds, deadline_for
 from interlock_providers.failures import to_provider_error
 from interlock_providers.litellm_call import call_for, find_target
 from interlock_providers.litellm_exchange import Exchange
@@ -111,7 +111,7 @@ class LiteLLM:
         """Prepare the call; nothing is sent yet."""
         earlier = sys.exception()
         provider = split_model(self.model)[0]
-        deadline = Deadline(*self._limits, provider=provider, model=self.model)
+        deadline = deadline_for(*self._limits, provider=provider, model=self.model)
         try:
             litellm = load_litellm()
             target = find_target(litellm, self.model, self._api_base, self._api_key)

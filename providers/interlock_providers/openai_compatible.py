@@ -19,7 +19,7 @@ from interlock_providers.answers import key_hint
 from interlock_providers.bodies import ACCEPTED, MOST_BYTES
 from interlock_providers.chat import Chat
 from interlock_providers.conversations import body_as_json
-from interlock_providers.deadlines import AsyncioDeadline, check_seconds
+from interlock_providers.deadlines import check_seconds
 from interlock_providers.endpoints import OPENAI, family_at, host_of, key_of, provider_at, shape_at
 
 if TYPE_CHECKING:
@@ -95,7 +95,6 @@ class OpenAICompatible:
             timeout=timeout,
             chunk_timeout=chunk_timeout,
             max_bytes=max_bytes,
-            deadline=AsyncioDeadline,
         )
 
     def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
