@@ -23,7 +23,13 @@ from interlock import (
     tool,
 )
 from interlock.capabilities import Capacity
-from interlock.errors import ConfigError, MaxTurnsExceeded, OutputGuardrailTripped, ProviderError
+from interlock.errors import (
+    ConfigError,
+    HandoffTimeout,
+    MaxTurnsExceeded,
+    OutputGuardrailTripped,
+    ProviderError,
+)
 from interlock.events import AgentUpdated, HandoffFailed, HandoffOccurred, HandoffReturned
 from interlock.handoff_request import HandoffStatus
 from interlock.messages import text_of
@@ -276,6 +282,15 @@ async def test_what_it_had_said_by_then_is_kept() -> None:
     a, _ = team(b=Agent("B", model=function_handler(_trickle)), run_timeout=0.05)
     result = await play(a, stream=True)
     assert [text_of(item.message) for item in result.items if item.agent == "B"] == ["Let me "]
+
+
+async def test_a_handlers_own_timeout_is_nobody_elses() -> None:
+    async def late(request: Request) -> str:
+        raise HandoffTimeout("mine")
+
+    a, _ = team(b=Agent("B", model=function_handler(late)), run_timeout=60.0)
+    with pytest.raises(HandoffTimeout, match="mine"):
+        await play(a)
 
 
 async def test_giving_up_is_an_event() -> None:

@@ -274,7 +274,7 @@ def _fall_back(run: Run, error: Exception) -> HandlerFallback | HandoffFailed:
     Raises:
         Exception: the error itself, when the run does not allow it or nobody is left.
     """
-    if isinstance(error, HandoffTimeout):
+    if isinstance(error, HandoffTimeout) and any(one.call["id"] == error.call_id for one in run.callers):
         return give_up(run, error)
     excused = isinstance(error, HandlerError) or not isinstance(error, InterlockError | AssertionError)
     began = run.open_call is None or run.partial or run.arrived is not None
