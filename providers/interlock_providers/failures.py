@@ -262,7 +262,7 @@ def _in_its_phase(
     if case.began and (kind is ConnectionFailed or _NO_HTTP_AT_ALL in _names(link)):
         return IncompleteResponse, "broke the connection before the reply was complete"
     if kind is IncompleteResponse and case.began is False:
-        if _NO_HTTP.search(str(link)):
+        if _NO_HTTP.search(str(link)) or any(_NO_HTTP_AT_ALL in _names(each) for each in case.chain):
             return UnreadableResponse, "sent something that is not HTTP"
         return ConnectionFailed, "closed the connection without an answer"
     return kind, what
