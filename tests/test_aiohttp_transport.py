@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from servers import HELLO, Reply, Server, refused_url
+from servers import HELLO, PATIENCE, Reply, Server, refused_url
 
 from interlock import Agent, Runner
 from interlock_providers import LiteLLM
@@ -91,7 +91,9 @@ def test_connections_of_litellm_end_with_their_event_loop() -> None:
         warnings.simplefilter("error", ResourceWarning)
         agent = Agent("a", model=LiteLLM("openai/m", api_base=server.url, api_key="k"))
         for _ in range(3):
+            server.hung_up.clear()
             assert Runner.run_sync(agent, "Hi").final_output == "Hello"
+            assert server.hung_up.wait(PATIENCE), "the connection is closed with the loop, not some day"
         gc.collect()
     assert server.connections == 3
 

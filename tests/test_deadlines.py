@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import anyio
@@ -137,3 +138,30 @@ async def test_after_a_deadline_the_task_goes_on() -> None:
     with anyio.move_on_after(0.01) as scope:
         await anyio.sleep_forever()
     assert scope.cancelled_caught
+
+
+async def test_a_library_that_makes_something_else_of_it_leaves_nothing_behind() -> None:
+    """The next one who waits in this task is not taken for cancelled."""
+
+    async def otherwise() -> str:
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            raise ValueError("mine") from None
+        return ""
+
+    async def nothing() -> str:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+        return "x"
+
+    with pytest.raises(ValueError, match="mine"):
+        await deadline(0.01).first(otherwise)
+    if KINDS[0] is AsyncioDeadline:  # on trio, and in scopes, what swallows it waits for ever
+        limit, task = deadline(60.0, 0.01), asyncio.current_task()
+        assert await limit.next(nothing) == "x"
+        assert task is not None
+        assert task.cancelling() == 0
+        assert await limit.next(at_once) == "x"

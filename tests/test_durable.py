@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
+import anyio
 import pytest
 from databases import address, postgres
 from dying import Dies, is_crash
@@ -22,10 +23,10 @@ from interlock.durable.documents import segment_id, segment_of
 from interlock.durable.library import engine, url_of
 from interlock.durable.showcase import Showcase
 from interlock.durable.steps import taken_over
-from interlock.errors import ConfigError, InterlockError, RateLimited
+from interlock.errors import ConfigError, InterlockError, ProviderTimeout, RateLimited
 from interlock.events import HandlerEvent, MessageDone, TextDelta
 from interlock.messages import calls_of
-from interlock.testing import call
+from interlock.testing import ScriptedHandler, call
 
 pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'interlock[durable]'")
 
@@ -437,6 +438,53 @@ def test_whoever_takes_a_run_over_comes_to_the_same_result(name: str, worker: Wo
         worker.do(_wherever_it_dies(name))
     except InterlockError:
         pytest.skip("a scene that ends with an error")
+
+
+async def _too_slow_once() -> Any:
+    from dbos import DBOS
+
+    async def never(request: Request) -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    async def hurry(request: Request) -> str:
+        return "Here I am."
+
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "Nothing."
+
+    ended: list[Any] = []
+
+    async def play(recorded: list[Any]) -> None:
+        first = function_handler(hurry if recorded else never, name="first")
+        replies = ["Done."] if recorded else [call("look", id="l")]
+        agent = Agent("A", handlers=[first, ScriptedHandler(replies)], tools=[look])
+        steps = await taken_over(recorded, show=False)
+        settings = RunConfig(executor=steps, fallback=True, turn_timeout=0.05)
+        try:
+            ended.append(
+                await Runner.run(agent, "Hi", run_config=settings, hooks=None if recorded else Dies(4))
+            )
+        except BaseException as error:
+            if not is_crash(error):
+                raise
+
+    workflow = DBOS.workflow(name="slow.once")(play)
+    first = await DBOS.start_workflow_async(workflow, [])
+    await first.get_result(polling_interval_sec=0.02)
+    recorded: list[Any] = await asyncio.to_thread(DBOS.list_workflow_steps, first.workflow_id)
+    second = await DBOS.start_workflow_async(workflow, [dict(step) for step in recorded])
+    await second.get_result(polling_interval_sec=0.02)
+    (result,) = ended
+    return result
+
+
+def test_a_handler_that_was_too_slow_is_not_asked_again_by_whoever_takes_over(worker: Worker) -> None:
+    result = worker.do(_too_slow_once())
+    assert result.final_output == "Done."
+    assert [type(problem.error) for problem in result.errors] == [ProviderTimeout]
 
 
 # -- settings --

@@ -112,11 +112,14 @@ class AsyncioDeadline(Deadline):
         try:
             return await call()
         except asyncio.CancelledError as error:
-            if self._rang and task.uncancel() <= cancelled_before:
+            if self._rang and task.cancelling() <= cancelled_before + 1:
                 raise late() from error
             raise
         finally:
             alarm.cancel()
+            if self._rang:  # also if a library made something else of it, or nothing
+                self._rang = False
+                task.uncancel()
             self._waited += loop.time() - began
 
     def _ring(self, task: asyncio.Task[object]) -> None:

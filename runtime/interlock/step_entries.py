@@ -26,9 +26,8 @@ LASTING = (HandlerError, HandoffTimeout)
 class Given:
     """What a model step gave, so far: all of it that a run goes on with."""
 
-    attempts: list[AttemptFailed] = field(default_factory=list[AttemptFailed])
-    before: list[Given] = field(default_factory=list["Given"])
-    """What each of them had given; all that is kept of its text is whether there was any."""
+    attempts: list[tuple[Given, AttemptFailed]] = field(default_factory=list[tuple["Given", AttemptFailed]])
+    """Those that failed, and what each had given; all that is kept of its text is whether there was any."""
     text: list[str] = field(default_factory=list[str])
     """That of the attempt that goes on, in pieces; of one that comes to its end the message has it."""
     done: MessageDone | None = None
@@ -38,8 +37,8 @@ class Given:
     def note(self, event: HandlerEvent) -> None:
         """Note what comes next."""
         if isinstance(event, AttemptFailed):
-            self.attempts.append(event)
-            self.before.append(Given(text=[""] if self.text else [], done=self.done, error=event.error))
+            before = Given(text=[""] if self.text else [], done=self.done, error=event.error)
+            self.attempts.append((before, event))
             self.text, self.done = [], None
         elif isinstance(event, TextDelta):
             self.text.append(event.text)
@@ -51,7 +50,7 @@ class Given:
     def events(self) -> list[HandlerEvent]:
         """Return what a run is told of it before the error, if there is one."""
         events: list[HandlerEvent] = []
-        for before, failed in zip(self.before, self.attempts, strict=True):
+        for before, failed in self.attempts:
             events += [*before.events(), failed]
         events += map(TextDelta, self._unfinished())
         return events if self.done is None else [*events, self.done]
@@ -65,7 +64,7 @@ class Given:
         if self.attempts:
             what["attempts"] = [
                 {"attempt": failed.attempt, "delay": failed.delay, **before._document()}
-                for before, failed in zip(self.before, self.attempts, strict=True)
+                for before, failed in self.attempts
             ]
         if self.done is not None:
             what["ok"] = asdict(self.done)
@@ -89,10 +88,9 @@ def given_by(entry: str) -> Given:
 def _given(kept: Mapping[str, Any]) -> Given:
     given = Given(text=[kept["text"]] if "text" in kept else [])
     for one in kept.get("attempts", ()):
-        before = _given(one)
         error = _handler_error(one["err"])
-        given.before.append(before)
-        given.attempts.append(AttemptFailed(error=error, attempt=one["attempt"], delay=one["delay"]))
+        failed = AttemptFailed(error=error, attempt=one["attempt"], delay=one["delay"])
+        given.attempts.append((_given(one), failed))
     if "err" in kept:
         given.error = _error_of(kept["err"])
     if "ok" in kept:
