@@ -6,10 +6,11 @@ import copy
 import dataclasses
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from interlock.records import maker, record, remade
+from interlock.records import dataclass, maker, record, remade
 
 
 @record(frozen=True, slots=True)
@@ -33,7 +34,7 @@ def test_a_record_has_no_place_for_anything_else() -> None:
         Point(1).z = 1  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Line:
     start: Point
     end: Point | None = None
@@ -86,3 +87,85 @@ def test_remade_changes_what_it_is_told_to() -> None:
     old = Line(Point(1), Point(2), names=["a"])
     assert remade(make_line, old, {"end": None}) == Line(Point(1), names=["a"])
     assert old.end == Point(2)
+
+
+_Options = dict[str, bool]
+
+
+def _kinds(make: Any, **options: bool) -> Any:
+    """Make the same class with one of the two decorators."""
+
+    @make(**options)
+    class Kind:
+        name: str
+        secret: str = dataclasses.field(default="s", repr=False)
+        aside: list[int] = dataclasses.field(default_factory=list, compare=False)
+        unhashed: list[int] = dataclasses.field(default_factory=list, hash=False)
+
+    return Kind
+
+
+@pytest.mark.parametrize("slots", [True, False])
+@pytest.mark.parametrize("kw_only", [True, False])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"frozen": True}, {"eq": False}, {"repr": False}, {"frozen": True, "eq": False}],
+    ids=str,
+)
+def test_a_dataclass_is_what_the_standard_library_makes(
+    options: _Options, slots: bool, kw_only: bool
+) -> None:
+    ours, theirs = (_kinds(make, slots=slots, kw_only=kw_only, **options) for make in _BOTH)
+    assert _behaviour(ours) == _behaviour(theirs)
+
+
+_BOTH = (dataclass, dataclasses.dataclass)
+
+
+def _behaviour(kind: Any) -> dict[str, object]:
+    one, same, other = kind(name="a"), kind(name="a", aside=[1]), kind(name="b")
+    return {
+        "repr": repr(one).partition(" object at ")[0],
+        "equal": [one == one, one == same, one == other, one != same, one == "a", one.__eq__("a")],
+        "hashable": kind.__hash__ is not None,
+        "hash alike": kind.__hash__ is not None and hash(one) == hash(kind(name="a", unhashed=[1])),
+        "fields": [each.name for each in dataclasses.fields(kind)],
+        "frozen": _refuses(one),
+        "match": kind.__match_args__,
+    }
+
+
+def _refuses(made: Any) -> bool:
+    try:
+        made.name = "c"
+    except dataclasses.FrozenInstanceError:
+        return True
+    return False
+
+
+def test_methods_of_a_class_of_its_own_stay() -> None:
+    @dataclass(frozen=True)
+    class Own:
+        name: str
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __hash__(self) -> int:
+            return 7
+
+        def __repr__(self) -> str:
+            return "own"
+
+    assert Own("a") == Own("b")
+    assert (hash(Own("a")), repr(Own("a"))) == (7, "own")
+
+
+def test_what_is_not_equal_to_itself_is_so_within_a_dataclass_as_anywhere() -> None:
+    assert Point(nan := float("nan")) == Point(nan)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def test_one_that_holds_itself_can_be_shown() -> None:
+    line = Line(Point(1), names=[])
+    line.names.append(line)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert repr(line) == "Line(start=Point(x=1, y=0), end=None, names=[...])"

@@ -9,11 +9,10 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal, cast
 
 import anyio
-from pydantic_core import to_json
 
 from interlock.agents import Agent, Handoff
 from interlock.callables import is_failure, resolve
@@ -27,6 +26,7 @@ from interlock.logs import log
 from interlock.messages import unshared
 from interlock.payloads import HandoffPayload
 from interlock.port import Handler
+from interlock.records import dataclass
 from interlock.routing import Wanted
 from interlock.run import Run
 from interlock.schema import clip
@@ -216,6 +216,8 @@ def _deadline(request: HandoffRequest) -> float:
 
 def data_of(request: HandoffRequest) -> str:
     """Return the data that is passed along as JSON text; empty when there is none, or it has no such form."""
+    from pydantic_core import to_json  # noqa: PLC0415 - see `interlock.schema`
+
     try:
         return "" if request.input is None else to_json(request.input).decode()
     except ValueError:
@@ -226,5 +228,7 @@ def arguments_of(wanted: Wanted) -> str:
     """Return as JSON text what the model or the tool passed along."""
     if wanted.request is None:
         return wanted.call["function"].get("arguments") or ""
+    from pydantic_core import to_json  # noqa: PLC0415 - see `interlock.schema`
+
     given = wanted.request.input
     return "{}" if given is None else to_json(given, fallback=str).decode()

@@ -6,11 +6,10 @@ The agent that has the tool stays in charge: it asks, is answered, and goes on. 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
-import pydantic
 from typing_extensions import TypedDict
 
 from interlock.approvals import NeedsApproval
@@ -19,6 +18,7 @@ from interlock.calls import to_text
 from interlock.context import ToolContext
 from interlock.errors import ConfigError, ModelBehaviorError
 from interlock.names import slug
+from interlock.records import dataclass
 from interlock.schema import JsonType, describe_error
 from interlock.scopes import Scope
 from interlock.tools import IsEnabled, OnError, Tool
@@ -28,8 +28,12 @@ __all__ = ["AgentCall", "AsTool"]
 _WHAT = "The task, with everything that the agent needs to know: it sees nothing else of the conversation."
 
 
-class _Task(TypedDict):
-    input: Annotated[str, pydantic.Field(description=_WHAT)]
+@functools.cache
+def _task() -> JsonType[Any]:
+    import pydantic  # noqa: PLC0415 - see `interlock.schema`
+
+    make_type: Any = TypedDict
+    return JsonType(make_type("Task", {"input": Annotated[str, pydantic.Field(description=_WHAT)]}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,7 +58,7 @@ class AgentCall:
         value = self.takes.parse(arguments)
         if not self.is_text:
             return to_text(value)
-        text = cast(_Task, value)["input"]
+        text = cast("dict[str, str]", value)["input"]
         if not text.strip():
             problem = ValueError("input: say what the agent is to do.")
             raise ModelBehaviorError(describe_error(problem, arguments, schema=self.takes.schema))
@@ -110,7 +114,7 @@ class AsTool:
             ConfigError: the tool cannot work as described.
         """
         agent: Any = self
-        is_text, takes = input_type is None, JsonType(_Task) if input_type is None else _checked(input_type)
+        is_text, takes = input_type is None, _task() if input_type is None else _checked(input_type)
         call = AgentCall(agent=agent, takes=takes, is_text=is_text, max_turns=max_turns, output=output)
         _check(call)
         about = agent.handoff_description or ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Generic, cast
 
@@ -31,6 +31,7 @@ from interlock.names import transfer_tool_name
 from interlock.output_modes import OutputMode, schema_prompt
 from interlock.payloads import HandoffPayload
 from interlock.port import Handler, ModelSettings, OutputSchema
+from interlock.records import dataclass
 from interlock.registry import Equipment, Ranked, Section, rank
 from interlock.schema import JsonType
 from interlock.scopes import Scope, checked_scope, permits

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -33,6 +32,7 @@ from interlock.models import lineup
 from interlock.nested import Events
 from interlock.outcomes import ToolOutcome
 from interlock.parts import with_media
+from interlock.records import dataclass
 from interlock.routing import Offer, Plan, Wanted, plan, unknown_tool
 from interlock.run import Run
 from interlock.schema import clip

@@ -6,15 +6,15 @@ agent, its name and its arguments to the letter. What was said is kept by the ru
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from interlock.callables import MaybeAwaitable
 from interlock.context import ToolContext
 from interlock.fresh import NEW_DICT
+from interlock.records import dataclass
 
 __all__ = ["Approvals", "Decision", "Interruption", "NeedsApproval", "declined_text"]
 
@@ -42,6 +42,8 @@ class Interruption:
     @property
     def fingerprint(self) -> str:
         """A digest of what is approved: nothing else may be carried out on the strength of it."""
+        import hashlib  # noqa: PLC0415 - loads OpenSSL, for the few runs that wait for somebody
+
         text = json.dumps([self.agent, self.name, self.arguments])
         return hashlib.sha256(text.encode()).hexdigest()
 

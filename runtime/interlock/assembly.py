@@ -21,7 +21,7 @@ The result depends on the presence of calls only; a finish reason is reported an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 from interlock.arguments import as_text, is_json, starts_again, whole
@@ -29,6 +29,7 @@ from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelt
 from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.messages import Message, ToolCall, text_of
 from interlock.pieces import Pieces, add_blocks, continues, joined, merge, merge_others, own
+from interlock.records import dataclass
 from interlock.usage import Usage
 
 __all__ = ["Assembler", "completion_done", "to_usage", "why_incomplete"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
@@ -14,6 +13,7 @@ from interlock.callables import cancelled_itself
 from interlock.errors import ConfigError, HandlerError, ProviderError
 from interlock.events import AttemptFailed, HandlerEvent
 from interlock.port import Handler, Request
+from interlock.records import dataclass
 from interlock.showing import show, shown_by
 
 __all__ = ["WATCHER", "Retry", "attempt", "attempts"]

@@ -5,7 +5,7 @@ Part of `interlock.run.Run`, where all that changes during a run is together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from interlock.agents import Agent
@@ -13,6 +13,7 @@ from interlock.context import RunContext
 from interlock.errors import BudgetExceeded
 from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.hops import Hops
+from interlock.records import dataclass
 from interlock.results import Problem
 from interlock.usage import NO_USAGE, Usage
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -14,6 +13,7 @@ from interlock.errors import HandoffTimeout
 from interlock.history import View
 from interlock.messages import ToolCall
 from interlock.port import Handler
+from interlock.records import dataclass
 
 __all__ = ["Caller", "patience", "too_late"]
 

@@ -7,15 +7,15 @@ import inspect
 import types
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import anyio.to_thread
-from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from interlock.callables import name_of, resolve
 from interlock.context import ToolContext
 from interlock.errors import ConfigError, ModelBehaviorError, ToolTimeout
+from interlock.records import dataclass
 from interlock.schema import clip, describe_error
 from interlock.signatures import Signature, unbound
 
@@ -129,6 +129,8 @@ class JsonCall:
         Raises:
             ModelBehaviorError: not JSON, not an object, or a required key is missing.
         """
+        from pydantic_core import from_json  # noqa: PLC0415 - see `interlock.schema`
+
         sent = "{}" if not text or text.strip() in ("", "null") else text
         try:
             values: object = from_json(sent)
@@ -199,6 +201,8 @@ def _whole_text(value: object) -> str:
         return text if text.isascii() else text.encode("utf-8", "replace").decode()
     if value is None:
         return ""
+    from pydantic_core import PydanticSerializationError, to_json  # noqa: PLC0415 - see `interlock.schema`
+
     odd: list[object] = []
 
     def own_text(each: object) -> str:

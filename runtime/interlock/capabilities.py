@@ -9,13 +9,13 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar, cast
 
 from interlock.callables import MaybeAwaitable, resolve, users_code
 from interlock.errors import ConfigError
+from interlock.records import dataclass
 
 __all__ = [
     "Available",

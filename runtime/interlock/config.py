@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from os import PathLike
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
@@ -21,6 +21,7 @@ from interlock.guardrails import Guardrail
 from interlock.history import HandoffHistoryMapper, checked_wrappers
 from interlock.limits import Limits
 from interlock.port import Handler, ToolSpec, tool_name
+from interlock.records import dataclass
 from interlock.scopes import checked_scope
 from interlock.tools import Tool
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
 from interlock.fresh import NEW_DICT
 from interlock.payloads import HandoffPayload, payload_of
-from interlock.records import maker
+from interlock.records import dataclass, maker
 from interlock.usage import Usage
 
 __all__ = ["RunContext", "ToolContext"]

@@ -9,11 +9,11 @@ those who rather match text than classes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from interlock.handoff_request import HandoffStatus
 from interlock.messages import Message
+from interlock.records import dataclass
 from interlock.usage import Usage
 
 __all__ = [

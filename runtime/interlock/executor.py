@@ -8,12 +8,12 @@ back is JSON too, so it can be recorded and replayed in another process.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import anyio
 
 from interlock.events import HandlerEvent
+from interlock.records import dataclass
 
 __all__ = ["Call", "Executor", "InProcess", "Outcome"]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from interlock.callables import MaybeAwaitable, name_of, resolve
 from interlock.context import RunContext
 from interlock.errors import ConfigError
 from interlock.messages import Message, RunItem, calls_of, checked_message, item_of, portable
+from interlock.records import dataclass
 from interlock.result_budget import within_budget
 from interlock.trimming import newest
 

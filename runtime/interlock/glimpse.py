@@ -13,10 +13,8 @@ import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, time
-from decimal import Decimal
 from enum import Enum
 from typing import Any, cast
-from uuid import UUID
 
 __all__ = ["fit", "glimpse", "inert", "plain"]
 
@@ -78,6 +76,9 @@ def fit(lines: Sequence[str], limit: int) -> str:
 
 def _rendered(value: object, room: int, depth: int) -> str:
     """Return a value as text that is at most a few times as long as ``room``."""
+    from decimal import Decimal  # noqa: PLC0415 - like the next, for the few runs that have a payload
+    from uuid import UUID  # noqa: PLC0415
+
     if isinstance(value, Enum):
         value = value.value
     if isinstance(value, str):

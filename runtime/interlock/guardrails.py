@@ -8,7 +8,6 @@ on its final output. They are not inherited over a handoff. The ones in `RunConf
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from interlock.callables import MaybeAwaitable, name_of, resolve, users_code
@@ -19,6 +18,7 @@ from interlock.errors import (
     OutputGuardrailTripped,
     ToolGuardrailTripped,
 )
+from interlock.records import dataclass
 
 __all__ = ["Guardrail", "GuardrailResult", "ToolGuardrail", "check_input", "check_output", "screened"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ from interlock.callables import name_of
 from interlock.context import RunContext, ToolContext
 from interlock.errors import ConfigError
 from interlock.port import Request
+from interlock.records import dataclass
 from interlock.signatures import is_method, types_in, unbound
 
 __all__ = ["Parameters", "check_async", "parameters_of"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 from interlock.assembly import Assembler, completion_done, why_incomplete
@@ -19,6 +19,7 @@ from interlock.events import (
 )
 from interlock.handoff_request import HandoffRequest
 from interlock.messages import Message, calls_of
+from interlock.records import dataclass
 
 __all__ = ["Collector"]
 

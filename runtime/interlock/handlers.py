@@ -6,7 +6,7 @@ import copy
 import types
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from inspect import isawaitable
 from typing import Any, cast, overload
 
@@ -18,6 +18,7 @@ from interlock.events import HandlerEvent
 from interlock.handler_functions import Parameters, check_async, parameters_of
 from interlock.handler_replies import Collector
 from interlock.port import Priority, Request
+from interlock.records import dataclass
 from interlock.scopes import Scope, checked_scope
 from interlock.signatures import unbound
 

@@ -18,7 +18,7 @@ Decisions:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, TypedDict, cast
 
@@ -37,6 +37,7 @@ from interlock.context_shape import (
 from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.messages import ORIGIN, Message, detached, portable
 from interlock.plain_json import MAX_BYTES, MAX_DEPTH, Compress, check_json, decode, encode, sendable
+from interlock.records import dataclass
 from interlock.redaction import redact
 from interlock.trimming import newest, with_pairs
 

@@ -6,15 +6,13 @@ import dataclasses
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, cast
 
-from pydantic_core import from_json, to_json
-
 from interlock.errors import ConfigError, HandoffStateError
 from interlock.fresh import NEW_DICT
-from interlock.records import maker
+from interlock.records import dataclass, maker
 
 __all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "recordable"]
 
@@ -267,6 +265,8 @@ REQUEST = maker(HandoffRequest)
 
 def recordable(value: object) -> Any:
     """Return a value as JSON data, for a journal. What has no JSON form becomes text, never an error."""
+    from pydantic_core import from_json, to_json  # noqa: PLC0415 - see `interlock.schema`
+
     try:
         return from_json(to_json(value, fallback=str, inf_nan_mode="strings"))
     except ValueError:  # it refers to itself, or is no proper text

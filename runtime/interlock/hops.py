@@ -6,14 +6,14 @@ Part of `interlock.run.Run`, where all that changes during a run is together.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from interlock.config import RunConfig
 from interlock.events import HandoffCompleted
 from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.handoff_request import HandoffStatus
-from interlock.records import remade
+from interlock.records import dataclass, remade
 from interlock.results import RECORD, HandoffRecord
 from interlock.sharing import Narrowed, narrowed
 from interlock.usage import Usage

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 
+from interlock.records import dataclass
 from interlock.usage import Usage
 
 __all__ = ["Limits"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import cast
 
@@ -31,6 +30,8 @@ def slug(name: str, *, longest: int = LONGEST_TOOL_NAME) -> str:
     lossy = re.search(r"[^A-Za-z0-9_ .\-]", name) is not None or not name.strip(" .-_")
     if not lossy and len(folded) <= longest:
         return folded
+    import hashlib  # noqa: PLC0415 - loads OpenSSL, for few names
+
     digest = hashlib.sha1(name.encode(errors="surrogatepass"), usedforsecurity=False).hexdigest()[:6]
     return f"{folded[: longest - 7]}_{digest}"
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from interlock.agent_tools import AgentCall
@@ -32,6 +32,7 @@ from interlock.events import HandlerEvent
 from interlock.executor import Call, Executor, Outcome
 from interlock.messages import ToolCall, text_of
 from interlock.outcomes import ToolOutcome
+from interlock.records import dataclass
 from interlock.results import NestedEvent, RunEvent
 from interlock.run import Run
 from interlock.schema import clip

@@ -11,17 +11,21 @@ import functools
 import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain, islice
-from typing import Annotated, Any, NotRequired, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeVar, cast
 
-import pydantic
 from typing_extensions import TypedDict
 
 from interlock.errors import PayloadError
 from interlock.fresh import NEW_DICT
 from interlock.glimpse import fit, glimpse, plain
+from interlock.records import dataclass
 from interlock.redaction import REDACTED, is_secret_name, redact_text
+from interlock.schema import misfit
+
+if TYPE_CHECKING:
+    import pydantic
 
 __all__ = ["HandoffPayload", "carried", "loggable", "payload_of", "sent_by"]
 
@@ -39,23 +43,17 @@ _DOCUMENT = frozenset(("content", "filename", "type", "title", "metadata"))
 T = TypeVar("T")
 
 
-class _Fields(TypedDict):
-    """What a payload consists of, as pydantic checks it."""
-
-    source_agent: Annotated[str, pydantic.Field(min_length=1)]
-    handoff_type: Annotated[str, pydantic.Field(min_length=1)]
-    context_data: NotRequired[dict[str, Any]]
-    handoff_reason: NotRequired[str | None]
-    expected_output: NotRequired[str | None]
-
-
-_NAMES = tuple(_Fields.__annotations__)
+_NAMES = ("source_agent", "handoff_type", "context_data", "handoff_reason", "expected_output")
 
 
 @functools.cache
-def _contract() -> pydantic.TypeAdapter[_Fields]:
-    # made with the first payload: what it loads of pydantic takes as long as importing all of interlock
-    return pydantic.TypeAdapter(_Fields)
+def _contract() -> pydantic.TypeAdapter[dict[str, Any]]:
+    from pydantic import Field, TypeAdapter  # noqa: PLC0415 - see `interlock.schema`
+
+    name, text = Annotated[str, Field(min_length=1)], NotRequired[str | None]
+    hints = (name, name, NotRequired[dict[str, Any]], text, text)
+    make_type: Any = TypedDict
+    return TypeAdapter(make_type("_Fields", dict(zip(_NAMES, hints, strict=True))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -124,9 +122,11 @@ class HandoffPayload:
         Raises:
             PayloadError: it does not fit; the message names the fields.
         """
+        from pydantic import TypeAdapter  # noqa: PLC0415 - see `interlock.schema`
+
         try:
-            return pydantic.TypeAdapter(model).validate_python(dict(self.context_data))
-        except pydantic.ValidationError as error:
+            return TypeAdapter(model).validate_python(dict(self.context_data))
+        except misfit() as error:
             named = getattr(model, "__name__", "what was asked for")
             what = f"context_data of {loggable(self)} is no {named}"
             raise PayloadError(f"{what}: {_misfit(error)}.") from None  # its own text shows values
@@ -211,10 +211,10 @@ def _as_dict(data: object, what: str) -> dict[str, Any]:
     return dict(cast("Mapping[str, Any]", data))
 
 
-def _validated(fields: dict[str, Any]) -> _Fields:
+def _validated(fields: dict[str, Any]) -> dict[str, Any]:
     try:
         return _contract().validate_python(fields, strict=True)
-    except pydantic.ValidationError as error:
+    except misfit() as error:
         raise PayloadError(f"This is no handoff payload: {_misfit(error)}.") from None  # it shows values
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Any, Literal, Protocol, TypedDict, TypeGuard, cast
 
@@ -12,7 +12,7 @@ from interlock.events import HandlerEvent
 from interlock.fresh import NEW_DICT
 from interlock.messages import Message
 from interlock.output_modes import OutputMode
-from interlock.records import record
+from interlock.records import dataclass, record
 
 __all__ = [
     "Handler",

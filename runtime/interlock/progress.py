@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
-from hashlib import blake2b
+from dataclasses import field
 
 from interlock.fresh import NEW_DICT, NEW_LIST, NEW_SET
+from interlock.records import dataclass
 
 __all__ = ["Progress"]
 
@@ -177,6 +177,8 @@ def _handing(source: str, target: str, given: str) -> str:
 
 
 def _digest(text: str) -> str:
+    from hashlib import blake2b  # noqa: PLC0415 - loads OpenSSL, for the few runs that repeat themselves
+
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()
 
 

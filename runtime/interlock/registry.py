@@ -6,7 +6,7 @@ A `Registry` is open while an agent is made and closed before it is used: agents
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, cast
 
 from interlock.callables import MaybeAwaitable
@@ -16,6 +16,7 @@ from interlock.handlers import function_handler
 from interlock.hooks import AgentHooks
 from interlock.names import litellm_name
 from interlock.port import Handler, Priority
+from interlock.records import dataclass
 from interlock.scopes import Scope, checked_scope, permits
 from interlock.tools import Tool
 

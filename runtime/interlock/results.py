@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
 
 from interlock.agents import Agent
@@ -30,7 +30,7 @@ from interlock.fresh import NEW_DICT
 from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from interlock.messages import Message, RunItem, ToolCall, marked, shown_later
 from interlock.port import Request, ToolChoice, ToolSpec
-from interlock.records import maker, record
+from interlock.records import dataclass, maker, record
 from interlock.repair import repair
 from interlock.usage import Usage, summed
 

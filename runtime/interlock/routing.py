@@ -6,9 +6,8 @@ searched for markers, and a name that was not offered is answered, never guessed
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, NamedTuple
 
 from interlock.agents import Agent, Handoff
@@ -19,6 +18,7 @@ from interlock.fresh import NEW_LIST
 from interlock.handoff_request import HandoffRequest
 from interlock.messages import ToolCall
 from interlock.port import ToolSpec, tool_name
+from interlock.records import dataclass
 from interlock.schema import clip
 from interlock.scopes import permits
 from interlock.tools import Tool
@@ -173,6 +173,8 @@ def unknown_tool(name: str, offered: Offer) -> str:
     known = ", ".join(names)
     if len(known) > _LONGEST_LIST:
         known = known[:_LONGEST_LIST].rsplit(",", 1)[0] + ", ..."
+    import difflib  # noqa: PLC0415 - for the few runs in which a model invents a name
+
     near = difflib.get_close_matches(name[:_SHOWN_NAME], names, n=1)
     shown = repr(name if len(name) <= _SHOWN_NAME else name[:_SHOWN_NAME] + "...")
     available = f"Available tools: {known}." if names else "No tools are available; answer in words."

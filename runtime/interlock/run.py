@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ from interlock.narrative import Reader
 from interlock.payloads import PAYLOAD_KEY
 from interlock.port import Handler, Request, family_of, tool_name
 from interlock.progress import Progress
+from interlock.records import dataclass
 from interlock.replies import is_empty, with_own_ids, wrong_with
 from interlock.results import RESULT, ModelCall, RunResult, Shown, StopReason
 from interlock.routing import Offer

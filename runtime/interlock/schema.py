@@ -1,23 +1,27 @@
-"""Python types as JSON: their schemas, the parsing of what a model sends, and errors it can act on."""
+"""Python types as JSON: their schemas, the parsing of what a model sends, and errors it can act on.
+
+Pydantic is loaded with the first type: importing it takes a fifth of what importing interlock would with it.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_origin
 
-import pydantic
 from typing_extensions import TypedDict
 
 from interlock.errors import ConfigError, ModelBehaviorError
+from interlock.records import dataclass
 from interlock.strict import strict_schema
 
 if TYPE_CHECKING:
+    import pydantic
     from pydantic.json_schema import GenerateJsonSchema
 
-__all__ = ["JsonType", "clip", "describe_error", "plain_schema", "schema_of"]
+__all__ = ["JsonType", "clip", "describe_error", "misfit", "plain_schema", "schema_of"]
 
 T = TypeVar("T")
 
@@ -25,6 +29,13 @@ _Schema = dict[str, Any]
 
 _WRAPPER = "response"
 """The one key of the object that a type without an object schema is wrapped in."""
+
+
+def misfit() -> type[pydantic.ValidationError]:
+    """Return the class of what pydantic raises when something does not fit."""
+    from pydantic import ValidationError  # noqa: PLC0415 - see above
+
+    return ValidationError
 
 
 @functools.cache
@@ -118,18 +129,20 @@ class JsonType(Generic[T]):
         """
         try:
             value = self._adapter.validate_json(text, strict=strict or None)
-        except pydantic.ValidationError as error:
+        except misfit() as error:
             raise ModelBehaviorError(describe_error(error, text, schema=self.schema)) from error
         return cast(T, value[_WRAPPER] if self.wrapped else value)
 
 
 def _adapted(of: Any) -> tuple[pydantic.TypeAdapter[Any], _Schema, bool]:
-    adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(of)
+    from pydantic import TypeAdapter  # noqa: PLC0415 - see above
+
+    adapter: pydantic.TypeAdapter[Any] = TypeAdapter(of)
     schema = plain_schema(adapter)
     if _is_object(schema):
         return adapter, schema, False
     make_type = cast(Any, TypedDict)
-    adapter = pydantic.TypeAdapter(make_type("Response", {_WRAPPER: of}))
+    adapter = TypeAdapter(make_type("Response", {_WRAPPER: of}))
     return adapter, plain_schema(adapter), True
 
 
@@ -164,7 +177,7 @@ def clip(text: str, limit: int) -> str:
 
 
 def _problems(error: ValueError) -> str:
-    if not isinstance(error, pydantic.ValidationError):
+    if not isinstance(error, misfit()):
         return f"{error}."
     count = error.error_count()
     if count > 1000:  # listing them takes longer than reading the text did

@@ -13,10 +13,10 @@ comes back when it ends.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from interlock.payloads import PAYLOAD_KEY
+from interlock.records import dataclass
 
 __all__ = ["Narrowed", "narrowed"]
 

@@ -8,18 +8,29 @@ import json
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, NotRequired, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    NotRequired,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
-import pydantic
-from pydantic_core import from_json, to_json, to_jsonable_python
 from typing_extensions import TypedDict
 
 from interlock.callables import name_of
 from interlock.context import RunContext
 from interlock.errors import ConfigError, ModelBehaviorError
-from interlock.schema import clip, describe_error, plain_schema
+from interlock.records import dataclass
+from interlock.schema import clip, describe_error, misfit, plain_schema
 from interlock.strict import strict_schema
+
+if TYPE_CHECKING:
+    import pydantic
 
 __all__ = ["Signature", "hint_of", "is_method", "signature_of", "types_in", "unbound"]
 
@@ -55,7 +66,7 @@ class Signature:
         """
         try:
             return self.validate(text or "{}")
-        except pydantic.ValidationError as error:
+        except misfit() as error:
             meant = self._meant(text, error)
             if meant is None:
                 raise ModelBehaviorError(describe_error(error, text, schema=self.schema)) from error
@@ -67,6 +78,8 @@ class Signature:
         The strict form makes a model send every argument, with null for what it would leave out. A
         null that the argument's type takes is an ordinary value and is not looked at here.
         """
+        from pydantic_core import from_json, to_json  # noqa: PLC0415 - see `interlock.schema`
+
         if text.strip() in ("", "null"):
             return "{}"
         if error.error_count() > 100:  # one per argument at most, and errors() takes its time
@@ -234,8 +247,7 @@ class _Field:
 
 
 def _field(function: Callable[..., Any], parameter: inspect.Parameter, owner: str) -> _Field:
-    # loaded with the first tool and not by everyone who imports us: it is half of pydantic
-    from pydantic.fields import FieldInfo  # noqa: PLC0415
+    from pydantic.fields import FieldInfo  # noqa: PLC0415 - see `interlock.schema`
 
     try:
         hint = hint_of(function, parameter.annotation)
@@ -268,21 +280,25 @@ def _adapter(
     It is of a TypedDict and not of a model, because a parameter may be called ``schema`` or ``_id``,
     and because what is left out stays out, so that Python fills in its own default.
     """
+    from pydantic import ConfigDict, TypeAdapter  # noqa: PLC0415 - see `interlock.schema`
+
     keys = {each.name: NotRequired[each.hint] if each.is_optional else each.hint for each in fields}
     make_type: Any = TypedDict
     try:
         arguments = make_type(f"{owner}_arguments", keys)
-        arguments.__pydantic_config__ = pydantic.ConfigDict(extra="forbid")
-        adapter: pydantic.TypeAdapter[dict[str, Any]] = pydantic.TypeAdapter(arguments)
+        arguments.__pydantic_config__ = ConfigDict(extra="forbid")
+        adapter: pydantic.TypeAdapter[dict[str, Any]] = TypeAdapter(arguments)
         return adapter, plain_schema(adapter)
     except Exception as error:
         raise ConfigError(_culprit(owner, fields, error)) from error
 
 
 def _culprit(owner: str, fields: Sequence[_Field], error: Exception) -> str:
+    from pydantic import TypeAdapter  # noqa: PLC0415 - see `interlock.schema`
+
     for each in fields:
         try:
-            plain_schema(pydantic.TypeAdapter(each.hint))
+            plain_schema(TypeAdapter(each.hint))
         except Exception as its_error:
             return (
                 f"{owner}: parameter {each.name!r} has a type that JSON cannot express, {each.hint!r:.200}: "
@@ -309,6 +325,8 @@ def _describe(schema: dict[str, Any], fields: Sequence[_Field], docs: Mapping[st
 
 
 def _told(default: Any) -> dict[str, Any]:
+    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - see `interlock.schema`
+
     if isinstance(default, set | frozenset):  # in one order in every process
         default = sorted(cast("set[object]", default), key=repr)
     try:

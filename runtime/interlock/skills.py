@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar, cast, overload
 
@@ -22,6 +22,7 @@ from interlock.callables import MaybeAwaitable, name_of
 from interlock.errors import ConfigError, SkillInitError
 from interlock.handlers import FunctionHandler
 from interlock.port import Handler, Priority, is_handler
+from interlock.records import dataclass
 from interlock.registry import Equipment, Registry, checked_event, rank
 from interlock.scopes import Scope, checked_scope
 from interlock.tools import Tool

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, cast
 
 import anyio
@@ -33,6 +33,7 @@ from interlock.handoff_request import HandoffRequest
 from interlock.names import odd_tool_name
 from interlock.outcomes import ToolErrorKind, ToolOutcome
 from interlock.parts import chat_part, media_of
+from interlock.records import dataclass
 from interlock.scopes import Scope, checked_scope
 from interlock.strict import strict_schema
 from interlock.usage import Usage
