@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+import weakref
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
 import pytest
+from servers import HELLO, HELLO_STREAM, Server
 
 from interlock.errors import ConfigError, ProviderTimeout
+from interlock.port import Request
+from interlock_providers import LiteLLM, OpenAICompatible, close_litellm
 from interlock_providers.deadlines import AsyncioDeadline, Deadline, check_seconds, deadline_for
+from interlock_providers.openai import OpenAI
 
 pytestmark = pytest.mark.anyio
 
@@ -97,6 +104,31 @@ async def test_what_the_reader_does_in_between_does_not_count() -> None:
         await anyio.sleep(0.1)
 
 
+async def test_each_piece_has_the_whole_gap_however_many_came_before() -> None:
+    limit = deadline(60.0, 0.1)
+    assert await limit.first(at_once) == "x"
+    for _ in range(4):
+        await limit.next(lambda: anyio.sleep(0.06))
+
+
+async def test_a_gap_is_over_in_its_time_after_a_first_piece_that_had_longer() -> None:
+    limit = deadline(60.0, 0.01)
+    assert await limit.first(at_once) == "x"
+    with anyio.fail_after(5), pytest.raises(ProviderTimeout, match="in the middle"):
+        await limit.next(anyio.sleep_forever)
+
+
+async def test_a_deadline_that_was_closed_is_gone() -> None:
+    limit = deadline(60.0, 60.0)
+    await limit.first(at_once)
+    await limit.next(at_once)
+    known = weakref.ref(limit)
+    limit.close()
+    del limit
+    gc.collect()
+    assert known() is None
+
+
 async def test_a_timeout_of_the_work_itself_is_not_ours() -> None:
     async def fails() -> None:
         raise TimeoutError("the vendor's")
@@ -165,3 +197,38 @@ async def test_a_library_that_makes_something_else_of_it_leaves_nothing_behind()
         assert task is not None
         assert task.cancelling() == 0
         assert await limit.next(at_once) == "x"
+
+
+class _Recording(asyncio.SelectorEventLoop):
+    """Knows which alarms were set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alarms: list[asyncio.TimerHandle] = []
+
+    def call_at(self, *given: Any, **more: Any) -> asyncio.TimerHandle:
+        alarm = super().call_at(*given, **more)
+        self.alarms.append(alarm)
+        return alarm
+
+
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize("handler", [OpenAICompatible, OpenAI, LiteLLM])
+def test_a_call_that_is_over_leaves_no_alarm_behind(handler: Any, watched: bool) -> None:
+    """It would keep the call alive for as long as the call might have lasted."""
+
+    async def call() -> None:
+        with Server(HELLO_STREAM if watched else HELLO) as server:
+            where = {"api_base" if handler is LiteLLM else "base_url": server.url}
+            made = handler("openai/m" if handler is LiteLLM else "m", api_key="k", **where)
+            request = Request(messages=[{"role": "user", "content": "Hi"}], stream=watched)
+            async for _ in made.stream(request):
+                pass
+            await (close_litellm() if handler is LiteLLM else made.aclose())
+
+    with asyncio.Runner(loop_factory=_Recording) as runner:
+        runner.run(call())
+        loop = cast(_Recording, runner.get_loop())
+        far = [alarm for alarm in loop.alarms if alarm.when() > loop.time() + 60]
+        assert far, "nobody set a deadline"
+        assert all(alarm.cancelled() for alarm in far)

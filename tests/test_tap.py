@@ -53,6 +53,14 @@ def test_the_end_of_a_reply_is_known_in_every_dialect(dialect: str) -> None:
     assert not tap.was_cut
 
 
+def test_an_object_that_only_pythons_parser_takes_is_nothing_strange() -> None:
+    """Half a surrogate pair, say: litellm reads it."""
+    tap = streaming()
+    said = b'data: {"choices": [{"index": 0, "delta": {"content": "\\ud800"}}]}\n\n'
+    assert passed(tap, said) == said
+    assert tap.strange is None
+
+
 def test_the_end_of_bedrocks_binary_stream_is_known_across_a_cut() -> None:
     tap = streaming("bedrock", {"content-type": "application/vnd.amazon.eventstream"})
     assert tap.feed(b"\x00messageStart\x00{}\x00mess") == b"\x00messageStart\x00{}\x00mess"

@@ -147,6 +147,7 @@ class Chat:
                 self._conversations.put_back(goes_on, request.messages)
             yield done if plan.answer_tool is None else as_answer(done, plan.answer_tool)
         finally:
+            deadline.close()
             await coming.aclose()
 
     async def _more(

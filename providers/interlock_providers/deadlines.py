@@ -63,6 +63,9 @@ class Deadline:
             return await self._within(left, call, self._on_the_whole)
         return await self._within(self._gap, call, self._in_between)
 
+    def close(self) -> None:
+        """Leave nothing behind on the event loop. The call is over."""
+
     def _left(self) -> float | None:
         return None if self._total is None else self._total - self._waited
 
@@ -93,11 +96,15 @@ class Deadline:
 
 
 class AsyncioDeadline(Deadline):
-    """The same on asyncio alone, for a third of the time: it is set for every piece that is waited for.
+    """The same on asyncio alone, for a fraction of the time: it is set for every piece that is waited for.
 
-    What `asyncio.timeout` does, without the object that does it.
+    What `asyncio.timeout` does, without the object that does it, and with one alarm for all pieces: it is set
+    anew when it rings and nothing is due, and that is seldom.
     """
 
+    _alarm: asyncio.TimerHandle | None = None
+    _waits: asyncio.Task[object] | None = None
+    _due = 0.0
     _rang = False
 
     async def _within(
@@ -108,7 +115,9 @@ class AsyncioDeadline(Deadline):
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         began, cancelled_before = loop.time(), task.cancelling()
-        alarm = loop.call_at(began + seconds, self._ring, task)
+        self._waits, self._due = task, began + seconds
+        if self._alarm is None or self._alarm.when() > self._due:
+            self._set(loop)
         try:
             return await call()
         except asyncio.CancelledError as error:
@@ -116,15 +125,31 @@ class AsyncioDeadline(Deadline):
                 raise late() from error
             raise
         finally:
-            alarm.cancel()
+            self._waits = None
             if self._rang:  # also if a library made something else of it, or nothing
                 self._rang = False
                 task.uncancel()
             self._waited += loop.time() - began
 
-    def _ring(self, task: asyncio.Task[object]) -> None:
+    def close(self) -> None:
+        """Leave nothing behind on the event loop, not even until the alarm would have rung."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+    def _set(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.close()
+        self._alarm = loop.call_at(self._due, self._ring, loop)
+
+    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._alarm = None
+        if self._waits is None:
+            return  # the next wait sets it
+        if loop.time() < self._due:
+            self._set(loop)
+            return
         self._rang = True
-        task.cancel()
+        self._waits.cancel()
 
 
 def deadline_for(total: float | None, gap: float | None, *, provider: str, model: str) -> Deadline:

@@ -129,6 +129,7 @@ class Exchange:
 
     async def close(self) -> None:
         """Give up whatever of the reply was not read. litellm 1.105 leaves some connections open."""
+        self._deadline.close()
         with anyio.move_on_after(_CLOSING, shield=True):
             if self._reply is not None:
                 with suppress(Exception):

@@ -15,6 +15,8 @@ import json
 import re
 from collections.abc import Mapping
 
+from pydantic_core import from_json
+
 from interlock_providers.answers import Answer
 from interlock_providers.mending import as_object, error_in, mend_event, mend_reply, reply_in_events
 
@@ -38,7 +40,9 @@ _END = re.compile(
     rb'|"type"\s*:\s*"(message.(stop|end)|response\.(completed|incomplete|failed))"'
     rb'|"done"\s*:\s*true|messageStop'  # Ollama, Bedrock
 )
-_USAGE = re.compile(rb'"(usage|usageMetadata)"\s*:\s*\{|"(prompt_)?eval_count"\s*:')
+_REASON = re.compile(rb'eason"\s*:\s*"\w')
+_USAGE = re.compile(rb'"usage(Metadata)?"\s*:\s*\{')
+_COUNT = re.compile(rb'"(prompt_)?eval_count"\s*:')
 _ERROR = re.compile(rb'"error"\s*:\s*[{"]|"type"\s*:\s*"error"')
 
 _FINISH = (
@@ -57,6 +61,28 @@ _UNSAFE = (
 _BINARY = "amazon.eventstream"
 _OVERLAP = 40
 """Bytes kept from one binary chunk to the next, so that a mark is found across the cut."""
+
+
+def _has_end(data: bytes) -> bool:
+    """Whether there is a mark of an end; `_END` alone takes ten times as long to say that there is none."""
+    maybe = b'"type"' in data or b'"done"' in data or b"messageStop" in data or _REASON.search(data)
+    return bool(maybe and _END.search(data))
+
+
+def _has_usage(data: bytes) -> bool:
+    return bool(_USAGE.search(data)) or (b'eval_count"' in data and bool(_COUNT.search(data)))
+
+
+def _is_object(data: bytes) -> bool:
+    """Whether it is a JSON object; the quick parser refuses some that Python's takes.
+
+    Raises:
+        ValueError, RecursionError: it is no JSON.
+    """
+    try:
+        return isinstance(from_json(data), dict)
+    except ValueError:
+        return isinstance(json.loads(data.decode()), dict)
 
 
 def _is_utf8(line: bytes) -> bool:
@@ -145,7 +171,7 @@ class Tap:
             body = reply_in_events(body) or body  # asked for a whole reply, got a stream
         if not (body.lstrip().startswith(b"{") and body.rstrip().endswith(b"}")):
             self.strange = body[:_LARGEST_QUOTE]
-        self.usage_seen = bool(_USAGE.search(body))
+        self.usage_seen = _has_usage(body)
         body = mend_reply(self.provider, body)
         if _ERROR.search(body) and error_in(as_object(body)):
             self._note_error(body)
@@ -183,14 +209,15 @@ class Tap:
         if line in (b"", b"\r"):
             self._check_event()
             return line
-        for raw, escaped in _UNSAFE:
+        plain = line.isascii()
+        for raw, escaped in () if plain else _UNSAFE:
             if raw in line:
                 line = line.replace(raw, escaped)
         if line.startswith(b"data: [DONE]"):
             return self._done(line)
         if line.startswith(b"data:"):
             self._event.append(line[5:])
-            if not (line.isascii() or _is_utf8(line)):
+            if not (plain or _is_utf8(line)):
                 self._check_event()
         self._look(line)
         return mend_event(self.provider, line)
@@ -202,7 +229,7 @@ class Tap:
         if not data:
             return
         try:
-            fine = isinstance(json.loads(data.decode()), dict)
+            fine = _is_object(data)
         except (ValueError, RecursionError):
             fine, self.is_broken = False, True
         if not fine:
@@ -210,9 +237,8 @@ class Tap:
 
     def _look(self, data: bytes) -> None:
         self._talked = self._talked or bool(_TALK.search(data))
-        self._ended = self._ended or bool(_END.search(data))
-        if not self.usage_seen and (b'"usage' in data or b"eval_count" in data):
-            self.usage_seen = bool(_USAGE.search(data))
+        self._ended = self._ended or _has_end(data)
+        self.usage_seen = self.usage_seen or _has_usage(data)
         if b'"error"' in data and _ERROR.search(data):
             body = data.partition(b"data:")[2] or data
             if error_in(as_object(body)):
