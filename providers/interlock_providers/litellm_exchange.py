@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -170,14 +170,16 @@ class Exchange:
         self, wait: Callable[[Callable[[], Awaitable[T]]], Awaitable[T]], work: Callable[[], Awaitable[T]]
     ) -> T:
         """Await one step of the call within its time; its errors become ours."""
-        listening = nullcontext() if self._line is None else self._tapped.listening(self._line)
+        token = None if self._line is None else self._tapped.listen(self._line)
         try:
-            with listening:
-                return await wait(work)
+            return await wait(work)
         except ProviderError:
             raise
         except Exception as error:
             raise self._meant(error) from error
+        finally:
+            if token is not None:
+                self._tapped.stop_listening(token)
 
     def _meant(self, error: Exception) -> ProviderError:
         """Return what an exception of litellm's means."""

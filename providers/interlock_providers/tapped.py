@@ -9,9 +9,9 @@ This imports httpx and litellm; `interlock_providers.litellm` imports it at the 
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -28,7 +28,7 @@ from interlock_providers.bodies import ACCEPTED, beginning, body_of
 from interlock_providers.foreign import put_back
 from interlock_providers.tap import Tap
 
-__all__ = ["Line", "Route", "close_client", "listening", "tapped_client"]
+__all__ = ["Line", "Route", "close_client", "listen", "stop_listening", "tapped_client"]
 
 _http = cast(Any, _untyped)
 
@@ -83,14 +83,14 @@ class Line:
                 await self.response.aclose()
 
 
-@contextmanager
-def listening(line: Line) -> Generator[None]:
-    """Make the request that is sent in this block the line's own. Hold no yield in it."""
-    token = _LINE.set(line)
-    try:
-        yield
-    finally:
-        _LINE.reset(token)
+def listen(line: Line) -> Token[Line | None]:
+    """Make the requests that this task sends from now on the line's own, until `stop_listening`."""
+    return _LINE.set(line)
+
+
+def stop_listening(token: Token[Line | None]) -> None:
+    """Take back what `listen` did. Hold no yield in between."""
+    _LINE.reset(token)
 
 
 def tapped_client(route: Route) -> Mapping[str, Any] | None:
