@@ -6,6 +6,7 @@ import asyncio
 import gc
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any, cast
 
 import anyio
@@ -212,19 +213,25 @@ class _Recording(asyncio.SelectorEventLoop):
         return alarm
 
 
+_MAKE: dict[str, Callable[[str], Any]] = {
+    "OpenAICompatible": lambda url: OpenAICompatible("m", base_url=url, api_key="k"),
+    "OpenAI": lambda url: OpenAI("m", base_url=url, api_key="k"),
+    "LiteLLM": lambda url: LiteLLM("openai/m", api_base=url, api_key="k"),
+}
+
+
 @pytest.mark.parametrize("watched", [False, True])
-@pytest.mark.parametrize("handler", [OpenAICompatible, OpenAI, LiteLLM])
-def test_a_call_that_is_over_leaves_no_alarm_behind(handler: Any, watched: bool) -> None:
+@pytest.mark.parametrize("name", _MAKE)
+def test_a_call_that_is_over_leaves_no_alarm_behind(name: str, watched: bool) -> None:
     """It would keep the call alive for as long as the call might have lasted."""
 
     async def call() -> None:
         with Server(HELLO_STREAM if watched else HELLO) as server:
-            where = {"api_base" if handler is LiteLLM else "base_url": server.url}
-            made = handler("openai/m" if handler is LiteLLM else "m", api_key="k", **where)
+            handler = _MAKE[name](server.url)
             request = Request(messages=[{"role": "user", "content": "Hi"}], stream=watched)
-            async for _ in made.stream(request):
+            async for _ in handler.stream(request):
                 pass
-            await (close_litellm() if handler is LiteLLM else made.aclose())
+            await (close_litellm() if name == "LiteLLM" else handler.aclose())
 
     with asyncio.Runner(loop_factory=_Recording) as runner:
         runner.run(call())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio
@@ -317,6 +318,32 @@ async def test_a_client_of_the_callers_own_is_used_and_not_closed() -> None:
         assert not client.is_closed()
         await client.close()
     assert server.requests[0].headers["authorization"] == "Bearer mine"
+
+
+async def test_azures_client_finds_the_deployment_in_the_body() -> None:
+    from openai import AsyncAzureOpenAI
+
+    with Server(HELLO) as server:
+        where = server.url.removesuffix("/v1")
+        async with AsyncAzureOpenAI(azure_endpoint=where, api_version="2024-10-21", api_key="mine") as client:
+            assert [each async for each in OpenAI("m", client=client).stream(request())]
+    assert server.requests[0].path == "/openai/deployments/m/chat/completions?api-version=2024-10-21"
+    assert server.requests[0].body["messages"] == [{"role": "user", "content": "Hi"}]
+
+
+async def test_what_only_the_library_can_write_as_json_is_left_to_it() -> None:
+    with Server(HELLO) as server:
+        handler = OpenAI("m", base_url=server.url, api_key="k")
+        asked = request(settings={"extra_body": {"until": datetime(2027, 1, 1, tzinfo=UTC)}})
+        assert [each async for each in handler.stream(asked)]
+        await handler.aclose()
+    assert server.requests[0].body["until"] == "2027-01-01T00:00:00+00:00"
+
+
+async def test_what_is_sent_says_that_it_is_json() -> None:
+    with Server(HELLO) as server:
+        await ask(server, request(tools=[WEATHER]))
+    assert server.requests[0].headers["content-type"] == "application/json"
 
 
 # What goes wrong

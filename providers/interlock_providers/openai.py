@@ -19,6 +19,7 @@ from interlock.port import Request
 from interlock_providers.answers import Answer, error_from_answer
 from interlock_providers.bodies import ACCEPTED, MOST_BYTES, beginning
 from interlock_providers.chat import Chat, Response
+from interlock_providers.conversations import body_as_json
 from interlock_providers.endpoints import OPENAI, family_at, host_of, key_of, provider_at, shape_at
 
 if TYPE_CHECKING:
@@ -106,13 +107,17 @@ class OpenAI:
             await client.close()
 
     async def _post(self, body: Mapping[str, Any], request: Request) -> AsyncStream[object]:
-        from openai import AsyncStream  # noqa: PLC0415 - openai costs 0.7 s to import
+        from openai import AsyncOpenAI, AsyncStream  # noqa: PLC0415 - openai costs 0.7 s to import
 
+        client = self._the_client()
+        # others look into the body: Azure's finds the address in it
+        encoded = _encoded(body) if type(client) is AsyncOpenAI else None
         try:
-            return await self._the_client().post(
+            return await client.post(
                 _PATH,
                 cast_to=object,
-                body=body,
+                body=body if encoded is None else None,
+                content=encoded,
                 options=self._options(request),
                 stream=True,  # for us to read, whether it streams or not
                 stream_cls=AsyncStream[object],
@@ -149,3 +154,14 @@ class OpenAI:
             body = (await beginning(response)).decode("utf-8", "replace")
             answer = Answer(response.status_code, response.headers, body)
             raise error_from_answer(answer, provider=self.provider, model=self.model)
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes | None:
+    """Return the body as JSON, of which the most is known from the last request; None if JSON is not enough.
+
+    The library also takes times and pydantic models, which ``extra_body`` may hold.
+    """
+    try:
+        return body_as_json(body)
+    except (TypeError, ValueError):
+        return None

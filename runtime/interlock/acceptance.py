@@ -216,10 +216,12 @@ def _deadline(request: HandoffRequest) -> float:
 
 def data_of(request: HandoffRequest) -> str:
     """Return the data that is passed along as JSON text; empty when there is none, or it has no such form."""
+    if request.input is None:
+        return ""
     from pydantic_core import to_json  # noqa: PLC0415 - see `interlock.schema`
 
     try:
-        return "" if request.input is None else to_json(request.input).decode()
+        return to_json(request.input).decode()
     except ValueError:
         return ""
 
@@ -228,7 +230,8 @@ def arguments_of(wanted: Wanted) -> str:
     """Return as JSON text what the model or the tool passed along."""
     if wanted.request is None:
         return wanted.call["function"].get("arguments") or ""
+    if (given := wanted.request.input) is None:
+        return "{}"
     from pydantic_core import to_json  # noqa: PLC0415 - see `interlock.schema`
 
-    given = wanted.request.input
-    return "{}" if given is None else to_json(given, fallback=str).decode()
+    return to_json(given, fallback=str).decode()

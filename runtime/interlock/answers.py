@@ -98,7 +98,10 @@ class _Answers:
                     self.run.problem(answer.problem, answer.text, call_id=call["id"], error=answer.exception)
 
     def only_mistakes(self) -> bool:
-        return bool(self.by_id) and all(answer.mistake for answer in self.by_id.values())
+        for answer in self.by_id.values():
+            if not answer.mistake:
+                return False
+        return bool(self.by_id)
 
 
 async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], events: Events) -> None:
@@ -125,9 +128,10 @@ async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], even
         if planned.tools:
             await _carry_out(run, planned, answers, events)
         _answer_unknown(run, planned, answers, offered)
-        _take_requests(run, planned, calls, answers)
-        _spare_transfer(run, planned, answers)
-        await hold_transfer(run, planned)
+        if planned.transfers or answers.asked:
+            _take_requests(run, planned, calls, answers)
+            _spare_transfer(run, planned, answers)
+            await hold_transfer(run, planned)
         if run.watched:
             await _show_outcomes(run, planned, calls, answers)
         if planned.transfer is not None:

@@ -262,6 +262,9 @@ class HandoffRequest:
 REQUEST = maker(HandoffRequest)
 """Makes those of a run."""
 
+RESPONSE = maker(HandoffResponse, checked=False)
+"""Makes those on the records of a run: all that is in them was checked, or is the run's own."""
+
 
 def recordable(value: object) -> Any:
     """Return a value as JSON data, for a journal. What has no JSON form becomes text, never an error."""

@@ -19,7 +19,7 @@ from interlock.errors import HandoffTimeout
 from interlock.events import HandoffFailed, HandoffReturned
 from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_message
 from interlock.handoff_context import HandoffContext
-from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus, recordable
+from interlock.handoff_request import RESPONSE, HandoffRequest, HandoffResponse, HandoffStatus, recordable
 from interlock.history import View, filtered, nest_handoff_history, partition
 from interlock.logs import log, loggable_text
 from interlock.messages import Message, RunItem, ToolCall, calls_of, unshared
@@ -72,7 +72,7 @@ def put_on_record(run: Run, transfer: Transfer) -> None:
 def _response(transfer: Transfer) -> HandoffResponse:
     """Return the answer as it counts: what the target said, and what the run made of it."""
     said = transfer.said
-    return HandoffResponse(
+    return RESPONSE(
         status=transfer.status,
         handoff_id=(said.handoff_id if said is not None else "") or transfer.request.request_id,
         rejection_reason=transfer.error,

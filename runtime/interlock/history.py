@@ -250,9 +250,9 @@ class View:
         notes: list[str] = []
         new = [_rendered(item, family) for item in self.items[self._rendered :]]
         same = family == self._family and reader is self._reader
-        if self._rendered and same and self._goes_on_with(new):
+        if self._rendered and same and (ids := self._goes_on_with(new)) is not None:
             self._wire.extend(new)
-            self._ids |= call_ids(new)
+            self._ids |= ids
         else:
             items = self.items if reader is None else narrated(self.items, reader)
             new = [_rendered(item, family) for item in items]
@@ -264,9 +264,12 @@ class View:
         self._rendered = 0 if NOTHING_LEFT in notes else len(self.items)
         return self._wire, notes
 
-    def _goes_on_with(self, new: Sequence[Message]) -> bool:
-        """Whether ``new`` is valid by itself, and what comes before needs no other repair because of it."""
-        return not new or (not problems(new) and self._ids.isdisjoint(call_ids(new)))
+    def _goes_on_with(self, new: Sequence[Message]) -> set[str] | None:
+        """Return the ids in ``new`` if it is valid by itself, and what comes before too, with it."""
+        if not new:
+            return set()
+        ids = call_ids(new)
+        return ids if self._ids.isdisjoint(ids) and not problems(new) else None
 
 
 def _rendered(item: RunItem, family: str) -> Message:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from interlock.agents import Handoff
 from interlock.answers import answer_calls
 from interlock.asking import Check, ask_model
 from interlock.callables import users_code, words_of
@@ -127,14 +126,15 @@ class _Turn:
 
 async def _begin_turn(run: Run) -> _Turn:
     run.begin_turn()
-    check = None if run.started else await _start_agent(run)
+    listened = heard(run)
+    check = None if run.started else await _start_agent(run, listened)
     offered = run.offers.get((run.agent, run.handler.name)) or await _offer(run)
     system = await system_message(run, offered)
     messages, repairs = run.view.messages(family_of(run.handler), run.reader())
     run.repairs += repairs
     shown = Shown(system, messages, len(messages))
     request = _request(run, offered, shown)
-    if heard(run):
+    if listened:
         await tell(run, "on_llm_start", "on_llm_start", request)
     return _Turn(request, shown, offered, repairs, check)
 
@@ -188,12 +188,12 @@ async def _check_run_input(run: Run) -> None:
             await check_input(run.config.input_guardrails, run.now(), run.agent, messages)
 
 
-async def _start_agent(run: Run) -> Check | None:
+async def _start_agent(run: Run, listened: bool) -> Check | None:
     """Run what belongs to the moment an agent becomes the active one; return what is left of it to do.
 
     It is behind it once the guardrails let the input pass: a run that is resumed is judged again.
     """
-    if heard(run):
+    if listened:
         await tell(run, "on_agent_start", "on_start")
     if not run.agent.input_guardrails:
         run.started = True
@@ -229,13 +229,12 @@ async def _offer(run: Run) -> Offer:
 
 def _warn_of_many(run: Run, offered: Offer) -> None:
     most = run.config.warn_handoffs_over
-    count = sum(isinstance(route, Handoff) for route in offered.routes.values())
-    if most is None or count <= most or run.warned_of_many:
+    if most is None or offered.handoffs <= most or run.warned_of_many:
         return
     run.warned_of_many = True
     run.warnings.append(
-        f"agent {run.agent.name!r} is offered {count} handoffs, and models choose badly among more than "
-        f"{most}: put some behind an agent of their own, or set RunConfig(warn_handoffs_over=...)"
+        f"agent {run.agent.name!r} is offered {offered.handoffs} handoffs, and models choose badly among "
+        f"more than {most}: put some behind an agent of their own, or set RunConfig(warn_handoffs_over=...)"
     )
 
 

@@ -24,6 +24,10 @@ def handler_for(agent: Agent[Any], config: RunConfig, failed: Collection[str] = 
         ConfigError: as `check_model` says.
         NoHandlerError: none of its handlers is open to whoever is asking.
     """
+    plain = config.model is None and not (config.scopes or failed)
+    known: Handler | None = agent.worked_out.get(handler_for) if plain else None
+    if known is not None:
+        return known
     check_model(agent, config)
     ranking = lineup(agent, config)
     if not ranking:
@@ -31,9 +35,10 @@ def handler_for(agent: Agent[Any], config: RunConfig, failed: Collection[str] = 
             f"Agent {agent.name!r} has no handler that the scopes of this run may reach. "
             "See RunConfig(scopes=...)."
         )
-    if not failed:
-        return load(ranking[0])
-    return load(next((each for each in ranking if each.name not in failed), ranking[0]))
+    chosen = next((each for each in ranking if each.name not in failed), ranking[0])
+    if plain and not isinstance(chosen.handler, str):
+        agent.worked_out[handler_for] = chosen.handler
+    return load(chosen)
 
 
 def lineup(agent: Agent[Any], config: RunConfig) -> Sequence[Ranked]:

@@ -8,12 +8,17 @@ round in one makes the same calls again and again.
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from interlock.fresh import NEW_DICT, NEW_LIST, NEW_SET
 from interlock.records import dataclass
+
+if TYPE_CHECKING:
+    from hashlib import blake2b
 
 __all__ = ["Progress"]
 
@@ -30,6 +35,8 @@ _MOST_NAMES = 5
 
 _MOST_UNREAD = 1000
 """Turns."""
+
+_in_order = json.JSONEncoder(sort_keys=True).encode
 
 _Result = tuple[str, str, str]
 """The name, arguments and output of a call."""
@@ -176,15 +183,20 @@ def _handing(source: str, target: str, given: str) -> str:
     return _digest(f"{source}\0{target}\0{_plain(given)}")
 
 
-def _digest(text: str) -> str:
-    from hashlib import blake2b  # noqa: PLC0415 - loads OpenSSL, for the few runs that repeat themselves
+@functools.cache
+def _blake2b() -> Callable[..., blake2b]:
+    import hashlib  # noqa: PLC0415 - loads OpenSSL, for the few runs that repeat themselves
 
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()
+    return hashlib.blake2b
+
+
+def _digest(text: str) -> str:
+    return _blake2b()(text.encode("utf-8", "surrogatepass"), digest_size=9).hexdigest()
 
 
 def _plain(arguments: str) -> str:
     """Return arguments in one spelling: another space, or another order of names, changes nothing."""
     try:
-        return json.dumps(json.loads(arguments), sort_keys=True)
+        return _in_order(json.loads(arguments))
     except (ValueError, RecursionError):
         return arguments

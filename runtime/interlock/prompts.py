@@ -59,7 +59,7 @@ async def system_message(run: Run, offered: Offer) -> Message | None:
         prompt = "\n\n".join([part for part in (prompt, *await _sections(run, offered)) if part])
     if run.agent.output_prompt:
         prompt = f"{prompt}\n\n{run.agent.output_prompt}".lstrip()
-    if run.config.handoff_prompt and any(isinstance(route, Handoff) for route in offered.routes.values()):
+    if run.config.handoff_prompt and offered.handoffs:
         prompt = prompt_with_handoff_instructions(prompt)
     if PAYLOAD_KEY in run.shared_memory:
         prompt = "\n\n".join([part for part in (prompt, _payload_note(run)) if part])

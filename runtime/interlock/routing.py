@@ -50,6 +50,8 @@ class Offer:
     routes: dict[str, Route]
     fixed: bool
     """Whether nothing in it depends on the moment, so that the next turn may use it again."""
+    handoffs: int
+    """How many of the routes hand over."""
 
 
 class Wanted(NamedTuple):
@@ -130,7 +132,9 @@ async def offer(
             routes[name] = route
             specs.append(route.spec if isinstance(route, Tool) else route.described(graph or {}).spec)
     specs += [each.spec for each in callers.values()]
-    return Offer(tuple(specs), {**routes, **callers}, fixed)
+    routes |= callers
+    handoffs = sum(isinstance(route, Handoff) for route in routes.values())
+    return Offer(tuple(specs), routes, fixed, handoffs)
 
 
 def _open(route: object, context: RunContext[Any]) -> bool:

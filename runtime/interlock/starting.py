@@ -111,6 +111,8 @@ def _limited(config: RunConfig, max_turns: int | None) -> tuple[RunConfig, int |
 
 
 def _first_items(input: RunInput) -> list[RunItem]:
+    if isinstance(input, str):
+        return [RunItem(id=0, kind="input", message={"role": "user", "content": input})]
     if not (items := input_items(to_messages(input))):
         raise ConfigError("Input is empty: pass the user's text, or a list with at least one message.")
     return items
