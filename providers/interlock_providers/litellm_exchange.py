@@ -19,8 +19,9 @@ from interlock.errors import (
     ProviderTimeout,
     UnreadableResponse,
 )
-from interlock.events import MessageDone
+from interlock.events import DONE, MessageDone
 from interlock.messages import calls_of
+from interlock.records import remade
 from interlock.usage import Usage
 from interlock_providers.answers import error_from_answer, shortened
 from interlock_providers.deadlines import Deadline
@@ -125,11 +126,13 @@ class Exchange:
         self._check_complete(done)
         self._check_choice(done)
         done = as_answer(done, self.call.plan.answer_tool)
-        return replace(done, usage=self._counted(done.usage))
+        return remade(DONE, done, {"usage": self._counted(done.usage)})
 
     async def close(self) -> None:
         """Give up whatever of the reply was not read. litellm 1.105 leaves some connections open."""
         self._deadline.close()
+        if self._reply is None and (self._line is None or self._line.is_over):
+            return
         with anyio.move_on_after(_CLOSING, shield=True):
             if self._reply is not None:
                 with suppress(Exception):
@@ -249,7 +252,7 @@ class Exchange:
         if usage is None:
             return Usage(requests=1, estimated=True)
         cost = price(self._litellm, self._target.provider, self._target.name, self._usage)
-        return replace(usage, cost=cost, estimated=not self._vendor_counted())
+        return remade(Usage, usage, {"cost": cost, "estimated": not self._vendor_counted()})
 
     def _vendor_counted(self) -> bool:
         if self._tap is not None:
