@@ -41,6 +41,7 @@ from interlock.errors import (
     MaxHandoffsExceeded,
     MaxTurnsExceeded,
     OutputGuardrailTripped,
+    ServerFailed,
     ToolError,
 )
 from interlock.events import (
@@ -613,6 +614,32 @@ async def test_places_are_taken_anew() -> None:
             await run(a, state, capacity=places)
     assert (await run(a, written(raised.value.result, a), capacity=places)).final_output == "Done."
     assert places.free("B") == 1
+
+
+async def test_a_place_is_that_of_whoever_was_handed_over_to_also_when_another_handler_answers() -> None:
+    places = Capacity({"sales": 1})
+    seen: list[int | None] = []
+
+    def look() -> str:
+        """Look."""
+        seen.append(places.free("sales"))
+        return "ok"
+
+    class Broken:
+        name, priority = "sales", 20
+
+        async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+            raise ServerFailed("down", retryable=False)
+            yield MessageDone(message=reply("never"))
+
+    broken = Broken()
+    front = ScriptedHandler([call("transfer_to_sales"), call("look"), call("look"), "Done."], name="front")
+    a = Agent("A", handlers=[front, broken], handoffs=[broken], tools=[function_tool(look)])
+    config: dict[str, Any] = {"capacity": places, "fallback": True}
+    state = written(await run(a, max_turns=2, on_limit="return", **config), a)
+    assert (await run(a, state, **config)).final_output == "Done."
+    assert seen == [0, 0]
+    assert places.free("sales") == 1
 
 
 async def test_whoever_waits_has_all_its_patience_again() -> None:

@@ -310,9 +310,11 @@ def _unknown(run: Run, call: ToolCall) -> str:
 
 def _take_places(run: Run, capacity: Capacity) -> None:
     everybody: list[Caller | Run] = [*run.callers, run]
+    targets = {record.id: record.target for record in run.handoffs}
     for depth, one in enumerate(everybody):
-        name, place = one.handler.name if one.stands_in else one.agent.name, None
-        if one.open_handoff is not None and (place := capacity.take(name)) is None:
+        # whoever was handed over to holds the place, also when another handler answers in its stead
+        name, place = targets.get(one.open_handoff or ""), None
+        if name is not None and (place := capacity.take(name)) is None:
             raise HandoffError(f"{name!r} holds as many transfers as it can. Resume the run later.")
         run.places.take_over(place, waits=depth > 0)
 
