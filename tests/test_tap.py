@@ -36,6 +36,12 @@ def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
 ENDS = {
     "chat": [chunk(content="a"), chunk("stop")],
     "anthropic": [{"type": "message_start", "message": {}}, {"type": "message_stop"}],
+    "anthropic, by its reason": [
+        {"type": "message_start", "message": {}},
+        {"delta": {"stop_reason": "end_turn"}},
+    ],
+    "gemini, blocked": [{"candidates": [{"content": {}}]}, {"promptFeedback": {"blockReason": "SAFETY"}}],
+    "responses, failed": [{"type": "response.created"}, {"type": "response.failed", "response": {}}],
     "gemini": [{"candidates": [{"content": {}}]}, {"candidates": [{"finishReason": "STOP"}]}],
     "responses": [{"type": "response.created"}, {"type": "response.completed", "response": {}}],
     "ollama": [{"message": {"content": "a"}, "done": False}, {"done": True}],

@@ -56,6 +56,11 @@ class Sent(httpx.AsyncByteStream):
 
     aiter_bytes = aiter_raw = __aiter__
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more is to come."""
+        return self._response.is_closed
+
     async def aclose(self) -> None:
         """Give back the connection, or end it when something is left unread."""
         await self._response.close()

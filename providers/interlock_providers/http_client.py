@@ -54,6 +54,11 @@ class HttpResponse:
         """Yield the body as it arrives."""
         return self._response.content.iter_any()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection was given back, or ended."""
+        return self._response.closed
+
     async def close(self) -> None:
         """Give back the connection, or end it when something is left unread."""
         if self._closed is not None:

@@ -19,9 +19,8 @@ from interlock.errors import (
     ProviderTimeout,
     UnreadableResponse,
 )
-from interlock.events import DONE, MessageDone
+from interlock.events import MessageDone
 from interlock.messages import calls_of
-from interlock.records import remade
 from interlock.usage import Usage
 from interlock_providers.answers import error_from_answer, shortened
 from interlock_providers.deadlines import Deadline
@@ -126,12 +125,12 @@ class Exchange:
         self._check_complete(done)
         self._check_choice(done)
         done = as_answer(done, self.call.plan.answer_tool)
-        return remade(DONE, done, {"usage": self._counted(done.usage)})
+        return replace(done, usage=self._counted(done.usage))
 
     async def close(self) -> None:
         """Give up whatever of the reply was not read. litellm 1.105 leaves some connections open."""
         self._deadline.close()
-        if self._reply is None and (self._line is None or self._line.is_over):
+        if self._reply is None and not (self._line is not None and self._line.is_open):
             return
         with anyio.move_on_after(_CLOSING, shield=True):
             if self._reply is not None:
@@ -252,7 +251,7 @@ class Exchange:
         if usage is None:
             return Usage(requests=1, estimated=True)
         cost = price(self._litellm, self._target.provider, self._target.name, self._usage)
-        return remade(Usage, usage, {"cost": cost, "estimated": not self._vendor_counted()})
+        return replace(usage, cost=cost, estimated=not self._vendor_counted())
 
     def _vendor_counted(self) -> bool:
         if self._tap is not None:

@@ -30,9 +30,8 @@ def load_litellm() -> Any:
     An app that cannot wait at its first model call calls this when it starts. Variables of the
     environment that are set already keep their values.
     """
-    if _listening() is None:  # else this was done before
-        for name, value in _ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     litellm: Any = importlib.import_module("litellm")
     litellm.suppress_debug_info = True  # it prints advice to stdout when a call fails
     litellm.disable_hf_tokenizer_download = True  # it would wait for Hugging Face to count tokens

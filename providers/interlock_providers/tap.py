@@ -64,7 +64,7 @@ _OVERLAP = 40
 
 
 def _has_end(data: bytes) -> bool:
-    """Whether there is a mark of an end; `_END` alone takes ten times as long to say that there is none."""
+    """Whether there is a mark of an end; `_END` alone takes twice as long to say that there is none."""
     maybe = b'"type"' in data or b'"done"' in data or b"messageStop" in data or _REASON.search(data)
     return bool(maybe and _END.search(data))
 

@@ -75,8 +75,11 @@ class Line:
     """What is to stand in the request in the place of marks, see `interlock_providers.foreign`."""
     failure: httpx.TransportError | ProviderError | None = None
     response: Sent | None = None
-    is_over: bool = False
-    """Whether the whole answer was read, so that nothing is left to hang up."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is an answer that was not read to its end; a whole one is, before litellm sees it."""
+        return self.response is not None and not self.response.is_closed
 
     async def hang_up(self) -> None:
         """Close the connection if it is still open. litellm 1.105 leaves some open."""
@@ -193,13 +196,11 @@ class _TappedTransport(httpx.AsyncBaseTransport):
         if line.parts:
             request = _with_parts(request, line.parts)
         request.headers["accept-encoding"] = ACCEPTED
-        line.is_over = False
         line.response = response = await self._inner.send(request)
         line.tap.begin(request.url.path, request.content, response.status_code, response.headers)
         kept = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_BODY]
         if line.tap.reads_whole:
             body = line.tap.whole(await _read(response, line))
-            line.is_over = True
             return httpx.Response(response.status_code, headers=kept, content=body, request=request)
         body_stream = _TappedBody(response, line)
         return httpx.Response(response.status_code, headers=kept, stream=body_stream, request=request)

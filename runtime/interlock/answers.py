@@ -98,10 +98,7 @@ class _Answers:
                     self.run.problem(answer.problem, answer.text, call_id=call["id"], error=answer.exception)
 
     def only_mistakes(self) -> bool:
-        for answer in self.by_id.values():
-            if not answer.mistake:
-                return False
-        return bool(self.by_id)
+        return bool(self.by_id) and all(answer.mistake for answer in self.by_id.values())
 
 
 async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], events: Events) -> None:

@@ -278,8 +278,6 @@ class Places:
 
     def release(self) -> None:
         """Give back all of them. Safe to call twice."""
-        if self._held == [None]:
-            return
         while self._held:
             self.come_back()
         self._held.append(None)

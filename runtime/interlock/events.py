@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 
 from interlock.handoff_request import HandoffStatus
 from interlock.messages import Message
-from interlock.records import dataclass, maker
+from interlock.records import dataclass
 from interlock.usage import Usage
 
 __all__ = [
@@ -80,10 +80,6 @@ class MessageDone:
     model: str | None = None
     """The model that answered, as the provider names it."""
     response_id: str | None = None
-
-
-DONE = maker(MessageDone)
-"""Makes those of a handler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

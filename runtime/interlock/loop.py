@@ -126,15 +126,14 @@ class _Turn:
 
 async def _begin_turn(run: Run) -> _Turn:
     run.begin_turn()
-    listened = heard(run)
-    check = None if run.started else await _start_agent(run, listened)
+    check = None if run.started else await _start_agent(run)
     offered = run.offers.get((run.agent, run.handler.name)) or await _offer(run)
     system = await system_message(run, offered)
     messages, repairs = run.view.messages(family_of(run.handler), run.reader())
     run.repairs += repairs
     shown = Shown(system, messages, len(messages))
     request = _request(run, offered, shown)
-    if listened:
+    if heard(run):
         await tell(run, "on_llm_start", "on_llm_start", request)
     return _Turn(request, shown, offered, repairs, check)
 
@@ -188,12 +187,12 @@ async def _check_run_input(run: Run) -> None:
             await check_input(run.config.input_guardrails, run.now(), run.agent, messages)
 
 
-async def _start_agent(run: Run, listened: bool) -> Check | None:
+async def _start_agent(run: Run) -> Check | None:
     """Run what belongs to the moment an agent becomes the active one; return what is left of it to do.
 
     It is behind it once the guardrails let the input pass: a run that is resumed is judged again.
     """
-    if listened:
+    if heard(run):
         await tell(run, "on_agent_start", "on_start")
     if not run.agent.input_guardrails:
         run.started = True

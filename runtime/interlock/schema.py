@@ -1,6 +1,6 @@
 """Python types as JSON: their schemas, the parsing of what a model sends, and errors it can act on.
 
-Pydantic is loaded with the first type: importing it takes a fifth of what importing interlock would with it.
+Pydantic is loaded with the first type: importing it takes a sixth of what importing interlock would with it.
 """
 
 from __future__ import annotations

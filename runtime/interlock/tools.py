@@ -288,11 +288,11 @@ def _check(made: Tool) -> None:
 
 
 def _outcome(value: Any, most: int | None) -> ToolOutcome:
-    content: Any = value.content if isinstance(value, ToolResult) else value
+    content: object = value.content if isinstance(value, ToolResult) else value
     usage = value.usage if isinstance(value, ToolResult) else None
     if isinstance(content, HandoffRequest):
         return ToolOutcome(content.answer, usage=usage, value=value, handoff=content)
-    if isinstance(cast(object, content), list | tuple) and _hides_a_request(content):
+    if _hides_a_request(content):
         raise NoTextError("a HandoffRequest hands over only when it is returned by itself")
     media = _media(value.media) if isinstance(value, ToolResult) and value.media else ()
     return ToolOutcome(to_text(content, most), usage=usage, value=value, media=media)
@@ -305,8 +305,9 @@ def _media(given: Sequence[Mapping[str, Any]]) -> Sequence[dict[str, Any]]:
     return parts
 
 
-def _hides_a_request(content: Any) -> bool:
-    return any(isinstance(each, HandoffRequest) for each in content)
+def _hides_a_request(content: object) -> bool:
+    several = cast("Sequence[object]", content) if isinstance(content, list | tuple) else ()
+    return any(isinstance(each, HandoffRequest) for each in several)
 
 
 def _kind(error: Exception) -> ToolErrorKind:
