@@ -205,6 +205,9 @@ async def test_who_asks_for_too_long_a_wait_is_not_waited_for(bench: Bench, valu
 # Deadlines
 
 
+# litellm's coroutine between two threads, when the time is up at that moment
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
 @ON_ASYNCIO
 @pytest.mark.parametrize(("limit", "kind"), [("timeout", RunTimeout), ("turn_timeout", ProviderTimeout)])
 async def test_deadlines_bound_retries(bench: Bench, limit: str, kind: type[InterlockError]) -> None:

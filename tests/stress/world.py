@@ -99,11 +99,7 @@ class _JumpingLoop(asyncio.SelectorEventLoop):
 
 def in_virtual_time(work: Callable[[], Coroutine[Any, Any, None]], *, asyncio: bool, threads: bool) -> None:
     """Run something on a loop of its own where sleeping takes no time, unless there are threads."""
-    options: dict[str, Any] = {}
-    if not threads:
-        options = (
-            {"loop_factory": _JumpingLoop}
-            if asyncio
-            else {"clock": trio.testing.MockClock(autojump_threshold=0)}
-        )
-    anyio.run(work, backend="asyncio" if asyncio else "trio", backend_options=options)
+    if asyncio:
+        anyio.run(work, backend_options={} if threads else {"loop_factory": _JumpingLoop})
+    else:  # by trio itself, for anyio before 4.14 gives it no clock
+        trio.run(work, clock=None if threads else trio.testing.MockClock(autojump_threshold=0))
