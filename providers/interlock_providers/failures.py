@@ -283,7 +283,8 @@ def _by_name(case: _Case) -> ProviderError:
     """Fall back on the classes' names and words: no trace of an answer was found."""
     text = _told(case.chain[0])
     if _ENDED.search(text):
-        return case.fail(IncompleteResponse, f"The reply of {case.model!r} was cut off: {text}")
+        next_step = _NEXT[IncompleteResponse]
+        return case.fail(IncompleteResponse, f"The reply of {case.model!r} was cut off: {text}. {next_step}")
     if _EMPTY.search(text):
         return case.fail(UnreadableResponse, f"{case.vendor} sent no reply for {case.model!r}: {text}")
     known = (found for link in reversed(case.chain) if (found := _known(link)))

@@ -255,11 +255,15 @@ class _TappedBody(httpx.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         tap = self._line.tap
-        async for data in self._received:
-            if mended := tap.feed(data):
-                yield mended
-            if tap.is_broken:
-                raise self._line.unreadable(f"{tap.strange!r} is not JSON", True)
+        try:
+            async for data in self._received:
+                if mended := tap.feed(data):
+                    yield mended
+                if tap.is_broken:
+                    raise self._line.unreadable(f"{tap.strange!r} is not JSON", True)
+        except httpx.TransportError:
+            if not tap.is_complete:
+                raise  # else only a trailer is missing; litellm 1.109 would drop the usage as well
         if rest := tap.end():
             yield rest
 
