@@ -4,7 +4,7 @@
 
 Each function is listed at the least that it took in any of many short rounds, so a busy machine spoils less.
 The initialisers of dataclasses are told apart, which the standard report of cProfile does not do: it takes
-all of them for one.
+all of them for one. Those that `interlock.records.maker` writes have names of their own.
 """
 
 from __future__ import annotations
@@ -57,8 +57,12 @@ def shown(seen: _Seen, top: int) -> str:
 def _named(code: CodeType | str) -> str:
     if isinstance(code, str):
         return code
-    if code.co_filename == "<string>":  # an initialiser that dataclasses wrote
-        return f"{code.co_name} of {', '.join(code.co_varnames[1:4])} ..."
+    if code.co_filename == "<string>":  # a function that a decorator wrote
+        return (
+            code.co_name
+            if code.co_name != "__init__"
+            else f"__init__ of {', '.join(code.co_varnames[1:4])} ..."
+        )
     return f"{Path(code.co_filename).name}:{code.co_firstlineno} {code.co_qualname}"
 
 

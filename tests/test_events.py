@@ -13,7 +13,7 @@ from interlock.errors import ConnectionFailed
 from interlock.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta, ToolOutput
 from interlock.results import RunEvent
 
-CLASSES: list[Any] = [getattr(events, name) for name in events.__all__ if name != "HandlerEvent"]
+CLASSES: list[Any] = [kind for name in events.__all__ if isinstance(kind := getattr(events, name), type)]
 
 
 def test_each_class_has_a_word_of_its_own() -> None:

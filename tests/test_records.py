@@ -169,3 +169,42 @@ def test_one_that_holds_itself_can_be_shown() -> None:
     line = Line(Point(1), names=[])
     line.names.append(line)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert repr(line) == "Line(start=Point(x=1, y=0), end=None, names=[...])"
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    name: str
+    total: int = dataclasses.field(default=0, init=False)
+    seen: list[str] = dataclasses.field(default_factory=list)
+    late: str = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.late = self.name.upper()
+
+
+make_tally = maker(Tally)
+
+
+def test_a_maker_fills_in_what_is_no_argument() -> None:
+    made = make_tally(name="a")
+    assert type(made) is Tally
+    assert (made.total, made.seen, made.late) == (0, [], "A")
+    assert make_tally(name="b", seen=["c"]) == Tally(name="b", seen=["c"])
+    with pytest.raises(TypeError):
+        make_tally(name="a", total=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def test_what_is_not_frozen_can_be_changed_however_it_was_made() -> None:
+    made = make_tally(name="a")
+    made.total += 1
+    assert made.total == 1
+
+
+def test_an_error_says_which_maker_was_called() -> None:
+    with pytest.raises(TypeError, match=r"make_Tally\(\)"):
+        make_tally()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+def test_what_is_not_to_be_checked_is_not() -> None:
+    assert maker(Line, checked=False)(start=Point(1)) == Line(Point(1))
+    assert maker(Line, checked=False)(start="x").start == "x"  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

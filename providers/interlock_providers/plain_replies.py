@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
 from interlock.assembly import to_usage
-from interlock.events import MessageDone
+from interlock.events import DONE, MessageDone
 from interlock.messages import Message
 
 __all__ = ["plain_reply"]
@@ -38,7 +38,7 @@ def plain_reply(completion: _Json) -> MessageDone | None:
     said = _plain_message(message)
     if said is None:
         return None
-    return MessageDone(
+    return DONE(
         message=cast(Message, said),
         usage=to_usage(completion.get("usage")),
         finish_reason=finish,

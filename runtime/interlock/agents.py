@@ -141,7 +141,7 @@ class Handoff:
     @property
     def to_handler(self) -> Handler | None:
         """The target, if it is a handler."""
-        return None if isinstance(self.target, Agent | str) else self.target
+        return None if isinstance(self.target, str) or isinstance(self.target, Agent) else self.target
 
     @cached_property
     def on_handoff_takes_input(self) -> bool:
@@ -319,6 +319,11 @@ class Agent(AsTool, Generic[T]):
     def open_handlers(self) -> Sequence[Ranked]:
         """The handlers that anybody may reach, the default first."""
         return [each for each in self.equipment.handlers if permits(each.scope, ())]
+
+    @cached_property
+    def hooked(self) -> bool:
+        """Whether it is watched by hooks: by its own, or by those of its skills."""
+        return self.hooks is not None or bool(self.equipment.hooks)
 
     @cached_property
     def worked_out(self) -> dict[Any, Any]:

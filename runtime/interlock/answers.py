@@ -32,7 +32,7 @@ from interlock.models import lineup
 from interlock.nested import Events
 from interlock.outcomes import ToolOutcome
 from interlock.parts import with_media
-from interlock.records import dataclass
+from interlock.records import dataclass, maker
 from interlock.routing import Offer, Plan, Wanted, plan, unknown_tool
 from interlock.run import Run
 from interlock.schema import clip
@@ -66,6 +66,9 @@ class _Answer:
     """A handoff that the tool asks for, as long as its fate is open."""
     stop: InterlockError | None = None
     """Ends the run, once everything is recorded."""
+
+
+_ANSWER = maker(_Answer)
 
 
 class _Answers:
@@ -248,7 +251,9 @@ def _note_results(run: Run, planned: Plan, answers: _Answers) -> None:
 
 
 def _take_outcome(run: Run, answers: _Answers, call: ToolCall, outcome: ToolOutcome, stop: bool) -> None:
-    answer = _Answer(outcome.output, error=outcome.error, exception=outcome.exception, media=outcome.media)
+    answer = _ANSWER(
+        text=outcome.output, error=outcome.error, exception=outcome.exception, media=outcome.media
+    )
     if outcome.handoff is not None:
         answer.text = _UNDECIDED.format(target=outcome.handoff.target_name)
         answer.request = outcome.handoff
@@ -321,7 +326,7 @@ async def _transfer(run: Run, wanted: Wanted, answers: _Answers) -> Transfer:
     if transfer.target is not None:
         run.places.take_over(transfer.place, waits=transfer.returns)
     kind: Literal["tool", "handoff"] = "tool" if transfer.by_tool else "handoff"
-    answer = _Answer(transfer.answer, kind, transfer.error, exception=transfer.exception)
+    answer = _ANSWER(text=transfer.answer, kind=kind, error=transfer.error, exception=transfer.exception)
     if transfer.returns:
         answers.by_id.pop(wanted.call["id"], None)  # the target's output will answer it
     else:

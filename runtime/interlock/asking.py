@@ -23,7 +23,7 @@ from interlock.events import (
 )
 from interlock.executor import Call
 from interlock.handoff_request import recordable
-from interlock.port import Request
+from interlock.port import Handler, Request
 from interlock.results import Shown
 from interlock.run import Run
 from interlock.showing import show
@@ -52,7 +52,7 @@ async def ask_model(run: Run, request: Request, shown: Shown, check: Check | Non
     run.begin_call(request, shown)
     if check is None and run.config.executor is None and run.config.turn_timeout is None and not run.callers:
         take = partial(_take, run)
-        await attempt(run.answering, request, run.config.retry, run.begin_attempt, take)
+        await attempt(_answering(run), request, run.config.retry, run.begin_attempt, take)
         return
     events = _events(run, request)
     try:
@@ -62,6 +62,11 @@ async def ask_model(run: Run, request: Request, shown: Shown, check: Check | Non
             await _take(run, event)
     finally:
         await events.aclose()
+
+
+def _answering(run: Run) -> Handler:
+    """Return the handler, within what a trace wants around it."""
+    return run.handler if run.tracing is None else run.tracing.handler()
 
 
 async def _judged(run: Run, events: AsyncGenerator[HandlerEvent], check: Check) -> None:
@@ -113,7 +118,7 @@ async def _show(run: Run, event: HandlerEvent) -> None:
 def _events(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
     def made() -> AsyncGenerator[HandlerEvent]:
         # within the step, so that an engine which replays knows whether time was up
-        return _in_time(run, attempts(run.answering, request, run.config.retry, run.begin_attempt))
+        return _in_time(run, attempts(_answering(run), request, run.config.retry, run.begin_attempt))
 
     if (executor := run.config.executor) is None:
         return made()

@@ -25,7 +25,7 @@ from dataclasses import field
 from typing import Any, cast
 
 from interlock.arguments import as_text, is_json, starts_again, whole
-from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from interlock.events import DONE, TEXT, HandlerEvent, MessageDone, ReasoningDelta, ToolCallDelta
 from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.messages import Message, ToolCall, text_of
 from interlock.pieces import Pieces, add_blocks, continues, joined, merge, merge_others, own
@@ -161,7 +161,7 @@ class Assembler:
         text = delta.get("content")
         if len(delta) == 1 and text and isinstance(text, str):  # nearly every chunk: the shortest way
             self._add_text(text)
-            events.append(TextDelta(text))
+            events.append(TEXT(text=text))
         else:
             self._take(delta, events)
 
@@ -183,7 +183,7 @@ class Assembler:
             kept = [call.done() for call in self._calls if call.server_side]
             fields = cast("_Json", message.get("provider_specific_fields") or {})
             message["provider_specific_fields"] = {**fields, "server_tool_calls": kept}
-        return MessageDone(
+        return DONE(
             message=cast(Message, message),
             usage=to_usage(self._usage),
             finish_reason=self._finish,
@@ -218,7 +218,7 @@ class Assembler:
     def _take_content(self, content: str | Sequence[_Json], events: list[HandlerEvent]) -> None:
         if isinstance(content, str):
             self._add_text(content)
-            events.append(TextDelta(content))
+            events.append(TEXT(text=content))
             return
         for part in content:  # Mistral streams lists of parts when it thinks
             kind, text = part.get("type"), text_of(cast(Message, {"content": [part]}))
@@ -227,7 +227,7 @@ class Assembler:
             else:
                 self._add_part(part)
             if text:
-                events.append(TextDelta(text))
+                events.append(TEXT(text=text))
             elif kind == "thinking":
                 thought = text_of(cast(Message, {"content": part.get("thinking")}))
                 events.append(ReasoningDelta(thought))

@@ -54,10 +54,10 @@ class Books(Hops):
 
     def count(self, usage: Usage, agent: str | None = None) -> None:
         """Add what was consumed to the run and to an agent: the active one, if none is named."""
-        self.usage += usage
-        self.moment = None
         name = self.agent.name if agent is None else agent
-        self.usage_by_agent[name] = self.usage_by_agent.get(name, NO_USAGE) + usage
+        total, before = self.usage + usage, self.usage_by_agent.get(name, NO_USAGE)
+        self.usage_by_agent[name] = total if before is self.usage else before + usage
+        self.usage, self.moment = total, None
         if self.open_handoff is not None:
             self.spent[self.open_handoff] += usage
 

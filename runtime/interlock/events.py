@@ -13,10 +13,12 @@ from typing import ClassVar, Literal
 
 from interlock.handoff_request import HandoffStatus
 from interlock.messages import Message
-from interlock.records import dataclass
+from interlock.records import dataclass, maker
 from interlock.usage import Usage
 
 __all__ = [
+    "DONE",
+    "TEXT",
     "AgentUpdated",
     "ApprovalRequested",
     "AttemptFailed",
@@ -80,6 +82,11 @@ class MessageDone:
     model: str | None = None
     """The model that answered, as the provider names it."""
     response_id: str | None = None
+
+
+DONE = maker(MessageDone)
+TEXT = maker(TextDelta)
+"""Make those of the handlers that come with interlock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

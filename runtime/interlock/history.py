@@ -247,36 +247,38 @@ class View:
 
         With a ``reader``, calls that it cannot make are told to it in notes.
         """
-        notes: list[str] = []
-        new = [_rendered(item, family) for item in self.items[self._rendered :]]
-        same = family == self._family and reader is self._reader
-        if self._rendered and same and (ids := self._goes_on_with(new)) is not None:
-            self._wire.extend(new)
-            self._ids |= ids
-        else:
-            items = self.items if reader is None else narrated(self.items, reader)
-            new = [_rendered(item, family) for item in items]
-            self._wire, notes = repair(new)
-            self._ids = call_ids(self._wire)
-            if notes:
-                self._ids |= call_ids(new)
+        if self.rendered_for(family, reader) and self._goes_on():
+            return self._wire, []
+        items = self.items if reader is None else narrated(self.items, reader)
+        new = _rendered(items, family)
+        self._wire, notes = repair(new)
+        self._ids = call_ids(self._wire)
+        if notes:
+            self._ids |= call_ids(new)
         self._family, self._reader = family, reader
         self._rendered = 0 if NOTHING_LEFT in notes else len(self.items)
         return self._wire, notes
 
-    def _goes_on_with(self, new: Sequence[Message]) -> set[str] | None:
-        """Return the ids in ``new`` if it is valid by itself, and what comes before too, with it."""
-        if not new:
-            return set()
-        ids = call_ids(new)
-        return ids if self._ids.isdisjoint(ids) and not problems(new) else None
+    def _goes_on(self) -> bool:
+        """Take in what is new, if that is valid by itself, and what comes before too, with it."""
+        assert self._family is not None
+        new = _rendered(self.items[self._rendered :], self._family)
+        if new:
+            ids = call_ids(new)
+            if not self._ids.isdisjoint(ids) or problems(new):
+                return False
+            self._wire += new
+            self._ids |= ids
+            self._rendered = len(self.items)
+        return True
 
 
-def _rendered(item: RunItem, family: str) -> Message:
+def _rendered(items: Iterable[RunItem], family: str) -> list[Message]:
     """Give back to a family what it wrote, whole; give any other only what all can read."""
-    if item.origin is None or item.origin == family:
-        return item.message
-    return portable(item.message)
+    return [
+        item.message if item.origin is None or item.origin == family else portable(item.message)
+        for item in items
+    ]
 
 
 def partition(

@@ -32,7 +32,7 @@ from interlock.guardrails import check_input
 from interlock.handoffs import give_up
 from interlock.messages import calls_of
 from interlock.models import next_handler
-from interlock.port import Request, ToolChoice, family_of
+from interlock.port import MODEL_REQUEST, Request, ToolChoice, family_of
 from interlock.prompts import system_message
 from interlock.records import record
 from interlock.replies import unseen_of, wrong_with
@@ -241,7 +241,7 @@ def _request(run: Run, offered: Offer, shown: Shown) -> Request:
     """Put together what the handler is given."""
     settings: dict[str, Any] = {**run.config.model_settings, **run.agent.model_settings}
     choice = _tool_choice(run, offered, settings.pop("tool_choice")) if "tool_choice" in settings else None
-    return Request(
+    return MODEL_REQUEST(
         messages=shown.messages(),
         tools=offered.specs,
         tool_choice=choice,

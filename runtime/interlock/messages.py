@@ -14,9 +14,10 @@ from typing import Any, Literal, Required, TypedDict, TypeVar, cast
 
 from interlock.errors import ConfigError
 from interlock.parts import chat_part
-from interlock.records import record
+from interlock.records import maker, record
 
 __all__ = [
+    "ITEM",
     "FunctionCall",
     "ItemKind",
     "Message",
@@ -115,6 +116,10 @@ class RunItem:
     """The message as a line of a summary, once it was in one: the next summary has it again."""
 
 
+ITEM = maker(RunItem)
+"""Makes the items of a run."""
+
+
 def to_messages(value: RunInput) -> list[Message]:
     """Turn what a caller passed as input into messages, and say what is wrong with it if it cannot.
 
@@ -206,7 +211,7 @@ def item_of(message: Message, place: int, kind: ItemKind) -> RunItem:
     known = cast("dict[str, Any]", message)
     if not known.keys().isdisjoint(_PRIVATE):
         message = cast(Message, {key: known[key] for key in known if key not in _PRIVATE})
-    return RunItem(
+    return ITEM(
         id=place,
         kind=known.get(KIND, kind),
         message=message,

@@ -7,10 +7,10 @@ from dataclasses import asdict, field
 from typing import Any, Literal
 
 from interlock.handoff_request import HandoffRequest
-from interlock.records import record
+from interlock.records import maker, record
 from interlock.usage import Usage
 
-__all__ = ["ToolErrorKind", "ToolOutcome"]
+__all__ = ["OUTCOME", "ToolErrorKind", "ToolOutcome"]
 
 ToolErrorKind = Literal["arguments", "raised", "timeout", "output", "guardrail"]
 """Why a call has no proper result: the model's arguments did not fit and nothing ran; the tool
@@ -62,3 +62,7 @@ class ToolOutcome:
             handoff=HandoffRequest.from_envelope(asked) if asked else None,
             media=made.get("media", ()),
         )
+
+
+OUTCOME = maker(ToolOutcome)
+"""Makes those of a run."""

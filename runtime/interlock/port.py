@@ -12,9 +12,10 @@ from interlock.events import HandlerEvent
 from interlock.fresh import NEW_DICT
 from interlock.messages import Message
 from interlock.output_modes import OutputMode
-from interlock.records import dataclass, record
+from interlock.records import dataclass, maker, record
 
 __all__ = [
+    "MODEL_REQUEST",
     "Handler",
     "ModelSettings",
     "OutputSchema",
@@ -94,6 +95,10 @@ class Request:
     context: RunContext[Any] | None = None
     handoff_input: Any = None
     """What the transfer to this handler passed along, as long as the handler is in charge."""
+
+
+MODEL_REQUEST = maker(Request)
+"""Makes those of a run."""
 
 
 class Handler(Protocol):

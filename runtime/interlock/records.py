@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import field, fields, make_dataclass
+from dataclasses import MISSING, Field, fields
 from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -27,37 +27,52 @@ __all__ = ["dataclass", "maker", "record", "remade"]
 T = TypeVar("T")
 
 
-def maker(frozen: type[T], *, checked: bool = True) -> type[T]:
-    """Return what makes objects of a frozen dataclass in a third of the time that the class itself takes.
+def maker(kind: type[T], *, checked: bool = True) -> type[T]:
+    """Return a function that makes objects of a dataclass in half of the time that the class itself takes.
 
-    Each begins as an object of a subclass without the guard, is filled, and then told that it is one of
-    ``frozen``: what is handed out is as frozen as any, and has passed its ``__post_init__``, unless that is
-    not to be ``checked``. The class has slots of its own; arguments go by name.
+    To call a class by names, Python puts the arguments into a dict and takes them out again; to call a
+    function it need not. So this writes the function, as `dataclasses` writes ``__init__``: it takes the same
+    arguments, all of them by name.
+
+    Where the class is frozen it takes a third of the time: an object begins as one of a subclass without the
+    guard, is filled, and then told that it is one of ``kind``. What is handed out is as frozen as any. It has
+    passed its ``__post_init__``, unless that is not to be ``checked``. The class has slots of its own.
     """
-    check = getattr(frozen, "__post_init__", None) if checked else None
+    check = getattr(kind, "__post_init__", None) if checked else None
+    guarded = kind.__setattr__ is not object.__setattr__
+    begun = type(kind.__name__, (kind,), {"__module__": kind.__module__, **_NO_GUARD}) if guarded else kind
+    known: dict[str, Any] = {"new": object.__new__, "begun": begun, "kind": kind, "check": check}
+    arguments: list[str] = []
+    lines = ["made = new(begun)"]
+    for each in fields(cast(Any, kind)):
+        argument, line, known[f"default_{each.name}"] = _source(each)
+        arguments += [argument] * each.init
+        lines.append(line)
+    lines += ["made.__class__ = kind"] * guarded + ["check(made)"] * (check is not None) + ["return made"]
+    name = f"make_{kind.__name__}"
+    exec("\n ".join([f"def {name}(*, {', '.join(arguments)}):", *lines]), known)
+    return cast("type[T]", known[name])
 
-    def close(self: Any) -> None:
-        self.__class__ = frozen
-        if check is not None:
-            check(self)
 
-    known = [
-        (each.name, object, field(default=each.default, default_factory=cast(Any, each.default_factory)))
-        for each in fields(cast(Any, frozen))
-    ]
-    fields_only = make_dataclass(
-        "_", known, kw_only=True, repr=False, eq=False, namespace={"__post_init__": close}
-    )
-    fill = vars(fields_only)["__init__"]
-    guardless = {
-        "__module__": frozen.__module__,
-        "__slots__": (),
-        "__setattr__": object.__setattr__,
-        "__delattr__": object.__delattr__,  # both, or Python does not find that neither is guarded
-        "__init__": fill,
-        "__post_init__": close,
-    }
-    return cast("type[T]", type(frozen.__name__, (frozen,), guardless))
+def _source(each: Field[Any]) -> tuple[str, str, object]:
+    """Return how a field is asked for and how it is filled, and what both call ``default_<name>``."""
+    name, default = each.name, f"default_{each.name}"
+    if each.default_factory is not MISSING:
+        new = _LITERALS.get(each.default_factory, f"{default}()")
+        value = f"{new} if {name} is {default} else {name}" if each.init else new
+        return f"{name}={default}", f"made.{name} = {value}", each.default_factory
+    if each.default is MISSING:  # what is no argument either is filled in by the check
+        return name, f"made.{name} = {name}" if each.init else "pass", None
+    return f"{name}={default}", f"made.{name} = {name if each.init else default}", each.default
+
+
+_NO_GUARD: Mapping[str, Any] = {
+    "__slots__": (),
+    "__setattr__": object.__setattr__,
+    "__delattr__": object.__delattr__,  # both, or Python does not find that neither is guarded
+}
+
+_LITERALS: Mapping[Any, str] = {list: "[]", dict: "{}"}
 
 
 def remade(make: type[T], old: T, changes: Mapping[str, object]) -> T:

@@ -20,21 +20,23 @@ _INWARD = ("thinking", "redacted_thinking", "reasoning")
 
 def wrong_with(message: object) -> str | None:
     """Say why a message cannot be taken as a model's reply, or return None if it can."""
+    reply: Any = message
     if not isinstance(message, dict):
         return f"{message!r:.80} instead of a message"
-    reply = cast("dict[str, Any]", message)
     if reply.get("role") != "assistant":
         return f"role {reply.get('role')!r} instead of 'assistant'"
-    if not isinstance(reply.get("content"), str | list | None):
-        return f"content that is neither text nor parts: {reply.get('content')!r:.80}"
-    if isinstance(parts := reply.get("content"), list) and not _are_dicts(cast("list[object]", parts)):
-        return f"content with a part that is not a dict: {parts!r:.80}"
-    calls: object = reply.get("tool_calls")
+    content = reply.get("content")
+    if isinstance(content, list):
+        if not _are_dicts(reply["content"]):
+            return f"content with a part that is not a dict: {content!r:.80}"
+    elif not (content is None or isinstance(content, str)):
+        return f"content that is neither text nor parts: {content!r:.80}"
+    calls = reply.get("tool_calls")
     if not calls:
         return None
     if not isinstance(calls, list):
         return f"tool calls that are not a list: {calls!r:.80}"
-    return next(filter(None, map(_wrong_call, cast("list[object]", calls))), None)
+    return next(filter(None, map(_wrong_call, reply["tool_calls"])), None)
 
 
 def _are_dicts(values: list[object]) -> bool:
@@ -42,12 +44,13 @@ def _are_dicts(values: list[object]) -> bool:
 
 
 def _wrong_call(call: object) -> str | None:
-    function = cast("dict[str, Any]", call).get("function") if isinstance(call, dict) else None
+    known: Any = call
+    function: object = known.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
         return f"a tool call without a function: {call!r:.200}"
-    parts = cast("dict[str, Any]", function)
-    if not isinstance(parts.get("name") or "", str) or not isinstance(parts.get("arguments") or "", str):
-        return f"a name or arguments that are not text: {call!r:.200}"
+    for key in ("name", "arguments"):
+        if not isinstance(known["function"].get(key) or "", str):
+            return f"a name or arguments that are not text: {call!r:.200}"
     return None
 
 
@@ -77,14 +80,14 @@ def _is_marked(message: Message) -> bool:
 
 
 def _whole(call: ToolCall, index: int, turn: int, used: set[str]) -> ToolCall:
-    old = call.get("id")
-    call_id = old if isinstance(cast(object, old), str) else ""
+    old: Any = call.get("id")
+    call_id = old if isinstance(old, str) else ""
     if not call_id or call_id in used:
         first = f"call_{turn}_{index}"
         others = (f"{first}_{n}" for n in itertools.count(2))
         call_id = next(made for made in itertools.chain((first,), others) if made not in used)
     used.add(call_id)
-    function = cast("dict[str, Any]", call["function"])
+    function: Any = call["function"]
     if function.get("name") is None or function.get("arguments") is None:
         name, arguments = function.get("name") or "", function.get("arguments") or ""
         function = {**function, "name": name, "arguments": arguments}

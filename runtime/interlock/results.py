@@ -171,10 +171,10 @@ class ModelCall:
     reply: MessageDone | None = None
     """None when the call failed or was cut off."""
 
-    @classmethod
-    def of(cls, request: Request, shown: Shown, handler: str, reply: MessageDone | None) -> ModelCall:
+    @staticmethod
+    def of(request: Request, shown: Shown, handler: str, reply: MessageDone | None) -> ModelCall:
         """Return the call that was made of this request."""
-        return cls(
+        return _MODEL_CALL(
             agent=request.agent,
             handler=handler,
             turn=request.turn,
@@ -327,6 +327,7 @@ class RunResult(Generic[T]):
         return cast(U, self.final_output)
 
 
+_MODEL_CALL = maker(ModelCall)
 RECORD = maker(HandoffRecord)
 RESULT = maker(RunResult)
 """Make them for the run."""

@@ -18,7 +18,7 @@ from interlock.fresh import NEW_LIST
 from interlock.handoff_request import HandoffRequest
 from interlock.messages import ToolCall
 from interlock.port import ToolSpec, tool_name
-from interlock.records import dataclass
+from interlock.records import dataclass, maker
 from interlock.schema import clip
 from interlock.scopes import permits
 from interlock.tools import Tool
@@ -96,6 +96,9 @@ class Plan:
             self.transfer = None
 
 
+_PLAN = maker(Plan)
+
+
 async def offer(
     agent: Agent[Any],
     context: RunContext[Any],
@@ -156,7 +159,7 @@ async def _enabled(route: Tool | Handoff, agent: Agent[Any], context: RunContext
 
 def plan(calls: Sequence[ToolCall], offered: Offer, multiple: Literal["first", "reject"]) -> Plan:
     """Sort the calls of a reply by what they lead to; see ``RunConfig.multiple_handoffs``."""
-    planned = Plan()
+    planned = _PLAN()
     for call in calls:
         match offered.routes.get(call["function"].get("name") or ""):
             case Handoff() as edge:

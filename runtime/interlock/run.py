@@ -25,13 +25,13 @@ from interlock.handoff_request import HandoffStatus
 from interlock.history import View
 from interlock.hooks import RunHooks
 from interlock.keeping import Keeper
-from interlock.messages import ItemKind, Message, RunItem, ToolCall
+from interlock.messages import ITEM, ItemKind, Message, RunItem, ToolCall
 from interlock.models import lineup
 from interlock.narrative import Reader
 from interlock.payloads import PAYLOAD_KEY
 from interlock.port import Handler, Request, family_of, tool_name
 from interlock.progress import Progress
-from interlock.records import dataclass
+from interlock.records import dataclass, maker
 from interlock.replies import is_empty, with_own_ids, wrong_with
 from interlock.results import RESULT, ModelCall, RunResult, Shown, StopReason
 from interlock.routing import Offer
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from interlock.run_document import RunDocument
     from interlock.run_state import RunState
 
-__all__ = ["Run"]
+__all__ = ["RUN", "Run"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class Run(Books):
     """How many in a row."""
     mistakes: int = field(default=0, init=False)
     """Turns in a row with nothing but mistakes."""
-    progress: Progress = field(default_factory=Progress, init=False)
+    progress: Progress = field(default_factory=maker(Progress), init=False)
     over_limit: int = field(default=0, init=False)
     """Transfers that were refused because there had been enough; progress does not earn another."""
     failed: set[tuple[str, str]] = field(default_factory=NEW_SET)
@@ -120,7 +120,7 @@ class Run(Books):
     """Calls that the caller has to answer."""
     interruptions: Sequence[Interruption] = field(default=(), init=False)
     """Calls that wait for somebody's approval, here and in the runs within this one."""
-    approvals: Approvals = field(default_factory=Approvals, init=False)
+    approvals: Approvals = field(default_factory=maker(Approvals), init=False)
     """What was said of such calls; runs within this one have the same."""
     path: tuple[str, ...] = field(default=(), init=False)
     """Ids of the calls that the runs around this one are answered with, the outermost first."""
@@ -201,11 +201,6 @@ class Run(Books):
         """Name of who speaks: the agent, or the handler that it was handed over to."""
         return self.handler.name if self.stands_in else self.agent.name
 
-    @property
-    def answering(self) -> Handler:
-        """The handler, within what a trace wants around it."""
-        return self.handler if self.tracing is None else self.tracing.handler()
-
     def switch(self, agent: Agent[Any], handler: Handler, *, given: Any = None) -> None:
         """Let another agent, or another handler of the same agent, go on with what it is given."""
         if agent is not self.agent:
@@ -260,7 +255,7 @@ class Run(Books):
         """Append to the transcript and to the view."""
         place, name = len(self.items), self.agent.name
         asked_by = self.callers[-1].call["id"] if self.callers else None
-        item = RunItem(id=place, kind=kind, message=message, agent=name, origin=origin, asked_by=asked_by)
+        item = ITEM(id=place, kind=kind, message=message, agent=name, origin=origin, asked_by=asked_by)
         self.items.append(item)
         self.view.add(item)
         return item
@@ -371,9 +366,8 @@ class Run(Books):
     def result(self) -> RunResult[Any]:
         """Return the run as it stands now."""
         if self.within:
-            books = ("nested", "usage_by_agent", "spent")
             so_far = copy(self)
-            for name in books:
+            for name in ("nested", "usage_by_agent", "spent"):
                 setattr(so_far, name, {**getattr(self, name)})
             so_far.absorb()
             return so_far.result()
@@ -398,3 +392,7 @@ class Run(Books):
             nested=dict(self.nested),
             capture=None if self.capture is None else partial(self.capture, self),
         )
+
+
+RUN = maker(Run)
+"""Makes runs."""

@@ -16,9 +16,9 @@ from interlock.errors import ConfigError
 from interlock.graph import run_graph
 from interlock.history import View
 from interlock.hooks import AgentHooks, RunHooks
-from interlock.messages import Message, RunInput, RunItem, call_ids, item_of, to_messages, unshared
+from interlock.messages import ITEM, Message, RunInput, RunItem, call_ids, item_of, to_messages, unshared
 from interlock.models import handler_for, named
-from interlock.run import Run
+from interlock.run import RUN, Run
 
 if TYPE_CHECKING:  # what few runs need is loaded by those
     from interlock.run_state import RunState
@@ -45,13 +45,13 @@ def start(
     """
     _check_arguments(agent, max_turns, hooks, config)
     config, max_turns = _limited(config or _DEFAULTS, max_turns)
-    if is_state(input):
+    if not isinstance(input, str) and is_state(input):
         from interlock.resuming import resumed  # noqa: PLC0415
 
         return with_trace(resumed(agent, input, context, max_turns, hooks, config, stream=stream))
-    items = _first_items(input)
+    items, known = _first_items(input)
     default = handler_for(agent, config)
-    run = Run(
+    run = RUN(
         first=agent,
         agent=agent,
         handler=default if config.handler is None else named(agent, config.handler, config),
@@ -66,7 +66,7 @@ def start(
         items=items,
         view=View(items),
         input_count=len(items),
-        call_ids=(known := call_ids([item.message for item in items])),
+        call_ids=known,
         read_calls=bool(known),
         shared_memory=unshared(dict(config.shared_memory)) if config.shared_memory else {},
         scopes=frozenset(config.scopes),
@@ -110,12 +110,13 @@ def _limited(config: RunConfig, max_turns: int | None) -> tuple[RunConfig, int |
     return replace(config, max_handoffs=handoffs, timeout=timeout), turns
 
 
-def _first_items(input: RunInput) -> list[RunItem]:
+def _first_items(input: RunInput) -> tuple[list[RunItem], set[str]]:
+    """Return the items that a run begins with, and the ids of the calls in them."""
     if isinstance(input, str):
-        return [RunItem(id=0, kind="input", message={"role": "user", "content": input})]
+        return [ITEM(id=0, kind="input", message={"role": "user", "content": input})], set()
     if not (items := input_items(to_messages(input))):
         raise ConfigError("Input is empty: pass the user's text, or a list with at least one message.")
-    return items
+    return items, call_ids([item.message for item in items])
 
 
 def _graph(agent: Agent[Any], config: RunConfig) -> Mapping[str, Agent[Any]]:
@@ -136,7 +137,7 @@ def input_items(messages: Iterable[Message]) -> list[RunItem]:
 def _check_arguments(agent: object, max_turns: object, hooks: object, config: object) -> None:
     if not isinstance(agent, Agent):
         raise ConfigError(f"Runner needs an interlock.Agent to start with, not {type(agent).__name__}.")
-    if not isinstance(config, RunConfig | None):
+    if config is not None and not isinstance(config, RunConfig):
         raise ConfigError(f"run_config must be a RunConfig, not {type(config).__name__}.")
     if isinstance(hooks, type):
         raise ConfigError(f"hooks must be an object: pass {hooks.__name__}(), not the class.")

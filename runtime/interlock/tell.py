@@ -16,8 +16,7 @@ _log = logging.getLogger("interlock.hooks")
 
 def heard(run: Run) -> bool:
     """Whether anybody listens: the run's hooks, the active agent's, or those of its skills."""
-    agent = run.agent
-    return run.hooks is not None or agent.hooks is not None or bool(agent.equipment.hooks)
+    return run.hooks is not None or run.agent.hooked
 
 
 async def tell(

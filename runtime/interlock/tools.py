@@ -31,7 +31,7 @@ from interlock.fresh import NEW_DICT
 from interlock.guardrails import ToolGuardrail, screened
 from interlock.handoff_request import HandoffRequest
 from interlock.names import odd_tool_name
-from interlock.outcomes import ToolErrorKind, ToolOutcome
+from interlock.outcomes import OUTCOME, ToolErrorKind, ToolOutcome
 from interlock.parts import chat_part, media_of
 from interlock.records import dataclass
 from interlock.scopes import Scope, checked_scope
@@ -291,11 +291,11 @@ def _outcome(value: Any, most: int | None) -> ToolOutcome:
     content: object = value.content if isinstance(value, ToolResult) else value
     usage = value.usage if isinstance(value, ToolResult) else None
     if isinstance(content, HandoffRequest):
-        return ToolOutcome(content.answer, usage=usage, value=value, handoff=content)
+        return OUTCOME(output=content.answer, usage=usage, value=value, handoff=content)
     if _hides_a_request(content):
         raise NoTextError("a HandoffRequest hands over only when it is returned by itself")
     media = _media(value.media) if isinstance(value, ToolResult) and value.media else ()
-    return ToolOutcome(to_text(content, most), usage=usage, value=value, media=media)
+    return OUTCOME(output=to_text(content, most), usage=usage, value=value, media=media)
 
 
 def _media(given: Sequence[Mapping[str, Any]]) -> Sequence[dict[str, Any]]:
@@ -306,8 +306,9 @@ def _media(given: Sequence[Mapping[str, Any]]) -> Sequence[dict[str, Any]]:
 
 
 def _hides_a_request(content: object) -> bool:
-    several = cast("Sequence[object]", content) if isinstance(content, list | tuple) else ()
-    return any(isinstance(each, HandoffRequest) for each in several)
+    if isinstance(content, str) or not isinstance(content, list | tuple):
+        return False
+    return any(isinstance(each, HandoffRequest) for each in cast("Sequence[object]", content))
 
 
 def _kind(error: Exception) -> ToolErrorKind:

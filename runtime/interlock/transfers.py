@@ -19,7 +19,7 @@ from interlock.messages import ToolCall, unshared
 from interlock.models import handler_for, load
 from interlock.payloads import HandoffPayload, sent_by
 from interlock.port import Handler
-from interlock.records import record, remade
+from interlock.records import maker, record, remade
 from interlock.routing import Wanted
 from interlock.run import Run
 from interlock.schema import clip, describe_error
@@ -81,6 +81,9 @@ class Transfer:
     def target_name(self) -> str:
         """The name of where it went, or was to go."""
         return self.edge.agent_name if self.target is None else self.target.name
+
+
+_TRANSFER = maker(Transfer)
 
 
 def edge_for(run: Run, request: HandoffRequest) -> Handoff | None:
@@ -172,7 +175,7 @@ async def _prepared(
         value = request.input if edge.input_type is not None else request.reason
         given = (run.now(), value) if edge.on_handoff_takes_input else (run.now(),)
         await resolve(edge.on_handoff(*given))
-    return Transfer(
+    return _TRANSFER(
         call=wanted.call,
         edge=edge,
         request=_asked_of(target.name, request),
