@@ -29,8 +29,9 @@ _Seen = dict[CodeType | str, tuple[float, float]]
 """By function: calls per run, and the least seconds per run within it alone."""
 
 
-async def profiled(contender: Any, scenario: str, text: str, runs: int) -> _Seen:
+async def profiled(kind: Any, url: str, scenario: str, text: str, runs: int) -> _Seen:
     """Run it many times and return what was seen."""
+    contender = kind(url)
     work, seen = getattr(contender, scenario), dict[CodeType | str, tuple[float, float]]()
     for number in range(_ROUNDS + 1):  # the first one warms up
         profile = cProfile.Profile(builtins=False)
@@ -77,8 +78,8 @@ def main(arguments: list[str]) -> None:
     scenario = scenarios(1, 1, quick=False)[given.scenario]
     module, _, kind = CONTENDERS[given.contender].partition(".")
     with serving() as url:
-        contender = getattr(importlib.import_module(f"speed.{module}"), kind)(url)
-        seen = asyncio.run(profiled(contender, scenario.work, scenario.text, given.runs))
+        made = getattr(importlib.import_module(f"speed.{module}"), kind)
+        seen = asyncio.run(profiled(made, url, scenario.work, scenario.text, given.runs))
     print(shown(seen, given.top))
 
 

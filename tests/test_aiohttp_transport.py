@@ -9,11 +9,12 @@ import ssl
 import warnings
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
-from servers import HELLO, PATIENCE, Reply, Server, refused_url
+from servers import HELLO, HELLO_STREAM, PATIENCE, Reply, Server, refused_url
 
 from interlock import Agent, Runner
 from interlock_providers import LiteLLM
@@ -43,6 +44,12 @@ async def test_a_body_that_is_packed_is_unpacked_by_httpx() -> None:
     with Server(Reply((packed,), headers={"content-encoding": "gzip"})) as server:
         async with client() as one:
             assert (await one.get(server.url)).text == "unpacked"
+
+
+async def test_a_header_that_is_not_ascii_passes() -> None:
+    with Server(Reply((b"here",), headers={"x-place": "Caf\xe9"})) as server:
+        async with client() as one:
+            assert (await one.get(server.url)).headers["x-place"] == "Caf\xe9"
 
 
 async def test_redirects_are_left_to_httpx() -> None:
@@ -96,6 +103,15 @@ def test_connections_of_litellm_end_with_their_event_loop() -> None:
             assert server.hung_up.wait(PATIENCE), "the connection is closed with the loop, not some day"
         gc.collect()
     assert server.connections == 3
+
+
+@pytest.mark.parametrize("watched", [False, True], ids=["whole", "streamed"])
+async def test_a_reply_whose_header_is_not_ascii_comes_through_litellm(watched: bool) -> None:
+    said = HELLO_STREAM if watched else HELLO
+    with Server(replace(said, headers={"x-place": "Caf\xe9"})) as server:
+        agent = Agent("a", model=LiteLLM("openai/m", api_base=server.url, api_key="k"))
+        run = Runner.run_streamed(agent, "Hi").drain() if watched else Runner.run(agent, "Hi")
+        assert (await run).final_output == "Hello"
 
 
 def test_each_call_at_once_has_its_connection() -> None:

@@ -47,7 +47,9 @@ class Sent(httpx.AsyncByteStream):
     def __init__(self, response: HttpResponse) -> None:
         self._response = response
         self.status_code = response.status_code
-        self.headers = httpx.Headers([(name, value) for name, value in response.headers.items()])
+        self.headers = response.headers
+        self.raw_headers = response.raw_headers
+        """As they came: httpx takes text in ASCII only."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         with _as_httpx():
@@ -103,7 +105,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request for httpx."""
         sent = await self.send(request)
-        return httpx.Response(sent.status_code, headers=sent.headers, stream=sent, request=request)
+        return httpx.Response(sent.status_code, headers=sent.raw_headers, stream=sent, request=request)
 
     async def aclose(self) -> None:
         """Close the connections now."""

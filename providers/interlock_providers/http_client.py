@@ -31,6 +31,7 @@ class HttpResponse:
         self._response = response
         self.status_code = response.status
         self.headers: Mapping[str, str] = response.headers
+        self.raw_headers = response.raw_headers
         # the connection of an answer that has come in full is given back already
         protocol = response.connection.protocol if response.connection is not None else None
         self._closed: asyncio.Future[None] | None = None if protocol is None else protocol.closed

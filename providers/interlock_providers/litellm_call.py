@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from interlock.messages import Message, calls_of
 from interlock.port import Request, ToolChoice, ToolSpec
+from interlock.records import record
 from interlock_providers.litellm_library import model_info
 from interlock_providers.shapes import Shape, shape_of
 from interlock_providers.structured import Plan, plan_for, told
@@ -38,7 +38,7 @@ _TAKE_SCHEMAS = frozenset(("azure", "ollama", "ollama_chat", "openai"))
 _THINKING = frozenset(("thinking", "reasoning_effort"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Target:
     """Whom litellm will ask, as litellm itself resolves it."""
 
@@ -54,7 +54,7 @@ class Target:
     model has no other."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Call:
     """The arguments of one call, and how its reply is to be read."""
 

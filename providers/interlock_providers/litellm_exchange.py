@@ -19,8 +19,9 @@ from interlock.errors import (
     ProviderTimeout,
     UnreadableResponse,
 )
-from interlock.events import MessageDone
+from interlock.events import DONE, MessageDone
 from interlock.messages import calls_of
+from interlock.records import remade
 from interlock.usage import Usage
 from interlock_providers.answers import error_from_answer, shortened
 from interlock_providers.deadlines import Deadline
@@ -124,8 +125,9 @@ class Exchange:
             raise error_from_answer(answer, provider=self._target.provider, model=self._model)
         self._check_complete(done)
         self._check_choice(done)
-        done = as_answer(done, self.call.plan.answer_tool)
-        return replace(done, usage=self._counted(done.usage))
+        if self.call.plan.answer_tool is not None:
+            done = as_answer(done, self.call.plan.answer_tool)
+        return remade(DONE, done, {"usage": self._counted(done.usage)})
 
     async def close(self) -> None:
         """Give up whatever of the reply was not read. litellm 1.105 leaves some connections open."""
@@ -251,7 +253,15 @@ class Exchange:
         if usage is None:
             return Usage(requests=1, estimated=True)
         cost = price(self._litellm, self._target.provider, self._target.name, self._usage)
-        return replace(usage, cost=cost, estimated=not self._vendor_counted())
+        return Usage(
+            usage.requests,
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cached_tokens,
+            usage.reasoning_tokens,
+            cost,
+            estimated=not self._vendor_counted(),
+        )
 
     def _vendor_counted(self) -> bool:
         if self._tap is not None:

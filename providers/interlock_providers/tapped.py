@@ -23,6 +23,7 @@ from anyio.lowlevel import RunVar
 from litellm.llms.custom_httpx import http_handler as _untyped
 
 from interlock.errors import ProviderError
+from interlock.records import record
 from interlock_providers.aiohttp_transport import AiohttpTransport, Sent
 from interlock_providers.bodies import ACCEPTED, beginning, body_of
 from interlock_providers.foreign import put_back
@@ -51,7 +52,7 @@ _NOT_BY_SDK = frozenset("anyscale chatgpt clarifai github_copilot ragflow".split
 # in neither is simply not tapped.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record(frozen=True, slots=True, kw_only=True)
 class Route:
     """The way that a call takes: whom litellm asks, and where."""
 
@@ -164,7 +165,10 @@ class _TappedHandler(_http.AsyncHTTPHandler):  # type: ignore[name-defined,misc]
         return known[key]
 
     def create_client(self, *args: Any, **kwargs: Any) -> httpx.AsyncClient:
-        return httpx.AsyncClient(transport=_TappedTransport(), follow_redirects=True, timeout=None)
+        headers = {"accept-encoding": ACCEPTED}
+        return httpx.AsyncClient(
+            transport=_TappedTransport(), headers=headers, follow_redirects=True, timeout=None
+        )
 
 
 class _OneAttempt(openai.AsyncOpenAI):
@@ -195,10 +199,11 @@ class _TappedTransport(httpx.AsyncBaseTransport):
     async def _answer(self, request: httpx.Request, line: Line) -> httpx.Response:
         if line.parts:
             request = _with_parts(request, line.parts)
-        request.headers["accept-encoding"] = ACCEPTED
+        if request.headers.get("accept-encoding") != ACCEPTED:
+            request.headers["accept-encoding"] = ACCEPTED
         line.response = response = await self._inner.send(request)
         line.tap.begin(request.url.path, request.content, response.status_code, response.headers)
-        kept = [(name, value) for name, value in response.headers.multi_items() if name not in _OF_THE_BODY]
+        kept = [item for item in response.raw_headers if item[0].lower() not in _OF_THE_BODY]
         if line.tap.reads_whole:
             body = line.tap.whole(await _read(response, line))
             return httpx.Response(response.status_code, headers=kept, content=body, request=request)
@@ -214,12 +219,12 @@ _MOST_SDKS = 100
 _DRAINING = 0.5
 """Seconds to wait for the end of a body whose reply is complete."""
 
-_OF_THE_BODY = frozenset(("content-encoding", "content-length", "transfer-encoding"))
+_OF_THE_BODY = frozenset((b"content-encoding", b"content-length", b"transfer-encoding"))
 """Headers that are no longer true of a body that was decoded and mended."""
 
 
 def _with_parts(request: httpx.Request, parts: Mapping[str, Any]) -> httpx.Request:
-    headers = [(name, value) for name, value in request.headers.multi_items() if name not in _OF_THE_BODY]
+    headers = [item for item in request.headers.raw if item[0].lower() not in _OF_THE_BODY]
     body = put_back(request.content, parts)
     extensions = request.extensions
     return httpx.Request(request.method, request.url, headers=headers, content=body, extensions=extensions)

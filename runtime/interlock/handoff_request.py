@@ -259,11 +259,9 @@ class HandoffRequest:
         return cls(**fields)
 
 
-REQUEST = maker(HandoffRequest)
-"""Makes those of a run."""
-
+REQUEST = maker(HandoffRequest, checked=False)
 RESPONSE = maker(HandoffResponse, checked=False)
-"""Makes those on the records of a run: all that is in them was checked, or is the run's own."""
+"""Make those of a run: all that is in them was checked, or is the run's own."""
 
 
 def recordable(value: object) -> Any:

@@ -16,7 +16,7 @@ from interlock.handoff_request import HandoffStatus
 from interlock.records import dataclass, remade
 from interlock.results import RECORD, HandoffRecord
 from interlock.sharing import Narrowed, narrowed
-from interlock.usage import Usage
+from interlock.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
     from interlock.trace_port import Tracing
@@ -55,7 +55,7 @@ class Hops:
         """Let this transfer be what puts whoever speaks in charge; who spoke before is done, or waits."""
         if not waits:
             self.close_record(HandoffStatus.COMPLETED)
-        self.open_handoff, self.spent[handoff_id] = handoff_id, Usage()
+        self.open_handoff, self.spent[handoff_id] = handoff_id, NO_USAGE
 
     def close_record(self, status: HandoffStatus | None = None, error: str | None = None) -> None:
         """Put on record how the work of whoever speaks ended."""

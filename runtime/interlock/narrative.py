@@ -15,7 +15,7 @@ from dataclasses import field, replace
 from typing import Any, cast
 
 from interlock.fresh import NEW_DICT
-from interlock.messages import Message, RunItem, ToolCall, calls_of, portable
+from interlock.messages import ITEM, Message, RunItem, ToolCall, calls_of, portable
 from interlock.records import record
 
 __all__ = ["PREAMBLE", "Reader", "narrated"]
@@ -168,7 +168,7 @@ class _Note:
             return
         text = "\n".join([PREAMBLE, *self.lines])
         content: Any = [{"type": "text", "text": text}, *self.parts] if self.parts else text
-        yield RunItem(id=self.first.id, kind="note", message={"role": "user", "content": content})
+        yield ITEM(id=self.first.id, kind="note", message={"role": "user", "content": content})
         self.first, self.lines, self.parts = None, [], []
 
 
