@@ -40,9 +40,9 @@ class Counting(dict[str, Any]):
 
 
 def sent(conversations: Conversations, messages: list[Any]) -> Any:
-    conversation = conversations.take(messages)
+    conversation = conversations.take("run", messages)
     said = json.loads(conversation.json())
-    conversations.put_back(conversation, messages)
+    conversations.put_back("run", conversation)
     return said
 
 
@@ -90,7 +90,7 @@ def test_a_message_is_looked_at_once() -> None:
 def test_two_runs_with_the_same_messages_do_not_meet() -> None:
     conversations = Conversations(shape_of("openai"))
     shown = [SYSTEM, USER]
-    first, second = conversations.take(shown), conversations.take(shown)
+    first, second = conversations.take("one", shown), conversations.take("another", shown)
     assert first is not second
     first.extend_to([*shown, CALL, ANSWER])
     assert json.loads(second.json()) == shown
@@ -98,15 +98,23 @@ def test_two_runs_with_the_same_messages_do_not_meet() -> None:
 
 def test_what_is_not_put_back_is_forgotten() -> None:
     conversations = Conversations(shape_of("openai"))
-    first = conversations.take([SYSTEM, USER])
-    assert conversations.take([SYSTEM, USER]) is not first
+    first = conversations.take("run", [SYSTEM, USER])
+    assert conversations.take("run", [SYSTEM, USER]) is not first
+
+
+def test_a_run_has_one_conversation_at_most() -> None:
+    """Whoever it is handed over to sees other messages, and whoever handed over does not go on."""
+    conversations = Conversations(shape_of("openai"))
+    for user in ("to the first agent", "to the second"):
+        sent(conversations, [SYSTEM, {"role": "user", "content": user}])
+    assert len(conversations._kept) == 1
 
 
 def test_only_so_many_are_kept() -> None:
     conversations = Conversations(shape_of("openai"))
     for number in range(1100):
         shown: list[Any] = [SYSTEM, {"role": "user", "content": str(number)}]
-        conversations.put_back(conversations.take(shown), shown)
+        conversations.put_back(str(number), conversations.take(str(number), shown))
     assert len(conversations._kept) == 1000
 
 
@@ -118,7 +126,7 @@ def test_next_to_nothing(shown: list[Any]) -> None:
 
 
 def test_a_body() -> None:
-    conversation = Conversations(shape_of("openai")).take([SYSTEM, USER])
+    conversation = Conversations(shape_of("openai")).take("run", [SYSTEM, USER])
     body = {"model": "m", "messages": conversation, "n": 1}
     assert json.loads(body_as_json(body)) == {"model": "m", "messages": [SYSTEM, USER], "n": 1}
     assert json.loads(body_as_json({"messages": conversation})) == {"messages": [SYSTEM, USER]}

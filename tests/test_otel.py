@@ -93,7 +93,9 @@ def spans(caplog: pytest.LogCaptureFixture) -> Iterator[Spans]:
     before = trace.get_current_span()
     with caplog.at_level(logging.WARNING, "opentelemetry"):
         yield found
-    assert caplog.get_records("call") == []
+    # older releases of its SDK warn of an instrument that two OpenTelemetry objects of a test both ask for
+    said = [one for one in caplog.get_records("call") if not one.name.startswith("opentelemetry.sdk.metrics")]
+    assert said == []
     assert trace.get_current_span() is before
 
 

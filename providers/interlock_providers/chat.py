@@ -126,10 +126,11 @@ class Chat:
         deadline = deadline_for(*self._limits, provider=self.provider, model=self.model)
         plan = self._plan(request)
         # without tools there is no next request that would go on from this one
-        goes_on = self._conversations.take(request.messages) if plan.tools else None
+        run_id = "" if request.context is None else request.context.run_id
+        goes_on = self._conversations.take(run_id, request.messages) if plan.tools else None
         messages = prepare(request.messages, self._shape) if goes_on is None else goes_on
         body = self._body(request, plan, messages)
-        coming = _Coming(lambda: post(body), self._received, asked=request.stream)
+        coming = _Coming(post, body, self._received, asked=request.stream)
         try:
             await self._guarded(deadline.first, coming.begin, coming)
             if coming.streams:
@@ -144,7 +145,7 @@ class Chat:
             else:
                 done = self._completion(coming.whole)
             if goes_on is not None and calls_of(done.message):
-                self._conversations.put_back(goes_on, request.messages)
+                self._conversations.put_back(run_id, goes_on)
             yield done if plan.answer_tool is None else as_answer(done, plan.answer_tool)
         finally:
             deadline.close()
@@ -290,7 +291,8 @@ class _Coming:
 
     def __init__(
         self,
-        post: Callable[[], Awaitable[Incoming]],
+        post: Post,
+        body: _Json,
         received: Callable[[Response], Received],
         *,
         asked: bool,
@@ -301,6 +303,7 @@ class _Coming:
         self.whole = b""
         """The body of an answer that does not stream."""
         self._post = post
+        self._body = body
         self._make = received
         self._asked = asked
         self._incoming: Incoming | None = None
@@ -308,7 +311,7 @@ class _Coming:
 
     async def begin(self) -> None:
         """Send the request, and wait for the head of the answer, or for all of it."""
-        self._incoming = await self._post()
+        self._incoming = await self._post(self._body)
         response = self._incoming.response
         self.began = True
         received = self._received = self._make(response)

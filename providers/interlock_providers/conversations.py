@@ -85,7 +85,7 @@ class Conversations:
     """The conversations of one handler that may go on.
 
     Each belongs to one request at a time: it is taken out, and put back when the model has called a tool.
-    What ends otherwise is forgotten, so nothing of a run stays behind.
+    A run has one at most, and what ends otherwise is forgotten, so nothing of a run stays behind.
 
     Args:
         shape: what the vendor demands of messages.
@@ -93,29 +93,21 @@ class Conversations:
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
-        self._kept: dict[int, Conversation] = {}
+        self._kept: dict[str, Conversation] = {}
 
-    def take(self, messages: Sequence[Message]) -> Conversation:
-        """Return the conversation of a request with these messages, ready to be sent."""
-        kept = self._kept.pop(_key(messages), None)
+    def take(self, run_id: str, messages: Sequence[Message]) -> Conversation:
+        """Return the conversation of a run's request with these messages, ready to be sent."""
+        kept = self._kept.pop(run_id, None)
         goes_on = kept is not None and kept.goes_on_with(messages)
         conversation = kept if kept is not None and goes_on else Conversation(self._shape)
         conversation.extend_to(messages)
         return conversation
 
-    def put_back(self, conversation: Conversation, messages: Sequence[Message]) -> None:
-        """Keep a conversation that was taken with these messages, and will go on."""
+    def put_back(self, run_id: str, conversation: Conversation) -> None:
+        """Keep a conversation of a run that will go on."""
         while len(self._kept) >= _MOST:
             del self._kept[next(iter(self._kept))]
-        self._kept[_key(messages)] = conversation
-
-
-def _key(messages: Sequence[Message]) -> int:
-    """Return what tells conversations apart: the second message, for the first is made anew each time.
-
-    The conversation holds on to it, so nothing else gets its id in the meantime.
-    """
-    return id(messages[1] if len(messages) > 1 else None)
+        self._kept[run_id] = conversation
 
 
 def body_as_json(body: Mapping[str, Any]) -> bytes:

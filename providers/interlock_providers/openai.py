@@ -8,6 +8,7 @@ measured without it, a call with 101 messages took a fifteenth of the CPU, a chu
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -97,7 +98,7 @@ class OpenAI:
         Raises:
             ProviderError: whatever went wrong, see `interlock.errors`.
         """
-        return self._chat.stream(request, lambda body: self._post(body, request))
+        return self._chat.stream(request, partial(self._post, request))
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. The handler may be used again."""
@@ -106,7 +107,7 @@ class OpenAI:
         if client is not None:
             await client.close()
 
-    async def _post(self, body: Mapping[str, Any], request: Request) -> AsyncStream[object]:
+    async def _post(self, request: Request, body: Mapping[str, Any]) -> AsyncStream[object]:
         from openai import AsyncOpenAI, AsyncStream  # noqa: PLC0415 - openai costs 0.7 s to import
 
         client = self._the_client()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -108,7 +109,7 @@ class OpenAICompatible:
         self._check_loop()
         client = self._client or self._connected()
         headers = request.settings.get("extra_headers")
-        return self._chat.stream(request, lambda body: self._post(client, body, headers))
+        return self._chat.stream(request, partial(self._post, client, headers))
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. The handler may be used again."""
@@ -116,7 +117,7 @@ class OpenAICompatible:
             await self._client.aclose()
 
     async def _post(
-        self, client: HttpClient, body: Mapping[str, Any], headers: Mapping[str, str] | None
+        self, client: HttpClient, headers: Mapping[str, str] | None, body: Mapping[str, Any]
     ) -> HttpResponse:
         return await client.post(body_as_json(body), headers)
 

@@ -209,9 +209,12 @@ def _host_and_port(text: str, authority: str) -> tuple[str, int | None]:
 def _host(text: str, host: str) -> str:
     if host.startswith("["):
         try:
-            return f"[{ipaddress.IPv6Address(host[1:-1]).compressed}]"
+            address = ipaddress.IPv6Address(host[1:-1])
         except ValueError as error:
             raise _bad(text, str(error)) from error
+        if (mapped := address.ipv4_mapped) is not None:  # which Python 3.13 writes with dots
+            return f"[::ffff:{int(mapped) >> 16:x}:{int(mapped) & 0xFFFF:x}]"
+        return f"[{address.compressed}]"
     if not host.isascii():
         host = _ascii(text, host)
     host = host.lower().removesuffix(".")

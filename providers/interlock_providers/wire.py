@@ -77,13 +77,13 @@ class Outgoing:
         self._out: list[Message] = []
         self._front = 0
         """How many system messages stand before everything else."""
-        self._aside: list[dict[str, Any]] = []
+        self._aside: Sequence[dict[str, Any]] = ()
         """What the last tool results hold besides text, where a result cannot."""
         self._asked: dict[str, int] = {}
         """The places of the last calls by their ids, where results have to come in that order."""
         self._repeated: Mapping[str, ToolCall] = {}
         """Those of the last calls that are the same as an earlier one, where they may not stand beside it."""
-        self._later: list[Message] = []
+        self._later: Sequence[Message] = ()
         """They and their results, each pair to follow in turns of its own."""
 
     def add(self, message: Message) -> None:
@@ -126,13 +126,13 @@ class Outgoing:
     def _add_answer(self, message: Message) -> None:
         if (call := self._repeated.get(message.get("tool_call_id") or "")) is not None:
             again: Message = {"role": "assistant", "content": None, "tool_calls": [call]}
-            self._later += [again, message]
+            self._later = [*self._later, again, message]
             return
         content = message.get("content")
         if isinstance(content, list) and not self._shape.images_from_tools:
             texts = [part for part in content if part.get("type") == "text"]
             if len(texts) < len(content):
-                self._aside += [part for part in content if part.get("type") != "text"]
+                self._aside = [*self._aside, *(part for part in content if part.get("type") != "text")]
                 message = {**message, "content": texts or SHOWN_BELOW}
         self._out.insert(self._place_of(message), message)
 
@@ -150,12 +150,13 @@ class Outgoing:
 
     def _end_answers(self) -> None:
         """Show what belongs to the last results and could not stand among them."""
-        self._out += self._later
-        self._later = []
+        if self._later:
+            self._out += self._later
+            self._later = ()
         if self._aside:
             self._note_what_tools_said()
             self._out.append({"role": "user", "content": [FROM_TOOLS, *self._aside]})
-            self._aside = []
+            self._aside = ()
 
     def _note_what_tools_said(self) -> None:
         if not self._shape.user_after_tool and self._out and self._out[-1]["role"] == "tool":
@@ -374,7 +375,8 @@ class _WireIds:
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.wire: dict[str, str] = {}
-        self.taken: set[str] = set()
+        self.taken: dict[str, str] = {}
+        """The other way round."""
 
     def of(self, call_id: str) -> str:
         if (known := self.wire.get(call_id)) is not None:
@@ -386,7 +388,7 @@ class _WireIds:
             tries += 1
             wire = self._made_from(f"{call_id} {tries}")
         self.wire[call_id] = wire
-        self.taken.add(wire)
+        self.taken[wire] = call_id
         return wire
 
     def _made_from(self, text: str) -> str:

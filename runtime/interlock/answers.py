@@ -362,9 +362,7 @@ def _answer_not_taken(run: Run, planned: Plan, answers: _Answers) -> None:
         answers.give(wanted.call, _Answer(why, "handoff", "declined"))
         put_on_record(run, passed_over(run, wanted, why))
     if planned.not_taken:
-        run.warnings.append(
-            f"turn {run.turn}: {len(planned.not_taken)} of the reply's transfers were not taken"
-        )
+        run.warn(f"turn {run.turn}: {len(planned.not_taken)} of the reply's transfers were not taken")
 
 
 async def _switch(run: Run, transfer: Transfer) -> None:

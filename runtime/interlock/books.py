@@ -11,7 +11,7 @@ from typing import Any
 from interlock.agents import Agent
 from interlock.context import RunContext
 from interlock.errors import BudgetExceeded
-from interlock.fresh import NEW_DICT, NEW_LIST
+from interlock.fresh import NEW_DICT
 from interlock.hops import Hops
 from interlock.records import dataclass
 from interlock.results import Problem
@@ -33,9 +33,9 @@ class Books(Hops):
     usage_by_agent: dict[str, Usage] = field(default_factory=NEW_DICT, init=False)
     tool_calls: int = field(default=0, init=False)
     """Tools that were run, those of runs within included."""
-    errors: list[Problem] = field(default_factory=NEW_LIST, init=False)
-    repairs: list[str] = field(default_factory=NEW_LIST, init=False)
-    warnings: list[str] = field(default_factory=NEW_LIST, init=False)
+    errors: tuple[Problem, ...] = field(default=(), init=False)
+    repairs: tuple[str, ...] = field(default=(), init=False)
+    warnings: tuple[str, ...] = field(default=(), init=False)
 
     def check_budget(self, calls: int = 0) -> None:
         """See whether there may be another model call, or so many tool calls.
@@ -70,13 +70,10 @@ class Books(Hops):
         error: BaseException | None = None,
     ) -> None:
         """Note something that went wrong without ending the run."""
-        self.errors.append(
-            Problem(
-                kind=kind,
-                agent=self.agent.name,
-                turn=self.turn,
-                message=message,
-                call_id=call_id,
-                error=error,
-            )
-        )
+        name, turn = self.agent.name, self.turn
+        found = Problem(kind=kind, agent=name, turn=turn, message=message, call_id=call_id, error=error)
+        self.errors += (found,)
+
+    def warn(self, text: str) -> None:
+        """Note something that whoever reads the result should know."""
+        self.warnings += (text,)

@@ -254,33 +254,37 @@ class Place:
         self.release()
 
 
+_NONE_HELD: tuple[Place | None, ...] = (None,)
+
+
 class Places:
     """The places that one run holds: that of whoever speaks, and those of the agents that wait for it."""
 
     __slots__ = ("_held",)
 
     def __init__(self) -> None:
-        self._held: list[Place | None] = [None]
+        self._held: tuple[Place | None, ...] = _NONE_HELD
 
     def take_over(self, place: Place | None, *, waits: bool) -> None:
         """Hold the place of whoever speaks from now on; give back that of the last one, unless it waits."""
-        if waits:
-            self._held.append(place)
-            return
-        if (last := self._held[-1]) is not None:
+        *before, last = self._held
+        if last is not None and not waits:
             last.release()
-        self._held[-1] = place
+        if waits or place is not last:
+            self._held = (*before, last, place) if waits else (*before, place)
 
     def come_back(self) -> None:
         """Give back the place of whoever spoke; the one that waited for it goes on with its own."""
-        if (last := self._held.pop()) is not None:
+        *before, last = self._held
+        self._held = tuple(before)
+        if last is not None:
             last.release()
 
     def release(self) -> None:
         """Give back all of them. Safe to call twice."""
         while self._held:
             self.come_back()
-        self._held.append(None)
+        self._held = _NONE_HELD
 
 
 def _name(agent: Named | str) -> str:

@@ -114,7 +114,7 @@ async def take_over(run: Run, transfer: Transfer) -> None:
         _not_taken_over(run, transfer, error)
         raise
     if transfer.returns:
-        run.callers.append(_waiting(run, transfer))
+        run.callers += (_waiting(run, transfer),)
     if shaped is not run.view.items:
         run.view.replace(shaped)
     run.open_record(transfer.request.request_id, waits=transfer.returns)
@@ -128,7 +128,7 @@ async def take_over(run: Run, transfer: Transfer) -> None:
     try:
         await tell(run, "on_handoff", None, target)
     finally:  # it is made: who is cancelled here finds the target in charge
-        if isinstance(target, Agent):
+        if isinstance(target, Agent) and not target.graph.keys() <= run.graph.keys():
             run.graph = {**run.graph, **target.graph, **run.graph}  # who is new comes last
         run.switch(target if isinstance(target, Agent) else source, handler, given=transfer.input)
     if isinstance(target, Agent):
@@ -160,7 +160,7 @@ def come_back(run: Run, output: str) -> HandoffReturned:
     source = run.in_charge
     run.close_record(HandoffStatus.COMPLETED)
     run.places.come_back()
-    call = _resume(run, run.callers.pop())
+    call = _resume(run)
     run.add("handoff", _answer(run, call, output, place=0).message)
     function = call["function"]
     run.progress.tool_results([(function["name"], function.get("arguments") or "", output)])
@@ -181,7 +181,7 @@ def give_up(run: Run, error: HandoffTimeout) -> HandoffFailed:
     for _ in run.callers[late:]:
         run.close_record(HandoffStatus.FAILED, str(error))
         run.places.come_back()
-        given_up = _resume(run, run.callers.pop())  # whoever waits in between is answered, too
+        given_up = _resume(run)  # whoever waits in between is answered, too
         run.add("handoff", _answer(run, given_up, str(error), place=0).message)
     run.problem("handoff", str(error), call_id=call["id"], error=error)
     return HandoffFailed(source=run.in_charge, target=source, call_id=call["id"], reason=str(error))
@@ -209,12 +209,14 @@ def _waiting(run: Run, transfer: Transfer) -> Caller:
     )
 
 
-def _resume(run: Run, caller: Caller) -> ToolCall:
-    """Let a caller go on where it was, and return its call."""
+def _resume(run: Run) -> ToolCall:
+    """Let the innermost caller go on where it was, and return its call."""
+    *others, caller = run.callers
+    run.callers = tuple(others)
     run.agent, run.handler, run.default_handler = caller.agent, caller.handler, caller.default_handler
     run.stands_in, run.agent_turns = caller.stands_in, caller.agent_turns
     run.handoff_input, run.source_prompt, run.view = caller.handoff_input, caller.source_prompt, caller.view
-    run.moment = run.read_by = None
+    run.moment = run.read_by = run.offered = None
     run.open_handoff, run.payload_note = caller.open_handoff, caller.payload_note
     run.widen(caller.narrowings)
     run.shared_memory.pop(PAYLOAD_KEY, None)

@@ -242,13 +242,13 @@ class View:
         self.items = list(items)
         self._rendered = 0
 
-    def messages(self, family: str, reader: Reader | None = None) -> tuple[list[Message], list[str]]:
+    def messages(self, family: str, reader: Reader | None = None) -> tuple[list[Message], Sequence[str]]:
         """Return the messages for a handler of ``family``, and what had to be repaired in them.
 
         With a ``reader``, calls that it cannot make are told to it in notes.
         """
         if self.rendered_for(family, reader) and self._goes_on():
-            return self._wire, []
+            return self._wire, ()
         items = self.items if reader is None else narrated(self.items, reader)
         new = _rendered(items, family)
         self._wire, notes = repair(new)

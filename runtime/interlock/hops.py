@@ -39,9 +39,9 @@ class Hops:
     """What each transfer's target consumed, by its id: whatever the run counts while it is in charge."""
     shared_memory: dict[str, Any] = field(default_factory=NEW_DICT)
     """What whoever speaks sees of it, see ``Handoff.share``."""
-    narrowings: list[Narrowed] = field(default_factory=NEW_LIST, init=False)
+    narrowings: tuple[Narrowed, ...] = field(default=(), init=False)
     """Those that made it what it is, the newest last."""
-    closed: list[HandoffRecord] = field(default_factory=NEW_LIST, init=False)
+    closed: tuple[HandoffRecord, ...] = field(default=(), init=False)
     """Of transfers whose end was not shown yet."""
 
     parted: tuple[Sequence[Narrowed], Any] | None = field(default=None, init=False)
@@ -76,13 +76,13 @@ class Hops:
                     "usage": self.spent.get(one.id),
                 }
                 self.handoffs[place] = remade(RECORD, one, ending)
-                self.closed.append(self.handoffs[place])
+                self.closed += (self.handoffs[place],)
 
     def take_completed(self) -> list[HandoffCompleted]:
         """Return an event for each transfer that has ended since this was last asked."""
         if not self.closed:
             return []
-        closed, self.closed = self.closed, []
+        closed, self.closed = self.closed, ()
         return [
             HandoffCompleted(
                 source=one.source, target=one.target, call_id=one.call_id, status=one.status, error=one.error
@@ -93,10 +93,11 @@ class Hops:
     def narrow(self, keys: Sequence[str] | None) -> None:
         """Let whoever speaks next see a memory of its own, see `interlock.sharing`."""
         narrowing = narrowed(self.shared_memory, keys)
-        self.narrowings.append(narrowing)
+        self.narrowings += (narrowing,)
         self.shared_memory = narrowing.inner
 
     def widen(self, level: int = 0) -> None:
         """Go back to the memory of when there were so many narrowings, with what was shared as it is now."""
         while len(self.narrowings) > level:
-            self.shared_memory = self.narrowings.pop().widened()
+            *outer, last = self.narrowings
+            self.narrowings, self.shared_memory = tuple(outer), last.widened()

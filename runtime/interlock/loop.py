@@ -10,7 +10,7 @@ a transfer was made -> the view, the agent or the handler changes
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from interlock.answers import answer_calls
@@ -119,7 +119,7 @@ class _Turn:
     request: Request
     shown: Shown
     offered: Offer
-    repairs: list[str]
+    repairs: Sequence[str]
     check: Check | None
     """Judges the input while the model is asked."""
 
@@ -127,10 +127,10 @@ class _Turn:
 async def _begin_turn(run: Run) -> _Turn:
     run.begin_turn()
     check = None if run.started else await _start_agent(run)
-    offered = run.offers.get((run.agent, run.handler.name)) or await _offer(run)
+    offered = run.offered or await _offer(run)
     system = await system_message(run, offered)
     messages, repairs = run.view.messages(family_of(run.handler), run.reader())
-    run.repairs += repairs
+    run.repairs += (*repairs,)
     shown = Shown(system, messages, len(messages))
     request = _request(run, offered, shown)
     if heard(run):
@@ -164,7 +164,7 @@ def _is_answer(run: Run) -> bool:
     Raises:
         LoopDetected: it was asked, and said nothing again.
     """
-    run.warnings.append(f"turn {run.turn}: the reply is empty")
+    run.warn(f"turn {run.turn}: the reply is empty")
     before = run.items[-2].message["role"]
     first = len(run.items) == run.input_count + 1 and before != "tool"
     if first or run.agent.output is not None or not run.config.detect_loops:
@@ -221,7 +221,7 @@ async def _offer(run: Run) -> Offer:
         if for_all and offered.fixed and not any(isinstance(edge.target, str) for edge in agent.edges):
             agent.worked_out[offer, handler] = offered
     if offered.fixed:
-        run.offers[agent, handler] = offered
+        run.offered = offered
     _warn_of_many(run, offered)
     return offered
 
@@ -231,7 +231,7 @@ def _warn_of_many(run: Run, offered: Offer) -> None:
     if most is None or offered.handoffs <= most or run.warned_of_many:
         return
     run.warned_of_many = True
-    run.warnings.append(
+    run.warn(
         f"agent {run.agent.name!r} is offered {offered.handoffs} handoffs, and models choose badly among "
         f"more than {most}: put some behind an agent of their own, or set RunConfig(warn_handoffs_over=...)"
     )
@@ -300,7 +300,7 @@ def _accept(run: Run) -> tuple[list[HandlerEvent], MessageDone]:
     if wrong := wrong_with(reply.message):
         raise HandlerError(f"Handler {run.handler.name!r} gave a reply in turn {run.turn} with {wrong}.")
     if reply.finish_reason in ("length", "content_filter"):
-        run.warnings.append(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
+        run.warn(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
     shown = run.partial.copy()
     reply = run.accept(reply)
     return unseen_of(reply.message, shown) if run.stream else [], reply

@@ -84,7 +84,7 @@ def _payload_note(run: Run) -> str:
             run.payload_note = f"{note}\n{payload.preview(markers=markers)}" if note else ""
         given = run.shared_memory[PAYLOAD_KEY]
         if problem and isinstance(given, dict) and "handoff_type" in given:
-            run.warnings.append(f"turn {run.turn}: the handoff payload cannot be read: {problem}")
+            run.warn(f"turn {run.turn}: the handoff payload cannot be read: {problem}")
     return run.payload_note
 
 

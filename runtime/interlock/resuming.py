@@ -106,7 +106,7 @@ def _stood(
     """Return a run of what a document says, but for what it shares."""
     document, graph = detached(stood), run_graph(agent, config)
     items = items_of(document)
-    failed = {(owner, name) for owner, name in document["failed"]}
+    failed = frozenset((owner, name) for owner, name in document["failed"])
     active = agent_named(graph, document["position"]["agent"])
     run = Run(
         first=agent_named(graph, document["first"]),
@@ -207,8 +207,8 @@ def _count(run: Run, document: RunDocument) -> None:
     run.usage, run.tool_calls = usage_of(document["usage"]), document.get("tool_calls", 0)
     run.usage_by_agent = {name: usage_of(usage) for name, usage in document["usage_by_agent"].items()}
     run.spent = {name: usage_of(usage) for name, usage in document["spent"].items()}
-    run.errors = [Problem(**cast(Any, problem)) for problem in document["errors"]]
-    run.repairs, run.warnings = document["repairs"], document["warnings"]
+    run.errors = tuple(Problem(**cast(Any, problem)) for problem in document["errors"])
+    run.repairs, run.warnings = tuple(document["repairs"]), tuple(document["warnings"])
     run.progress = _progress(document["progress"])
 
 
@@ -228,7 +228,7 @@ def _recall(run: Run, document: RunDocument) -> None:
     """Fill in who speaks and who waits, and what is in the prompts."""
     position, speaker = document["position"], document["speaker"]
     run.speaker = None if speaker is None else agent_named(run.graph, speaker)
-    run.callers = [_caller(caller, run) for caller in document["callers"]]
+    run.callers = tuple(_caller(caller, run) for caller in document["callers"])
     run.started, run.stands_in = document["started"], position["stands_in"]
     run.open_handoff = position["open_handoff"]
     run.handoff_input = _given(run, run.open_handoff)
@@ -242,7 +242,7 @@ def _remember(run: Run, document: RunDocument) -> None:
     memory = {**given, **{key: value for key, value in kept.items() if key not in anew}}
     run.shared_memory = unshared(memory)
     if gone := [key for key, value in memory.items() if _is_redacted(value)]:
-        run.warnings.append(
+        run.warn(
             f"shared_memory: secrets in {', '.join(map(repr, gone)):.200} were redacted when the state was "
             "written; give them anew with RunConfig(shared_memory=...)"
         )
@@ -252,7 +252,7 @@ def _remember(run: Run, document: RunDocument) -> None:
 def _narrow(run: Run, document: RunDocument) -> None:
     """Let whoever speaks see of the memory what it saw, and the payload that rides along."""
     for each in detached(document["narrowings"]):
-        run.narrowings.append(_narrowed(run.shared_memory, each))
+        run.narrowings += (_narrowed(run.shared_memory, each),)
         run.shared_memory = run.narrowings[-1].inner
     if document["payload"] is not None:
         run.shared_memory[PAYLOAD_KEY] = detached(document["payload"])
@@ -294,12 +294,17 @@ def settle(run: Run) -> LeftOver:
         text = _unknown(run, call)
         run.add("tool", {"role": "tool", "tool_call_id": call["id"], "content": text})
         run.problem("tool", text, call_id=call["id"])
-    for place, caller in enumerate(run.callers):
-        if caller.seconds is not None:
-            run.callers[place] = replace(caller, until=anyio.current_time() + caller.seconds)
+    run.callers = tuple(_patient(caller) for caller in run.callers)
     if run.config.capacity is not None and run.stop_reason == "unfinished":
         _take_places(run, run.config.capacity)
     return replace(left, calls=[call for call in left.calls if call not in unknown])
+
+
+def _patient(caller: Caller) -> Caller:
+    """Return a caller who begins to wait now."""
+    if caller.seconds is None:
+        return caller
+    return replace(caller, until=anyio.current_time() + caller.seconds)
 
 
 def _unknown(run: Run, call: ToolCall) -> str:

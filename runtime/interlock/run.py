@@ -80,7 +80,7 @@ class Run(Books):
     """Whether a transfer put another handler in charge than the active agent's default."""
     handoff_input: Any = field(default=None, init=False)
     """What the last transfer passed along."""
-    callers: list[Caller] = field(default_factory=NEW_LIST, init=False)
+    callers: tuple[Caller, ...] = field(default=(), init=False)
     """Who waits for an answer, the innermost last."""
     places: Places = field(default_factory=Places, init=False)
     """Those of whoever speaks and of those who wait, see ``RunConfig.capacity``."""
@@ -93,8 +93,8 @@ class Run(Books):
     calls: list[ModelCall] = field(default_factory=NEW_LIST, init=False)
     call_ids: set[str] = field(default_factory=NEW_SET)
     """The ids of all tool calls so far; a reply that repeats one gets new ones."""
-    offers: dict[tuple[Agent[Any], str], Offer] = field(default_factory=NEW_DICT, init=False)
-    """What agents whose offer never changes may call, by handler; the key keeps the agent alive."""
+    offered: Offer | None = field(default=None, init=False)
+    """What the active agent may call, if that does not change as long as the same handler is in charge."""
     warned_of_many: bool = field(default=False, init=False)
     """Whether it was said that an agent is offered too many handoffs."""
     empty_replies: int = field(default=0, init=False)
@@ -104,7 +104,7 @@ class Run(Books):
     progress: Progress = field(default_factory=maker(Progress), init=False)
     over_limit: int = field(default=0, init=False)
     """Transfers that were refused because there had been enough; progress does not earn another."""
-    failed: set[tuple[str, str]] = field(default_factory=NEW_SET)
+    failed: frozenset[tuple[str, str]] = frozenset()
     """Names of the handlers that failed and were replaced, each with its agent's."""
     again: bool = field(default=False, init=False)
     """Whether the next model call is that of the present turn once more."""
@@ -189,7 +189,7 @@ class Run(Books):
             self.close_records([one.id for one in self.handoffs], status, error)
         self.places.release()
         if self.parted is None:
-            self.parted = (*self.narrowings,), self.shared_memory.get(PAYLOAD_KEY)
+            self.parted = self.narrowings, self.shared_memory.get(PAYLOAD_KEY)
         if self.narrowings:
             self.widen()
             self.moment = None
@@ -207,16 +207,17 @@ class Run(Books):
             self.agent_turns = 0
             self.default_handler = lineup(agent, self.config)[0].name
         self.stands_in = agent is self.agent and handler.name != self.default_handler
-        self.agent, self.handler, self.moment, self.handoff_input = agent, handler, None, given
-        self.read_by = None
+        self.agent, self.handler, self.handoff_input = agent, handler, given
+        self.moment = self.read_by = self.offered = None
 
     def replace_handler(self, handler: Handler, error: Exception) -> None:
         """Let another handler make the model call that failed."""
         self._end_call(None, error)
         self._count_failed(error)
         self.forget()
-        self.failed.add((self.agent.name, self.handler.name))
-        self.handler, self.moment, self.again, self.read_by = handler, None, True, None
+        self.failed |= {(self.agent.name, self.handler.name)}
+        self.handler, self.again = handler, True
+        self.moment = self.read_by = self.offered = None
 
     def failed_of(self, agent: Agent[Any]) -> set[str]:
         """Return the names of an agent's handlers that failed."""
@@ -338,11 +339,11 @@ class Run(Books):
         if self.attempted:
             self._count_failed(error)
         if not text and self.partial:
-            self.warnings.append(f"turn {self.turn}: the reply was cut off before it said anything")
+            self.warn(f"turn {self.turn}: the reply was cut off before it said anything")
         self.forget()
         if text:
             self.add("model", {"role": "assistant", "content": text})
-            self.warnings.append(f"turn {self.turn}: the reply was cut off after {len(text)} characters")
+            self.warn(f"turn {self.turn}: the reply was cut off after {len(text)} characters")
 
     def absorb(self) -> None:
         """Take the runs within this one into its books: in call order, whoever ended first."""
@@ -380,9 +381,9 @@ class Run(Books):
             usage=self.usage,
             usage_by_agent=dict(self.usage_by_agent),
             handoffs=tuple(self.handoffs),
-            errors=tuple(self.errors),
-            repairs=tuple(self.repairs),
-            warnings=tuple(self.warnings),
+            errors=self.errors,
+            repairs=self.repairs,
+            warnings=self.warnings,
             calls=tuple(self.calls),
             context=self.now(),
             stop_reason=self.stop_reason,

@@ -317,5 +317,5 @@ async def _payload(run: Run, edge: Handoff, request: HandoffRequest) -> HandoffP
     sent = replace(sent, context_data=unshared(sent.context_data))  # the run may change its own, not theirs
     payload, warning = types.check(sent, strict=run.config.strict_payloads)
     if warning is not None:
-        run.warnings.append(f"turn {run.turn}: {warning}")
+        run.warn(f"turn {run.turn}: {warning}")
     return payload

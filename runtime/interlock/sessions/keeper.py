@@ -60,7 +60,7 @@ class SessionKeeper:
             self._history = len(found.items)
             _put_before(run, found.items)
             _be_sticky(run, found, self._log.name)
-        run.repairs += found.notes
+        run.repairs += (*found.notes,)
         self._number = found.number
         self._earlier = [*found.own.items] if found.own is not None and not found.own.first else []
         self._on = True
@@ -136,7 +136,7 @@ def _be_sticky(run: Run, found: Loaded, session: str) -> None:
     if run.config.next_agent != "sticky" or name is None or name == run.agent.name:
         return
     if (agent := run.graph.get(name)) is None:
-        run.warnings.append(
+        run.warn(
             f"session {session!r:.80} names the agent {name!r:.80}, which is not there, so "
             f"{run.agent.name!r} answers. Known: {', '.join(sorted(run.graph)):.400}"
         )
