@@ -186,7 +186,7 @@ class Run(Books):
         Safe to call twice; the first word counts.
         """
         if self.handoffs:
-            self.close_records([one.id for one in self.handoffs], status, error)
+            self.close_records({one.id for one in self.handoffs}, status, error)
         self.places.release()
         if self.parted is None:
             self.parted = self.narrowings, self.shared_memory.get(PAYLOAD_KEY)
