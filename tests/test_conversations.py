@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock_providers.conversations import Conversations, body_as_json
+from interlock_providers.conversations import Conversations, Toolboxes, body_as_json
 from interlock_providers.shapes import shape_of
-from interlock_providers.wire import Outgoing, prepare
+from interlock_providers.wire import Outgoing, prepare, tools_for
 
 SYSTEM: Any = {"role": "system", "content": "Be brief."}
 USER: Any = {"role": "user", "content": "Hi"}
@@ -138,3 +139,51 @@ def test_asking_for_the_messages_changes_nothing() -> None:
     for message in (USER, CALL, PICTURE):
         outgoing.add(message)
     assert outgoing.messages() == outgoing.messages()
+
+
+TOOL: Any = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}, "strict": True}}
+
+
+@pytest.mark.parametrize("provider", ["openai", "groq", "mistral", "deepseek", ""])
+def test_tools_are_sent_as_they_would_be_anew(provider: str) -> None:
+    shape, tools = shape_of(provider, "m"), (TOOL, {"type": "web_search"})
+    toolboxes = Toolboxes(shape)
+    for _ in range(2):
+        body = {"model": "m", "tools": toolboxes.fitted([USER], tools)}
+        assert json.loads(body_as_json(body)) == {"model": "m", "tools": [*tools_for([USER], tools, shape)]}
+
+
+def test_tools_are_looked_at_once() -> None:
+    toolboxes, tools = Toolboxes(shape_of("groq")), (TOOL,)
+    first = toolboxes.fitted([USER], tools)
+    assert toolboxes.fitted([USER, CALL, ANSWER], tools) is first
+    assert toolboxes.fitted([USER], (TOOL,)) is not first
+
+
+def test_a_list_of_tools_may_change() -> None:
+    toolboxes, tools = Toolboxes(shape_of("openai")), [TOOL]
+    assert [*toolboxes.fitted([USER], tools)] == [TOOL]
+    tools.append({"type": "web_search"})
+    assert [*toolboxes.fitted([USER], tools)] == tools
+
+
+def test_only_so_many_toolboxes_are_kept() -> None:
+    toolboxes = Toolboxes(shape_of("openai"))
+    for number in range(300):
+        assert [*toolboxes.fitted([USER], (TOOL, {"type": str(number)}))][1] == {"type": str(number)}
+    assert len(toolboxes._known) == 100
+
+
+def test_stand_ins_follow_the_messages() -> None:
+    toolboxes = Toolboxes(replace(shape_of("openai"), needs_tools=True))
+    assert [*toolboxes.fitted([USER], ())] == []
+    assert len(toolboxes.fitted([USER, CALL, ANSWER], ())) == 1
+
+
+def test_messages_and_tools_that_are_encoded_already_stand_in_one_body() -> None:
+    shape, tools = shape_of("openai"), (TOOL,)
+    conversation = Conversations(shape).take("run", [SYSTEM, USER])
+    box = Toolboxes(shape).fitted([USER], tools)
+    for rest in ({}, {"model": "m"}):
+        body = {"messages": conversation, **rest, "tools": box}
+        assert json.loads(body_as_json(body)) == {"messages": [SYSTEM, USER], **rest, "tools": [TOOL]}

@@ -25,7 +25,7 @@ from interlock.port import Request, ToolChoice
 from interlock.usage import Usage
 from interlock_providers.answers import Answer, error_from_answer, shortened
 from interlock_providers.bodies import MOST_BYTES, body_of
-from interlock_providers.conversations import Conversations
+from interlock_providers.conversations import Conversations, Toolboxes
 from interlock_providers.deadlines import deadline_for
 from interlock_providers.failures import to_provider_error
 from interlock_providers.plain_replies import plain_reply
@@ -34,7 +34,7 @@ from interlock_providers.received import Received, parsed
 from interlock_providers.shapes import Shape
 from interlock_providers.structured import AnswerEvents, Plan, as_answer, plan_for
 from interlock_providers.vendors import can_be_forced, takes_schema
-from interlock_providers.wire import prepare, tools_for
+from interlock_providers.wire import prepare
 
 __all__ = ["Chat", "Incoming", "Post", "Response", "Wait"]
 
@@ -112,6 +112,7 @@ class Chat:
         self.model = model
         self._shape = shape
         self._conversations = Conversations(shape)
+        self._toolboxes = Toolboxes(shape)
         self._limits = (timeout, chunk_timeout)
         self._max_bytes = max_bytes
         self._needs_finish = needs_finish
@@ -187,7 +188,7 @@ class Chat:
         return plan_for(request, native=native, can_force=can_be_forced(self.model, request.settings))
 
     def _body(self, request: Request, plan: Plan, messages: Sequence[Message]) -> _Json:
-        tools = tools_for(messages, plan.tools, self._shape)
+        tools = self._toolboxes.fitted(messages, plan.tools)
         body: dict[str, Any] = {"model": self.model, "messages": messages}
         if tools:
             body["tools"] = tools

@@ -1,10 +1,10 @@
-"""What was made of a conversation for the last request, kept for the next one.
+"""What was made of a conversation and its tools for the last request, kept for the next one.
 
 A run asks again and again with the same messages and a few more. Mending and encoding all of them each time
 makes a long run cost the square of its length: with 400 calls of tools, a hundredfold. So both are done once
-per message.
+per message. Tools are the same in every request of an agent, so what is sent of them is made once.
 
-A message is known by its identity: nobody edits one that a model was shown, see `interlock.port.Request`.
+Both are known by their identity: nobody edits what a model was shown, see `interlock.port.Request`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ from itertools import islice
 from typing import Any
 
 from interlock.messages import Message
+from interlock.port import ToolSpec
 from interlock_providers.shapes import Shape
-from interlock_providers.wire import Outgoing
+from interlock_providers.wire import Outgoing, tools_for
 
-__all__ = ["Conversation", "Conversations", "body_as_json"]
+__all__ = ["Conversation", "Conversations", "Toolbox", "Toolboxes", "body_as_json"]
 
 _MOST = 1000
 """Conversations that are kept at most, those that were asked last."""
+
+_MOST_TOOLBOXES = 100
+"""An agent whose tools depend on the moment has a new one for each request."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -110,11 +114,54 @@ class Conversations:
         self._kept[run_id] = conversation
 
 
+class Toolbox(list[ToolSpec]):
+    """The tools of a request as the vendor takes them."""
+
+    __slots__ = ("_encoded", "given")
+
+    def __init__(self, given: Sequence[ToolSpec], fitted: Sequence[ToolSpec]) -> None:
+        super().__init__(fitted)
+        self.given = given
+        self._encoded: bytes | None = None
+
+    def json(self) -> bytes:
+        """Return the tools as a JSON list."""
+        if self._encoded is None:
+            self._encoded = _encode(self).encode()
+        return self._encoded
+
+
+class Toolboxes:
+    """The tools of all agents that a handler answers for.
+
+    Args:
+        shape: what the vendor demands of tools.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._known: dict[int, Toolbox] = {}
+
+    def fitted(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+        """Return what `tools_for` does; the same object again for what can neither change nor be another."""
+        if not tools or not isinstance(tools, tuple):
+            return tools_for(messages, tools, self._shape)
+        known = self._known.get(id(tools))
+        if known is None or known.given is not tools:
+            while len(self._known) >= _MOST_TOOLBOXES:
+                del self._known[next(iter(self._known))]
+            known = self._known[id(tools)] = Toolbox(tools, tools_for(messages, tools, self._shape))
+        return known
+
+
+_ENCODED = (Conversation, Toolbox)
+
+
 def body_as_json(body: Mapping[str, Any]) -> bytes:
-    """Return a request's body as JSON, with messages that are encoded already."""
-    messages = body.get("messages")
-    if not isinstance(messages, Conversation):
+    """Return a request's body as JSON, of which messages and tools may be encoded already."""
+    known = [(key, value) for key, value in body.items() if isinstance(value, _ENCODED)]
+    if not known:
         return _encode(body).encode()
-    rest = _encode({key: value for key, value in body.items() if key != "messages"}).encode()
+    rest = _encode({key: value for key, value in body.items() if not isinstance(value, _ENCODED)}).encode()
     head = rest[:-1] + b"," if len(rest) > 2 else b"{"
-    return b'%s"messages":%s}' % (head, messages.json())
+    return b"%s%s}" % (head, b",".join([b'"%s":%s' % (key.encode(), value.json()) for key, value in known]))
