@@ -171,7 +171,7 @@ def test_only_so_many_toolboxes_are_kept() -> None:
     toolboxes = Toolboxes(shape_of("openai"))
     for number in range(300):
         assert [*toolboxes.fitted([USER], (TOOL, {"type": str(number)}))][1] == {"type": str(number)}
-    assert len(toolboxes._known) == 100
+    assert len(toolboxes._known) == 50
 
 
 def test_stand_ins_follow_the_messages() -> None:

@@ -25,7 +25,7 @@ __all__ = ["Conversation", "Conversations", "Toolbox", "Toolboxes", "body_as_jso
 _MOST = 1000
 """Conversations that are kept at most, those that were asked last."""
 
-_MOST_TOOLBOXES = 100
+_MOST_TOOLBOXES = 50
 """An agent whose tools depend on the moment has a new one for each request."""
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
