@@ -44,15 +44,15 @@ class Deadline:
         self._provider, self._model = provider, model
         self._waited = 0.0
 
-    async def first(self, call: Callable[[], Awaitable[T]]) -> T:
+    def first(self, call: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """Await what begins the reply, or is all of it.
 
         Raises:
             ProviderTimeout: the time of the whole call is over.
         """
-        return await self._within(self._left(), call, self._on_the_whole)
+        return self._within(self._left(), call, self._on_the_whole)
 
-    async def next(self, call: Callable[[], Awaitable[T]]) -> T:
+    def next(self, call: Callable[[], Awaitable[T]]) -> Awaitable[T]:
         """Await one more piece.
 
         Raises:
@@ -60,8 +60,8 @@ class Deadline:
         """
         left = self._left()
         if self._gap is None or (left is not None and left < self._gap):
-            return await self._within(left, call, self._on_the_whole)
-        return await self._within(self._gap, call, self._in_between)
+            return self._within(left, call, self._on_the_whole)
+        return self._within(self._gap, call, self._in_between)
 
     def close(self) -> None:
         """Leave nothing behind on the event loop. The call is over."""

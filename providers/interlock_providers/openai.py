@@ -108,21 +108,22 @@ class OpenAI:
             await client.close()
 
     async def _post(self, request: Request, body: Mapping[str, Any]) -> AsyncStream[object]:
-        from openai import AsyncOpenAI, AsyncStream  # noqa: PLC0415 - openai costs 0.7 s to import
+        import openai  # noqa: PLC0415 - openai costs 0.7 s to import
 
         client = self._the_client()
         # others look into the body: Azure's finds the address in it
-        encoded = _encoded(body) if type(client) is AsyncOpenAI else None
+        encoded = _encoded(body) if type(client) is openai.AsyncOpenAI else None
+        post: Any = client.post  # a stream of the client's own class is the quickest, and it is not typed
         try:
-            return await client.post(
+            incoming: AsyncStream[object] = await post(
                 _PATH,
                 cast_to=object,
                 body=body if encoded is None else None,
                 content=encoded,
                 options=self._options(request),
                 stream=True,  # for us to read, whether it streams or not
-                stream_cls=AsyncStream[object],
             )
+            return incoming
         except Exception as error:
             if isinstance(error.__cause__, ProviderError):
                 raise error.__cause__ from None  # it comes from _look_at

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
@@ -116,10 +116,10 @@ class OpenAICompatible:
         if self._client is not None:
             await self._client.aclose()
 
-    async def _post(
+    def _post(
         self, client: HttpClient, headers: Mapping[str, str] | None, body: Mapping[str, Any]
-    ) -> HttpResponse:
-        return await client.post(body_as_json(body), headers)
+    ) -> Awaitable[HttpResponse]:
+        return client.post(body_as_json(body), headers)
 
     def _check_loop(self) -> None:
         try:
