@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import anyio.lowlevel
+import pydantic
 import pytest
 from effort import examples
 from hypothesis import given
@@ -26,7 +27,7 @@ from interlock import (
     tool,
 )
 from interlock.approvals import Interruption
-from interlock.errors import CallbackError, ConfigError
+from interlock.errors import CallbackError, ConfigError, LoopDetected
 from interlock.events import ApprovalRequested, ToolCalled
 from interlock.testing import assert_valid, call
 
@@ -48,6 +49,18 @@ class Till:
             return f"paid {amount}"
 
         return tool(needs_approval=options.pop("needs_approval", True), **options)(pay)
+
+
+def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
+class Order(pydantic.BaseModel):
+    """What is to be paid."""
+
+    amount: int
+    note: str = ""
 
 
 def clerk(till: Till, *replies: Any, **options: Any) -> Agent[Any]:
@@ -330,6 +343,25 @@ async def test_a_transfer_that_is_often_declined_is_no_mistake_of_the_models() -
     assert result.final_output == "Mine."
 
 
+@pytest.mark.parametrize("what", ["tool", "transfer"])
+async def test_who_asks_for_the_declined_again_and_again_is_told_and_stopped(what: str) -> None:
+    asked = [call("pay" if what == "tool" else "transfer_to_target", {}, id=f"c{n}") for n in range(20)]
+    target = agent("target")
+    source = agent(
+        "source",
+        *asked,
+        tools=[tool(needs_approval=True)(pay)],
+        handoffs=[handoff(target, needs_approval=True)],
+    )
+    first = await run(source, "Hi", max_turns=None)
+    state = first.state().reject(first.interruptions[0], always=True)
+    with pytest.raises(LoopDetected) as caught:
+        await run(source, state, max_turns=None)
+    assert caught.value.result is not None
+    assert [one.kind for one in caught.value.result.errors] == ["loop"]
+    assert len(requests(source)) == 6
+
+
 async def test_a_transfer_beside_a_call_that_waits_is_not_made() -> None:
     till = Till()
     b = agent("B")
@@ -468,6 +500,27 @@ async def test_asking_an_agent_can_need_approval_itself() -> None:
     assert [(one.name, one.path) for one in second.interruptions] == [("pay", ("c",))]
     third = await run(boss, second.state().approve(second.interruptions[0]))
     assert (third.final_output, till.paid) == ("All paid.", [5])
+
+
+async def test_a_default_that_the_model_leaves_out_does_not_get_round_the_approval() -> None:
+    payer = agent("payer", "Paid.")
+    boss = agent(
+        "boss",
+        call("pay", {"amount": 900}, id="p"),
+        "Done.",
+        tools=[payer.as_tool("pay", input_type=Order, needs_approval=True)],
+    )
+    first = await run(boss, "Hi")
+    assert [one.call_id for one in first.interruptions] == ["p"]
+    assert requests(payer) == []
+
+
+async def test_an_approved_call_is_made_though_no_turn_is_left_after_it() -> None:
+    till = Till()
+    boss = team(till)
+    first = await run(boss, "Hi", max_turns=3)
+    second = await run(boss, first.state().approve(first.interruptions[0]), max_turns=3)
+    assert (till.paid, [*second.nested]) == ([5], ["c"])
 
 
 async def test_an_agent_within_that_is_not_there_any_more_is_a_clear_error() -> None:

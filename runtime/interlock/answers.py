@@ -38,6 +38,7 @@ from interlock.run import Run
 from interlock.schema import clip
 from interlock.showing import show, show_all
 from interlock.tool_runs import run_tools
+from interlock.tools import Tool
 from interlock.transfers import Transfer, cut_short, edge_for, passed_over, try_transfer
 from interlock.waiting import hold_tools, hold_transfer
 
@@ -132,6 +133,7 @@ async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], even
             _take_requests(run, planned, calls, answers)
             _spare_transfer(run, planned, answers)
             await hold_transfer(run, planned)
+            _note_declined(run, planned)
         if run.watched:
             await _show_outcomes(run, planned, calls, answers)
         if planned.transfer is not None:
@@ -155,18 +157,18 @@ async def _carry_out(run: Run, planned: Plan, answers: _Answers, events: Events)
     def decline(call: ToolCall, text: str) -> None:
         answers.give(call, _Answer(text, error="declined"))
 
-    await hold_tools(run, planned, decline)
-    if planned.tools:
-        run.check_budget(len(planned.tools))
-        run.tool_calls += len(planned.tools)
+    free = await hold_tools(run, planned, decline)
+    if free:
+        run.check_budget(len(free))
+        run.tool_calls += len(free)
         if run.watched:
-            await _show_calls(run, planned)
-        await run_tools(run, planned.tools, partial(_take_outcome, run, answers), events)
+            await _show_calls(run, free)
+        await run_tools(run, free, partial(_take_outcome, run, answers), events)
     _note_results(run, planned, answers)
 
 
-async def _show_calls(run: Run, planned: Plan) -> None:
-    for call, _ in planned.tools:
+async def _show_calls(run: Run, calls: Sequence[tuple[ToolCall, Tool]]) -> None:
+    for call, _ in calls:
         await show(
             ToolCalled(
                 agent=run.agent.name,
@@ -248,6 +250,15 @@ def _note_results(run: Run, planned: Plan, answers: _Answers) -> None:
             made = (tool.name, call["function"].get("arguments") or "", answer.text)
             (results if answer.request is None else requests).append(made)
         run.progress.tool_results(results, requests)
+
+
+def _note_declined(run: Run, planned: Plan) -> None:
+    """Let the run see that a transfer was declined, which is all that the turn brings."""
+    if planned.declined and not planned.tools and run.config.detect_loops:
+        run.progress.tool_results(
+            (wanted.edge.tool_name, wanted.call["function"].get("arguments") or "", why)
+            for wanted, why in planned.declined
+        )
 
 
 def _take_outcome(run: Run, answers: _Answers, call: ToolCall, outcome: ToolOutcome, stop: bool) -> None:

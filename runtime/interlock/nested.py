@@ -90,7 +90,8 @@ class Consultation:
             ConfigError: it was stopped, and cannot go on with the agents that there are now.
         """
         run, name = self.run, self.tool.name
-        if share == 0:
+        stood = run.to_resume.get(self.call["id"])
+        if share == 0 and stood is None:  # one that goes on may have a call to make that was approved
             self.refused = MaxTurnsExceeded(
                 f"Of the max_turns ({run.max_turns}) of the run, none is left for tool {name!r}: the last "
                 "one is for whoever called it. Raise max_turns of the run."
@@ -99,7 +100,7 @@ class Consultation:
         if run.depth >= _DEEPEST:
             self.refused = LimitExceeded(f"{_DEEPEST} agents have asked one another already.")
             return
-        most, stood = self.asked.max_turns, run.to_resume.get(self.call["id"])
+        most = self.asked.max_turns
         if share is not None:
             share += 0 if stood is None else stood["turn"] + stood["turns_within"]
             most = share if most is None else min(most, share)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, cast
 
+from interlock.agent_tools import AgentCall
 from interlock.approvals import Decision, Interruption, NeedsApproval, declined_text
 from interlock.callables import resolve, users_code
 from interlock.context import ToolContext
 from interlock.messages import ToolCall
 from interlock.routing import Plan
 from interlock.run import Run
+from interlock.tools import Tool
 
 __all__ = ["hold_tools", "hold_transfer"]
 
@@ -21,8 +23,10 @@ _BY_A_TOOL = (
 )
 
 
-async def hold_tools(run: Run, planned: Plan, decline: Callable[[ToolCall, str], None]) -> None:
-    """Take the tool calls that wait for approval, or were declined, out of those that are carried out.
+async def hold_tools(
+    run: Run, planned: Plan, decline: Callable[[ToolCall, str], None]
+) -> Sequence[tuple[ToolCall, Any]]:
+    """Return the tool calls that are carried out: those that need no approval, or have it.
 
     Args:
         run: the run.
@@ -35,13 +39,28 @@ async def hold_tools(run: Run, planned: Plan, decline: Callable[[ToolCall, str],
     free: list[tuple[ToolCall, Any]] = []
     for call, tool in planned.tools:
         said: Decision | None = _FREE
-        if tool.needs_approval is not False and tool.fits(call["function"].get("arguments") or ""):
+        if tool.needs_approval is not False and _is_made(call, tool):
             said = await _said(run, planned, call, tool.name, tool.needs_approval)
         if said is not None and said.approved:
             free.append((call, tool))
         elif said is not None:
             decline(call, declined_text(said))
-    planned.tools = free
+    return free
+
+
+def _is_made(call: ToolCall, tool: Tool) -> bool:
+    """Whether the arguments are such that the call would be made: nobody is asked about any other.
+
+    What reads them is what reads them when it is made, or a call could get round the approval.
+    """
+    arguments = call["function"].get("arguments") or ""
+    if not isinstance(tool.on_invoke_tool, AgentCall):
+        return tool.fits(arguments)
+    try:
+        tool.on_invoke_tool.read(arguments)
+    except Exception:
+        return False
+    return True
 
 
 async def hold_transfer(run: Run, planned: Plan) -> None:
