@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.assembly import Assembler, completion_done, to_usage, why_incomplete
-from interlock.events import MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.usage import Usage
 
 Delta = dict[str, Any]
@@ -605,3 +605,22 @@ def test_arguments_that_are_said_again_in_pieces_are_said_once(pieces: list[str]
         assembler.feed({"choices": [{"index": 0, "delta": {"tool_calls": [call]}}]})
     (made,) = assembler.done().message.get("tool_calls", [])
     assert made["function"]["arguments"] == arguments
+
+
+def test_a_character_that_was_cut_in_two_is_whole_everywhere() -> None:
+    """Servers that cut by UTF-16 units send it in two chunks."""
+    assembler = Assembler()
+    events: list[HandlerEvent] = []
+    for half in ("\ud83d", "\ude00"):
+        events += assembler.feed(chunk({"content": f"a{half}" if half == "\ud83d" else half}))
+        events += assembler.feed(
+            chunk({"reasoning_content": half, "tool_calls": [call(half, index=0, id="c", name="f")]})
+        )
+    message: Any = assembler.done().message
+    assert (message["content"], message["reasoning_content"]) == ("a😀", "😀")
+    assert message["tool_calls"][0]["function"]["arguments"] == "😀"
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["a", "😀"]
+
+
+def test_half_a_character_at_the_end_is_not_lost() -> None:
+    assert assemble({"content": "a\ud83d"}).message.get("content") == "a\ud83d"

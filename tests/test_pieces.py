@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.pieces import add_blocks, joined, merge
+from interlock.pieces import add_blocks, joined, merge, together
 
 
 def merged(*pieces: object, key: str = "x") -> Any:
@@ -17,6 +17,20 @@ def merged(*pieces: object, key: str = "x") -> Any:
     for piece in pieces:
         merge(into, key, piece)
     return joined(into).get(key)
+
+
+@given(st.text(st.characters(min_codepoint=0xFFFF), max_size=6), st.text(max_size=3), st.data())
+def test_a_character_that_was_cut_in_two_is_whole_again(wide: str, more: str, data: st.DataObject) -> None:
+    text = wide + more + wide
+    units = text.encode("utf-16-le")
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(units) // 2))))
+    ends = zip([0, *cuts], [*cuts, len(units) // 2], strict=True)
+    pieces = [units[2 * a : 2 * b].decode("utf-16-le", "surrogatepass") for a, b in ends]
+    assert together(pieces) == text
+
+
+def test_half_a_character_that_stays_alone_is_left() -> None:
+    assert together(["a\ud83d", "b"]) == "a\ud83db"
 
 
 @pytest.mark.parametrize(

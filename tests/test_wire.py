@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -234,6 +234,21 @@ def test_lone_surrogates_can_be_sent() -> None:
     )
     json.dumps(sent, ensure_ascii=False).encode()
     assert sent[0].get("content") == "a\ufffd"
+
+
+def test_lone_surrogates_can_be_sent_wherever_they_stand() -> None:
+    said: Message = {"role": "assistant", "content": "Hi", "reasoning_content": "a\ud83d"}
+    details = [{"text": "b\ud83d", "\ud83d": 1, "n": 2}]
+    more: Any = {"reasoning_details": details, "refusal": "c\ude00", "name": "é"}
+    sent = prepare([USER, cast(Message, {**said, **more}), USER], OPENAI)
+    json.dumps(sent, ensure_ascii=False).encode()
+    assert sent[1].get("reasoning_content") == "a\ufffd"
+
+
+def test_a_message_whose_other_keys_can_be_sent_is_sent_as_it_is() -> None:
+    said: Any = {"role": "assistant", "content": "Hi", "reasoning_details": [{"text": "😀"}]}
+    messages: list[Message] = [USER, said, USER]
+    assert prepare(messages, OPENAI)[1] is said
 
 
 def test_a_surrogate_pair_becomes_its_character() -> None:

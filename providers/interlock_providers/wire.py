@@ -19,6 +19,7 @@ from typing import Any, Final, NoReturn, cast
 
 from interlock.messages import Message, ToolCall, calls_of, text_of
 from interlock.port import ToolSpec
+from interlock_providers.encodable import encodable, encodable_within
 from interlock_providers.media import not_again, only
 from interlock_providers.repeated import without_repeated
 from interlock_providers.shapes import Shape
@@ -270,15 +271,26 @@ def _sendable(message: Message, shape: Shape) -> Message:
     """
     allowed = shape.message_keys
     for key, value in message.items():
-        if key[0] == "_" or (allowed and key not in allowed) or (key == "tool_calls" and not value):
+        if key in _FITTED:
+            if value or key != "tool_calls":
+                continue
+            break
+        if key[0] == "_" or (allowed and key not in allowed) or encodable_within(value) is not value:
             break
     else:
         return message
-    kept = {key: value for key, value in message.items() if key[0] != "_" and (not allowed or key in allowed)}
+    kept = {
+        key: value if key in _FITTED else encodable_within(value)
+        for key, value in message.items()
+        if key[0] != "_" and (not allowed or key in allowed)
+    }
     if not kept.get("tool_calls", True):
         del kept["tool_calls"]
     return cast(Message, kept)
 
+
+_FITTED: Final = frozenset(("role", "content", "tool_calls", "tool_call_id"))
+"""Keys of a message that every vendor takes, and whose values are fit to be sent already."""
 
 _CARRIES_NOTHING: Final = ("role", "content", "name", "tool_call_id")
 
@@ -290,7 +302,7 @@ def _carries_more(message: Message) -> bool:
 def _fit_content(content: str | list[dict[str, Any]] | None, shape: Shape, *, keep_blank: bool) -> Any:
     """Return content that can be encoded and, unless ``keep_blank``, has nothing blank in it."""
     if isinstance(content, str):
-        return "" if not keep_blank and content.isspace() else _encodable(content)
+        return "" if not keep_blank and content.isspace() else encodable(content)
     if content is None:
         return None
     shown = content if shape.media is None else only(content, shape.media)
@@ -301,24 +313,13 @@ def _fit_content(content: str | list[dict[str, Any]] | None, shape: Shape, *, ke
 
 def _fit_part(part: dict[str, Any]) -> dict[str, Any]:
     text = part.get("text")
-    if not isinstance(text, str) or (fit := _encodable(text)) is text:
+    if not isinstance(text, str) or (fit := encodable(text)) is text:
         return part
     return {**part, "text": fit}
 
 
 def _is_blank_text(part: Mapping[str, Any]) -> bool:
     return part.get("type") == "text" and not str(part.get("text") or "").strip()
-
-
-def _encodable(text: str) -> str:
-    """Return ``text`` without lone surrogates, which no HTTP client can send (Aider 3693)."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def _fit_calls(calls: list[ToolCall], shape: Shape, ids: _WireIds) -> list[ToolCall]:
@@ -358,8 +359,8 @@ def _fit_arguments(arguments: str) -> str:
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
-        return _encodable(arguments)
-    return json.dumps({"_invalid_arguments": _encodable(arguments)[:_LONGEST_RAW_ARGUMENTS]})
+        return encodable(arguments)
+    return json.dumps({"_invalid_arguments": encodable(arguments)[:_LONGEST_RAW_ARGUMENTS]})
 
 
 def _refuse_constant(name: str) -> NoReturn:

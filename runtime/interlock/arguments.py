@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from interlock.pieces import together
+
 __all__ = ["as_text", "is_json", "starts_again", "whole"]
 
 _decoder = json.JSONDecoder()
@@ -34,7 +36,7 @@ def whole(pieces: list[str]) -> str:
     """
     if len(pieces) > 1 and pieces[0].strip() == "{}" and pieces[1].lstrip().startswith("{"):
         pieces = pieces[1:]
-    text = "".join(pieces)
+    text = together(pieces)
     if "}{" not in text:
         return text
     try:

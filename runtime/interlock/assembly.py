@@ -28,7 +28,7 @@ from interlock.arguments import as_text, is_json, starts_again, whole
 from interlock.events import DONE, TEXT, HandlerEvent, MessageDone, ReasoningDelta, ToolCallDelta
 from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.messages import Message, ToolCall, text_of
-from interlock.pieces import Pieces, add_blocks, continues, joined, merge, merge_others, own
+from interlock.pieces import Pieces, add_blocks, continues, joined, merge, merge_others, own, together
 from interlock.records import dataclass
 from interlock.usage import Usage
 
@@ -38,6 +38,8 @@ _Json = Mapping[str, Any]
 
 _SAID = frozenset(("role", "content", "tool_calls", "function_call"))
 _OWN = _SAID | {"thinking_blocks", "reasoning_details"}
+_HALF, _LAST_HALF = "\ud800", "\udbff"
+"""The first halves of characters that UTF-16 writes as two."""
 _THOUGHT = "__thought__"
 """litellm hides a Gemini thought signature in the call id behind this mark."""
 
@@ -105,6 +107,8 @@ class Assembler:
         self._content: list[Pieces | dict[str, Any]] = []
         self._text: Pieces | None = None
         """The last of the content, where that is text."""
+        self._half = ""
+        """The first half of a character, of which the second is to come."""
         self._extra: dict[str, Any] = {}
         self._thinking: list[dict[str, Any]] = []
         self._details: list[dict[str, Any]] = []
@@ -160,8 +164,7 @@ class Assembler:
         self._parts += 1
         text = delta.get("content")
         if len(delta) == 1 and text and isinstance(text, str):  # nearly every chunk: the shortest way
-            self._add_text(text)
-            events.append(TEXT(text=text))
+            self._say(text, events)
         else:
             self._take(delta, events)
 
@@ -217,8 +220,7 @@ class Assembler:
 
     def _take_content(self, content: str | Sequence[_Json], events: list[HandlerEvent]) -> None:
         if isinstance(content, str):
-            self._add_text(content)
-            events.append(TEXT(text=content))
+            self._say(content, events)
             return
         for part in content:  # Mistral streams lists of parts when it thinks
             kind, text = part.get("type"), text_of(cast(Message, {"content": [part]}))
@@ -231,6 +233,16 @@ class Assembler:
             elif kind == "thinking":
                 thought = text_of(cast(Message, {"content": part.get("thinking")}))
                 events.append(ReasoningDelta(thought))
+
+    def _say(self, text: str, events: list[HandlerEvent]) -> None:
+        """Take text and show it, but for half a character at its end: nobody could print that."""
+        self._add_text(text)
+        if self._half or text[-1] >= _HALF:
+            text = together((self._half, text))
+            self._half = text[-1] if _HALF <= text[-1] <= _LAST_HALF else ""
+            text = text[:-1] if self._half else text
+        if text:
+            events.append(TEXT(text=text))
 
     def _add_text(self, text: str) -> None:
         if self._text is None:
@@ -251,9 +263,9 @@ class Assembler:
             return ""
         first = self._content[0]
         if first is self._text and isinstance(first, Pieces):
-            return "".join(first)
+            return together(first)
         return [
-            joined(part) if isinstance(part, dict) else {"type": "text", "text": "".join(part)}
+            joined(part) if isinstance(part, dict) else {"type": "text", "text": together(part)}
             for part in self._content
         ]
 

@@ -19,6 +19,7 @@ from interlock.events import (
 )
 from interlock.handoff_request import HandoffRequest
 from interlock.messages import Message, calls_of
+from interlock.pieces import together
 from interlock.records import dataclass
 
 __all__ = ["Collector"]
@@ -104,7 +105,7 @@ class Collector:
         done = dataclasses.replace(complete, usage=complete.usage or self._assembled().usage)
         if self._shown is None:  # the run shows it, if someone is watching
             return [done]
-        text, shown = done.message.get("content"), "".join(self._shown)
+        text, shown = done.message.get("content"), together(self._shown)
         rest = text[len(shown) :] if isinstance(text, str) and text.startswith(shown) else ""
         return [TextDelta(rest), done] if rest else [done]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeGuard, cast
 
-__all__ = ["Pieces", "add_blocks", "continues", "joined", "merge", "merge_others", "own"]
+__all__ = ["Pieces", "add_blocks", "continues", "joined", "merge", "merge_others", "own", "together"]
 
 _Json = Mapping[str, Any]
 
@@ -88,6 +88,22 @@ def own(block: _Json) -> dict[str, Any]:
     return {key: [*part] if isinstance(part, list) else part for key, part in block.items()}
 
 
+def together(pieces: Iterable[str]) -> str:
+    """Return text that came in pieces. A character that was cut in two is whole again.
+
+    Servers that cut by UTF-16 units send one half of an emoji (U+D83D) and the other with the next piece.
+    Half a pair that stays alone is left as it is.
+    """
+    text = "".join(pieces)
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return text
+
+
 def joined(value: _Json) -> dict[str, Any]:
     """Return a plain dict with all text joined."""
     return {key: _join(part) for key, part in value.items()}
@@ -99,7 +115,7 @@ def _is_list(value: object) -> TypeGuard[list[Any]]:
 
 def _join(value: object) -> object:
     if isinstance(value, Pieces):
-        return "".join(value)
+        return together(value)
     return joined(cast("_Json", value)) if isinstance(value, dict) else value
 
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.messages import Message, ToolCall, calls_of, text_of
+from interlock.pieces import together
 from interlock.repair import says_nothing
 
 __all__ = ["is_empty", "unseen_of", "with_own_ids", "wrong_with"]
@@ -118,7 +119,7 @@ def unseen_of(message: Message, shown: Sequence[str]) -> list[HandlerEvent]:
         shown: the pieces of text that were; empty when nothing at all was, not even a call.
     """
     if shown:
-        text, seen = text_of(message), "".join(shown)
+        text, seen = text_of(message), together(shown)
         return [TextDelta(text[len(seen) :])] if text.startswith(seen) and text != seen else []
     return _deltas_of(message)
 

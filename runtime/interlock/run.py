@@ -29,6 +29,7 @@ from interlock.messages import ITEM, ItemKind, Message, RunItem, ToolCall
 from interlock.models import lineup
 from interlock.narrative import Reader
 from interlock.payloads import PAYLOAD_KEY
+from interlock.pieces import together
 from interlock.port import Handler, Request, family_of, tool_name
 from interlock.progress import Progress
 from interlock.records import dataclass, maker
@@ -331,7 +332,7 @@ class Run(Books):
         """Keep what arrived of a reply whose call did not come to its end, and count the call."""
         if self.open_call is None:
             return
-        reply, text = self.arrived, "".join(self.partial)
+        reply, text = self.arrived, together(self.partial)
         if reply is not None and not wrong_with(reply.message):
             self.accept(reply)
             return
