@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
 from scenes import SCENES, Stage
 from teams import outcome
 
-from interlock import Agent, Handoff, RunConfig, Runner, function_handler, function_tool, handoff
+from interlock import Agent, Handoff, RunConfig, Runner, RunResult, function_handler, function_tool, handoff
 from interlock.errors import CallbackError, HandlerError, ModelBehaviorError
-from interlock.events import HandlerEvent, MessageDone, Repaired
+from interlock.events import HandlerEvent, MessageDone, Repaired, TextDelta
 from interlock.messages import text_of
 from interlock.port import OutputSchema, Request
 from interlock.repair import problems
 from interlock.testing import ScriptedHandler, call, reply
+from interlock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 
@@ -433,3 +434,63 @@ async def test_instructions_that_are_no_text_never_reach_a_provider(wrong: Any) 
     agent = Agent("A", lambda context: wrong, model=ScriptedHandler(["Hi."]))
     with pytest.raises(CallbackError, match="instructions of agent 'A' raised TypeError: they must be text"):
         await Runner.run(agent, "Hi")
+
+
+# -- what a handler of the app's may give --
+
+
+class Chunked:
+    """Passes on what many a vendor's chunks hold."""
+
+    name = "chunked"
+
+    def __init__(self, *texts: Any) -> None:
+        self.texts = texts
+
+    async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+        for text in self.texts:
+            yield TextDelta(text)
+        yield MessageDone(message={"role": "assistant", "content": "Hello"})
+
+
+async def told(asked: Agent[Any], watched: bool) -> tuple[RunResult[Any], list[str]]:
+    """A run, and the text that its reader was shown."""
+    if not watched:
+        return await Runner.run(asked, "Hi"), []
+    stream = Runner.run_streamed(asked, "Hi")
+    texts = [event.text async for event in stream if isinstance(event, TextDelta)]
+    return stream.result, texts
+
+
+@pytest.mark.parametrize("watched", [False, True])
+async def test_a_delta_without_text_says_nothing(watched: bool) -> None:
+    asked = Agent("A", model=Chunked("Hel", None, "lo"))
+    result, texts = await told(asked, watched)
+    assert result.final_output == "Hello"
+    assert texts == (["Hel", "lo"] if watched else [])
+
+
+@pytest.mark.parametrize("watched", [False, True])
+async def test_a_delta_whose_text_is_none_of_it_is_the_handlers_mistake(watched: bool) -> None:
+    with pytest.raises(HandlerError, match="TextDelta in turn 1 whose text is 5"):
+        await told(Agent("A", model=Chunked("Hel", 5)), watched)
+
+
+async def test_a_function_may_yield_deltas_without_text() -> None:
+    async def answer(request: Request) -> AsyncGenerator[HandlerEvent]:
+        async for event in Chunked(None, "Hello").stream(request):
+            yield event
+
+    assert (await Runner.run(Agent("A", model=function_handler(answer)), "Hi")).final_output == "Hello"
+
+
+@pytest.mark.parametrize("odd", [{"prompt_tokens": 1}, Usage(1, cast(Any, None)), Usage(1, cast(Any, "7"))])
+async def test_a_usage_that_is_none_loses_no_reply(odd: Any) -> None:
+    async def answer(request: Request) -> AsyncGenerator[HandlerEvent]:
+        said = "Five." if request.turn > 1 else None
+        calls: Any = {} if request.turn > 1 else {"tool_calls": [call("add", {"a": 2, "b": 3}, id="c")]}
+        yield MessageDone(message={"role": "assistant", "content": said, **calls}, usage=odd)
+
+    result = await Runner.run(Agent("A", model=function_handler(answer), tools=[add]), "Hi")
+    assert (result.final_output, result.usage) == ("Five.", Usage(requests=2, estimated=True))
+    assert ["as its usage" in warning for warning in result.warnings] == [True, True]

@@ -67,8 +67,15 @@ def test_what_a_call_lacks_is_filled_in() -> None:
     """What is echoed to the provider in the next request must be something that it takes."""
     bare: Any = {"id": 5, "function": {"name": None, "arguments": None, "extra": 1}}
     (made,) = calls_of(with_own_ids(done(bare), 1, set()).message)
-    function = {"name": "", "arguments": "", "extra": 1}
+    function = {"name": "", "arguments": "{}", "extra": 1}
     assert made == {"id": "call_1_0", "type": "function", "function": function}
+
+
+@pytest.mark.parametrize("odd", [{}, [], 0, False, None])
+def test_arguments_that_are_nothing_become_an_empty_object(odd: Any) -> None:
+    called: Any = {"id": "a", "function": {"name": "f", "arguments": odd}}
+    (made,) = calls_of(with_own_ids(done(called), 1, set()).message)
+    assert made["function"]["arguments"] == "{}"
 
 
 def test_a_reply_sets_none_of_the_keys_that_are_interlocks_own() -> None:
@@ -92,6 +99,7 @@ def test_a_reply_sets_none_of_the_keys_that_are_interlocks_own() -> None:
         ({"role": "assistant", "content": 5}, "content that is neither text nor parts"),
         ({"role": "assistant", "content": ["Hi"]}, "content with a part that is not a dict"),
         ({"role": "assistant", "tool_calls": {"a": 1}}, "tool calls that are not a list"),
+        ({"role": "assistant", "content": "Hi", 5: 1}, "a key that is not text"),
         ("Hi", "'Hi' instead of a message"),
         (None, "None instead of a message"),
     ],

@@ -8,7 +8,7 @@ import json
 import threading
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import anyio
 import anyio.from_thread
@@ -258,6 +258,16 @@ async def test_a_tool_may_report_its_usage() -> None:
         return ToolResult({"a": 1}, usage=Usage(requests=1, input_tokens=5))
 
     assert await answer(f) == ToolOutcome('{"a":1}', usage=Usage(requests=1, input_tokens=5))
+
+
+async def test_a_usage_that_is_none_is_the_tools_failure() -> None:
+    @tool
+    async def f() -> ToolResult:
+        return ToolResult("a", usage=cast(Any, {"tokens": 5}))
+
+    outcome = await answer(f)
+    assert (outcome.error, outcome.usage) == ("output", None)
+    assert "usage must be an interlock.Usage" in outcome.output
 
 
 async def test_a_pair_of_text_and_a_dict_stays_content() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from math import inf, isinf
 from typing import Any, cast
@@ -28,6 +28,7 @@ from interlock.results import Shown
 from interlock.run import Run
 from interlock.showing import show
 from interlock.time_limits import in_time
+from interlock.usage import is_usage
 
 __all__ = ["Check", "ask_model"]
 
@@ -88,8 +89,7 @@ async def _judged(run: Run, events: AsyncGenerator[HandlerEvent], check: Check) 
             group.start_soon(judge)
             try:
                 while not judged.is_set() and (event := await anext(events, None)) is not None:
-                    _note(run, event)
-                    held.append(event)
+                    held += [event] if _note(run, event) else []
             except Exception as error:  # the input is judged all the same
                 failed = error
     except BaseException as raised:
@@ -106,12 +106,12 @@ async def _judged(run: Run, events: AsyncGenerator[HandlerEvent], check: Check) 
 
 async def _take(run: Run, event: HandlerEvent) -> None:
     """Note and show what arrives."""
-    _note(run, event)
-    await _show(run, event)
+    if _note(run, event):
+        await _show(run, event)
 
 
 async def _show(run: Run, event: HandlerEvent) -> None:
-    if run.watched and not isinstance(event, MessageDone):
+    if run.watched:
         await show(event)
 
 
@@ -166,15 +166,16 @@ def _in_patience(run: Run, events: AsyncGenerator[HandlerEvent]) -> AsyncGenerat
     return events if isinf(seconds) else in_time(events, seconds, late)
 
 
-def _note(run: Run, event: HandlerEvent) -> None:
-    """Remember what arrives, so that nothing is lost however the call ends."""
+def _note(run: Run, event: HandlerEvent) -> bool:
+    """Remember what arrives, so that nothing is lost however the call ends; return whether to show it."""
+    if isinstance(event, TextDelta):
+        return _noted_text(run, event.text)
     if isinstance(event, MessageDone):
         if run.arrived is not None:
             raise HandlerError(f"Handler {run.handler.name!r} yielded two MessageDone in turn {run.turn}.")
-        run.arrived = event
-    elif isinstance(event, TextDelta):
-        run.partial.append(event.text)
-    elif isinstance(event, AttemptFailed):
+        run.arrived = _counted(run, event)
+        return False
+    if isinstance(event, AttemptFailed):
         run.problem("provider", f"attempt {event.attempt} failed: {event.error}", error=event.error)
         run.void_attempt(event)
     elif not isinstance(cast(object, event), ReasoningDelta | ToolCallDelta):
@@ -184,3 +185,26 @@ def _note(run: Run, event: HandlerEvent) -> None:
         )
     elif not run.partial:
         run.partial.append("")  # nothing to keep, but something was shown
+    return True
+
+
+def _noted_text(run: Run, text: object) -> bool:
+    if text is None:  # the content of many a vendor's chunk
+        return False
+    if not isinstance(text, str):
+        raise HandlerError(
+            f"Handler {run.handler.name!r} yielded a TextDelta in turn {run.turn} whose text is {text!r:.80}."
+        )
+    run.partial.append(text)
+    return True
+
+
+def _counted(run: Run, done: MessageDone) -> MessageDone:
+    """Return a reply whose usage is one; what it said must not be lost because of what it cost."""
+    if done.usage is None or is_usage(done.usage):
+        return done
+    run.warn(
+        f"turn {run.turn}: handler {run.handler.name!r} gave {done.usage!r:.80} as its usage, which is no "
+        "interlock.Usage of numbers, so nobody knows what the call took"
+    )
+    return replace(done, usage=None)

@@ -134,7 +134,8 @@ class Collector:
     def _take_event(self, event: _Event) -> list[HandlerEvent]:
         match event:
             case TextDelta(text=text):
-                self._feed({"content": text})
+                self._feed({"content": self._text(text)})
+                return [] if cast(object, text) is None else [event]
             case ReasoningDelta(text=text):
                 self._feed({"reasoning_content": text})
             case ToolCallDelta(index=index, id=call_id, name=name, arguments=arguments):
@@ -143,6 +144,11 @@ class Collector:
             case MessageDone():
                 return self._finish(event)
         return [event]
+
+    def _text(self, text: object) -> str:
+        if text is not None and not isinstance(text, str):
+            raise self._refusal(TextDelta(cast(Any, text)))
+        return text or ""
 
     def _take_dict(self, piece: Mapping[str, Any]) -> list[HandlerEvent]:
         choices = piece.get("choices")
@@ -236,6 +242,6 @@ def _message_done(message: Mapping[str, Any]) -> MessageDone:
     """Take a message as it is, unless its arguments are objects, as Ollama's own client gives them."""
     given = cast(Message, message if isinstance(message, dict) else dict(message))
     functions = [cast("Mapping[str, Any]", call.get("function") or {}) for call in calls_of(given)]
-    if all(isinstance(function.get("arguments") or "", str) for function in functions):
+    if all(isinstance(function.get("arguments"), str | None) for function in functions):
         return MessageDone(message=given)
     return completion_done({"choices": [{"message": given}]})

@@ -26,22 +26,33 @@ def wrong_with(message: object) -> str | None:
         return f"{message!r:.80} instead of a message"
     if reply.get("role") != "assistant":
         return f"role {reply.get('role')!r} instead of 'assistant'"
+    if not _has_text_keys(reply):
+        return f"a key that is not text: {message!r:.80}"
     content = reply.get("content")
     if isinstance(content, list):
         if not _are_dicts(reply["content"]):
             return f"content with a part that is not a dict: {content!r:.80}"
     elif not (content is None or isinstance(content, str)):
         return f"content that is neither text nor parts: {content!r:.80}"
-    calls = reply.get("tool_calls")
-    if not calls:
-        return None
-    if not isinstance(calls, list):
-        return f"tool calls that are not a list: {calls!r:.80}"
-    return next(filter(None, map(_wrong_call, reply["tool_calls"])), None)
+    return _wrong_calls(reply["tool_calls"]) if reply.get("tool_calls") else None
+
+
+def _has_text_keys(message: dict[Any, Any]) -> bool:
+    try:
+        "".join(message)  # quicker than to look at each
+    except TypeError:
+        return False
+    return True
 
 
 def _are_dicts(values: list[object]) -> bool:
     return all(isinstance(value, dict) for value in values)
+
+
+def _wrong_calls(calls: object) -> str | None:
+    if not isinstance(calls, list):
+        return f"tool calls that are not a list: {calls!r:.80}"
+    return next(filter(None, map(_wrong_call, cast("list[object]", calls))), None)
 
 
 def _wrong_call(call: object) -> str | None:
@@ -89,8 +100,8 @@ def _whole(call: ToolCall, index: int, turn: int, used: set[str]) -> ToolCall:
         call_id = next(made for made in itertools.chain((first,), others) if made not in used)
     used.add(call_id)
     function: Any = call["function"]
-    if function.get("name") is None or function.get("arguments") is None:
-        name, arguments = function.get("name") or "", function.get("arguments") or ""
+    if not isinstance(function.get("name"), str) or not isinstance(function.get("arguments"), str):
+        name, arguments = function.get("name") or "", function.get("arguments") or "{}"  # such as None, or {}
         function = {**function, "name": name, "arguments": arguments}
     elif call_id == old and call.get("type") == "function":
         return call

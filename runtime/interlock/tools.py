@@ -36,7 +36,7 @@ from interlock.parts import chat_part, media_of
 from interlock.records import dataclass
 from interlock.scopes import Scope, checked_scope
 from interlock.strict import strict_schema
-from interlock.usage import Usage
+from interlock.usage import Usage, is_usage
 
 __all__ = [
     "FunctionTool",
@@ -290,6 +290,8 @@ def _check(made: Tool) -> None:
 def _outcome(value: Any, most: int | None) -> ToolOutcome:
     content: object = value.content if isinstance(value, ToolResult) else value
     usage = value.usage if isinstance(value, ToolResult) else None
+    if usage is not None and not is_usage(usage):
+        raise NoTextError(f"usage must be an interlock.Usage of numbers, not {usage!r:.80}")
     if isinstance(content, HandoffRequest):
         return OUTCOME(output=content.answer, usage=usage, value=value, handoff=content)
     if _hides_a_request(content):

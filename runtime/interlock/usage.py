@@ -6,9 +6,11 @@ from collections.abc import Hashable, Iterable
 from itertools import chain
 from typing import TypeVar
 
+from typing_extensions import TypeIs
+
 from interlock.records import record
 
-__all__ = ["Usage", "summed"]
+__all__ = ["Usage", "is_usage", "summed"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -54,6 +56,17 @@ class Usage:
 
 
 NO_USAGE = Usage()
+
+
+def is_usage(value: object) -> TypeIs[Usage]:
+    """Whether it is a usage, and all numbers in it are such."""
+    if not isinstance(value, Usage):
+        return False
+    tokens = value.input_tokens, value.output_tokens, value.cached_tokens, value.reasoning_tokens
+    try:
+        return sum(tokens, value.requests) + (value.cost or 0.0) >= 0
+    except TypeError:
+        return False
 
 
 def summed(*parts: Iterable[tuple[K, Usage]]) -> dict[K, Usage]:
