@@ -489,7 +489,8 @@ async def test_a_usage_that_is_none_loses_no_reply(odd: Any) -> None:
     async def answer(request: Request) -> AsyncGenerator[HandlerEvent]:
         said = "Five." if request.turn > 1 else None
         calls: Any = {} if request.turn > 1 else {"tool_calls": [call("add", {"a": 2, "b": 3}, id="c")]}
-        yield MessageDone(message={"role": "assistant", "content": said, **calls}, usage=odd)
+        message: Any = {"role": "assistant", "content": said, **calls}
+        yield MessageDone(message=message, usage=odd)
 
     result = await Runner.run(Agent("A", model=function_handler(answer), tools=[add]), "Hi")
     assert (result.final_output, result.usage) == ("Five.", Usage(requests=2, estimated=True))
