@@ -92,6 +92,39 @@ async def test_what_an_agent_uses_that_is_asked_counts() -> None:
     assert caught.value.result.usage.total_tokens == 30
 
 
+@pytest.mark.parametrize("watched", [False, True])
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [(Limits(tool_calls=5), 5), (Limits(requests=3), 3), (Limits(tokens=45), 70), (Limits(cost=0.03), 0.07)],
+)
+async def test_agents_that_are_asked_at_once_have_one_budget(
+    limits: Limits, most: float, watched: bool
+) -> None:
+    """What has begun comes to its end: three at once may go over by three calls, and no more."""
+    helpers = [
+        agent(f"h{n}", *(reply(None, calls=[LOOK], usage=TEN) for _ in range(3)), "Done.", tools=[look_up])
+        for n in range(3)
+    ]
+    asks = reply(None, calls=[call(each.name, {"input": "?"}, id=each.name) for each in helpers], usage=TEN)
+    boss = agent("boss", asks, "Done.", tools=[each.as_tool() for each in helpers])
+    settings = RunConfig(limits=limits, on_limit="return")
+    if watched:
+        stream = Runner.run_streamed(boss, "Hi", max_turns=None, run_config=settings)
+        result = await stream.drain()
+    else:
+        result = await Runner.run(boss, "Hi", max_turns=None, run_config=settings)
+    used = result.usage
+    looked = sum(len([i for i in each.items if i.kind == "tool"]) for each in result.nested.values())
+    what = {
+        "tool_calls": 3 + looked,
+        "requests": used.requests,
+        "tokens": used.total_tokens,
+        "cost": used.cost,
+    }
+    (name,) = (name for name in what if getattr(limits, name) is not None)
+    assert what[name] <= most
+
+
 async def test_an_unknown_price_is_no_limit() -> None:
     model = ScriptedHandler([reply(None, calls=[LOOK], usage=Usage(requests=1)), "Done."])
     result = await Runner.run(

@@ -6,7 +6,7 @@ Part of `interlock.run.Run`, where all that changes during a run is together.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlock.agents import Agent
 from interlock.context import RunContext
@@ -17,7 +17,13 @@ from interlock.records import dataclass
 from interlock.results import Problem
 from interlock.usage import NO_USAGE, Usage
 
+if TYPE_CHECKING:
+    from interlock.port import Request
+    from interlock.results import Shown
+
 __all__ = ["Books"]
+
+_UNDER_WAY = Usage(requests=1, cost=0.0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,8 +43,27 @@ class Books(Hops):
     repairs: tuple[str, ...] = field(default=(), init=False)
     warnings: tuple[str, ...] = field(default=(), init=False)
 
+    open_call: tuple[Request, Shown] | None = field(default=None, init=False)
+    """The model call that was begun and has no complete reply yet."""
+    outer: Books | None = field(default=None, init=False)
+    """The run that this one is within, as long as that one asks."""
+    within: dict[str, Any] = field(default_factory=NEW_DICT, init=False)
+    """The `Run`s of the agent tools that are being called, by call id and in call order."""
+
+    def consumed(self) -> tuple[Usage, int]:
+        """Return what was consumed and how many tools were run, here and within, with calls under way."""
+        usage, calls = self.usage, self.tool_calls
+        if self.open_call is not None:
+            usage += _UNDER_WAY
+        for inner in self.within.values():
+            more, made = inner.consumed()
+            usage, calls = usage + more, calls + made
+        return usage, calls
+
     def check_budget(self, calls: int = 0) -> None:
         """See whether there may be another model call, or so many tool calls.
+
+        All runs that are within one another have one budget.
 
         Raises:
             BudgetExceeded: the limits do not allow it.
@@ -46,7 +71,10 @@ class Books(Hops):
         if (limits := self.config.limits) is None:
             return
         wanted = f"{calls} more, of which none was made" if calls else "another model call"
-        if why := limits.used_up(self.usage, self.tool_calls, calls):
+        outermost: Books = self
+        while outermost.outer is not None:
+            outermost = outermost.outer
+        if why := limits.used_up(*outermost.consumed(), calls):
             raise BudgetExceeded(
                 f"The budget of the run is used up: {why}, and agent {self.agent.name!r} wanted {wanted}. "
                 "Raise RunConfig(limits=...), or take what there is from error.result."

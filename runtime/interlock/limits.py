@@ -21,7 +21,7 @@ class Limits:
     turns: int | None = None
     """Model calls that got a reply, over all agents; wins over ``max_turns``."""
     handoffs: int | None = None
-    """Transfers; wins over ``RunConfig.max_handoffs``."""
+    """Transfers; wins over ``RunConfig.max_handoffs``. An agent that is asked as a tool may make as many."""
     requests: int | None = None
     """Model calls with those that failed and were made again."""
     tool_calls: int | None = None
@@ -54,22 +54,9 @@ class Limits:
             return f"{usage.cost:.4f} of {self.cost:.4f} US dollars are spent"
         return ""
 
-    def left(self, usage: Usage, tool_calls: int) -> Limits:
-        """Return what there is left for a run within, once so much is used."""
-        return replace(
-            self,
-            turns=None,
-            handoffs=None,
-            seconds=None,
-            requests=_less(self.requests, usage.requests),
-            tool_calls=_less(self.tool_calls, tool_calls),
-            tokens=_less(self.tokens, usage.total_tokens),
-            cost=None if self.cost is None else max(0.0, self.cost - (usage.cost or 0.0)),
-        )
-
-
-def _less(limit: int | None, used: int) -> int | None:
-    return None if limit is None else max(0, limit - used)
+    def within(self) -> Limits:
+        """Return what holds for a run within another one too: its turns and its time are given to it."""
+        return replace(self, turns=None, handoffs=None, seconds=None)
 
 
 def _is_number(name: str, value: object) -> bool:

@@ -215,7 +215,7 @@ def _gone_on(run: Run, one: Consultation, max_turns: int | None, stood: RunDocum
 
 def _placed(inner: Run, run: Run, one: Consultation) -> Run:
     inner.depth, inner.path = run.depth + 1, (*run.path, one.call["id"])
-    inner.approvals = run.approvals
+    inner.approvals, inner.outer = run.approvals, run
     if inner.tracing is not None and run.tracing is not None:
         inner.tracing.within(run.tracing, one.call["id"])
     return inner
@@ -231,7 +231,7 @@ def _config(run: Run, one: Consultation) -> RunConfig:
         output_guardrails=(),
         on_limit="raise",  # an agent that ran out of budget has not answered (pain 26)
         timeout=None,  # that of the outer run goes on
-        limits=None if run.config.limits is None else run.config.limits.left(run.usage, run.tool_calls),
+        limits=None if run.config.limits is None else run.config.limits.within(),
         executor=None if (executor := run.config.executor) is None else _Steps(executor, run.run_id, key),
         run_id=f"{run.run_id}/{key}",
     )

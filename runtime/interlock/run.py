@@ -109,8 +109,6 @@ class Run(Books):
     """Names of the handlers that failed and were replaced, each with its agent's."""
     again: bool = field(default=False, init=False)
     """Whether the next model call is that of the present turn once more."""
-    open_call: tuple[Request, Shown] | None = field(default=None, init=False)
-    """The model call that was begun and has no complete reply yet."""
     attempted: bool = field(default=False, init=False)
     """Whether it is being made, and has not failed and waits for its next attempt."""
     arrived: MessageDone | None = field(default=None, init=False)
@@ -141,8 +139,6 @@ class Run(Books):
     """Keeps the run in its session."""
     depth: int = field(default=0, init=False)
     """How many runs this one is within."""
-    within: dict[str, Run] = field(default_factory=NEW_DICT, init=False)
-    """The runs of the agent tools that are being called, by call id and in call order."""
     nested: dict[str, RunResult[Any]] = field(default_factory=NEW_DICT, init=False)
     """Those that have ended."""
     turns_within: int = field(default=0, init=False)
