@@ -15,11 +15,22 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from teams import TO_B, agent, look_up, pair
 
-from interlock import Agent, Request, RunConfig, Runner, RunResult, RunState, handoff
+from interlock import (
+    Agent,
+    HandoffRequest,
+    Request,
+    RunConfig,
+    Runner,
+    RunResult,
+    RunState,
+    ToolContext,
+    function_tool,
+    handoff,
+)
 from interlock.context import RunContext
 from interlock.errors import ConfigError, InterlockError
 from interlock.events import HandlerEvent, MessageDone
-from interlock.handoff_request import HandoffStatus
+from interlock.handoff_request import HandoffResponse, HandoffStatus
 from interlock.results import StopReason
 from interlock.run_document import RecordDocument, RunDocument
 from interlock.run_state import RunStatus
@@ -270,6 +281,39 @@ async def test_secrets_are_not_written() -> None:
     assert "hunter2" not in text
     assert (json.loads(text)["payload"]["context_data"]["page"], "yes" in text) == ("Moss.", True)
     assert secret in result.state().to_json(include_secrets=True)
+
+
+def sharing() -> Agent[Any]:
+    """A team whose second agent sees one entry of the memory, and puts secrets into what it sees."""
+
+    @function_tool
+    def log_in(context: ToolContext[Any]) -> str:
+        """Log in."""
+        context.shared_memory["api_key"] = "narrow-secret"
+        context.shared_memory["creds"] = {"password": "nested-secret"}
+        return "ok"
+
+    def consent(request: HandoffRequest) -> HandoffResponse:
+        return HandoffResponse.accept(metadata={"api_key": "metadata-secret"})
+
+    b = agent("B", call("log_in"), "Done.", "Done.", tools=[log_in], on_handoff_request=consent)
+    return agent("A", TO_B, handoffs=[handoff(b, share=["order"])])
+
+
+async def test_secrets_in_a_part_of_the_memory_are_not_written_either() -> None:
+    result = await stopped(sharing(), after=2, shared_memory={"order": 1, "db_password": "outer-secret"})
+    assert "-secret" not in result.state().to_json()
+    assert result.state().to_json(include_secrets=True).count("-secret") == 4
+
+
+async def test_a_secret_in_a_part_of_the_memory_is_given_anew_or_missed_aloud() -> None:
+    a = sharing()
+    result = await stopped(a, after=2, shared_memory={"order": 1})
+    state = RunState.from_json(result.state().to_json(), agents=[a])
+    again = await Runner.run(a, state, run_config=RunConfig(shared_memory={"api_key": "k", "creds": {}}))
+    assert again.warnings == ()
+    missed = await Runner.run(a, state)
+    assert ["'api_key', 'creds'" in warning for warning in missed.warnings] == [True]
 
 
 async def test_a_secret_is_given_anew_or_missed_aloud() -> None:

@@ -237,21 +237,27 @@ def _recall(run: Run, document: RunDocument) -> None:
 
 def _remember(run: Run, document: RunDocument) -> None:
     """Fill in what the run shares."""
-    given, kept = run.config.shared_memory, detached(document["shared_memory"])
-    anew = {key for key, value in kept.items() if key in given and _is_redacted(value)}
-    memory = {**given, **{key: value for key, value in kept.items() if key not in anew}}
-    run.shared_memory = unshared(memory)
+    kept = _given_anew(run, detached(document["shared_memory"]))
+    run.shared_memory = unshared({**run.config.shared_memory, **kept})
+    _narrow(run, document)
+
+
+def _given_anew(run: Run, kept: dict[str, Any]) -> dict[str, Any]:
+    """Return what was kept of a memory, with the app's own values for secrets that were not written."""
+    given = run.config.shared_memory
+    memory = {key: given[key] if key in given and _is_redacted(kept[key]) else kept[key] for key in kept}
     if gone := [key for key, value in memory.items() if _is_redacted(value)]:
         run.warn(
             f"shared_memory: secrets in {', '.join(map(repr, gone)):.200} were redacted when the state was "
             "written; give them anew with RunConfig(shared_memory=...)"
         )
-    _narrow(run, document)
+    return memory
 
 
 def _narrow(run: Run, document: RunDocument) -> None:
     """Let whoever speaks see of the memory what it saw, and the payload that rides along."""
     for each in detached(document["narrowings"]):
+        each["own"] = unshared(_given_anew(run, each["own"]))
         run.narrowings += (_narrowed(run.shared_memory, each),)
         run.shared_memory = run.narrowings[-1].inner
     if document["payload"] is not None:

@@ -8,7 +8,7 @@ from interlock.errors import ConfigError
 from interlock.messages import detached
 from interlock.plain_json import check_json, sendable
 from interlock.redaction import redact, redact_text
-from interlock.run_document import RunDocument
+from interlock.run_document import RequestDocument, ResponseDocument, RunDocument
 
 __all__ = ["checked_json", "redacted"]
 
@@ -17,11 +17,10 @@ def redacted(document: RunDocument) -> RunDocument:
     """Return a document without the secrets in what it shares; what was said stays to the letter."""
     callers = [{**caller, "payload": redact(caller["payload"])} for caller in document["callers"]]
     handoffs = [
-        {**record, "request": {**request, "metadata": redact(request["metadata"])}}
-        if (request := record["request"])
-        else record
+        {**record, "request": _without(record["request"]), "response": _without(record["response"])}
         for record in document["handoffs"]
     ]
+    narrowings = [{**each, "own": redact(each["own"])} for each in document["narrowings"]]
     error = document["error"]
     hidden: dict[str, Any] = {
         "shared_memory": redact(document["shared_memory"]),
@@ -29,10 +28,16 @@ def redacted(document: RunDocument) -> RunDocument:
         "error": None if error is None else redact_text(error),
         "callers": callers,
         "handoffs": handoffs,
+        "narrowings": narrowings,
     }
     if inner := document.get("within"):
         hidden["within"] = {call_id: redacted(each) for call_id, each in inner.items()}
     return cast(RunDocument, {**document, **hidden})
+
+
+def _without(said: RequestDocument | ResponseDocument | None) -> dict[str, Any] | None:
+    """Return a request or a response without the secrets in its metadata."""
+    return None if said is None else {**said, "metadata": redact(said["metadata"])}
 
 
 def checked_json(document: RunDocument) -> RunDocument:
