@@ -430,6 +430,22 @@ async def test_a_state_from_before_is_refused(path: Path) -> None:
     assert till.paid == [5]
 
 
+async def test_a_state_from_before_a_call_within_an_agent_that_was_asked_is_refused(path: Path) -> None:
+    """The run itself stands where it stood: what went on is within it."""
+    till = Till()
+    calls = [call("pay", {"amount": 5}, id="p"), call("pay", {"amount": 6}, id="q")]
+    inner = agent("inner", calls, "Paid.", tools=[till.tool(needs_approval=True)])
+    a = agent("A", call("inner", {"input": "Pay."}, id="o"), "Done.", tools=[inner.as_tool()])
+    first = await run(path, a, "Hi")
+    one = first.state().approve(first.interruptions[0])
+    second = await run(path, a, one)
+    assert (second.stop_reason, till.paid) == ("requires_action", [5])
+    with pytest.raises(ConfigError, match="has gone on since this state was taken"):
+        await run(path, a, one.approve(first.interruptions[1]))
+    third = await run(path, a, second.state().approve(second.interruptions[0]))
+    assert (third.final_output, till.paid) == ("Done.", [5, 6])
+
+
 async def test_a_state_of_another_run_is_refused(path: Path) -> None:
     result = await Runner.run(agent("A", "Hello."), "Hi", run_config=RunConfig(run_id="x"))
     with pytest.raises(ConfigError, match="a state of the run 'x', not of 'r'"):
