@@ -676,3 +676,159 @@ async def test_a_message_instead_of_a_word_goes_on_without_the_call(session: Ses
     with pytest.raises(SessionConflict):
         await run(clerk, state.approve(state.interruptions[0]), session)
     assert paid == []
+
+
+# -- a state that two people carry out --
+
+
+class Till:
+    """Counts what is paid."""
+
+    def __init__(self) -> None:
+        self.paid: list[int] = []
+
+    def clerk(self, *replies: Any) -> Agent[Any]:
+        @tool(needs_approval=True)
+        async def pay(amount: int) -> str:
+            """Pay."""
+            await anyio.sleep(0.01)
+            self.paid.append(amount)
+            return f"paid {amount}"
+
+        return agent(*replies, tools=[pay])
+
+
+PAYS = [call("pay", {"amount": 5}, id="p"), call("pay", {"amount": 6}, id="q")]
+
+
+async def test_a_state_that_is_approved_twice_is_carried_out_once(session: Session) -> None:
+    till = Till()
+    clerk = till.clerk(PAYS[0], "Paid.", "Paid again.")
+    first = await run(clerk, "Pay.", session)
+    state = first.state().approve(first.interruptions[0])
+    await run(clerk, state, session)
+    with pytest.raises(SessionConflict, match="has begun to carry out this state"):
+        await run(clerk, state, session)
+    assert till.paid == [5]
+    assert await stored(session) == ["Pay.", "pay", "paid 5", "Paid."]
+
+
+async def test_of_two_who_approve_at_once_one_pays(session: Session) -> None:
+    till = Till()
+    clerk = till.clerk(PAYS[0], "Paid.", "Paid.")
+    first = await run(clerk, "Pay.", session)
+    state = first.state().approve(first.interruptions[0])
+    refused: list[SessionConflict] = []
+
+    async def resume() -> None:
+        try:
+            await run(clerk, state, session)
+        except SessionConflict as error:
+            refused.append(error)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(resume)
+        group.start_soon(resume)
+    assert (till.paid, len(refused)) == ([5], 1)
+    assert await stored(session) == ["Pay.", "pay", "paid 5", "Paid."]
+
+
+async def test_two_who_approve_different_calls_of_one_state_do_not_both(session: Session) -> None:
+    till = Till()
+    clerk = till.clerk(PAYS, "Paid.")
+    first = await run(clerk, "Pay.", session)
+    one = first.state().approve(first.interruptions[0])
+    second = await run(clerk, one, session)
+    with pytest.raises(SessionConflict):
+        await run(clerk, one.approve(first.interruptions[1]), session)
+    third = await run(clerk, second.state().approve(second.interruptions[0]), session)
+    assert (till.paid, third.final_output) == ([5, 6], "Paid.")
+
+
+async def test_who_looks_without_a_word_claims_nothing(session: Session) -> None:
+    till = Till()
+    clerk = till.clerk(PAYS[0], "Paid.")
+    first = await run(clerk, "Pay.", session)
+    assert (await run(clerk, first.state(), session)).stop_reason == "requires_action"
+    done = await run(clerk, first.state().approve(first.interruptions[0]), session)
+    assert (till.paid, done.final_output) == ([5], "Paid.")
+
+
+async def test_approvals_within_an_agent_that_was_asked_follow_one_another(session: Session) -> None:
+    """The run itself stands where it stood between two of them."""
+    till = Till()
+    boss = agent(call("a", {"input": "Pay."}, id="o"), "Done.", tools=[till.clerk(PAYS, "Paid.").as_tool()])
+    first = await run(boss, "Pay.", session)
+    one = RunState.from_json(first.state().approve(first.interruptions[0]).to_json(), agents=[boss])
+    second = await run(boss, one, session)
+    with pytest.raises(SessionConflict):
+        await run(boss, one, session)
+    third = await run(boss, second.state().approve(second.interruptions[0]), session)
+    assert (till.paid, third.final_output) == ([5, 6], "Done.")
+
+
+async def test_a_state_whose_taker_died_is_not_carried_out_again(session: Session) -> None:
+    """Nobody knows whether it paid; a new run is told that the call has no answer."""
+    till = Till()
+    clerk = till.clerk(PAYS[0], "Nobody knows.")
+    first = await run(clerk, "Pay.", session)
+    state = first.state().approve(first.interruptions[0])
+    keeper = session.keeper(state)
+    dead = Runner.run_streamed(clerk, state)._run  # it gets no further than this
+    await keeper.begin(dead)
+    await keeper.claim(dead, [PAYS[0]])
+    with pytest.raises(SessionConflict):
+        await run(clerk, state, session)
+    result = await run(clerk, "And?", session)
+    assert (till.paid, result.final_output) == ([], "Nobody knows.")
+
+
+async def test_a_run_is_not_made_again_after_others_have_used_the_session(session: Session) -> None:
+    """It would be shown its own first attempt as if it were another's."""
+    settings = RunConfig(run_id="r")
+    await run(agent("Done."), "Pay.", session, run_config=settings)
+    await run(agent("Welcome."), "Thanks.", session)
+    late = agent("Done again.")
+    with pytest.raises(SessionConflict, match="holds the run 'r' already"):
+        await run(late, "Pay.", session, run_config=settings)
+    assert await stored(session) == ["Pay.", "Done.", "Thanks.", "Welcome."]
+
+
+async def test_two_runs_of_one_name_are_not_taken_for_one_another(session: Session) -> None:
+    """They say the same, and each would think that the other's words are its own."""
+    ended: list[str] = []
+
+    async def begin() -> None:
+        try:
+            settings = RunConfig(run_id="r")
+            await run(agent(ADD, "Three.", tools=[add]), "1+2?", session, run_config=settings)
+            ended.append("done")
+        except SessionConflict:
+            ended.append("conflict")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(begin)
+        group.start_soon(begin)
+    assert sorted(ended) == ["conflict", "done"]
+
+
+async def test_the_same_words_that_two_add_at_once_are_there_twice() -> None:
+    class Slow(InMemorySessions):
+        async def load(self, session: str, *, newest: int | None = None) -> list[Record]:
+            found = await super().load(session, newest=newest)
+            await anyio.sleep(0.01)
+            return found
+
+    session = Session("u", Slow())
+    refused: list[SessionConflict] = []
+
+    async def say_yes() -> None:
+        try:
+            await session.add([{"role": "user", "content": "yes"}])
+        except SessionConflict as error:
+            refused.append(error)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(say_yes)
+        group.start_soon(say_yes)
+    assert len(await stored(session)) + len(refused) == 2

@@ -93,11 +93,12 @@ def _document(run: Run) -> RunDocument:
 
 
 def _waiting(run: Run) -> dict[str, Any]:
-    """Return what is there only if somebody's approval was needed."""
+    """Return what is there only if the run waited for somebody, or was resumed."""
     within = {**run.to_resume, **{call_id: _within(inner) for call_id, inner in run.kept.items()}}
     said = [] if run.depth else decision_documents(run.approvals)
     interruptions = [] if run.depth else [interruption_document(one) for one in run.interruptions]
-    found = {"within": within, "decisions": said, "interruptions": interruptions}
+    found: dict[str, Any] = {"within": within, "decisions": said, "interruptions": interruptions}
+    found["resumptions"] = run.resumptions
     return {name: value for name, value in found.items() if value}
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
+
+from interlock.messages import ToolCall
 
 __all__ = ["Keeper"]
 
@@ -15,6 +18,15 @@ class Keeper(Protocol):
 
         Raises:
             SessionError: that cannot be done.
+        """
+        ...
+
+    async def claim(self, run: Any, calls: Sequence[ToolCall]) -> None:
+        """See that nobody else carries out the calls at which a resumed run stood; called before they begin.
+
+        Raises:
+            SessionConflict: somebody else does, or did.
+            SessionError: that cannot be found out.
         """
         ...
 

@@ -88,6 +88,8 @@ async def _go_on(run: Run) -> None:
     if run.stop_reason != "unfinished":
         return
     if left.calls:
+        if run.keeper is not None:
+            await run.keeper.claim(run, left.calls)
         await answer_calls(run, await _offer(run), left.calls, run_events)
     elif left.reply is not None:
         await _act(run, await _offer(run), MessageDone(message=left.reply.message))

@@ -129,7 +129,7 @@ def _stood(
         capture=captured,
         handoffs=[record_of(record, items, graph) for record in document["handoffs"]],
     )
-    run.to_resume = document.get("within", {})
+    run.to_resume, run.resumptions = document.get("within", {}), document.get("resumptions", 0) + 1
     _count(run, document)
     _recall(run, document)
     return run

@@ -238,6 +238,8 @@ class RunDocument(TypedDict):
     narrowings: list[NarrowedDocument]
     payload: Any
     tool_calls: NotRequired[_Count]
+    resumptions: NotRequired[_Count]
+    """How often the run was resumed; whoever resumes the same state twice is told apart by that."""
     interruptions: NotRequired[list[InterruptionDocument]]
     """Calls of which nobody has said anything, here and in the runs within."""
     decisions: NotRequired[list[DecisionDocument]]

@@ -116,7 +116,7 @@ def _kept(run: Run, session: Session | None, input: RunInput | RunState) -> Run:
                 f"session must be a Session, such as Session('user-7', SQLiteSessions('chats.db')), not "
                 f"{session!r:.80}. See interlock.sessions."
             )
-        run.keeper = session.keeper(resumed=is_state(input))
+        run.keeper = session.keeper(input if is_state(input) else None)
     return run
 
 

@@ -13,12 +13,12 @@ import pytest
 LAYERS = """
     fresh records
     glimpse metrics output_modes parts showing time_limits
-    errors keeping names pieces plain_json strict usage
+    errors names pieces plain_json strict usage
     limits request_wire
     callables handoff_request messages redaction schema scopes
     capabilities payloads
     context handoff_types
-    approvals
+    approvals keeping
     arguments binary context_shape outcomes trimming
     result_budget
     events filters guardrails narrative handoff_context repair signatures

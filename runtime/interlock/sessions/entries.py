@@ -53,6 +53,10 @@ class Entry:
     """Where this belongs among what the run added: it takes the place of whatever was there and after."""
     agent: str | None = None
     """Name of the agent that answers the next message, if that is not left to the next run."""
+    claims: int = 0
+    """Which resumption of the run carries out the calls at which it stood; 0 if this is about none."""
+    writer: str = ""
+    """Who stores it: what somebody else stored is never taken for one's own, although it says the same."""
 
 
 def item_document(item: RunItem) -> dict[str, Any]:
@@ -90,10 +94,15 @@ def _why(value: object, error: Exception) -> str:
 
 
 def _document(entry: Entry) -> dict[str, Any]:
+    made: dict[str, Any] = {"format_version": FORMAT_VERSION}
+    if entry.writer:
+        made["writer"] = entry.writer
     if not entry.run:
-        return {"format_version": FORMAT_VERSION, "messages": [*entry.items]}
+        return {**made, "messages": [*entry.items]}
+    if entry.claims:
+        made["claims"] = entry.claims
     return {
-        "format_version": FORMAT_VERSION,
+        **made,
         "run": entry.run,
         "turn": entry.turn,
         "history": entry.history,
@@ -153,6 +162,7 @@ def _entry(document: Mapping[str, Any]) -> Entry:
         history=_count(document, "history"),
         first=_count(document, "first"),
         agent=_text(document, "agent"),
+        claims=_count(document, "claims"),
     )
 
 
@@ -179,6 +189,8 @@ class Part:
     items: list[Any] = field(default_factory=list[Any])
     history: int = 0
     agent: str | None = None
+    claimed: int = 0
+    """The last resumption of the run that carried out calls."""
 
     def add(self, entry: Entry) -> None:
         """Put an entry where it belongs."""
@@ -187,6 +199,7 @@ class Part:
         del self.items[entry.first - self.first :]
         self.items += entry.items
         self.history, self.agent = entry.history, entry.agent
+        self.claimed = max(self.claimed, entry.claims)
 
 
 def parts_of(entries: Iterable[Entry]) -> list[Part]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -18,11 +19,15 @@ from interlock.errors import (
     SessionError,
 )
 from interlock.history import View
-from interlock.messages import RunItem, call_ids, calls_of
+from interlock.messages import RunItem, ToolCall, call_ids, calls_of
 from interlock.models import handler_for
 from interlock.run import Run
 from interlock.sessions.entries import Entry, Part, item_document, record_text
 from interlock.sessions.log import Loaded, SessionLog
+
+if TYPE_CHECKING:
+    from interlock.run_document import RunDocument
+    from interlock.run_state import RunState
 
 __all__ = ["SessionKeeper"]
 
@@ -32,14 +37,17 @@ class SessionKeeper:
 
     Args:
         log: of the session.
-        resumed: whether the run goes on from a `RunState` and so has its history already.
+        state: from which the run goes on, if it does; it has its history already then.
     """
 
-    __slots__ = ("_earlier", "_history", "_log", "_number", "_on", "_resumed", "_stored")
+    __slots__ = ("_claimed", "_earlier", "_history", "_log", "_name", "_number", "_on", "_state", "_stored")
 
-    def __init__(self, log: SessionLog, *, resumed: bool) -> None:
+    def __init__(self, log: SessionLog, state: RunState | None) -> None:
         self._log = log
-        self._resumed = resumed
+        self._state = state
+        self._name = os.urandom(8).hex()
+        self._claimed = 0
+        """Of the run, the last resumption that began to carry out calls."""
         self._on = False
         self._number = 0
         self._history = 0
@@ -52,19 +60,44 @@ class SessionKeeper:
     async def begin(self, run: Run) -> None:
         """Put the history before the run's input, and store the input; see `Keeper.begin`."""
         found = await self._log.loaded(run.run_id)
-        if self._resumed:
+        if self._state is not None:
             self._history = _history_of(run, found, self._log.name)
         else:
+            if found.passed:
+                raise SessionConflict(
+                    f"Session {self._log.name!r:.80} holds the run {run.run_id!r:.80} already, and others have "
+                    "used it since, so the run cannot be made again there. What it gave is in the session; for "
+                    "a new run leave run_id out, or give it one of its own."
+                )
             if found.own is not None and found.own.items:
                 _check_same_input(run, found.own, self._log.name)
             self._history = len(found.items)
             _put_before(run, found.items)
             _be_sticky(run, found, self._log.name)
         run.repairs += (*found.notes,)
-        self._number = found.number
+        self._number, self._claimed = found.number, found.own.claimed if found.own is not None else 0
         self._earlier = [*found.own.items] if found.own is not None and not found.own.first else []
         self._on = True
         await self.keep(run)
+
+    async def claim(self, run: Run, calls: Sequence[ToolCall]) -> None:
+        """Store that the calls of a state are about to be carried out; see `Keeper.claim`."""
+        if not self._on or self._state is None or _all_wait(self._state.document, calls):
+            return
+        taken = run.resumptions <= self._claimed
+        if not taken:
+            try:
+                await self._store(run, (), claims=run.resumptions)
+            except SessionConflict:
+                taken = True
+        self._earlier.clear()  # from here on the run goes another way
+        if taken:
+            self._on = False
+            raise SessionConflict(
+                f"Somebody has begun to carry out this state of the run {run.run_id!r:.80} in session "
+                f"{self._log.name!r:.80} already, and its calls are not made twice. Take the state of that "
+                "result; if its process died, begin a new run, which is told that the calls have no answer."
+            )
 
     async def keep(self, run: Run) -> None:
         """Store what is new, in one piece; see `Keeper.keep`."""
@@ -99,7 +132,7 @@ class SessionKeeper:
         what = f"The end of the run is not in session {self._log.name!r:.80}: {words_of(wrong)}"
         run.problem("session", what, error=wrong)
 
-    async def _store(self, run: Run, items: Sequence[RunItem]) -> None:
+    async def _store(self, run: Run, items: Sequence[RunItem], claims: int = 0) -> None:
         entry = Entry(
             items=[item_document(item) for item in items],
             run=run.run_id,
@@ -107,6 +140,8 @@ class SessionKeeper:
             history=self._history,
             first=self._stored,
             agent=run.next_agent().name if run.config.next_agent == "sticky" else None,
+            claims=claims,
+            writer=self._name,
         )
         try:
             await self._log.append(self._number, record_text([entry]))
@@ -161,6 +196,12 @@ def _history_of(run: Run, found: Loaded, session: str) -> int:
         "else has used the session since, or the run was made without it. Resume it without the session, "
         "or begin a new run."
     )
+
+
+def _all_wait(document: RunDocument, calls: Sequence[ToolCall]) -> bool:
+    """Whether nothing was said of any call yet, so that none of them is going to be made."""
+    waiting = {(one["path"] or [one["call_id"]])[0] for one in document.get("interruptions", ())}
+    return not document.get("decisions") and all(call["id"] in waiting for call in calls)
 
 
 def _check_same_input(run: Run, own: Part, session: str) -> None:

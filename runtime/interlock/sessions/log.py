@@ -33,6 +33,8 @@ class Loaded:
     next_agent: str | None
     empty: bool
     """Whether nobody else has stored anything."""
+    passed: bool
+    """Whether this very run is there, and others have stored something since."""
 
     @property
     def messages(self) -> list[Message]:
@@ -133,6 +135,7 @@ class SessionLog:
             own=own,
             next_agent=_next_agent([*parts, own]),
             empty=not parts,
+            passed=own is None and any(part.run == run_id for part in parts if part.run),
         )
 
     @contextmanager

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from interlock.errors import ConfigError, SessionError
 from interlock.keeping import Keeper
@@ -13,6 +14,9 @@ from interlock.repair import repair
 from interlock.sessions.entries import NOTHING, Entry, entries_of, record_text
 from interlock.sessions.keeper import SessionKeeper
 from interlock.sessions.log import SessionLog
+
+if TYPE_CHECKING:
+    from interlock.run_state import RunState
 
 __all__ = ["Conversation", "Session"]
 
@@ -71,7 +75,7 @@ class Session(SessionLog):
         """
         if isinstance(cast(object, messages), str | bytes | Mapping):
             raise ConfigError(f"Add a list of messages, not {type(messages).__name__}.")
-        text = record_text([Entry(items=[*messages])])
+        text = record_text([Entry(items=[*messages], writer=os.urandom(8).hex())])
         await self.append(await self.newest(), text)
 
     async def clear(self) -> None:
@@ -102,10 +106,10 @@ class Session(SessionLog):
         if records:
             await self.append(records[-1][0], record_text(entries) if entries else NOTHING, alone=True)
 
-    def keeper(self, *, resumed: bool) -> Keeper:
+    def keeper(self, state: RunState | None = None) -> Keeper:
         """Return what keeps one run in this session.
 
         Args:
-            resumed: whether the run has its history already, because it goes on from a `RunState`.
+            state: from which the run goes on, if it does; it has its history already then.
         """
-        return SessionKeeper(self, resumed=resumed)
+        return SessionKeeper(self, state)
