@@ -389,6 +389,15 @@ async def test_code_cannot_get_round_the_approval() -> None:
     assert "needs somebody's approval" in answers_of(result)[0]
 
 
+async def test_a_capability_does_not_get_round_the_approval_of_the_declared_way() -> None:
+    target = agent("target", "Mine.", capabilities=["sql"])
+    ways = [handoff(target, needs_approval=True), handoff(capabilities_required=["sql"])]
+    source = agent("source", call("transfer_to_agent_with_sql", id="t"), "No.", handoffs=ways)
+    result = await run(source, "Hi")
+    assert result.final_output == "No."
+    assert "call transfer_to_target" in str(result.handoffs[0].passed_over)
+
+
 async def test_an_approved_transfer_that_returns_answers_its_call() -> None:
     till = Till()
     b = agent("B", PAY, "It is 5.", tools=[till.tool()])

@@ -495,3 +495,15 @@ async def test_a_usage_that_is_none_loses_no_reply(odd: Any) -> None:
     result = await Runner.run(Agent("A", model=function_handler(answer), tools=[add]), "Hi")
     assert (result.final_output, result.usage) == ("Five.", Usage(requests=2, estimated=True))
     assert ["as its usage" in warning for warning in result.warnings] == [True, True]
+
+
+async def test_a_repair_is_told_once() -> None:
+    """Also when something later has to be repaired as well."""
+    unanswered: Any = {"role": "assistant", "content": None, "tool_calls": [call("add", id="z")]}
+    given: Any = [{"role": "user", "content": "Hi"}, unanswered, {"role": "user", "content": "Well?"}]
+    script = ScriptedHandler([call("add", {"a": 1, "b": 2}), "", "Three."])
+    result = await Runner.run(Agent("A", model=script, tools=[add]), given)
+    assert result.repairs == (
+        "added a missing answer to tool call 'z'",
+        "dropped an empty assistant message (message 5)",
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
@@ -61,6 +62,11 @@ def test_one_unknown_price_makes_the_sum_unknown() -> None:
 def test_one_estimate_marks_the_sum() -> None:
     assert (Usage(requests=1) + Usage(requests=1, estimated=True)).estimated
     assert not (Usage(requests=1) + Usage(requests=1)).estimated
+
+
+def test_nobody_changes_a_bill() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Usage(requests=1).requests = 2  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_adding_changes_neither_of_the_two() -> None:

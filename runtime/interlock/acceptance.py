@@ -118,11 +118,19 @@ async def _target(run: Run, target: object, wanted: Wanted) -> Target:
     found = cast("Target", target)
     if not isinstance(found, Agent) and found.name == run.handler.name:
         raise Refused("it is in charge already; answer the user yourself")
-    if not _permitted(run, edge, found):
-        raise Refused("whoever is asking may not reach it; answer the user yourself")
+    if why := _barred(run, edge, found):
+        raise Refused(why)
     if isinstance(found, Agent) and run.graph.get(found.name, found) is not found:
         raise Refused(f"another agent of this run is named {found.name!r}, too")
     return found
+
+
+def _barred(run: Run, edge: Handoff, target: Target) -> str | None:
+    """Say why this way does not lead to the target, if it does not."""
+    if not _permitted(run, edge, target):
+        return "whoever is asking may not reach it; answer the user yourself"
+    gate = _gate(run, edge, target)
+    return f"it needs somebody's approval: call {gate}, which can wait for it" if gate else None
 
 
 def _permitted(run: Run, edge: Handoff, target: Target) -> bool:
@@ -134,8 +142,21 @@ def _permitted(run: Run, edge: Handoff, target: Target) -> bool:
     if edge.target is not None or edge.on_invoke_handoff is not None:
         return True
     # found by what it can do: that must not get round the scope of the way that is declared
-    ways = [way for way in run.agent.edges if _leads_to(way, target)]
+    ways = _ways(run, target)
     return not ways or any(permits(way.scope or "all", run.scopes) for way in ways)
+
+
+def _gate(run: Run, edge: Handoff, target: Target) -> str | None:
+    """Return the tool for a target that was found by what it can do, if each declared way needs approval."""
+    if edge.target is not None or edge.on_invoke_handoff is not None or edge.needs_approval is not False:
+        return None
+    ways = _ways(run, target)
+    return ways[0].tool_name if ways and all(way.needs_approval is not False for way in ways) else None
+
+
+def _ways(run: Run, target: Target) -> list[Handoff]:
+    """Return the declared ways to a target."""
+    return [way for way in run.agent.edges if _leads_to(way, target)]
 
 
 def _leads_to(way: Handoff, target: Target) -> bool:

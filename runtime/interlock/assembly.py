@@ -30,7 +30,7 @@ from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.messages import Message, ToolCall, text_of
 from interlock.pieces import Pieces, add_blocks, continues, joined, merge, merge_others, own, together
 from interlock.records import dataclass
-from interlock.usage import Usage
+from interlock.usage import USAGE, Usage
 
 __all__ = ["Assembler", "completion_done", "to_usage", "why_incomplete"]
 
@@ -340,7 +340,7 @@ def to_usage(usage: _Json | None) -> Usage | None:
         return None
     prompt: _Json = usage.get("prompt_tokens_details") or {}
     completion: _Json = usage.get("completion_tokens_details") or {}
-    return Usage(
+    return USAGE(
         requests=1,
         input_tokens=usage.get("prompt_tokens") or 0,
         output_tokens=usage.get("completion_tokens") or 0,

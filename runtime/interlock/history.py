@@ -219,7 +219,7 @@ class View:
     always what starting afresh would give.
     """
 
-    __slots__ = ("_family", "_ids", "_reader", "_rendered", "_wire", "items")
+    __slots__ = ("_family", "_ids", "_reader", "_rendered", "_told", "_wire", "items")
 
     def __init__(self, items: Iterable[RunItem]) -> None:
         self.items = list(items)
@@ -228,6 +228,8 @@ class View:
         self._rendered = 0
         self._family: str | None = None
         self._reader: Reader | None = None
+        self._told: Sequence[str] = ()
+        """What had to be repaired for them, the last time that all was rendered."""
 
     def rendered_for(self, family: str, reader: Reader | None) -> int:
         """Return how many of the items were rendered already for this reader: their repairs were told."""
@@ -240,10 +242,10 @@ class View:
     def replace(self, items: Iterable[RunItem]) -> None:
         """Show these items instead of the present ones."""
         self.items = list(items)
-        self._rendered = 0
+        self._rendered, self._told = 0, ()
 
     def messages(self, family: str, reader: Reader | None = None) -> tuple[list[Message], Sequence[str]]:
-        """Return the messages for a handler of ``family``, and what had to be repaired in them.
+        """Return the messages for a handler of ``family``, and what had to be mended since the last time.
 
         With a ``reader``, calls that it cannot make are told to it in notes.
         """
@@ -251,13 +253,15 @@ class View:
             return self._wire, ()
         items = self.items if reader is None else narrated(self.items, reader)
         new = _rendered(items, family)
-        self._wire, notes = repair(new)
+        self._wire, notes = found = repair(new)
         self._ids = call_ids(self._wire)
         if notes:
             self._ids |= call_ids(new)
-        self._family, self._reader = family, reader
+            told = self._told if family == self._family and reader is self._reader else ()
+            found = self._wire, [note for note in notes if note not in told]
+        self._told, self._family, self._reader = notes, family, reader
         self._rendered = 0 if NOTHING_LEFT in notes else len(self.items)
-        return self._wire, notes
+        return found
 
     def _goes_on(self) -> bool:
         """Take in what is new, if that is valid by itself, and what comes before too, with it."""

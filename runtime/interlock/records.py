@@ -8,8 +8,8 @@ for each class, and for our ninety classes that was a fifth of the time that ``i
 ``@dataclass(frozen=True, ...)``: nobody assigns to a field of one. When the program runs the guard is left
 out: it makes an object cost three times as much (1.3 instead of 0.5 microseconds for eight fields), and
 these objects were a quarter of what the loop costs. Equality and hashes are those of frozen dataclasses.
-What is made once a run or less often stays frozen in earnest, and so does what the code of an app is given:
-for those there is `maker`.
+What is made once a run or less often stays frozen in earnest, and so does a `Usage`, which counts money: for
+those there is `maker`.
 """
 
 from __future__ import annotations

@@ -8,14 +8,14 @@ from typing import TypeVar
 
 from typing_extensions import TypeIs
 
-from interlock.records import record
+from interlock.records import dataclass, maker
 
-__all__ = ["Usage", "is_usage", "summed"]
+__all__ = ["USAGE", "Usage", "is_usage", "summed"]
 
 K = TypeVar("K", bound=Hashable)
 
 
-@record(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Usage:
     """What one or more model calls consumed; ``a + b`` adds two of them.
 
@@ -44,17 +44,19 @@ class Usage:
         if not other.requests and other == NO_USAGE:
             return self
         known = self.cost is not None and other.cost is not None
-        return Usage(
-            self.requests + other.requests,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.reasoning_tokens + other.reasoning_tokens,
-            (self.cost or 0.0) + (other.cost or 0.0) if known else None,
-            self.estimated or other.estimated,
+        return USAGE(
+            requests=self.requests + other.requests,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            cost=(self.cost or 0.0) + (other.cost or 0.0) if known else None,
+            estimated=self.estimated or other.estimated,
         )
 
 
+USAGE = maker(Usage)
+"""Makes usages."""
 NO_USAGE = Usage()
 
 

@@ -65,9 +65,9 @@ class SessionKeeper:
         else:
             if found.passed:
                 raise SessionConflict(
-                    f"Session {self._log.name!r:.80} holds the run {run.run_id!r:.80} already, and others have "
-                    "used it since, so the run cannot be made again there. What it gave is in the session; for "
-                    "a new run leave run_id out, or give it one of its own."
+                    f"Session {self._log.name!r:.80} holds the run {run.run_id!r:.80} already, and others "
+                    "have used it since, so the run cannot be made again there. What it gave is in the "
+                    "session; for a new run leave run_id out, or give it one of its own."
                 )
             if found.own is not None and found.own.items:
                 _check_same_input(run, found.own, self._log.name)
