@@ -143,6 +143,18 @@ async def test_attempts_that_failed_are_requests() -> None:
         await Runner.run(a, "Hi", run_config=settings)
 
 
+async def test_no_more_attempts_are_made_than_there_may_be_requests() -> None:
+    async def at_once(seconds: float) -> None:
+        pass
+
+    a = agent("A", *[RateLimited("Slow down.")] * 5, "Done.")
+    settings = RunConfig(limits=Limits(requests=2), retry=Retry(attempts=6, sleep=at_once))
+    with pytest.raises(BudgetExceeded, match="2 of 2 requests") as caught:
+        await Runner.run(a, "Hi", run_config=settings)
+    assert caught.value.result is not None
+    assert caught.value.result.usage.requests == 2
+
+
 async def test_a_run_that_goes_on_has_used_what_it_had_used() -> None:
     a = busy()
     result = await Runner.run(a, "Hi", run_config=RunConfig(limits=Limits(tool_calls=1), on_limit="return"))

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from interlock.agents import Agent
 from interlock.context import RunContext
 from interlock.errors import BudgetExceeded
-from interlock.fresh import NEW_DICT
+from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.hops import Hops
 from interlock.records import dataclass
 from interlock.results import Problem
 from interlock.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
+    from interlock.events import MessageDone
     from interlock.port import Request
     from interlock.results import Shown
 
@@ -45,6 +46,12 @@ class Books(Hops):
 
     open_call: tuple[Request, Shown] | None = field(default=None, init=False)
     """The model call that was begun and has no complete reply yet."""
+    attempted: bool = field(default=False, init=False)
+    """Whether it is being made, and has not failed and waits for its next attempt."""
+    arrived: MessageDone | None = field(default=None, init=False)
+    """The complete reply of a model call that has not come to its end."""
+    partial: list[str] = field(default_factory=NEW_LIST, init=False)
+    """The text of a reply that is still arriving; not empty as soon as anything was shown."""
     outer: Books | None = field(default=None, init=False)
     """The run that this one is within, as long as that one asks."""
     within: dict[str, Any] = field(default_factory=NEW_DICT, init=False)
@@ -53,7 +60,7 @@ class Books(Hops):
     def consumed(self) -> tuple[Usage, int]:
         """Return what was consumed and how many tools were run, here and within, with calls under way."""
         usage, calls = self.usage, self.tool_calls
-        if self.open_call is not None:
+        if self.open_call is not None and self.attempted:
             usage += _UNDER_WAY
         for inner in self.within.values():
             more, made = inner.consumed()

@@ -109,12 +109,6 @@ class Run(Books):
     """Names of the handlers that failed and were replaced, each with its agent's."""
     again: bool = field(default=False, init=False)
     """Whether the next model call is that of the present turn once more."""
-    attempted: bool = field(default=False, init=False)
-    """Whether it is being made, and has not failed and waits for its next attempt."""
-    arrived: MessageDone | None = field(default=None, init=False)
-    """The complete reply of a model call that has not come to its end."""
-    partial: list[str] = field(default_factory=NEW_LIST, init=False)
-    """The text of a reply that is still arriving; not empty as soon as anything was shown."""
     pending: Sequence[ToolCall] = field(default=(), init=False)
     """Calls that the caller has to answer."""
     interruptions: Sequence[Interruption] = field(default=(), init=False)
@@ -305,12 +299,17 @@ class Run(Books):
         self.forget()
 
     def void_attempt(self, failed: AttemptFailed) -> None:
-        """Count an attempt that failed and is made again."""
+        """Count an attempt that failed and is to be made again.
+
+        Raises:
+            BudgetExceeded: there may be no other.
+        """
         self._count_failed(failed.error)
         if self.tracing is not None:
             self.tracing.model_retried(failed)
         self.forget()
         self.attempted = False
+        self.check_budget()
 
     def begin_attempt(self) -> None:
         """Note that the model call is being made, and not waited for (see `interlock.attempts`)."""
