@@ -53,10 +53,11 @@ class A2AAgent:
 
     It is one model call to the run. The agent is sent the newest words of the user, below a summary of what
     came before; no system messages, tools, images or files. Each call is a context of its own there. What it
-    writes streams through; data is JSON text. When it asks something (``input-required``), the question is
-    the answer. Failures are `ProviderError` and never text.
+    writes streams through, without its notes on how far it is; data is JSON text. When it asks something
+    (``input-required``), the question is the answer. Failures are `ProviderError` and never text.
 
-    A run that is cancelled, or leaves, cancels the task there. Needs asyncio, as the protocol's SDK does.
+    A run that is cancelled, or leaves, cancels the task there, if the agent streams: otherwise the task's id
+    comes with its answer. Needs asyncio, as the protocol's SDK does.
 
     Args:
         url: where its card is, without ``/.well-known/agent-card.json``. The card is read for each call, and
@@ -199,8 +200,11 @@ class _Reply:
 
     @property
     def text(self) -> str:
-        """All that was shown; a question, or what stands for an answer, at the end."""
-        asks = self.state == "TASK_STATE_INPUT_REQUIRED" or not any(self._artifacts.values())
+        """All that was shown; a question, or what stands for an answer, at the end.
+
+        What a task says on its way ("Looking it up...") is neither: the answer is still to come.
+        """
+        asks = self.state == "TASK_STATE_INPUT_REQUIRED" or (self.over and not any(self._artifacts.values()))
         parts = [*self._artifacts.values(), self.why if asks else "", self._answer]
         return "\n\n".join(part for part in parts if part)
 

@@ -160,6 +160,33 @@ TASK = {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}
 HALF = {"taskId": "t", "contextId": "c", "artifact": {"artifactId": "a", "parts": [{"text": "Half an "}]}}
 
 
+def status(state: str, *texts: str) -> bytes:
+    """A task's status, with what it says."""
+    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": text} for text in texts]}
+    now = {"state": f"TASK_STATE_{state}", **({"message": message} if texts else {})}
+    return shown(statusUpdate={"taskId": "t", "contextId": "c", "status": now})
+
+
+@pytest.mark.parametrize(
+    ("pieces", "answer"),
+    [
+        ((status("WORKING", "Wait"), shown(artifactUpdate=HALF), status("COMPLETED")), "Half an "),
+        (
+            (status("WORKING", "Wait"), shown(artifactUpdate=HALF), status("INPUT_REQUIRED", "?")),
+            "Half an \n\n?",
+        ),
+        ((status("WORKING", "Wait"), status("COMPLETED", "All of it.")), "All of it."),
+    ],
+)
+async def test_what_a_task_says_on_its_way_is_no_part_of_the_answer(
+    pieces: tuple[bytes, ...], answer: str
+) -> None:
+    with RawServer() as server:
+        server.say(card_at(server.url), Reply((shown(task=TASK), *pieces), content_type=SSE))
+        said, whole = await asked(server.url)
+    assert ("".join(said), whole) == (answer, answer)
+
+
 @pytest.mark.parametrize("ending", ["end", "cut"])
 async def test_a_stream_that_just_ends_is_no_short_answer(ending: Any) -> None:
     pieces = (shown(task=TASK), shown(artifactUpdate=HALF))
