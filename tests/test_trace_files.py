@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from managers import ask, manager
 from teams import agent as made
 
 from interlock import Agent, Retry, RunConfig, Runner, RunState, function_tool
-from interlock.errors import ConfigError, ConnectionFailed
+from interlock.errors import ConfigError, ConnectionFailed, HandlerError
 from interlock.testing import ScriptedHandler, call
 from interlock.trace_files import TraceFile, as_line
 from interlock.trace_records import ItemTraced, RunStarted, ToolEnded
@@ -181,6 +183,45 @@ async def test_a_trace_that_raises_is_given_up_and_the_run_goes_on(room: int, tm
     assert full.asked == room + 1
     [run] = read_trace(tmp_path / "t.jsonl").runs
     assert run.end is not None, "the other trace is whole"
+
+
+class Leaving:
+    """A trace that fails, or wants to swallow what was raised, when it is left."""
+
+    def __init__(self, *, of_a_tool: bool, swallows: bool = False) -> None:
+        self.of_a_tool = of_a_tool
+        self.swallows = swallows
+
+    def begin(self, start: Any, parent: Any) -> Leaving:
+        return self
+
+    def write(self, record: Any) -> None:
+        pass
+
+    @contextmanager
+    def inside(self, call_id: str | None) -> Generator[None]:
+        try:
+            yield
+        except ValueError:
+            if not self.swallows:
+                raise
+        if not self.swallows and (call_id is not None) == self.of_a_tool:
+            raise OSError("disk full")
+
+
+@pytest.mark.parametrize("of_a_tool", [True, False])
+async def test_a_trace_that_raises_when_it_is_left_is_given_up_and_the_run_goes_on(of_a_tool: bool) -> None:
+    trace = Leaving(of_a_tool=of_a_tool)
+    result = await Runner.run(looking(), "Hi", run_config=RunConfig(trace=trace))
+    assert [item.message.get("content") for item in result.items][-2:] == ["seen moss", "There is moss."]
+    assert [(one.kind, type(one.error)) for one in result.errors] == [("hook", OSError)]
+
+
+async def test_a_trace_cannot_swallow_what_a_handler_raises() -> None:
+    agent = Agent("A", model=ScriptedHandler([ValueError("boom")]))
+    config = RunConfig(trace=Leaving(of_a_tool=False, swallows=True))
+    with pytest.raises(HandlerError, match=r"ValueError.*boom"):
+        await Runner.run(agent, "Hi", run_config=config)
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -209,8 +209,20 @@ class _RunTracing:
         with ExitStack() as stack:
             for place, writer in enumerate(self.writers):
                 if (enter := getattr(writer, "inside", None)) is not None:
-                    self._safely(partial(_enter, stack, enter, call_id), place)
+                    self._safely(partial(self._enter, stack, place, partial(enter, call_id)), place)
             yield
+
+    def _enter(
+        self, stack: ExitStack, place: int, inside: Callable[[], AbstractContextManager[object]]
+    ) -> None:
+        within = inside()
+        leave = within.__exit__
+        within.__enter__()
+        stack.push(partial(self._leave, place, leave))
+
+    def _leave(self, place: int, leave: Callable[..., object], *raised: object) -> None:
+        """Leave what was entered; None, whatever that returns, so what the run raised goes on."""
+        self._safely(partial(leave, *raised), place)
 
     def handler(self) -> Handler:
         inner = self.run.handler
@@ -274,12 +286,6 @@ class _RunTracing:
             what = f"the trace raised {type(error).__name__} and was given up: {words_of(error)}"
             self.run.problem("hook", what, error=error)
             return None
-
-
-def _enter(
-    stack: ExitStack, inside: Callable[[str | None], AbstractContextManager[None]], call_id: str | None
-) -> None:
-    stack.enter_context(inside(call_id))
 
 
 def _start(tracing: _RunTracing) -> RunStarted:
