@@ -31,6 +31,7 @@ from interlock.traces import read_trace
 pytestmark = pytest.mark.anyio
 
 SECRET = "sk-" + "a1" * 20
+PRIVATE = f"-----BEGIN PRIVATE KEY-----\n{'MII' * 100}\n-----END PRIVATE KEY-----"
 
 
 @function_tool
@@ -334,6 +335,34 @@ def test_what_is_written_is_read_back(text: str, more: dict[str, Any]) -> None:
 def test_a_long_text_is_cut_and_says_so() -> None:
     end = ToolEnded(run="r", time=1.0, call_id="c", output="x" * 50)
     assert json.loads(as_line(end, longest=10))["output"] == "xxxxxxxxxx[40 more characters]"
+
+
+@pytest.mark.parametrize("more", [0, 50, 200_000])
+def test_a_secret_in_long_json_is_replaced_as_in_short(more: int) -> None:
+    """Also where only reading the JSON tells that it is one."""
+    text = json.dumps({"connection_string": "hunter2", "notes": "x" * more})
+    output = json.loads(as_line(ToolEnded(run="r", time=1.0, call_id="c", output=text), longest=100))[
+        "output"
+    ]
+    assert output.startswith('{"connection_string": "[redacted]", "notes": "')
+    assert len(output) < 140
+
+
+@pytest.mark.parametrize("more", [0, 1, 30_000])
+@pytest.mark.parametrize("secret", [SECRET, PRIVATE, "https://me:hunter22@example.com"])
+def test_no_part_of_a_secret_at_the_cut_stays(secret: str, more: int) -> None:
+    text = f"{'x' * 60} {secret} {'y' * more}"
+    for longest in range(60, len(text) - more):
+        end = ToolEnded(run="r", time=1.0, call_id="c", output=text)
+        output = json.loads(as_line(end, longest=longest))["output"]
+        assert not any(part in output for part in ("a1", "MII", "hunter")), longest
+
+
+def test_no_part_of_a_secret_stays_where_those_before_it_made_the_text_shorter() -> None:
+    text = " ".join([*[PRIVATE] * 300, "x" * 70_000])
+    for longest in (1000, 10_000):
+        end = ToolEnded(run="r", time=1.0, call_id="c", output=text)
+        assert "MII" not in json.loads(as_line(end, longest=longest))["output"]
 
 
 def test_what_is_no_json_is_text() -> None:

@@ -26,6 +26,8 @@ from interlock.trace_records import LOCAL, RunStarted, TraceRecord
 __all__ = ["TraceFile", "as_line"]
 
 _LONGEST = 200_000
+_BEYOND = 20_000
+"""Characters that are read behind those that stay, so that a secret which goes on there is seen whole."""
 _PLAIN = frozenset(
     "agent call call_id covers handler id item kind removed run shown summarised time told turn usage".split()
 )
@@ -132,6 +134,17 @@ def _data(value: object, longest: int | None) -> Any:
 
 
 def _cut(text: str, longest: int | None) -> str:
+    """Return no more than the beginning of a long text, without secrets.
+
+    They are replaced first: JSON that is cut is no JSON any more, and half a key looks like none. Of a text
+    that is no JSON only so much is read.
+    """
     if longest is None or len(text) <= longest:
         return text
-    return f"{text[:longest]}[{len(text) - longest} more characters]"
+    whole = text.lstrip()[:1] in ("{", "[")
+    read = text if whole else text[: longest + _BEYOND]
+    told, unread = redact(read), len(text) - len(read)
+    # the last part of what was read may be the first one of a secret that goes on
+    end = min(longest, max(0, len(told) - _BEYOND)) if unread else longest
+    rest = unread + len(told) - end
+    return told if rest <= 0 else f"{told[:end]}[{rest} more characters]"
