@@ -6,6 +6,7 @@ import contextvars
 import json
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterator
+from itertools import chain
 from typing import Any, cast
 
 import anyio
@@ -202,6 +203,36 @@ async def test_content_is_in_the_forms_of_the_conventions_and_without_secrets(sp
     assert out["finish_reason"] == "stop"
     assert said(spans.named("execute_tool refund")[0])["gen_ai.tool.call.result"] == "refunded 7"
     assert SECRET not in "".join(span.to_json() for span in spans.all)
+
+
+async def test_half_a_surrogate_pair_is_on_no_span_and_in_no_metric(spans: Spans) -> None:
+    """As protobuf refuses a text with one, and with it all spans that were to be sent."""
+    half = "\ud83d"
+
+    @function_tool
+    async def fail() -> str:
+        raise ValueError(f"no {half}")
+
+    model = ScriptedHandler(
+        [
+            call("transfer_to_b", {"reason": f"because {half}"}),
+            call("fail", {"word": half}, id=f"c{half}"),
+            call("fail", id=f"d{half}"),
+            reply(half, model=f"m{half}", finish_reason=f"f{half}"),
+        ]
+    )
+    b = Agent("b", half, model=model, tools=[fail], handoff_description=half)
+    config = spans.config(content=True, conversation_id=f"c{half}")
+    await Runner.run(Agent("a", model=model, handoffs=[handoff(b)]), half, run_config=config)
+    points = [point for one in spans.measured().values() for point in one]
+    values = [
+        *chain(*(said(one).values() for one in spans.all), *(one.attributes.values() for one in points))
+    ]
+    texts = [part for each in values for part in (each if isinstance(each, tuple) else [each])]
+    told = [*texts, *(f"{one.name} {one.status.description}" for one in spans.all)]
+    found = "|".join(map(str, told)).encode()
+    assert b"|because ?|" in found
+    assert b"no ?" in found
 
 
 async def test_what_the_app_does_in_a_tool_is_below_the_tool(spans: Spans) -> None:

@@ -36,6 +36,7 @@ from interlock.otel_words import (
     said,
     transfer,
 )
+from interlock.plain_json import sendable
 from interlock.trace_port import TraceWriter
 from interlock.trace_records import (
     ErrorTraced,
@@ -106,16 +107,17 @@ class OpenTelemetry:
         """Start a span below another one, or below the app's own."""
         kinds = self._api.SpanKind
         return self._tracer.start_span(
-            name,
+            str(sendable(name)),
             context=None if parent is None else self._api.set_span_in_context(parent),
             kind=kinds.CLIENT if client else kinds.INTERNAL,
-            attributes=attributes,
+            attributes=_sendable(attributes),
         )
 
     def fail(self, span: Span, kind: str, message: str) -> None:
         """Say on a span that it ended with an error."""
-        span.set_attribute(ERROR, kind)
-        span.set_status(self._api.StatusCode.ERROR, quoted(message) if self.content else None)
+        span.set_attribute(ERROR, str(sendable(kind)))
+        told = str(sendable(quoted(message))) if self.content else None
+        span.set_status(self._api.StatusCode.ERROR, told)
 
     def current(self, span: Span) -> AbstractContextManager[object]:
         """Return that within which a span is the current one."""
@@ -138,9 +140,10 @@ class Meters:
 
     def model_called(self, asked: Mapping[str, Any], end: ModelEnded, seconds: float) -> None:
         """Count a model call, which may have failed."""
-        common = {OPERATION: "chat", **{name: asked[name] for name in (PROVIDER, REQUEST_MODEL)}}
+        named = {name: asked[name] for name in (PROVIDER, REQUEST_MODEL)}
         if end.model is not None:
-            common[RESPONSE_MODEL] = end.model
+            named[RESPONSE_MODEL] = end.model
+        common = {OPERATION: "chat", **_sendable(named)}
         if end.usage is not None:
             used = (("input", end.usage.input_tokens), ("output", end.usage.output_tokens))
             for kind, count in used:
@@ -152,7 +155,7 @@ class Meters:
     def handed_over(self, record: HandoffTraced) -> None:
         """Count a transfer that has ended."""
         edge = {"source": record.source, "target": record.target, "status": record.status.lower()}
-        self._handoffs.add(1, {f"interlock.handoff.{name}": value for name, value in edge.items()})
+        self._handoffs.add(1, _sendable({f"interlock.handoff.{name}": each for name, each in edge.items()}))
 
 
 class _Spans:
@@ -219,9 +222,9 @@ class _Spans:
         span, self._model = self._model, None
         if span is None or self._asked is None:
             return
-        span.set_attributes(replied(record))
+        span.set_attributes(_sendable(replied(record)))
         if self._otel.content and record.reply is not None:
-            span.set_attributes(said(record.reply))
+            span.set_attributes(_sendable(said(record.reply)))
         if self._retries:
             span.set_attribute("interlock.retries", self._retries)
         if record.error is not None:
@@ -242,7 +245,7 @@ class _Spans:
         if span is None:  # an executor has replayed the call
             return
         if self._otel.content:
-            span.set_attributes(got(record.output))
+            span.set_attributes(_sendable(got(record.output)))
         if record.failure is not None:
             self._fail(span, record.error or ErrorTraced(type=record.failure, message=record.output))
         span.end()
@@ -267,6 +270,11 @@ class _Spans:
         if record.error is not None:
             self._fail(self._run, record.error)
         self._run.end()
+
+
+def _sendable(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return attributes that an exporter can send: half a surrogate pair in one stops all that it sends."""
+    return cast("dict[str, Any]", sendable(dict(attributes)))
 
 
 _TOLD: Mapping[type[Any], Callable[[_Spans, Any], None]] = {

@@ -219,5 +219,4 @@ def _read(arguments: str) -> object:
 
 
 def _json(value: object) -> str:
-    text = json.dumps(redact(value), ensure_ascii=False, default=str)
-    return text if text.isascii() else text.encode(errors="replace").decode()
+    return json.dumps(redact(value), ensure_ascii=False, default=str)
