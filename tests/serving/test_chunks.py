@@ -47,10 +47,12 @@ class Said:
         return message
 
 
-async def said(agent: Agent[Any], config: RunConfig | None = None, *, hold: bool = False) -> Said:
+async def said(
+    agent: Agent[Any], config: RunConfig | None = None, *, hold: bool = False, max_turns: int = 10
+) -> Said:
     """What a streamed run makes."""
     writer, deltas = DeltaWriter(agents=agent.graph.keys(), hold=hold), []
-    async with Runner.run_streamed(agent, "Hi", run_config=config) as stream:
+    async with Runner.run_streamed(agent, "Hi", max_turns=max_turns, run_config=config) as stream:
         async for event in stream:
             deltas += writer.take(event)
             if isinstance(event, RunDone):
@@ -59,9 +61,11 @@ async def said(agent: Agent[Any], config: RunConfig | None = None, *, hold: bool
     raise AssertionError("the run ended without RunDone")
 
 
-async def said_whole(agent: Agent[Any], config: RunConfig | None = None, *, hold: bool = False) -> Said:
+async def said_whole(
+    agent: Agent[Any], config: RunConfig | None = None, *, hold: bool = False, max_turns: int = 10
+) -> Said:
     """What a plain run makes."""
-    result = await Runner.run(agent, "Hi", run_config=config)
+    result = await Runner.run(agent, "Hi", max_turns=max_turns, run_config=config)
     writer = DeltaWriter(agents=agent.graph.keys(), hold=hold)
     deltas = writer.replay(result)
     last, finish = writer.finish(result, result.pending)
@@ -132,10 +136,17 @@ def _falls_back() -> Agent[Any]:
     return Agent("A", handlers=[failing, ScriptedHandler(["Yes."], name="y")])
 
 
-@pytest.mark.parametrize("made", [_hands_over, _switches, _falls_back])
-async def test_who_speaks_is_told_alike_in_both_modes(made: Callable[[], Agent[Any]]) -> None:
-    config = RunConfig(fallback=True, detect_loops=False)
-    streamed, whole = await said(made(), config), await said_whole(made(), config)
+def _hands_over_to_a_handler() -> Agent[Any]:
+    return agent(call("transfer_to_b"), handoffs=[handoff(ScriptedHandler(["Done."], name="B"))])
+
+
+@pytest.mark.parametrize("max_turns", [1, 2, 3, 10])
+@pytest.mark.parametrize("made", [_hands_over, _hands_over_to_a_handler, _switches, _falls_back])
+async def test_who_speaks_is_told_alike_in_both_modes(made: Callable[[], Agent[Any]], max_turns: int) -> None:
+    """Also where a limit ends the run before whoever has taken over was asked."""
+    config = RunConfig(fallback=True, detect_loops=False, on_limit="return")
+    streamed = await said(made(), config, max_turns=max_turns)
+    whole = await said_whole(made(), config, max_turns=max_turns)
     assert [d["x_agent"] for d in streamed.deltas if "x_agent" in d] == [
         d["x_agent"] for d in whole.deltas if "x_agent" in d
     ]

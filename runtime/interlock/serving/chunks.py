@@ -120,6 +120,10 @@ class DeltaWriter:
             handler = call.handler
             if call.reply is not None:
                 deltas += self.take(call.reply)
+        if result.last_agent.name != self._agent:  # a limit came before it was asked
+            deltas += self.take(AgentUpdated(result.last_agent.name))
+        elif handler and result.last_handler != handler:
+            deltas.append({"content": "", "x_agent": {"agent": self._agent, "handler": result.last_handler}})
         return deltas
 
     def finish(self, result: RunResult[Any], calls: Sequence[ToolCall] = ()) -> tuple[list[_Delta], str]:
