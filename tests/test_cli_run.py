@@ -135,3 +135,12 @@ def test_a_trace_is_written_where_it_was_asked_for(
 ) -> None:
     assert main(["run", f"{app}:triage", "Hi", "--trace", str(tmp_path / "runs.jsonl")]) == 0
     assert '"run_end"' in (tmp_path / "runs.jsonl").read_text("utf-8")
+
+
+def test_a_trace_that_cannot_be_written_is_one_line_before_the_run(
+    app: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", f"{app}:triage", "Hi", "--trace", str(tmp_path)]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert "it is a folder; name a file in it" in err

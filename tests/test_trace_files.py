@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -154,6 +154,28 @@ async def test_a_missing_folder_is_said_before_the_run(tmp_path: Path) -> None:
             Agent("A", model=model), "Hi", run_config=RunConfig(trace=tmp_path / "nowhere" / "t.jsonl")
         )
     assert model.requests == []
+
+
+@pytest.mark.parametrize("given", [Path, TraceFile])
+async def test_a_folder_is_no_file_and_is_said_before_the_run(
+    given: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    model = ScriptedHandler(["Hello."])
+    with pytest.raises(ConfigError, match="is a folder; name a file in it"):
+        await Runner.run(Agent("A", model=model), "Hi", run_config=RunConfig(trace=given(tmp_path)))
+    assert model.requests == []
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="nothing is forbidden")
+@pytest.mark.parametrize("there", [True, False])
+def test_a_file_that_may_not_be_written_is_said_before_the_run(there: bool, tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    if there:
+        path.touch(0o400)
+    else:
+        tmp_path.chmod(0o500)
+    with pytest.raises(ConfigError, match="may not be written by this user"):
+        Runner.run_sync(looking(), "Hi", run_config=RunConfig(trace=path))
 
 
 class Full:

@@ -68,12 +68,20 @@ def traced(run: Run) -> Run:
 
 
 def _trace(given: str | PathLike[str] | Trace) -> Trace:
-    if not isinstance(given, str | PathLike):
-        return given
-    folder = Path(given).absolute().parent
-    if not folder.is_dir():
-        raise ConfigError(f"RunConfig(trace={os.fspath(given)!r}): make the folder {folder} first.")
-    return TraceFile(given)
+    trace = TraceFile(given) if isinstance(given, str | PathLike) else given
+    if isinstance(trace, TraceFile) and (why := _cannot_be(Path(trace.path).absolute())):
+        raise ConfigError(f"RunConfig(trace=...): there can be no file {os.fspath(trace.path)!r}: {why}.")
+    return trace
+
+
+def _cannot_be(path: Path) -> str | None:
+    """Return why a file can neither be made nor be added to. It is not tried: a run may write nothing."""
+    if not path.parent.is_dir():
+        return f"make the folder {path.parent} first"
+    if path.is_dir():
+        return "it is a folder; name a file in it"
+    place, wanted = (path, os.R_OK | os.W_OK) if path.exists() else (path.parent, os.W_OK | os.X_OK)
+    return None if os.access(place, wanted) else f"{place} may not be written by this user"
 
 
 class _RunTracing:
