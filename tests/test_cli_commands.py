@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Iterator
@@ -186,4 +187,15 @@ def test_an_agent_is_recorded_as_it_is_run(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     done = interlock("record", "b.yaml", "app:echo", "Hi", cwd=tmp_path)
     assert done.stdout == "You said: Hi\n"
-    assert done.stderr == "interlock: recorded 0 requests in b.yaml\n"
+    assert done.stderr == "interlock: no request was made, so b.yaml is not written\n"
+
+
+def test_a_cassette_that_was_there_stays_if_nothing_is_recorded_and_is_not_counted(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    request = {"method": "GET", "uri": "http://a.example/", "body": None, "headers": {}}
+    response = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": {"string": "hi"}}
+    text = json.dumps({"version": 1, "interactions": [{"request": request, "response": response}]})
+    (tmp_path / "b.yaml").write_text(text)
+    done = interlock("record", "b.yaml", "app:echo", "Hi", cwd=tmp_path)
+    assert done.stderr == "interlock: no request was made, so b.yaml is as it was\n"
+    assert (tmp_path / "b.yaml").read_text() == text

@@ -46,6 +46,7 @@ def _play(mode: CassetteMode, given: argparse.Namespace) -> int:
         raise ConfigError(f"There is no cassette {path}. Record it first: interlock record {path} ...")
     left = mode == "record" or given.allow_unplayed
     with use_cassette(path, mode=mode, match_body=not given.any_body, allow_unplayed=left) as cassette:
+        before = len(cassette.requests)
         if mode == "record":
             code = _carry_out(given.target, given.arguments)
         else:
@@ -54,12 +55,13 @@ def _play(mode: CassetteMode, given: argparse.Namespace) -> int:
         count, unplayed = len(cassette.requests), len(cassette.unplayed)
         if code:  # what was not asked for is no wonder
             cassette.allow_unplayed = True
-    done = (
-        f"recorded {_requests(count)} in"
-        if mode == "record"
-        else f"answered {count - unplayed} of {_requests(count)} from"
-    )
-    sys.stderr.write(f"interlock: {done} {path}\n")
+    if mode == "replay":
+        done = f"answered {count - unplayed} of {_requests(count)} from {path}"
+    elif count == before:
+        done = f"no request was made, so {path} is {'as it was' if path.exists() else 'not written'}"
+    else:
+        done = f"recorded {_requests(count - before)} in {path}"
+    sys.stderr.write(f"interlock: {done}\n")
     return code
 
 
