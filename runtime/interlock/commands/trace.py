@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from interlock.commands.command import Command
@@ -14,6 +14,7 @@ from interlock.commands.words import bounded, call_arguments, usage_line
 from interlock.errors import ConfigError
 from interlock.messages import text_of
 from interlock.trace_records import (
+    ErrorTraced,
     HandoffTraced,
     ModelEnded,
     ModelRetried,
@@ -43,7 +44,7 @@ def _declare(command: argparse.ArgumentParser) -> None:
         dest="number",
         help="the Nth run of the file alone, from 1; -1 is the last",
     )
-    add("--seen", action="store_true", help="with each model call all that the model saw")
+    add("--seen", action="store_true", help="with each model call all that the model saw, and its reply")
     add("--all", action="store_true", help="print all at once, also in a terminal")
 
 
@@ -98,29 +99,32 @@ def _write_seen(call: TracedCall) -> None:
     offered = ", ".join(str(_named(tool)) for tool in call.tools) or "nothing"
     sys.stdout.write(f"      offered: {bounded(offered, _ROOM)}\n")
     for message in call.messages:
-        sys.stdout.write(f"      {_message(message)}\n")
+        sys.stdout.write(f"      {message.get('role', '?')}: {_said(message)}\n")
+    if call.reply is not None:
+        sys.stdout.write(f"      replied: {_said(call.reply)}\n")
 
 
 def _named(tool: Mapping[str, Any]) -> object:
     return tool.get("function", {}).get("name", "?")
 
 
-def _message(message: Mapping[str, Any]) -> str:
+def _said(message: Mapping[str, Any]) -> str:
     known: Any = message
     calls = [_call_in(each["function"]) for each in known.get("tool_calls") or ()]
-    said = " ".join(filter(None, (bounded(text_of(known), 10 * _ROOM), ", ".join(calls))))
-    return f"{known.get('role', '?')}: {said or '(nothing)'}"
+    return " ".join(filter(None, (bounded(text_of(known), 10 * _ROOM), ", ".join(calls)))) or "(nothing)"
 
 
 def _call_in(function: Mapping[str, Any]) -> str:
-    return f"{bounded(str(function['name']), 80)}({call_arguments(function['arguments'], _ROOM)})"
+    """Return a call; a file may have none of the arguments, see `interlock.trace_files`."""
+    arguments = call_arguments(str(function.get("arguments") or ""), _ROOM)
+    return f"{bounded(str(function.get('name', '?')), 80)}({arguments})"
 
 
 def _steps(run: TracedRun, title: str) -> Iterator[tuple[str, TracedCall | None]]:
     """Yield each step of a run, those of runs within it at their place, and the model call that it is."""
     calls = {call.start.call: call for call in run.calls}
     begun = run.start.time
-    for record in run.records:
+    for record in _news(run.records):
         if (text := _told(record, title)) is not None:
             call = calls.get(record.call) if isinstance(record, ModelEnded) else None
             yield f"{record.time - begun:7.2f} s  {text}", call
@@ -130,11 +134,28 @@ def _steps(run: TracedRun, title: str) -> Iterator[tuple[str, TracedCall | None]
         yield f"{title} has no end: it was killed, or still goes on", None
 
 
+def _news(records: Iterable[TraceRecord]) -> Iterator[TraceRecord]:
+    """Yield the records that say something new: a transfer is written once more when its work has ended."""
+    told: dict[str, str | None] = {}
+    for record in records:
+        if isinstance(record, HandoffTraced):
+            if told.get(record.id) == (text := _of_handoff(record)):
+                continue
+            told[record.id] = text
+        yield record
+
+
 def _told(record: TraceRecord, title: str) -> str | None:
     text = _of_run(record, title) or _of_model(record) or _of_tool(record) or _of_handoff(record)
     if isinstance(record, ProblemTraced):
-        return f"! {bounded(record.agent, 80)}: {bounded(record.message, _ROOM)}"
+        why = bounded(record.message, _ROOM) or _why(record.error) or record.kind
+        return f"! {bounded(record.agent, 80)}: {why}"
     return text
+
+
+def _why(error: ErrorTraced | None) -> str:
+    """Return what an error says, or its type, where the file has no texts."""
+    return "" if error is None else bounded(error.message, _ROOM) or bounded(error.type, 80)
 
 
 def _of_run(record: TraceRecord, title: str) -> str | None:
@@ -142,11 +163,18 @@ def _of_run(record: TraceRecord, title: str) -> str | None:
         resumed = ", resumed" if record.resumed else ""
         return f"{title} begins with {bounded(record.agent, 80)}{resumed}"
     if isinstance(record, RunEnded):
-        why = f": {bounded(record.error.message, _ROOM)}" if record.error else ""
-        output = "" if record.output is None else f"\n           {bounded(_text(record.output), 10 * _ROOM)}"
-        used = usage_line(record.usage)
-        return f"{title} ends, {record.stop_reason}{why} ({used}){output}"
+        why = f": {_why(record.error)}" if record.error else ""
+        output = [] if record.output is None else [bounded(_text(record.output), 10 * _ROOM)]
+        more = "".join(f"\n           {line}" for line in (*_waits(record), *output))
+        return f"{title} ends, {record.stop_reason}{why} ({usage_line(record.usage)}){more}"
     return None
+
+
+def _waits(end: RunEnded) -> Iterator[str]:
+    for each in end.interruptions:
+        yield f"waits for approval: {_call_in(each)}, asked for by {bounded(str(each.get('agent', '?')), 80)}"
+    for each in end.pending:
+        yield f"waits for the caller: {_call_in(each.get('function', {}))}"
 
 
 def _text(value: object) -> str:
@@ -161,10 +189,10 @@ def _of_model(record: TraceRecord) -> str | None:
         who = f"{bounded(record.agent, 80)} asks {bounded(record.model or record.handler, 80)}"
         return f"{who}: {shown} messages{note}"
     if isinstance(record, ModelRetried):
-        return f"! {bounded(record.error.message, _ROOM)} Tried again after {record.delay:.1f} s"
+        return f"! {_why(record.error)} Tried again after {record.delay:.1f} s"
     if isinstance(record, ModelEnded):
         if record.error is not None:
-            return f"! {bounded(record.error.message, _ROOM)}"
+            return f"! {_why(record.error)}"
         return f"answered{f' ({usage_line(record.usage)})' if record.usage else ''}"
     return None
 
@@ -174,7 +202,8 @@ def _of_tool(record: TraceRecord) -> str | None:
         return f"> {bounded(record.name, 80)}({call_arguments(record.arguments, _ROOM)})"
     if isinstance(record, ToolEnded):
         mark = "!" if record.error or record.failure else "<"
-        return f"{mark} {bounded(record.name, 80)}: {bounded(record.output, _ROOM)}"
+        output = bounded(record.output, _ROOM) or _why(record.error) or record.failure
+        return f"{mark} {bounded(record.name, 80)}{f': {output}' if output else ''}"
     return None
 
 
