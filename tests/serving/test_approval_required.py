@@ -20,10 +20,17 @@ def pay() -> str:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_call_that_needs_approval_is_an_error_and_is_not_made(stream: bool) -> None:
+def test_a_call_that_needs_approval_is_an_error_and_is_not_made(
+    stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log has, by default, what the client is not told: which call, and whose."""
     with served(agent("clerk", call("pay", id="p"), tools=[pay])) as url:
         answer = post(url, ask(stream=stream))
     assert answer.status_code == 403
+    [told] = [one for one in caplog.records if one.levelname == "WARNING"]
+    assert answer.json()["error"]["request_id"] in told.getMessage()
+    assert "'pay' of agent 'clerk'" in told.getMessage()
+    assert "clerk" not in answer.json()["error"]["message"]
     assert answer.json()["error"]["code"] == "approval_required"
     assert done == []
 

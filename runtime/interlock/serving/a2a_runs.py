@@ -27,7 +27,7 @@ from interlock.serving.chunks import DeltaWriter, usage_body
 from interlock.serving.config import A2A, ServeConfig, ServedRequest
 from interlock.serving.endpoints import log_refusal
 from interlock.serving.guards import Guards
-from interlock.serving.jobs import NEEDS_APPROVAL, context_for
+from interlock.serving.jobs import context_for, needs_approval
 from interlock.serving.refusals import Refusal, out_of_time, refusal_for
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Runs:
     ) -> None:
         if result.interruptions or result.pending:
             if result.pending or not self._settings.approvals:
-                raise Refusal(403, NEEDS_APPROVAL, "approval_required")
+                raise needs_approval(result)
             talk.waiting[asked.task] = result.state()
             await teller.settle()
             return await teller.tell("INPUT_REQUIRED", question_parts(result.interruptions))

@@ -165,5 +165,7 @@ def log_refusal(request_id: str, refusal: Refusal) -> None:
         _logger.error("%s: %s", request_id, refusal, exc_info=cause)
     elif isinstance(cause, InterlockError):
         _logger.warning("%s: %s (%s: %s)", request_id, refusal, type(cause).__name__, cause)
+    elif refusal.for_log:
+        _logger.warning("%s: %s (%s)", request_id, refusal, refusal.for_log)
     else:
         _logger.info("%s: %s", request_id, refusal)

@@ -22,10 +22,10 @@ from interlock.serving.refusals import Refusal
 from interlock.serving.requests import ChatRequest
 from interlock.serving.wire import EventStream
 
-__all__ = ["NEEDS_APPROVAL", "Job", "context_for", "job_of"]
+__all__ = ["Job", "context_for", "job_of", "needs_approval"]
 
 _OPENING: dict[str, Any] = {"role": "assistant", "content": ""}
-NEEDS_APPROVAL = (
+_NEEDS_APPROVAL = (
     "The agent wants to do something that a person has to approve, which this endpoint cannot ask for. "
     "It was not done."
 )
@@ -93,10 +93,17 @@ class Job:
 
     def _calls(self, result: RunResult[Any]) -> Sequence[ToolCall]:
         if result.interruptions:
-            raise Refusal(403, NEEDS_APPROVAL, "approval_required")
+            raise needs_approval(result)
         if not result.pending:
             return ()
         return self.pending.keep(self.about.principal, self.about.model, result)
+
+
+def needs_approval(result: RunResult[Any]) -> Refusal:
+    """Return what a client is told whose run waits for a person; the log is told which calls do."""
+    calls = [f"{each.name!r} of agent {each.agent!r}" for each in result.interruptions]
+    calls += [f"{call['function']['name']!r}, which the caller answers" for call in result.pending]
+    return Refusal(403, _NEEDS_APPROVAL, "approval_required", for_log=f"what waits: {', '.join(calls)}")
 
 
 async def context_for(config: ServeConfig, about: ServedRequest) -> Any:

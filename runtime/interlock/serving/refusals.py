@@ -42,6 +42,8 @@ class Refusal(Exception):
     code: str
     param: str | None = None
     headers: Mapping[str, str] = field(default_factory=NEW_DICT)
+    for_log: str = ""
+    """What the server's log is told besides, and the client is not."""
 
     def __str__(self) -> str:
         return f"{self.status} {self.code}: {self.message}"
