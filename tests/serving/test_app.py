@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import AsyncGenerator
 from typing import Any, cast
@@ -289,6 +290,7 @@ def test_the_context_is_made_of_what_is_known_of_the_request() -> None:
     assert about.handoff_context == {"hops": 2, "session": "s", "traceparent": "00-1-2-03"}
     assert about.headers["x-chat"] == "7"
     assert not {"authorization", "cookie"} & about.headers.keys()
+    assert about.principal == hashlib.sha256(b"key-2").hexdigest()[:16]
     assert "key-2" not in repr(about)
     assert context.scopes == frozenset(["admin"])
     assert context.shared_memory == {"shop": 7, "handoff_origin": about.handoff_context}

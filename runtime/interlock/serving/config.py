@@ -44,7 +44,8 @@ class ServedRequest:
     model: str
     """The name of the agent that is asked for."""
     principal: str
-    """Who is asking: a digest of the bearer token, never the token itself; ``"anonymous"`` without keys."""
+    """Who is asking: the first 16 hex digits of the SHA-256 of the bearer token, never the token itself;
+    ``"anonymous"`` without keys."""
     scopes: frozenset[str]
     user: str | None
     """The body's ``user``: the client's word, not checked by anyone."""
@@ -71,7 +72,7 @@ class ServeConfig:
     run_config: RunConfig = field(default_factory=RunConfig)
     """The settings of every run. ``run_id`` is not used: each run has its own."""
     context: Callable[[ServedRequest], MaybeAwaitable[Any]] | None = None
-    """Makes the object that is passed as ``context=`` to the run; None passes the `ServedRequest`."""
+    """Makes the object that is passed as ``context=`` to the run; without it there is none."""
     hooks: RunHooks | None = None
     a2a: A2A | None = None
     """Serves the agents by the Agent2Agent protocol, too; None does not."""
