@@ -89,6 +89,7 @@ def test_no_client_can_claim_what_only_interlock_says() -> None:
         ({"messages": HI, "n": 0}, "n", "one answer"),
         ({"messages": HI, "model": 7}, "model", "string"),
         ({"messages": HI, "stream": "maybe"}, "stream", "boolean"),
+        ({"messages": HI, "tools": {"look": TOOL}}, "tools", "array"),
         ({"messages": HI, "tools": [{"type": "web_search"}]}, "tools[0].type", "function"),
         ({"messages": HI, "tools": [{"type": "function"}]}, "tools[0].function", "required"),
         (
@@ -116,6 +117,20 @@ def test_a_bad_request_is_told_what_is_wrong_and_where(body: Any, param: str, sa
 )
 def test_what_is_no_json_object_is_told_so(body: bytes) -> None:
     assert refused(body).code in ("invalid_json", "invalid_request")
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"messages": [{"role": "user", "content": "Hi", "cache": %s}]}',
+        '{"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi", "n": %s}]}]}',
+        '{"messages": [{"role": "user", "content": "Hi"}], "tools": [{"type": "function", "function": '
+        '{"name": "f", "parameters": {"default": %s}}}]}',
+    ],
+)
+def test_numbers_that_are_no_json_are_no_json_anywhere(body: str, number: str) -> None:
+    assert refused((body % number).encode()).code == "invalid_json"
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"messages":'])

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import pydantic
+from pydantic_core import from_json
 
 from interlock.errors import ConfigError
 from interlock.messages import Message, to_messages
@@ -22,6 +23,14 @@ _LONGEST_CONTEXT = 64 * 2**10
 _MOST_MESSAGES = 20_000
 """Ten megabytes can be 300,000 messages, over which all other requests would wait for seconds."""
 _MOST_TOOLS = 1024
+
+
+_IN_JSON = {
+    "dict_type": "Input should be an object",
+    "list_type": "Input should be a valid array",
+    "model_type": "Input should be an object",
+}
+"""What pydantic says in Python's words."""
 
 
 class _StreamOptions(pydantic.BaseModel):
@@ -99,9 +108,12 @@ def parse(body: bytes) -> ChatRequest:
         Refusal: 400, with what is wrong and where.
     """
     try:
-        read = _Body.model_validate_json(body)
+        # NaN and Infinity are no JSON; `model_validate_json` lets them pass, and no provider takes them
+        read = _Body.model_validate(from_json(body, allow_inf_nan=False))
     except pydantic.ValidationError as error:
         raise _invalid(error) from error
+    except ValueError as error:
+        raise Refusal(400, f"The body is not JSON: {error}.", "invalid_json") from error
     if read.n is not None and read.n != 1:
         raise _refused("n must be 1: an agent gives one answer.", "n")
     context = read.handoff_context.model_dump(exclude_unset=True) if read.handoff_context else {}
@@ -127,13 +139,11 @@ def _refused(message: str, param: str | None) -> Refusal:
 
 def _invalid(error: pydantic.ValidationError) -> Refusal:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    if first["type"] == "json_invalid":
-        return Refusal(400, f"The body is not JSON: {first['msg']}.", "invalid_json")
     steps = [step for step in first["loc"] if not str(step).startswith(("_", "literal["))]
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
     if not path:
         return Refusal(400, "The body must be a JSON object with messages.", "invalid_json")
-    return _refused(f"{path}: {first['msg']}.", path)
+    return _refused(f"{path}: {_IN_JSON.get(first['type'], first['msg'])}.", path)
 
 
 def _messages(given: list[dict[str, Any]]) -> list[Message]:
