@@ -155,6 +155,19 @@ OVERLOADED = event({"error": {"message": "Overloaded, try later", "type": "overl
 NO_ROOM = b'{"error": {"message": "no", "code": 429}}'
 ADD = {"index": 0, "id": "c", "function": {"name": "add", "arguments": '{"a": 1'}}
 HALF_CALL = said({"tool_calls": [ADD]})
+DONE = event(b"[DONE]")
+
+
+def both_ways(finish: str, said: dict[str, Any], **more: Any) -> Callable[[bool], Raw]:
+    """A reply that ends with a choice, whole or as the last event of a stream."""
+    choice = {"index": 0, "finish_reason": finish, **more}
+    streamed = {**COMPLETION, "object": "chat.completion.chunk", "choices": [{**choice, "delta": said}]}
+    whole = {**choice, "message": {"role": "assistant", "content": None, **said}}
+    body = json.dumps({**COMPLETION, "choices": [whole], "usage": USAGE}).encode()
+    return either(body, HEL + event(streamed) + DONE)
+
+
+GIVEN_UP = both_ways("error", {"content": ""}, error={"code": 502, "message": "The upstream broke"})
 PAGE = b"<html><title>Log in</title></html>"
 HALF_EVENT = b'data: {"choices": [{"ind\n\n'
 HALF_CHARACTER = b'data: {"choices": [{"index": 0, "delta": {"content": "\xc3'
@@ -212,6 +225,7 @@ FAULTS = (
     Fault("a cut error", ServerFailed, raw(head(500, length=1000), b'{"error": {"mess'), 500),
     Fault("an error inside a success", RateLimited, either(NO_ROOM, event(NO_ROOM)), 429),
     streamed("an error in a stream", ServerFailed, stream(HEL, OVERLOADED), 529),
+    Fault("an error in a choice", ServerFailed, GIVEN_UP, 502, text="Hel"),
     # what is no reply
     Fault("a page", UnreadableResponse, same(body(PAGE, kind="text/html"))),
     Fault("truncated JSON", UnreadableResponse, either(WHOLE[:-30], HEL + HALF_EVENT), text="Hel"),
@@ -222,6 +236,8 @@ FAULTS = (
     Fault("a picture", UnreadableResponse, same(body(b"\x89PNG\r\n\x1a\n\x00", kind="image/png"))),
     Fault("not UTF-8", UnreadableResponse, either(WHOLE.replace(b"lo", b"\xff"), HEL + NOT_UTF8), text="Hel"),
     # streams that end too early, in good order
+    streamed("nothing but an end", IncompleteResponse, stream(DONE), text=""),
+    streamed("nothing of a reply", IncompleteResponse, stream(event({"detail": "x"}), DONE), text=""),
     streamed("text without an end", IncompleteResponse, stream(HEL)),
     streamed("half an event", IncompleteResponse, stream(HEL, LO[:30])),
     streamed("half a call", IncompleteResponse, stream(HEL, HALF_CALL)),

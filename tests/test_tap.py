@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from interlock_providers.tap import Tap
@@ -15,8 +16,8 @@ SSE = {"content-type": "text/event-stream"}
 ASKED = b'{"stream": true}'
 
 
-def streaming(provider: str = "mistral", headers: dict[str, str] = SSE) -> Tap:
-    tap = Tap(provider)
+def streaming(provider: str = "mistral", headers: Mapping[str, str] = SSE) -> Tap:
+    tap = Tap(provider, streams=True)
     tap.begin("/v1/chat/completions", ASKED, 200, headers)
     return tap
 
@@ -69,7 +70,11 @@ def test_an_object_that_only_pythons_parser_takes_is_nothing_strange() -> None:
 
 def test_the_end_of_bedrocks_binary_stream_is_known_across_a_cut() -> None:
     tap = streaming("bedrock", {"content-type": "application/vnd.amazon.eventstream"})
-    assert tap.feed(b"\x00messageStart\x00{}\x00mess") == b"\x00messageStart\x00{}\x00mess"
+    begun = (
+        b"\x0b:event-type\x07\x00\x0cmessageStart{}"
+        + b'{"text": "messageStop"}\x0b:event-type\x07\x00\x0bmess'
+    )
+    assert tap.feed(begun) == begun
     assert tap.was_cut
     assert passed(tap, b"ageStop\x00") == b"ageStop\x00"
     assert not tap.was_cut
@@ -80,6 +85,91 @@ def test_a_finish_reason_within_an_argument_is_text() -> None:
     said = chunk(tool_calls=[{"function": {"arguments": '{"finish_reason": "stop"}'}}])
     passed(tap, line(said))
     assert tap.was_cut
+
+
+MARKS = {"done": True, "finish_reason": "stop", "finishReason": "STOP", "stop_reason": "end_turn"} | {
+    "type": "message_stop",
+    "promptFeedback": {"blockReason": "SAFETY"},
+    "usage": {"a": 1},
+    "usageMetadata": {"a": 1},
+    "eval_count": 3,
+}
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_an_argument_that_is_called_like_a_mark_is_none(mark: str) -> None:
+    """Gemini and Ollama send the arguments of a call as an object."""
+    arguments = {mark: MARKS[mark], "more": [MARKS]}
+    gemini = {"candidates": [{"content": {"parts": [{"functionCall": {"name": "f", "args": arguments}}]}}]}
+    called = [{"function": {"name": "f", "arguments": arguments}}]
+    for sent in (line(gemini), line({"message": {"tool_calls": called}, "done": False})[6:-1]):
+        tap = streaming("gemini")
+        passed(tap, sent)
+        assert tap.was_cut
+        assert not tap.is_complete
+        assert not tap.usage_seen
+
+
+@pytest.mark.parametrize("place", ["message", "response", "delta", "x_groq"])
+def test_usage_within_what_holds_it_is_noticed(place: str) -> None:
+    tap = streaming()
+    passed(tap, line({place: {"usage": {"a": 1}}}))
+    assert tap.usage_seen
+
+
+@pytest.mark.parametrize("dialect", ENDS)
+def test_half_an_event_at_the_end_is_none(dialect: str) -> None:
+    first, last = (line(each) for each in ENDS[dialect])
+    for cut in range(7, len(last) - 2):
+        tap = streaming()
+        assert passed(tap, first + last[:cut]) == first
+        assert tap.was_cut
+    tap = streaming()
+    assert passed(tap, first + last.rstrip()) == first + last.rstrip()
+    assert not tap.was_cut, "all of it is there but the empty line"
+
+
+def test_an_event_in_several_lines_is_read_as_one() -> None:
+    said = b'data: {"choices": [{"index": 0,\ndata: "finish_reason": "stop"}]}'
+    for sent in (said, said + b"\n", said + b"\n\n"):
+        tap = streaming()
+        assert passed(tap, sent) == sent
+        assert tap.is_complete
+
+
+@pytest.mark.parametrize("end", [b"data: [DONE]\n\n", b"data:[DONE]\n\n", b"data:[DONE]"])
+def test_the_end_may_be_written_with_a_space_or_without(end: bytes) -> None:
+    tap = streaming()
+    assert passed(tap, line(chunk("stop")), end) == line(chunk("stop")) + end.replace(b"a:[", b"a: [")
+    assert not tap.was_cut
+    assert not tap.is_broken
+
+
+def test_an_end_after_nothing_is_no_reply() -> None:
+    tap = streaming()
+    assert passed(tap, b"data: [DONE]\n\n") == b"data: [DONE]\n\n"
+    assert tap.gave_no_reason
+
+
+@pytest.mark.parametrize("size", [1, 2, 1000])
+def test_a_byte_order_mark_at_the_beginning_is_taken_off(size: int) -> None:
+    sent = b"\xef\xbb\xbf" + line(chunk("stop"))
+    tap = streaming()
+    assert passed(tap, *(sent[at : at + size] for at in range(0, len(sent), size))) == sent[3:]
+    assert tap.is_complete
+    tap = Tap("openai", streams=False)
+    tap.begin("/v1", b"{}", 200, {})
+    assert tap.whole(b'\xef\xbb\xbf{"usage": {}}') == b'{"usage": {}}'
+
+
+@pytest.mark.parametrize("call", [{"id": 7}, {"function": {"name": 5}}, {"function": "f"}, "f"])
+def test_a_call_that_litellm_would_leave_out_breaks_the_stream(call: Any) -> None:
+    before = line(chunk(content="a"))
+    for end in (b"", b"\n", b"\n\n"):
+        tap = streaming()
+        assert passed(tap, before + line(chunk(tool_calls=[call])).rstrip() + end) == before
+        assert tap.is_broken
+        assert b"tool_calls" in (tap.strange or b"")
 
 
 def test_an_unknown_dialect_is_not_judged() -> None:
@@ -122,6 +212,8 @@ def test_usage_of_the_vendors_own_is_noticed() -> None:
         {"error": {"type": "overloaded_error"}},
         {"type": "error", "error": {"message": "x"}},
         {"type": "response.failed", "response": {"error": {"code": "server_error"}}},
+        {"choices": [{"delta": {}, "finish_reason": "error", "error": {"code": 502}}]},
+        {"choices": [{"delta": {}, "finish_reason": "error"}]},
     ],
 )
 def test_an_error_event_is_noted(event: dict[str, Any]) -> None:
@@ -129,6 +221,7 @@ def test_an_error_event_is_noted(event: dict[str, Any]) -> None:
     passed(tap, line(event))
     assert tap.answer is not None
     assert tap.answer.status == 200
+    assert tap.answer.is_error
     assert not tap.was_cut
 
 
@@ -140,7 +233,7 @@ def test_an_error_within_an_argument_is_none() -> None:
 
 
 def test_an_error_status_is_noted_with_headers_and_body() -> None:
-    tap = Tap("openai")
+    tap = Tap("openai", streams=True)
     tap.begin("/v1", b"{}", 429, {"retry-after": "3"})
     assert tap.reads_whole
     assert tap.whole(b'{"error": "slow"}') == b'{"error": "slow"}'
@@ -149,7 +242,7 @@ def test_an_error_status_is_noted_with_headers_and_body() -> None:
 
 
 def test_a_second_answer_of_the_same_call_replaces_the_first() -> None:
-    tap = Tap("openai")
+    tap = Tap("openai", streams=True)
     tap.begin("/v1", b"{}", 500, {})
     tap.whole(b"oops")
     tap.begin("/v1", b"{}", 200, {})
@@ -158,18 +251,26 @@ def test_a_second_answer_of_the_same_call_replaces_the_first() -> None:
     assert tap.usage_seen
 
 
-def test_a_stream_is_what_was_asked_for_and_not_what_the_caller_hopes() -> None:
-    tap = Tap("openai")
-    for path, asked, streams in (
+@pytest.mark.parametrize(
+    ("path", "asked", "streams"),
+    [
         ("/v1/responses", b'{"stream": true}', True),
         ("/v1/responses", b'{"stream": false}', False),
+        ("/upstream/v1/chat/completions", b'{"stream": false}', False),
         ("/v1/responses", rb'{"input": "say \"stream\": true"}', False),
         ("/v1beta/models/x:streamGenerateContent", b"{}", True),
+        ("/upstream/models/x:generateContent", b'{"args": {"stream": true}}', False),
         ("/model/x/converse-stream", b"{}", True),
-        ("/model/x/converse", b"{}", False),
-    ):
+        ("/model/x/converse", b'{"input": {"stream": true}}', False),
+    ],
+)
+def test_a_stream_is_what_was_asked_for_and_not_what_the_caller_hopes(
+    path: str, asked: bytes, streams: bool
+) -> None:
+    for told in (False, True):
+        tap = Tap("openai", streams=told)
         tap.begin(path, asked, 200, {})
-        assert tap.streaming is streams
+        assert tap.streaming is (streams and told)
 
 
 TEXTS = st.lists(st.text(), max_size=5)
@@ -191,10 +292,13 @@ def test_however_a_stream_is_cut_it_passes_unchanged_in_meaning(
 
 
 @example(b"\xc2\x85", "groq")
+@example(b"\xef\xbb\xbf\xef\xbb\xbf", "groq")
 @given(st.binary(), st.sampled_from(["groq", "openai", "gemini"]))
 def test_junk_passes(junk: bytes, provider: str) -> None:
     tap = streaming(provider)
     mended = passed(tap, junk)
+    junk = junk.removeprefix(b"\xef\xbb\xbf")
+    assume(not junk.rpartition(b"\n")[2].startswith((b"{", b"data:")))  # half an event is none
     for raw, escaped in (
         (b"\xe2\x80\xa8", rb"\u2028"),
         (b"\xe2\x80\xa9", rb"\u2029"),

@@ -165,7 +165,7 @@ class Exchange:
             api_key=target.api_key,
         )
         if (client := tapped.tapped_client(route)) is not None:
-            self._tap = Tap(target.provider)
+            self._tap = Tap(target.provider, streams=bool(self.call.arguments.get("stream")))
             self._line = tapped.Line(self._tap, self._max_bytes, self._unreadable)
             connection |= client
         return connection
@@ -196,10 +196,12 @@ class Exchange:
             until=self._earlier,
             began=None if self._line is None else self._line.response is not None,
         )
-        if isinstance(meant, ProviderDefect) and tap is not None and tap.strange is not None:
+        if not isinstance(meant, ProviderDefect) or tap is None:
+            return meant
+        if tap.strange is not None:
             said = shortened(tap.strange.decode("utf-8", "replace"), 200)
             return self._unreadable(f"{said!r} is no reply", True)
-        return meant
+        return self._incomplete("nothing of a reply came") if tap.said_nothing else meant
 
     def _unreadable(self, why: str, again: bool) -> UnreadableResponse:
         advice = " Check that api_base is that of the API; the same request may pass later." if again else ""
@@ -224,15 +226,21 @@ class Exchange:
                 provider=self._target.provider,
                 model=self._model,
             )
+        elif self._tap.gave_no_reason:
+            counted = done.usage if self._tap.usage_seen else None
+            why = why_incomplete(replace(done, finish_reason=None, usage=counted), ended=True)
         else:
             why = "its end is missing" if self._tap.was_cut or self._tap.said_nothing else None
         if why is not None:
-            raise IncompleteResponse(
-                f"The reply of {self._target.provider} was cut off (model {self._model!r}): {why}. What came "
-                "is not a shorter answer but a part of one; the run may ask again.",
-                provider=self._target.provider,
-                model=self._model,
-            )
+            raise self._incomplete(why)
+
+    def _incomplete(self, why: str) -> IncompleteResponse:
+        return IncompleteResponse(
+            f"The reply of {self._target.provider} was cut off (model {self._model!r}): {why}. What came "
+            "is not a shorter answer but a part of one; the run may ask again.",
+            provider=self._target.provider,
+            model=self._model,
+        )
 
     def _check_choice(self, done: MessageDone) -> None:
         """See to a forced tool choice where litellm leaves it out of the request without a word."""

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from interlock_providers.reading import failure_in
+
 __all__ = ["as_object", "error_in", "mend_event", "mend_reply", "reply_in_events"]
 
 _Json = dict[str, Any]
@@ -25,16 +27,20 @@ def as_object(body: bytes) -> _Json:
     """Return the JSON object in some bytes; an empty one if there is none."""
     try:
         value: object = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return cast("_Json", value) if isinstance(value, dict) else {}
 
 
-def error_in(value: Mapping[str, Any]) -> bool:
-    """Whether an object reports an error: its own, or that of a response inside an event."""
+def error_in(value: Mapping[str, Any]) -> object:
+    """Return the error that an object reports: its own, a choice's, or that of a response inside an event.
+
+    Raises:
+        AttributeError, LookupError, TypeError: it has another shape than any vendor's.
+    """
     response: object = value.get("response")
     inner = cast("_Json", response).get("error") if isinstance(response, dict) else None
-    return bool(value.get("error") or inner)
+    return failure_in(value) or inner
 
 
 def mend_reply(provider: str, body: bytes) -> bytes:

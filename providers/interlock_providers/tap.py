@@ -13,12 +13,16 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping
+from typing import Any, cast
 
 from pydantic_core import from_json
 
 from interlock_providers.answers import Answer
-from interlock_providers.mending import as_object, error_in, mend_event, mend_reply, reply_in_events
+from interlock_providers.marks import counts, ends, has_strange_calls, is_whole, talks
+from interlock_providers.mending import error_in, mend_event, mend_reply, reply_in_events
+from interlock_providers.reading import MISSHAPEN
 
 __all__ = ["Tap"]
 
@@ -28,22 +32,16 @@ _LARGEST_NOTE = 64_000
 _LARGEST_QUOTE = 200
 
 _ASKED_STREAM = re.compile(rb'"stream"\s*:\s*true')
+_BY_PATH = re.compile(r"(:\w+|/converse(-stream)?|/invoke(-with-response-stream)?)$")
+"""Ends of paths that say by themselves whether a stream is asked for: Google's and Bedrock's."""
 
-_TALK = re.compile(
-    rb'"choices"\s*:|"candidates"\s*:|"type"\s*:\s*"(message.start|response\.\w+|content.\w+)"|"done"\s*:\s*false'
-    rb"|contentBlock(Start|Delta)|messageStart"
-)
-"""Marks of a streamed reply whose way of ending is known."""
+_KIND = rb":event-type\x07\x00"
+"""What stands before the kind of an event in Bedrock's binary stream, and in no text: that is JSON."""
+_BINARY_TALK = re.compile(_KIND + rb".(contentBlock(Start|Delta)|messageStart)", re.DOTALL)
+_BINARY_END = re.compile(_KIND + rb".messageStop", re.DOTALL)
+_BINARY_USAGE = re.compile(rb'"usage"\s*:\s*\{')
 
-_END = re.compile(
-    rb'"(finish_reason|finishReason|stop_reason|blockReason)"\s*:\s*"\w'  # chat, Gemini, Anthropic
-    rb'|"type"\s*:\s*"(message.(stop|end)|response\.(completed|incomplete|failed))"'
-    rb'|"done"\s*:\s*true|messageStop'  # Ollama, Bedrock
-)
-_REASON = re.compile(rb'eason"\s*:\s*"\w')
-_USAGE = re.compile(rb'"usage(Metadata)?"\s*:\s*\{')
-_COUNT = re.compile(rb'"(prompt_)?eval_count"\s*:')
-_ERROR = re.compile(rb'"error"\s*:\s*[{"]|"type"\s*:\s*"error"')
+_DONE = (b"data: [DONE]", b"data:[DONE]")
 
 _FINISH = (
     b'data: {"id":"","object":"chat.completion.chunk","created":0,"model":"",'
@@ -63,26 +61,16 @@ _OVERLAP = 40
 """Bytes kept from one binary chunk to the next, so that a mark is found across the cut."""
 
 
-def _has_end(data: bytes) -> bool:
-    """Whether there is a mark of an end; `_END` alone takes twice as long to say that there is none."""
-    maybe = b'"type"' in data or b'"done"' in data or b"messageStop" in data or _REASON.search(data)
-    return bool(maybe and _END.search(data))
-
-
-def _has_usage(data: bytes) -> bool:
-    return bool(_USAGE.search(data)) or (b'eval_count"' in data and bool(_COUNT.search(data)))
-
-
-def _is_object(data: bytes) -> bool:
-    """Whether it is a JSON object; the quick parser refuses some that Python's takes.
+def _parsed(data: bytes) -> object:
+    """Return what some JSON says; the quick parser refuses some that Python's takes.
 
     Raises:
         ValueError, RecursionError: it is no JSON.
     """
     try:
-        return isinstance(from_json(data), dict)
+        return from_json(data)
     except ValueError:
-        return isinstance(json.loads(data.decode()), dict)
+        return json.loads(data.decode())
 
 
 def _is_utf8(line: bytes) -> bool:
@@ -98,10 +86,12 @@ class Tap:
 
     Args:
         provider: litellm's name of the provider.
+        streams: whether litellm is told to stream. It does not always ask the vendor to.
     """
 
-    def __init__(self, provider: str) -> None:
+    def __init__(self, provider: str, *, streams: bool) -> None:
         self.provider = provider
+        self._streams = streams
         self.streaming = False
         """Whether a stream was asked for. A whole body is read and mended whole."""
         self.answer: Answer | None = None
@@ -112,8 +102,12 @@ class Tap:
         self.strange: bytes | None = None
         """The beginning of something that is no JSON object where the vendor should have sent one."""
         self.is_broken = False
-        """Whether that is no JSON at all, in the middle of a stream: what follows is not to be read."""
+        """Whether that is in the middle of a stream, and no part of any reply: nothing after it is read."""
+        self.gave_no_reason = False
+        """Whether the stream said that it is over, and not why: that is proof of whole text at most."""
         self._event: list[bytes] = []
+        """The lines of an event that takes several."""
+        self._began = False
         self._talked = False
         self._ended = False
         self._headers: Mapping[str, str] = {}
@@ -138,7 +132,8 @@ class Tap:
     @property
     def said_nothing(self) -> bool:
         """Whether an answer that claimed success was a stream without anything of a reply in it."""
-        return self.streaming and self.status is not None and not self._talked and not self._ended
+        silent = not self._talked and (not self._ended or self.gave_no_reason)
+        return silent and self.streaming and self.status is not None
 
     @property
     def reads_whole(self) -> bool:
@@ -150,15 +145,18 @@ class Tap:
 
         Args:
             path: of the request; some vendors have another one for streams.
-            asked: the body of the request. litellm does not always ask for a stream when told to.
+            asked: the body of the request.
             status: of the answer.
             headers: of the answer, their names in any case.
         """
-        self.streaming = "stream" in path.lower() or bool(_ASKED_STREAM.search(asked))
+        by_path = _BY_PATH.search(path)
+        wanted = "stream" in by_path[0] if by_path else _ASKED_STREAM.search(asked)
+        self.streaming = self._streams and bool(wanted)
         self.status, self._headers = status, headers
         self._content_type = headers.get("content-type", "")
         self.answer = self.strange = None
-        self._talked = self._ended = self.usage_seen = self.is_broken = False
+        self._began = self._talked = self._ended = self.gave_no_reason = False
+        self.usage_seen = self.is_broken = False
         self._rest = b""
         self._event = []
 
@@ -167,25 +165,29 @@ class Tap:
         if self.status is not None and self.status >= 400:
             self._note_error(body)
             return body
+        body = body.removeprefix(BOM_UTF8)
         if "event-stream" in self._content_type:
             body = reply_in_events(body) or body  # asked for a whole reply, got a stream
-        if not (body.lstrip().startswith(b"{") and body.rstrip().endswith(b"}")):
-            self.strange = body[:_LARGEST_QUOTE]
-        self.usage_seen = _has_usage(body)
-        body = mend_reply(self.provider, body)
-        if _ERROR.search(body) and error_in(as_object(body)):
-            self._note_error(body)
-        return body
+        mended = mend_reply(self.provider, body)
+        try:
+            said = _parsed(mended)
+        except (ValueError, RecursionError):
+            said = None
+        self._take(said, mended)
+        return mended
 
     def feed(self, data: bytes) -> bytes:
         """Note the next bytes of a stream, and return what litellm is to see of them."""
         if _BINARY in self._content_type:
-            self._look(self._rest + data)
+            self._look_into(self._rest + data)
             self._rest = data[-_OVERLAP:]
             return data
         head, newline, self._rest = (self._rest + data).rpartition(b"\n")
         if not newline:
             return b""
+        if not self._began:
+            self._began = True
+            head = head.removeprefix(BOM_UTF8)
         lines: list[bytes] = []
         whole = 0  # how many of them are of whole events
         for line in head.split(b"\n"):
@@ -198,11 +200,31 @@ class Tap:
         return b"\n".join([*lines, b""])
 
     def end(self) -> bytes:
-        """Return what is left when the stream has ended."""
+        """Return what is left when the stream has ended. Half an event is none."""
         rest, self._rest = self._rest, b""
-        if _BINARY in self._content_type or not rest:
+        if _BINARY in self._content_type:
             return b""
-        return self._line(rest)
+        if not self._began:
+            rest = rest.removeprefix(BOM_UTF8)
+        if self._is_cut(rest):
+            return b""
+        mended = self._line(rest)
+        self._check_event()
+        return b"" if self.is_broken else mended
+
+    def _is_cut(self, rest: bytes) -> bool:
+        """Whether the last event cannot be read with the rest of the bytes."""
+        if rest.startswith(b"data:") and not rest.startswith(_DONE):
+            rest = rest[5:]
+        elif not rest.startswith(b"{"):
+            rest = b""
+        if not (rest or self._event):
+            return False
+        try:
+            _parsed(b"\n".join([*self._event, rest]))
+        except (ValueError, RecursionError):
+            return True
+        return False
 
     def _line(self, line: bytes) -> bytes:
         """Note one line, and return it mended."""
@@ -213,44 +235,88 @@ class Tap:
         for raw, escaped in () if plain else _UNSAFE:
             if raw in line:
                 line = line.replace(raw, escaped)
-        if line.startswith(b"data: [DONE]"):
+        if line.startswith(_DONE):
             return self._done(line)
         if line.startswith(b"data:"):
-            self._event.append(line[5:])
-            if not (plain or _is_utf8(line)):
-                self._check_event()
-        self._look(line)
+            self._data(line[5:], plain)
+        elif line.startswith(b"{"):
+            self._bare(line)
         return mend_event(self.provider, line)
+
+    def _data(self, data: bytes, plain: bool) -> None:
+        if not self._event:
+            try:
+                said = _parsed(data)
+            except (ValueError, RecursionError):
+                pass  # it may go on in the next line
+            else:
+                self._take(said, data)
+                return
+        self._event.append(data)
+        if not (plain or _is_utf8(data)):
+            self._check_event()
+
+    def _bare(self, line: bytes) -> None:
+        """Note a line that is an event without any frame, such as Ollama's."""
+        try:
+            said = cast("dict[str, Any]", _parsed(line))
+        except (ValueError, RecursionError):
+            return
+        if b'"message"' in line and is_whole(said):
+            self.strange = line[:_LARGEST_QUOTE]  # litellm makes a stream with nothing in it of this
+        else:
+            self._look(said, line)
 
     def _check_event(self) -> None:
         """See whether an event is what litellm can read: some of its readers skip what they cannot."""
+        if not self._event:
+            return
         data = b"\n".join(self._event).strip()
         self._event.clear()
         if not data:
             return
         try:
-            fine = _is_object(data)
+            said = _parsed(data)
         except (ValueError, RecursionError):
-            fine, self.is_broken = False, True
-        if not fine:
+            self._break(data)
+        else:
+            self._take(said, data)
+
+    def _take(self, said: object, data: bytes) -> None:
+        if isinstance(said, dict):
+            self._look(cast("dict[str, Any]", said), data)
+        else:
             self.strange = data[:_LARGEST_QUOTE]
 
-    def _look(self, data: bytes) -> None:
-        self._talked = self._talked or bool(_TALK.search(data))
-        self._ended = self._ended or _has_end(data)
-        self.usage_seen = self.usage_seen or _has_usage(data)
-        if b'"error"' in data and _ERROR.search(data):
-            body = data.partition(b"data:")[2] or data
-            if error_in(as_object(body)):
-                self._note_error(body)
+    def _look(self, event: Mapping[str, Any], data: bytes) -> None:
+        try:
+            if b'"tool_calls"' in data and has_strange_calls(event):
+                self._break(data)
+            self._talked = self._talked or talks(event)
+            self._ended = self._ended or ends(event)
+            self.usage_seen = self.usage_seen or counts(event)
+            if b'"error"' in data and (error := error_in(event)):
+                # an error further in is lifted to where it is looked for
+                self._note_error(data if event.get("error") else json.dumps({"error": error}).encode())
+        except MISSHAPEN:
+            self._break(data)
+
+    def _break(self, data: bytes) -> None:
+        self.strange, self.is_broken = data.strip()[:_LARGEST_QUOTE], True
+
+    def _look_into(self, data: bytes) -> None:
+        self._talked = self._talked or bool(_BINARY_TALK.search(data))
+        self._ended = self._ended or bool(_BINARY_END.search(data))
+        self.usage_seen = self.usage_seen or bool(_BINARY_USAGE.search(data))
 
     def _done(self, line: bytes) -> bytes:
-        if self._ended or not self._talked:
-            self._ended = True
+        self._check_event()
+        line = line.replace(b"data:[", b"data: [", 1)
+        if self._ended:
             return line
-        self._ended = True
+        self._ended = self.gave_no_reason = True
         # complete by its end mark, though without a finish reason: litellm takes that for cut off
-        return _FINISH + line
+        return _FINISH + line if self._talked else line
 
     def _note_error(self, body: bytes) -> None:
         self._ended = True

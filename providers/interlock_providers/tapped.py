@@ -264,13 +264,17 @@ class _TappedBody(httpx.AsyncByteStream):
             async for data in self._received:
                 if mended := tap.feed(data):
                     yield mended
-                if tap.is_broken:
-                    raise self._line.unreadable(f"{tap.strange!r} is not JSON", True)
+                self._check()
         except httpx.TransportError:
             if not tap.is_complete:
                 raise  # else only a trailer is missing; litellm 1.109 would drop the usage as well
         if rest := tap.end():
             yield rest
+        self._check()
+
+    def _check(self) -> None:
+        if (tap := self._line.tap).is_broken:
+            raise self._line.unreadable(f"{tap.strange!r} is no part of a reply", True)
 
     async def aclose(self) -> None:
         if self._line.tap.is_complete:
