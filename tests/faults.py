@@ -168,6 +168,9 @@ def both_ways(finish: str, said: dict[str, Any], **more: Any) -> Callable[[bool]
 
 
 GIVEN_UP = both_ways("error", {"content": ""}, error={"code": 502, "message": "The upstream broke"})
+NUMBERED = both_ways(
+    "tool_calls", {"tool_calls": [{"index": 0, "id": 7, "type": "function", "function": ADD["function"]}]}
+)
 PAGE = b"<html><title>Log in</title></html>"
 HALF_EVENT = b'data: {"choices": [{"ind\n\n'
 HALF_CHARACTER = b'data: {"choices": [{"index": 0, "delta": {"content": "\xc3'
@@ -235,6 +238,7 @@ FAULTS = (
     Fault("nested too deep", UnreadableResponse, either(DEEP, HEL + event(DEEP)), text="Hel"),
     Fault("a picture", UnreadableResponse, same(body(b"\x89PNG\r\n\x1a\n\x00", kind="image/png"))),
     Fault("not UTF-8", UnreadableResponse, either(WHOLE.replace(b"lo", b"\xff"), HEL + NOT_UTF8), text="Hel"),
+    Fault("a number for an id", UnreadableResponse, NUMBERED, text="Hel"),
     # streams that end too early, in good order
     streamed("nothing but an end", IncompleteResponse, stream(DONE), text=""),
     streamed("nothing of a reply", IncompleteResponse, stream(event({"detail": "x"}), DONE), text=""),

@@ -7,7 +7,6 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-from interlock.assembly import Assembler
 from interlock.errors import ConfigError
 from interlock.events import HandlerEvent
 from interlock.fence import about_to_ask
@@ -88,14 +87,14 @@ class LiteLLM:
         about_to_ask(self.model, request)
         await self._load()
         exchange = self._exchange(request)
-        assembler, events = Assembler(), AnswerEvents(exchange.call.plan.answer_tool)
+        events = AnswerEvents(exchange.call.plan.answer_tool)
         try:
             while (chunk := await exchange.next_chunk()) is not None:
-                for event in assembler.feed(chunk):
+                for event in exchange.told(chunk):
                     shown = events.shown(event)
                     if request.stream and shown is not None:
                         yield shown
-            yield exchange.finish(assembler.done())
+            yield exchange.finish()
         finally:
             await exchange.close()
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from interlock.assembly import why_incomplete
+from interlock.assembly import Assembler, why_incomplete
 from interlock.errors import (
     IncompleteResponse,
     ModelBehaviorError,
@@ -19,7 +19,7 @@ from interlock.errors import (
     ProviderTimeout,
     UnreadableResponse,
 )
-from interlock.events import DONE, MessageDone
+from interlock.events import DONE, HandlerEvent, MessageDone
 from interlock.messages import calls_of
 from interlock.records import remade
 from interlock.usage import Usage
@@ -30,6 +30,7 @@ from interlock_providers.failures import to_provider_error
 from interlock_providers.foreign import set_aside
 from interlock_providers.litellm_call import Call, Target
 from interlock_providers.litellm_library import as_dict, price
+from interlock_providers.reading import MISSHAPEN
 from interlock_providers.structured import as_answer
 from interlock_providers.tap import Tap
 from interlock_providers.thoughts import LeadingThought
@@ -71,12 +72,13 @@ class Exchange:
         self._sent = False
         self._reply: Any = None
         self._usage: Mapping[str, Any] = {}
+        self._assembler = Assembler()
         self._echoes = Echoes()
         self._thought = LeadingThought()
         # imports litellm and httpx, which are not loaded before the first call
         self._tapped: Any = importlib.import_module("interlock_providers.tapped")
 
-    async def next_chunk(self) -> dict[str, Any] | None:
+    async def next_chunk(self) -> object:
         """Return the next chunk of the reply, or None at its end. A whole reply is one chunk.
 
         Raises:
@@ -87,10 +89,9 @@ class Exchange:
             arguments = self._arguments()
             reply = await self._guarded(self._deadline.first, lambda: self._asked(arguments))
             if not hasattr(reply, "__aiter__"):
-                return self._noted(reply)
+                return reply
             self._reply = reply
-            chunk = await self._guarded(self._deadline.first, lambda: anext(reply, None))
-            return None if chunk is None else self._noted(chunk)
+            return await self._guarded(self._deadline.first, lambda: anext(reply, None))
         if self._reply is None:
             return None
         try:
@@ -99,10 +100,20 @@ class Exchange:
             if self._tap is None or not self._tap.is_complete or self._tap.answer is not None:
                 raise
             chunk = None  # the message is whole: what is missing is how many tokens it had
-        if chunk is not None:
-            return self._noted(chunk)
-        held = self._thought.rest()
-        return {"choices": [{"index": 0, "delta": {"content": held}}]} if held else None
+        if chunk is None and (held := self._thought.rest()):
+            return {"choices": [{"index": 0, "delta": {"content": held}}]}
+        return chunk
+
+    def told(self, chunk: object) -> list[HandlerEvent]:
+        """Take in a chunk, and return what it says.
+
+        Raises:
+            UnreadableResponse: it has another shape than any reply.
+        """
+        try:
+            return self._assembler.feed(self._noted(chunk))
+        except MISSHAPEN as error:
+            raise self._misshapen(error) from error
 
     def _noted(self, chunk: object) -> dict[str, Any]:
         plain = as_dict(chunk)
@@ -113,13 +124,17 @@ class Exchange:
                 self._thought.move(choice.get("delta") or {})
         return plain
 
-    def finish(self, done: MessageDone) -> MessageDone:
+    def finish(self) -> MessageDone:
         """Return the complete reply with what it cost, or raise for one that is none.
 
         Raises:
             ProviderError: the vendor reported an error within its reply, or the reply is incomplete.
             ModelBehaviorError: a tool had to be called and was not.
         """
+        try:
+            done = self._assembler.done()
+        except MISSHAPEN as error:
+            raise self._misshapen(error) from error
         if self._tap is not None and self._tap.answer is not None:
             answer = self._tap.answer
             raise error_from_answer(answer, provider=self._target.provider, model=self._model)
@@ -211,6 +226,9 @@ class Exchange:
             model=self._model,
             retryable=again,
         )
+
+    def _misshapen(self, error: Exception) -> UnreadableResponse:
+        return self._unreadable(f"it has another shape than any ({shortened(str(error), 200)})", True)
 
     def _check_complete(self, done: MessageDone) -> None:
         """Tell a reply that was cut from a short one: litellm gives both a finish reason."""
