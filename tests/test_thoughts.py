@@ -21,7 +21,8 @@ def told(*pieces: str) -> tuple[str, str]:
         leading.move(delta)
         reasoning += delta.get("reasoning_content", "")
         text += delta["content"]
-    return reasoning, text + leading.rest()
+    rest = leading.rest()
+    return reasoning + rest.get("reasoning_content", ""), text + rest.get("content", "")
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,25 @@ def test_cut_anywhere_it_is_told_apart(whole: str, reasoning: str, text: str) ->
 
 def test_a_thought_without_an_end_stays_a_thought() -> None:
     assert told("<think>H", "m") == ("Hm", "")
+    assert told(*"<think>I reckon a <") == ("I reckon a <", "")
+
+
+@pytest.mark.parametrize(
+    "content", ["<think>I reckon a <", "<think>Hm</thi", "<think>Hm</think>Yes", "<thin", "Yes"]
+)
+def test_a_whole_message_says_what_the_stream_says(content: str) -> None:
+    message: dict[str, Any] = {"content": content}
+    LeadingThought().move_all(message)
+    assert (message.get("reasoning_content", ""), message["content"]) == told(*content)
+
+
+def test_what_was_held_back_is_text_when_the_vendor_tells_thoughts_apart() -> None:
+    leading = LeadingThought()
+    leading.move({"content": "<thi"})
+    delta = {"reasoning_content": "Hm", "content": "s>"}
+    leading.move(delta)
+    assert delta == {"reasoning_content": "Hm", "content": "<this>"}
+    assert leading.rest() == {}
 
 
 def test_a_vendor_that_tells_thoughts_apart_is_not_read_again() -> None:

@@ -53,6 +53,11 @@ class Target:
     """Whether the call goes to the Responses API: only where the model string says so, or where the
     model has no other."""
 
+    @property
+    def is_translated(self) -> bool:
+        """Whether litellm turns its own keys in a message back into what the vendor sent."""
+        return self.responses or self.provider in _READ_BY_LITELLM
+
 
 @record(frozen=True, slots=True, kw_only=True)
 class Call:
@@ -99,9 +104,8 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
     plan = _plan(litellm, target, request, merged)
     offered, choice = _offered(target.provider, plan)
     shape = shape_of(target.provider, target.name)
-    whole = target.responses or target.provider in _READ_BY_LITELLM
     asked = told(request.messages, plan.prompt)
-    messages, offered_tools = _prepared(asked, offered, shape, whole=whole)
+    messages, offered_tools = _prepared(asked, offered, shape, whole=target.is_translated)
     tools = [*offered_tools, *vendor_tools]
     if _must_not_think(messages, target.name):
         merged = {key: value for key, value in merged.items() if key not in _THINKING}

@@ -101,7 +101,7 @@ class Exchange:
                 raise
             chunk = None  # the message is whole: what is missing is how many tokens it had
         if chunk is None and (held := self._thought.rest()):
-            return {"choices": [{"index": 0, "delta": {"content": held}}]}
+            return {"choices": [{"index": 0, "delta": held}]}
         return chunk
 
     def told(self, chunk: object) -> list[HandlerEvent]:
@@ -119,10 +119,29 @@ class Exchange:
         plain = as_dict(chunk)
         self._usage = plain.get("usage") or self._usage
         for choice in plain.get("choices") or ():
-            self._echoes.take_out(choice.get("delta") or choice.get("message") or {})
-            if not choice.get("index"):
-                self._thought.move(choice.get("delta") or {})
+            delta, message = choice.get("delta"), choice.get("message")
+            self._echoes.take_out(delta or message or {})
+            if choice.get("index"):
+                continue
+            if message and not delta:
+                self._lift(message)
+                self._thought.move_all(message)
+            elif delta:
+                self._thought.move(delta)
+            if self._target.provider == "groq":
+                _as_groq_says(delta or message or {})
         return plain
+
+    def _lift(self, message: dict[str, Any]) -> None:
+        """Put what litellm does not know back to where the vendor said it; in a stream it stays there."""
+        if self._target.is_translated:
+            return
+        fields: Mapping[str, Any] = message.pop("provider_specific_fields", None) or {}
+        for key, value in fields.items():
+            # named anew by litellm, in streams as well; not for OpenRouter
+            renamed = key == "reasoning" and message.get("reasoning_content")
+            if value is not None and not (renamed and self._target.provider != "openrouter"):
+                message.setdefault(key, value)
 
     def finish(self) -> MessageDone:
         """Return the complete reply with what it cost, or raise for one that is none.
@@ -295,3 +314,9 @@ class Exchange:
         # litellm counts by itself, and does not say so, when a stream brings no usage
         chunks: list[Any] = getattr(self._reply, "chunks", [])
         return self._reply is None or any(getattr(chunk, "usage", None) for chunk in chunks)
+
+
+def _as_groq_says(message: dict[str, Any]) -> None:
+    """Name a thought as Groq does, and takes it back; litellm calls it something else in streams."""
+    if thought := message.pop("reasoning_content", None):
+        message.setdefault("reasoning", thought)

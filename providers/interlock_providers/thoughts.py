@@ -11,9 +11,10 @@ _CLOSING: tuple[str, ...] = ("</think>", "</thinking>", "</budget:thinking>")
 
 
 class LeadingThought:
-    """Moves a thought at the head of a streamed text to the reasoning, where it belongs.
+    """Moves a thought at the head of a text to the reasoning, where it belongs.
 
-    litellm does so for whole replies and not for streams, and a reply is to be the same either way.
+    litellm does so for whole replies alone, not for streams, and only where the thought has an end. A reply
+    is to be the same either way.
     """
 
     def __init__(self) -> None:
@@ -23,20 +24,27 @@ class LeadingThought:
 
     def move(self, delta: dict[str, Any]) -> None:
         """Change the delta so that its content holds text and its reasoning content the thought."""
+        if self._tags is _OPENING and (delta.get("reasoning_content") or delta.get("reasoning")):
+            # this vendor tells thoughts from text by itself
+            delta |= {key: held + (delta.get(key) or "") for key, held in self.rest().items()}
         content: object = delta.get("content")
         if not self._tags or not isinstance(content, str) or not content:
-            if delta.get("reasoning_content") and self._tags is _OPENING:
-                self._tags = ()  # this vendor tells thoughts from text by itself
             return
         thought, text = self._split(self._held + content)
         delta["content"] = text
         if thought:
             delta["reasoning_content"] = thought
 
-    def rest(self) -> str:
-        """Return the text that was held back because it looked like the beginning of a tag."""
-        held, self._held = self._held, ""
-        return held if self._tags is _OPENING else ""
+    def move_all(self, message: dict[str, Any]) -> None:
+        """Do so in a whole message."""
+        self.move(message)
+        message |= {key: (message.get(key) or "") + held for key, held in self.rest().items()}
+
+    def rest(self) -> dict[str, str]:
+        """Return, as a delta, what was held back because it looked like the beginning of a tag."""
+        key = "content" if self._tags is _OPENING else "reasoning_content"
+        held, self._held, self._tags = self._held, "", ()
+        return {key: held} if held else {}
 
     def _split(self, text: str) -> tuple[str, str]:
         self._held = ""
