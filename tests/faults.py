@@ -150,11 +150,20 @@ def packed(encoding: str) -> Callable[[bool], Raw]:
     return lambda watched: body(data, kind=SSE if watched else JSON, content_encoding=encoding)
 
 
+def squeezed(status: int) -> Callable[[bool], Raw]:
+    """An answer in Brotli, whether or not anything here could read it."""
+    return same(body(b"\x0b\x02\x80{}\n\x03", status, content_encoding="br"))
+
+
+PLAIN_GZIP = body(WHOLE, content_encoding="gzip")
 LATE, SOON, SILENT = (0.5, 20.0), (0.15, 20.0), (20.0, 0.3)
 OVERLOADED = event({"error": {"message": "Overloaded, try later", "type": "overloaded_error"}})
 NO_ROOM = b'{"error": {"message": "no", "code": 429}}'
 ADD = {"index": 0, "id": "c", "function": {"name": "add", "arguments": '{"a": 1'}}
 HALF_CALL = said({"tool_calls": [ADD]})
+CALL_ALONE = said({"tool_calls": [{**ADD, "function": {"name": "add", "arguments": ""}}]})
+"""How OpenAI begins each call."""
+ONE_CALL = said({"tool_calls": [{**ADD, "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}]})
 DONE = event(b"[DONE]")
 
 
@@ -227,7 +236,9 @@ FAULTS = (
     Fault("an error without a body", ServerFailed, same(body(b"", 500)), 500),
     Fault("a cut error", ServerFailed, raw(head(500, length=1000), b'{"error": {"mess'), 500),
     Fault("an error inside a success", RateLimited, either(NO_ROOM, event(NO_ROOM)), 429),
+    Fault("a refusal in an unknown packing", AuthenticationFailed, squeezed(401), 401),
     streamed("an error in a stream", ServerFailed, stream(HEL, OVERLOADED), 529),
+    streamed("an error right behind text", ServerFailed, stream(HEL + OVERLOADED, then="stall"), 529),
     Fault("an error in a choice", ServerFailed, GIVEN_UP, 502, text="Hel"),
     # what is no reply
     Fault("a page", UnreadableResponse, same(body(PAGE, kind="text/html"))),
@@ -245,6 +256,8 @@ FAULTS = (
     streamed("text without an end", IncompleteResponse, stream(HEL)),
     streamed("half an event", IncompleteResponse, stream(HEL, LO[:30])),
     streamed("half a call", IncompleteResponse, stream(HEL, HALF_CALL)),
+    streamed("a call before its arguments", IncompleteResponse, stream(HEL, CALL_ALONE)),
+    streamed("the first of two calls", IncompleteResponse, stream(HEL, ONE_CALL)),
     # too much
     too_much("too long", answer=endless(b'{"x": "', XS, JSON)),
     too_much("an endless stream", answer=endless(HEL, PINGS), text="Hel", streamed_only=True),
@@ -252,4 +265,6 @@ FAULTS = (
     too_much("a gzip bomb", answer=packed("gzip"), says=""),
     Fault("a bomb in a bomb", UnreadableResponse, packed("gzip, gzip"), retryable=False),
     Fault("an unknown packing", UnreadableResponse, packed("compress"), retryable=False),
+    Fault("a packing that nobody asked for", UnreadableResponse, squeezed(200), retryable=False),
+    Fault("plain bytes called packed", UnreadableResponse, same(PLAIN_GZIP), retryable=False),
 )  # fmt: skip

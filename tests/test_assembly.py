@@ -462,7 +462,15 @@ def test_usage_details() -> None:
     assert usage == expected
 
 
-@pytest.mark.parametrize("nothing", [None, {}, {"prompt_tokens": None, "completion_tokens": None}])
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        None,
+        {},
+        {"prompt_tokens": None, "completion_tokens": None},
+        {"prompt_tokens": "12", "completion_tokens": 3},
+    ],
+)
 def test_no_numbers_are_no_usage(nothing: Delta | None) -> None:
     assert to_usage(nothing) is None
 
@@ -479,7 +487,9 @@ def test_half_a_usage() -> None:
         ([{"content": "Hi"}], None, {"prompt_tokens": 1}, None),
         ([{"content": "Hi"}], None, None, "text that may be cut"),
         ([], None, None, "nothing"),
-        ([{"tool_calls": [call("{}", index=0, id="a", name="f")]}], None, None, None),
+        ([{"tool_calls": [call("{}", index=0, id="a", name="f")]}], None, None, "calls that may be cut"),
+        ([{"tool_calls": [call("", index=0, id="a", name="f")]}], None, None, "calls that may be cut"),
+        ([{"tool_calls": [call("{}", index=0, id="a", name="f")]}], "tool_calls", None, None),
         (
             [{"tool_calls": [call("{", index=0, id="a", name="f")]}],
             None,
@@ -501,10 +511,11 @@ def test_why_incomplete(deltas: list[Delta], finish: str | None, usage: Any, why
     [
         ({"content": "Hi"}, None),
         ({"content": ""}, "nothing"),
+        ({"tool_calls": [call("{}", index=0, id="a", name="f")]}, None),
         ({"tool_calls": [call("{", index=0, id="a", name="f")]}, "half of the arguments of 'f'"),
     ],
 )
-def test_an_end_marker_completes_text_alone(delta: Delta, why: str | None) -> None:
+def test_an_end_marker_completes_what_may_be_whole(delta: Delta, why: str | None) -> None:
     assert why_incomplete(assemble(delta), ended=True) == why
 
 

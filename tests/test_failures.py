@@ -51,6 +51,13 @@ def http_error(status: int, body: str = "", headers: dict[str, str] | None = Non
     return httpx.HTTPStatusError("status", request=request, response=response)
 
 
+def test_a_header_that_cannot_be_sent_is_told_without_what_it_holds() -> None:
+    error = mapped(httpx.LocalProtocolError("Illegal header value b'Bearer topsecret\\n'"))
+    assert type(error) is errors.InvalidRequest
+    assert not error.retryable
+    assert "topsecret" not in str(error)
+
+
 def vendor_classes() -> Iterator[type[BaseException]]:
     import litellm.exceptions
 

@@ -16,10 +16,11 @@ import anyio
 import pytest
 import trio
 import yaml
+from rawserver import Raw, RawServer, head
 from servers import HELLO, HELLO_STREAM, Reply, Server, chunk, said, streamed
 
 from interlock import Agent, Runner
-from interlock.errors import AuthenticationFailed, ConfigError, InvalidRequest, ProviderError
+from interlock.errors import AuthenticationFailed, ConfigError, InvalidRequest, ProviderError, RateLimited
 from interlock.events import MessageDone, TextDelta
 from interlock.port import Request
 from interlock.testing import use_cassette
@@ -80,6 +81,30 @@ async def test_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
         await ask(OpenAICompatible("m", base_url="http://models.invalid/v1"))
     assert proxy.requests[0].path == "http://models.invalid/v1/chat/completions"
+
+
+async def test_a_proxy_without_a_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server(HELLO) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1").removeprefix("http://"))
+        await ask(OpenAICompatible("m", base_url="http://models.invalid/v1"))
+    assert len(proxy.requests) == 1
+
+
+async def test_an_error_whose_body_never_comes_is_told_in_good_time() -> None:
+    with RawServer(Raw(sent=(head(429, length=99), b"{"), then="stall")) as server:
+        with anyio.fail_after(20), pytest.raises(RateLimited):
+            await ask(OpenAICompatible("m", base_url=server.url, timeout=60.0))
+
+
+async def test_a_long_header_is_read() -> None:
+    with Server(Reply(pieces=HELLO.pieces, headers={"x-policy": "a" * 20_000})) as server:
+        assert isinstance(await ask(OpenAICompatible("m", base_url=server.url)), MessageDone)
+
+
+async def test_a_key_that_was_read_from_a_file_may_end_with_a_newline() -> None:
+    with Server(HELLO) as server:
+        await ask(OpenAICompatible("m", base_url=server.url, api_key="k\n"))
+    assert server.requests[0].headers["authorization"] == "Bearer k"
 
 
 async def test_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

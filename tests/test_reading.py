@@ -61,7 +61,7 @@ def test_nothing_after_the_end_mark_counts() -> None:
         HEL + LO.rstrip(),
         HEL + b"data: 5\n\n" + LO,
         HEL + LO + b'data: {"choices": [{"del',
-        b"\xef\xbb\xbf: ping\n\n" + HEL + LO,
+        b"\xef\xbb\xbf" + HEL + LO,
     ],
     ids=["CR", "comments", "fields", "no space", "spaces", "two lines", "no end", "a number", "cut", "BOM"],
 )

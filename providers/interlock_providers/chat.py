@@ -158,6 +158,7 @@ class Chat:
         """Wait until something of the reply has come, or its end. Comments are silence."""
 
         async def more() -> list[HandlerEvent]:
+            reading.check()  # what came with the last bytes may be an error, and nothing follows it
             before, events = reading.count, reading.feed(await coming.more())
             while reading.count == before and not reading.ended:
                 events = reading.feed(await coming.more())

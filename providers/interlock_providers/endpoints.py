@@ -47,7 +47,8 @@ def shape_at(host: str, model: str) -> Shape:
 
 def key_of(provider: str) -> str | None:
     """Return the key that the environment has for a vendor, such as ``GROQ_API_KEY``."""
-    return os.environ.get(f"{provider.upper()}_API_KEY")
+    key = os.environ.get(f"{provider.upper()}_API_KEY")
+    return None if key is None else key.strip()  # a newline at its end is of the file that it was read from
 
 
 def _is_address(host: str) -> bool:

@@ -172,7 +172,7 @@ def to_provider_error(
     answer = answer or next((found for link in chain if (found := _answer_of(link))), None)
     if answer is not None and answer.is_error:
         return error_from_answer(answer, provider=provider, model=model)
-    return _missing(case) or _transport(case) or _defect(case) or _by_name(case)
+    return _missing(case) or _unsent(case) or _transport(case) or _defect(case) or _by_name(case)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +240,18 @@ def _missing(case: _Case) -> ProviderError | None:
                 f"There is no key for {case.vendor}, so {case.model!r} was not asked. "
                 f"{key_hint(case.provider)} ({shortened(text, 200)})",
             )
+    return None
+
+
+def _unsent(case: _Case) -> ProviderError | None:
+    """Recognise a header that cannot be sent. What it holds is not told: it may be the key."""
+    if any(str(link).startswith("Illegal header value") for link in case.chain):
+        return case.fail(
+            InvalidRequest,
+            f"{case.model!r} was not asked: a header for {case.vendor} holds a character that may not be "
+            "there. Look at the key, which may end with a newline when it is read from a file, and at "
+            "extra_headers.",
+        )
     return None
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
 from io import BytesIO
 
 import aiohttp
@@ -15,11 +14,11 @@ from yarl import URL
 
 from interlock.errors import InvalidRequest, ProviderError
 from interlock_providers.answers import Answer, error_from_answer, shortened
+from interlock_providers.bodies import beginning
 from interlock_providers.pools import Pool, proxy_for, trusted
 
 __all__ = ["LARGE", "HttpClient", "HttpResponse"]
 
-_LONGEST_EXCUSE = 64 * 2**10  # bytes of an error's body that are read
 LARGE = 2**20
 """A body that is this long is handed to aiohttp as a file: it warns of long bytes."""
 
@@ -51,9 +50,11 @@ class HttpResponse:
         """The answer itself."""
         return self
 
-    def aiter_bytes(self) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives."""
+    def aiter_raw(self) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives: packed, if it is."""
         return self._response.content.iter_any()
+
+    aiter_bytes = aiter_raw
 
     @property
     def is_closed(self) -> bool:
@@ -97,7 +98,9 @@ class HttpClient:
         """
         pool = self._pools.get(asyncio.get_running_loop()) or await self._opened()
         data = body if len(body) < LARGE else BytesIO(body)
-        response = await pool.session.post(self._url, data=data, headers=headers, allow_redirects=False)
+        response = await pool.session.post(
+            self._url, data=data, headers=headers, allow_redirects=False, auto_decompress=False
+        )
         if response.status >= 300:
             try:
                 raise await self._refusal(response)
@@ -132,17 +135,6 @@ class HttpClient:
                 provider=provider,
                 model=model,
             )
-        body = await _beginning(response)
+        body = await beginning(HttpResponse(response))
         answer = Answer(response.status, response.headers, body.decode("utf-8", "replace"))
         return error_from_answer(answer, provider=provider, model=model)
-
-
-async def _beginning(response: aiohttp.ClientResponse) -> bytes:
-    """Return what is needed of an error's body; what comes with a broken connection is better than none."""
-    body = bytearray()
-    with suppress(aiohttp.ClientError):
-        async for piece in response.content.iter_any():
-            body += piece
-            if len(body) > _LONGEST_EXCUSE:
-                break
-    return bytes(body)

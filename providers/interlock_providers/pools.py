@@ -21,6 +21,10 @@ _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=None)
 """Deadlines are `interlock_providers.deadlines`'s: they count the waiting of a call and nothing else."""
 
 
+_LONGEST_HEADER = 65536
+"""Bytes. Policies and traces of proxies are longer than the 8190 that aiohttp takes by itself."""
+
+
 class Pool:
     """The connections of the running event loop, closed whenever nobody can use them any more.
 
@@ -48,6 +52,8 @@ class Pool:
             headers=headers,
             timeout=_NO_TIMEOUT,
             cookie_jar=aiohttp.DummyCookieJar(),
+            max_line_size=_LONGEST_HEADER,
+            max_field_size=_LONGEST_HEADER,
             proxy=proxy,
         )
         self._keeper = _keep(self.session)
@@ -93,4 +99,5 @@ def proxy_for(url: URL) -> str | None:
     if url.host is None or proxy_bypass(url.host):
         return None
     proxies = getproxies()
-    return proxies.get(url.scheme) or proxies.get("all")
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    return proxy if not proxy or "://" in proxy else f"http://{proxy}"

@@ -76,6 +76,16 @@ class Reading:
         """Whether the usage came last."""
         return self._assembler.counted
 
+    def check(self) -> None:
+        """See that nothing is wrong with what has come.
+
+        Raises:
+            UnreadableEvent: an event is no chunk.
+            FailedReply: the vendor reported an error.
+        """
+        if self._problem is not None:
+            raise self._problem
+
     def feed(self, received: bytes) -> list[HandlerEvent]:
         """Take in the next bytes, none at the end, and return what they say.
 
@@ -111,8 +121,7 @@ class Reading:
             UnreadableEvent: its pieces do not fit together.
             FailedReply: the vendor reported an error.
         """
-        if self._problem is not None:
-            raise self._problem
+        self.check()
         if self._strange is not None:
             raise UnreadableEvent("it is no object", self._strange)
         try:
@@ -121,8 +130,7 @@ class Reading:
             raise UnreadableEvent(str(error), "its pieces together") from error
 
     def _try(self, told: list[HandlerEvent], received: bytes) -> None:
-        if self._problem is not None:
-            raise self._problem
+        self.check()
         try:
             if self._decoder is None and b"\r" not in received:
                 self._read(received, told)

@@ -5,6 +5,9 @@ from __future__ import annotations
 __all__ = ["EventDecoder"]
 
 
+_BOM = b"\xef\xbb\xbf"
+
+
 class EventDecoder:
     """Cuts a stream of bytes into the data of its events.
 
@@ -31,6 +34,7 @@ class EventDecoder:
         return [event for line in lines if (event := self._line(line)) is not None]
 
     def _line(self, line: bytes) -> bytes | None:
+        line = line.removeprefix(_BOM)  # at the very beginning, where else nobody puts one
         if line.startswith(b"data:"):
             self._data.append(line[6:] if line[5:6] == b" " else line[5:])
         elif not line and self._data:

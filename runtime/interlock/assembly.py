@@ -30,7 +30,7 @@ from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.messages import Message, ToolCall, text_of
 from interlock.pieces import Pieces, add_blocks, continues, joined, merge, merge_others, own, together
 from interlock.records import dataclass
-from interlock.usage import USAGE, Usage
+from interlock.usage import USAGE, Usage, is_usage
 
 __all__ = ["Assembler", "completion_done", "to_usage", "why_incomplete"]
 
@@ -331,13 +331,18 @@ def completion_done(completion: _Json) -> MessageDone:
 
 
 def to_usage(usage: _Json | None) -> Usage | None:
-    """Return the usage of one call, or None when the provider sent no numbers.
+    """Return the usage of one call, or None when the provider sent none, or something else than numbers.
 
     ``cached_tokens`` and ``reasoning_tokens`` come from the details; DeepSeek's
     ``prompt_cache_hit_tokens`` counts as the former.
     """
     if not usage or (usage.get("prompt_tokens") is None and usage.get("completion_tokens") is None):
         return None
+    made = _usage(usage)
+    return made if is_usage(made) else None
+
+
+def _usage(usage: _Json) -> Usage:
     prompt: _Json = usage.get("prompt_tokens_details") or {}
     completion: _Json = usage.get("completion_tokens_details") or {}
     return USAGE(
@@ -353,13 +358,14 @@ def why_incomplete(done: MessageDone, *, ended: bool = False, counted: bool = Tr
     """Say why a streamed reply cannot be taken for complete, or return None when it can.
 
     A finish reason is proof. So is usage that comes last: some gateways send it and never a finish reason.
-    Others send it with each chunk (vllm-project/vllm 6540), which proves nothing. Without either, calls
-    count as complete when all their arguments are whole JSON. Text does not, because text that was cut
-    looks like text that ended.
+    Others send it with each chunk (vllm-project/vllm 6540), which proves nothing. Without either nothing is
+    complete unless the stream says that it is over: text that was cut looks like text that ended, a call
+    begins without arguments, which looks like one that takes none, and another might have followed.
 
     Args:
         done: what was assembled.
-        ended: whether the stream said itself that it is over (``data: [DONE]``); text is complete then.
+        ended: whether the stream said itself that it is over (``data: [DONE]``); text is complete then, and
+            so are calls whose arguments are whole JSON.
         counted: whether the usage came last, see `Assembler.counted`.
     """
     if done.finish_reason or (done.usage and counted):
@@ -371,7 +377,7 @@ def why_incomplete(done: MessageDone, *, ended: bool = False, counted: bool = Tr
     for call in calls:
         if not is_json(call["function"]["arguments"]):
             return f"half of the arguments of {call['function']['name'] or 'a call'!r}"
-    return None
+    return None if ended else "calls that may be cut"
 
 
 def _first_choice(choices: Sequence[_Json] | None) -> _Json | None:
