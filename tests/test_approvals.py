@@ -273,6 +273,13 @@ async def test_a_word_on_what_does_not_wait_is_an_error(change: dict[str, Any]) 
         first.state().approve(replace(first.interruptions[0], **change))
 
 
+@pytest.mark.parametrize("wrong", ["p", (), None])
+async def test_a_word_is_on_one_call(wrong: Any) -> None:
+    state = (await run(clerk(Till(), PAY), "Hi")).state()
+    with pytest.raises(ConfigError, match="Pass one Interruption"):
+        state.approve(wrong)
+
+
 async def test_a_word_is_said_once() -> None:
     first = await run(clerk(Till(), PAY), "Hi")
     state = first.state().approve(first.interruptions[0])

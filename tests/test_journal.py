@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from interlock.errors import (
     ConfigError,
     HandlerError,
     InterlockError,
+    JournalError,
     MaxTurnsExceeded,
     ProviderTimeout,
     RateLimited,
@@ -444,6 +445,29 @@ async def test_a_state_from_before_a_call_within_an_agent_that_was_asked_is_refu
         await run(path, a, one.approve(first.interruptions[1]))
     third = await run(path, a, second.state().approve(second.interruptions[0]))
     assert (third.final_output, till.paid) == ("Done.", [5, 6])
+
+
+@pytest.mark.parametrize("lost", ["t1.model.A", "t1.tool.pay.p", "t2.model.A"])
+async def test_a_step_that_cannot_be_written_stops_the_run_as_a_crash_does(path: Path, lost: str) -> None:
+    """Nobody else is asked in the model's place, and the same call goes on."""
+    till = Till()
+    other = ScriptedHandler(["Never asked."], name="other")
+    a = agent("A", PAY, "Paid.", tools=[till.tool()])
+    a = replace(a, handlers=[*a.handlers, other])
+    full = f"CREATE TRIGGER full BEFORE INSERT ON interlock_steps WHEN NEW.key = '{lost}'"
+    async with Journal(path) as journal:
+        await journal.runs()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"{full} BEGIN SELECT RAISE(FAIL, 'database or disk is full'); END")
+    async with Journal(path) as journal:
+        with pytest.raises(JournalError, match=rf"step '{lost}' of the run 'r'.*database or disk is full"):
+            await journal.run(a, "Hi", run_id="r", run_config=RunConfig(fallback=True))
+        assert [one.status for one in await journal.runs()] == ["running"]
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DROP TRIGGER full")
+    again = agent("A", *([PAY] if lost == "t1.model.A" else []), "Paid.", tools=[till.tool()])
+    result = await run(path, again, "Hi")
+    assert (result.final_output, result.errors, other.requests) == ("Paid.", (), [])
 
 
 async def test_a_state_of_another_run_is_refused(path: Path) -> None:

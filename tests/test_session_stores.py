@@ -316,8 +316,13 @@ async def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 async def test_what_is_no_database_is_an_error_that_says_so(tmp_path: Path) -> None:
     (tmp_path / "no.db").write_bytes(b"this is no database" * 100)
-    with pytest.raises(SessionError, match=r"Session 'u' could not be loaded: DatabaseError"):
+    with pytest.raises(SessionError, match=r"Session 'u' could not be loaded: DatabaseError: .*no\.db: "):
         await Session("u", SQLiteSessions(tmp_path / "no.db")).load()
+
+
+async def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SessionError, match=r"chats\.db cannot be opened: make the folder .*nowhere first"):
+        await Session("u", SQLiteSessions(tmp_path / "nowhere" / "chats.db")).load()
 
 
 @pytest.mark.asyncio_only

@@ -26,6 +26,7 @@
         BudgetExceeded            requests, tool calls, tokens or money, see Limits
       SessionError                a session could not be loaded or stored
         SessionConflict           somebody else has gone on with the session in the meantime
+      JournalError                what a step gave could not be written down
       HandlerError                whatever answers for the model failed
         ProviderError             the vendor or the way to it failed; see .retryable and .status
           AuthenticationFailed    401, 403, a missing key
@@ -68,6 +69,7 @@ __all__ = [
     "InputGuardrailTripped",
     "InterlockError",
     "InvalidRequest",
+    "JournalError",
     "LimitExceeded",
     "LoopDetected",
     "MaxHandoffsExceeded",
@@ -218,6 +220,13 @@ class SessionConflict(SessionError):
     """Something was added to a session since it was loaded, so nothing more is added to what was there then.
 
     The partial result of the run that comes second is in ``result``. What is stored is the other's.
+    """
+
+
+class JournalError(InterlockError):
+    """What a step gave could not be written into the journal; the cause is chained.
+
+    The run is still one that was cut off: the same call goes on with it once the file can be written.
     """
 
 

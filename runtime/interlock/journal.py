@@ -18,13 +18,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from interlock.agents import Agent
 from interlock.config import RunConfig
-from interlock.errors import ConfigError, InterlockError
+from interlock.errors import ConfigError, InterlockError, JournalError
 from interlock.hooks import RunHooks
-from interlock.journal_steps import JournalSteps
+from interlock.journal_steps import JournalSteps, StepLost
 from interlock.messages import Message, RunInput, to_messages
 from interlock.results import RunDone, RunEvent, RunResult
 from interlock.run_state import RunState
@@ -128,9 +128,10 @@ class Journal:
         Raises:
             ConfigError: the id belongs to a run that began otherwise, has gone on since the state was taken,
                 or is being carried out.
+            JournalError: what a step gave could not be written down. The run stands as after a crash.
             InterlockError: whatever ended the run. It is kept as failed, and the same call tries it again.
         """
-        with self._alone(run_id):
+        with self._alone(run_id), _telling(run_id):
             beginning, config = await self._begin(agent, input, run_id, run_config)
             try:
                 result = await Runner.run(
@@ -157,7 +158,7 @@ class Journal:
 
         Leaving it early is like a crash: the same call goes on. A reply that is replayed is shown whole.
         """
-        with self._alone(run_id):
+        with self._alone(run_id), _telling(run_id):
             beginning, config = await self._begin(agent, input, run_id, run_config)
             happening = Runner.run_streamed(
                 agent, beginning, context=context, max_turns=max_turns, hooks=hooks, run_config=config
@@ -301,6 +302,29 @@ class Journal:
         ended: dict[str, JournalStatus] = {"done": "done", "requires_action": "waiting"}
         status = ended.get(result.stop_reason, "failed")
         await self._file.do(partial(_finish, run_id=state.run_id, status=status, state=state.to_json()))
+
+
+def _lost_in(raised: BaseException) -> StepLost | None:
+    if isinstance(raised, BaseExceptionGroup):
+        several = cast("BaseExceptionGroup[BaseException]", raised).exceptions
+        return next(filter(None, map(_lost_in, several)), None)
+    return raised if isinstance(raised, StepLost) else None
+
+
+@contextmanager
+def _telling(run_id: str) -> Generator[None]:
+    """Tell that a step is lost. Out of tools that ran at the same time it comes in groups."""
+    try:
+        yield
+    except (StepLost, BaseExceptionGroup) as raised:
+        lost = _lost_in(raised)
+        if lost is None:
+            raise
+        raise JournalError(
+            f"What step {str(lost)!r} of the run {run_id!r:.80} gave could not be written into the journal: "
+            f"{lost.__cause__}. Make room for it, and make the same call again: it goes on after the last "
+            "step that was written."
+        ) from lost.__cause__
 
 
 def _text(state: RunState, run_id: str) -> str:

@@ -12,10 +12,17 @@ from interlock.events import HandlerEvent, MessageDone
 from interlock.executor import Call, InProcess, Outcome
 from interlock.step_entries import LASTING, Given, given_by
 
-__all__ = ["JournalSteps", "Write"]
+__all__ = ["JournalSteps", "StepLost", "Write"]
 
 Write = Callable[[str, str], Awaitable[None]]
 """Keeps what the step of a key gave, as JSON text, in the place of what was kept of it before."""
+
+
+class StepLost(BaseException):
+    """What a step gave could not be kept, so the run stops as if the process had: nobody is to blame for it.
+
+    It is no `Exception`, or the run would ask another handler, or report it to the model.
+    """
 
 
 class JournalSteps:
@@ -87,4 +94,7 @@ class JournalSteps:
 
     async def _keep(self, key: str, entry: str) -> None:
         with anyio.CancelScope(shield=True):  # what was done must be known, also of who is cancelled
-            await self._write(key, entry)
+            try:
+                await self._write(key, entry)
+            except Exception as error:
+                raise StepLost(key) from error

@@ -270,6 +270,11 @@ class RunState:
         return self._decided(one, Decision(False, message), always)
 
     def _decided(self, one: Interruption, decision: Decision, always: bool) -> RunState:
+        if not isinstance(cast(object, one), Interruption):
+            raise ConfigError(
+                f"Pass one Interruption, such as result.interruptions[0] or one of state.interruptions, not "
+                f"{one!r:.80}."
+            )
         document = interruption_document(one)
         waiting = self.document.get("interruptions", [])
         if sendable(cast(object, document)) not in waiting:

@@ -92,7 +92,7 @@ class SQLiteFile:
 
     def _connected(self) -> sqlite3.Connection:
         wait = 1.0 if self._alone else self._timeout
-        db = sqlite3.connect(self.path, timeout=wait, isolation_level=None, check_same_thread=False)
+        db = self._connection(wait)
         try:
             if self._alone:
                 db.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -104,10 +104,22 @@ class SQLiteFile:
             db.close()
             if self._alone and isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
                 raise ConfigError(
-                    f"Another process uses {self.path.name}, and the {self._part} in it are for one alone."
+                    f"Another process uses {self.path.name}, and what is in it (the {self._part}) is for one "
+                    "process alone. Close it there, or use another file."
                 ) from error
+            if isinstance(error, sqlite3.DatabaseError):
+                raise type(error)(f"{self.path}: {error}") from error
             raise
         return db
+
+    def _connection(self, wait: float) -> sqlite3.Connection:
+        try:
+            return sqlite3.connect(self.path, timeout=wait, isolation_level=None, check_same_thread=False)
+        except sqlite3.OperationalError as error:
+            folder = self.path.parent
+            why = "it is a folder" if self.path.is_dir() else str(error)
+            why = why if folder.is_dir() else f"make the folder {folder} first"
+            raise sqlite3.OperationalError(f"{self.path} cannot be opened: {why}") from error
 
     def _make_tables(self, db: sqlite3.Connection) -> None:
         db.execute(
