@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, cast
 
@@ -484,7 +485,15 @@ async def test_a_function_may_yield_deltas_without_text() -> None:
     assert (await Runner.run(Agent("A", model=function_handler(answer)), "Hi")).final_output == "Hello"
 
 
-@pytest.mark.parametrize("odd", [{"prompt_tokens": 1}, Usage(1, cast(Any, None)), Usage(1, cast(Any, "7"))])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"prompt_tokens": 1},
+        Usage(1, cast(Any, None)),
+        Usage(1, cast(Any, "7")),
+        Usage(1, cast(Any, math.inf)),
+    ],
+)
 async def test_a_usage_that_is_none_loses_no_reply(odd: Any) -> None:
     async def answer(request: Request) -> AsyncGenerator[HandlerEvent]:
         said = "Five." if request.turn > 1 else None

@@ -63,6 +63,12 @@ def test_unknown_keys_survive() -> None:
     assert to_messages([{**USER, "vendor_says": 1}]) == [{**USER, "vendor_says": 1}]
 
 
+def test_a_number_that_is_none_becomes_null() -> None:
+    """A history that was kept by an app may have one, and must not be lost for it."""
+    given = {**USER, "vendor_says": [{"score": float("nan")}, 1.5]}
+    assert to_messages([given]) == [{**USER, "vendor_says": [{"score": None}, 1.5]}]
+
+
 def test_private_keys_are_dropped_except_the_family_mark() -> None:
     """Private keys never reach a provider (row 0-05, decision R5)."""
     given = {"role": "assistant", "content": "x", "_note": 1, ORIGIN: "anthropic"}

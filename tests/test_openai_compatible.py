@@ -17,13 +17,13 @@ import pytest
 import trio
 import yaml
 from rawserver import Raw, RawServer, head
-from servers import HELLO, HELLO_STREAM, Reply, Server, chunk, said, streamed
+from servers import HELLO, HELLO_STREAM, USAGE, Reply, Server, chunk, said, streamed
 
-from interlock import Agent, Runner
+from interlock import Agent, Runner, function_tool
 from interlock.errors import AuthenticationFailed, ConfigError, InvalidRequest, ProviderError, RateLimited
 from interlock.events import MessageDone, TextDelta
 from interlock.port import Request
-from interlock.testing import use_cassette
+from interlock.testing import call, use_cassette
 from interlock_providers import OpenAICompatible
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
@@ -263,7 +263,7 @@ def test_without_aiohttp_the_extra_is_named() -> None:
     code = """
 import asyncio, sys
 sys.modules["aiohttp"] = None
-from interlock import Agent, Runner
+from interlock import Agent, Runner, function_tool
 from interlock.errors import MissingExtra
 from interlock_providers import OpenAICompatible
 try:
@@ -304,3 +304,43 @@ async def test_it_is_answered_from_a_cassette(tmp_path: Path, watched: bool) -> 
         done = await ask(OpenAICompatible("gpt-4o"), request(stream=watched))
     assert isinstance(done, MessageDone)
     assert done.message.get("content") == "Hello"
+
+
+# What it sends is what comes back
+
+
+NOT_A_NUMBER = {"reasoning_details": [{"type": "x", "score": float("nan")}], "rank": float("inf")}
+
+
+@pytest.mark.parametrize("watched", [False, True])
+async def test_a_number_that_is_none_is_not_sent_back(watched: bool) -> None:
+    """Python's servers write NaN. The tool has run, so the next request has to be one that can be sent."""
+    asked = {"tool_calls": [{"index": 0, **call("pay")}], **NOT_A_NUMBER}
+    whole = [said(asked, usage=USAGE), HELLO]
+    parts = [streamed(chunk(asked), chunk({}, finish="tool_calls")), HELLO_STREAM]
+    with Server(*(parts if watched else whole)) as server:
+        handler = OpenAICompatible("m", base_url=server.url)
+        agent = Agent("a", model=handler, tools=[function_tool(lambda: "paid", name_override="pay")])
+        if watched:
+            async with Runner.run_streamed(agent, "Hi") as stream:
+                async for _ in stream:
+                    pass
+            result = stream.result
+        else:
+            result = await Runner.run(agent, "Hi")
+        result.state().to_json()
+        await Runner.run(agent, result.to_input_list())
+        await handler.aclose()
+    assert [part["reasoning_details"] for part in server.requests[1].body["messages"][1:2]] == [
+        [{"type": "x", "score": None}]
+    ]
+
+
+async def test_a_number_too_large_for_python_is_not_sent_back_either() -> None:
+    reply = Reply((said({"content": "Hi", "x": {"y": 7}}).pieces[0].replace(b"7}", b"1e999}"),))
+    with Server(reply, HELLO) as server:
+        handler = OpenAICompatible("m", base_url=server.url)
+        result = await Runner.run(Agent("a", model=handler), "Hi")
+        await Runner.run(Agent("a", model=handler), result.to_input_list())
+        await handler.aclose()
+    assert server.requests[1].body["messages"][1]["x"] == {"y": None}

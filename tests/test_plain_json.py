@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.plain_json import MAX_BYTES, check_json, decode, encode
+from interlock.plain_json import MAX_BYTES, check_json, decode, encode, finite
 
 
 class Level(IntEnum):
@@ -109,3 +109,15 @@ def test_what_passes_the_check_survives(value: Any) -> None:
     except ValueError:
         return
     assert decode(encode(value)) == value
+
+
+def test_what_is_no_number_becomes_null() -> None:
+    assert finite({"a": [1.5, float("nan")], "b": {"c": float("inf")}}) == {
+        "a": [1.5, None],
+        "b": {"c": None},
+    }
+
+
+def test_what_has_numbers_only_stays_the_same_object() -> None:
+    value = {"a": [1.5, None, True, "x"], "b": {}}
+    assert finite(value) is value

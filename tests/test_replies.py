@@ -107,3 +107,12 @@ def test_a_reply_sets_none_of_the_keys_that_are_interlocks_own() -> None:
 def test_what_is_wrong_with_a_reply(message: Any, wrong: str | None) -> None:
     found = wrong_with(message)
     assert found is None if wrong is None else str(found).startswith(wrong)
+
+
+def test_a_number_that_is_none_becomes_null() -> None:
+    """Whoever wrote the reply: nobody could send it back, or keep it."""
+    odd = {**call("f", id="a"), "x": float("nan")}
+    message: Any = {"role": "assistant", "tool_calls": [odd], "content": [{"type": "x", "y": float("-inf")}]}
+    taken: Any = with_own_ids(MessageDone(message=message), 1, set()).message
+    assert taken["tool_calls"][0]["x"] is None
+    assert taken["content"] == [{"type": "x", "y": None}]

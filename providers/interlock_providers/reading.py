@@ -7,12 +7,12 @@ left to `interlock_providers.sse`, at its own pace.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, cast
 
 from interlock.assembly import Assembler
 from interlock.events import HandlerEvent, MessageDone
+from interlock_providers.received import JSON
 from interlock_providers.sse import EventDecoder
 
 __all__ = ["MISSHAPEN", "FailedReply", "Reading", "UnreadableEvent", "failure_in"]
@@ -24,7 +24,7 @@ _START = len("data: ")
 MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
 """What reading JSON of an unexpected shape raises."""
 
-_read_json = json.JSONDecoder().raw_decode
+_read_json = JSON.raw_decode
 
 
 class UnreadableEvent(ValueError):
@@ -181,7 +181,7 @@ class Reading:
             self.ended = self.marked = True
             return
         try:
-            chunk = json.loads(data.decode())
+            chunk = JSON.decode(data.decode())
         except (ValueError, RecursionError) as error:
             raise UnreadableEvent(str(error), data) from error
         if isinstance(chunk, dict):
@@ -220,6 +220,6 @@ def _chunk_in(event: str) -> tuple[Any, int]:
 
 def _parsed(data: bytes) -> object:
     try:
-        return json.loads(data.decode())
+        return JSON.decode(data.decode())
     except (ValueError, RecursionError):
         return None

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
-__all__ = ["Received", "parsed"]
+__all__ = ["JSON", "Received", "parsed"]
 
 _DRAINING = 0.5  # seconds to wait for the end of the body after [DONE], so that the connection lives on
+
+JSON: Final = json.JSONDecoder(parse_constant=lambda _: None)
+"""Reads what a vendor writes, with null for NaN and infinity: Python's servers write them, and nobody takes
+them back."""
 
 
 class Received:
@@ -83,6 +87,6 @@ class Received:
 def parsed(text: str | bytes) -> object:
     """Return the JSON value of a text, or None when it is no JSON."""
     try:
-        return json.loads(text if isinstance(text, str) else text.decode())
+        return JSON.decode(text if isinstance(text, str) else text.decode())
     except (ValueError, RecursionError):
         return None

@@ -14,6 +14,7 @@ from typing import Any, Literal, Required, TypedDict, TypeVar, cast
 
 from interlock.errors import ConfigError
 from interlock.parts import chat_part
+from interlock.plain_json import finite
 from interlock.records import maker, record
 
 __all__ = [
@@ -136,6 +137,8 @@ def to_messages(value: RunInput) -> list[Message]:
 def checked_message(index: int, message: object) -> Message:
     """Return a copy of one message of an input, with the private keys that interlock knows.
 
+    A number that is none, such as NaN, is null in it: it is no JSON, so nobody could send it.
+
     Raises:
         ConfigError: no provider could read it; the error names ``index`` and the key.
     """
@@ -154,7 +157,7 @@ def checked_message(index: int, message: object) -> Message:
         kept["content"] = [dict(chat_part(part)) for part in content]
     for call in calls_of(kept):
         call["function"]["arguments"] = _arguments(call)
-    return kept
+    return finite(kept)
 
 
 def _is_kept(key: str, value: object) -> bool:

@@ -11,11 +11,13 @@ from typing import Any, cast
 from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.messages import Message, ToolCall, calls_of, text_of
 from interlock.pieces import together
+from interlock.plain_json import finite
 from interlock.repair import says_nothing
 
 __all__ = ["is_empty", "unseen_of", "with_own_ids", "wrong_with"]
 
 
+_PLAIN = frozenset(("role", "content", "tool_calls"))
 _INWARD = ("thinking", "redacted_thinking", "reasoning")
 
 
@@ -71,10 +73,11 @@ def with_own_ids(reply: MessageDone, turn: int, used: set[str]) -> MessageDone:
 
     Some providers send no ids or repeat them (feature row 1-47). The new ones follow from the turn, so a
     replayed run makes the same. Keys that begin with an underscore are interlock's own: no model sets them.
+    A number that is none is null: nobody could send it back, or keep it.
     """
-    if _is_marked(reply.message):
+    if not _is_plain(reply.message):
         kept = {key: value for key, value in reply.message.items() if not key.startswith("_")}
-        reply = dataclasses.replace(reply, message=cast(Message, kept))
+        reply = dataclasses.replace(reply, message=cast(Message, finite(kept)))
     calls = calls_of(reply.message)
     if not calls:
         return reply
@@ -84,11 +87,14 @@ def with_own_ids(reply: MessageDone, turn: int, used: set[str]) -> MessageDone:
     return dataclasses.replace(reply, message=cast(Message, {**reply.message, "tool_calls": whole}))
 
 
-def _is_marked(message: Message) -> bool:
-    for key in message:
-        if key[:1] == "_":
-            return True
-    return False
+def _is_plain(message: Message) -> bool:
+    """Whether it says what nearly all do, all of it text, so that there is nothing to look for."""
+    if not message.keys() <= _PLAIN or isinstance(message.get("content"), list):
+        return False
+    for call in calls_of(message):
+        if len(call) > 3 or len(call["function"]) > 2:
+            return False
+    return True
 
 
 def _whole(call: ToolCall, index: int, turn: int, used: set[str]) -> ToolCall:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from itertools import chain
+from math import inf
 from typing import TypeVar
 
 from typing_extensions import TypeIs
@@ -66,7 +67,7 @@ def is_usage(value: object) -> TypeIs[Usage]:
         return False
     tokens = value.input_tokens, value.output_tokens, value.cached_tokens, value.reasoning_tokens
     try:
-        return sum(tokens, value.requests) + (value.cost or 0.0) >= 0
+        return 0 <= sum(tokens, value.requests) + (value.cost or 0.0) < inf
     except TypeError:
         return False
 
