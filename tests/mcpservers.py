@@ -12,7 +12,7 @@ import anyio
 import mcp
 import rawmcp
 
-__all__ = ["Office", "over_streams", "raw"]
+__all__ = ["Office", "over_streams", "protocol_error", "raw"]
 
 types: Any = mcp.types
 IS_2 = hasattr(mcp, "Client")
@@ -83,6 +83,14 @@ class Office:
             types.TextContent(type="text", text="The sales:"),
             types.ImageContent(type="image", data="aGVsbG8=", **mime),
         ]
+
+
+def protocol_error(code: int, message: str) -> Exception:
+    """Return an error that a tool answers with in the protocol's own words."""
+    known = cast(Any, mcp)
+    if IS_2:
+        return cast(Exception, known.MCPError(code=code, message=message))
+    return cast(Exception, known.McpError(types.ErrorData(code=code, message=message)))
 
 
 @asynccontextmanager

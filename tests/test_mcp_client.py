@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from mcpservers import Office, over_streams
+from mcpservers import Office, over_streams, protocol_error
 
 from interlock import Agent, RunHooks, Runner, RunState, tool
 from interlock.context import ToolContext
@@ -185,6 +185,42 @@ async def test_a_call_that_takes_too_long_is_called_off() -> None:
         assert (await client.call("add", {"a": 1}))["content"][0]["text"] == "3"
 
 
+@pytest.mark.parametrize("code", [-32000, -32600])
+async def test_a_tool_that_says_what_the_client_says_is_called_once(code: int) -> None:
+    """A gateway may pass on that a session of its own has ended."""
+    office = Office()
+
+    def gateway() -> str:
+        office.calls.append("gateway")
+        raise protocol_error(code, "Session terminated")
+
+    office.add_tool(gateway)
+    async with MCPClient(office.server) as client:
+        outcome = await answer(client, "gateway")
+    assert office.calls == ["gateway"]
+    assert "Session terminated" in outcome.output
+
+
+async def test_one_of_another_transport_that_ends_the_session_is_not_asked_twice() -> None:
+    office = Office()
+
+    def gateway() -> str:
+        office.calls.append("gateway")
+        raise protocol_error(-32600, "Session terminated")
+
+    office.add_tool(gateway)
+    async with MCPClient(lambda: over_streams(office.server)) as client:
+        outcome = await answer(client, "gateway")
+        assert (await answer(client, "add", '{"a": 1}')).output == "3"
+    assert office.calls == ["gateway", "add"]
+    assert outcome.error == "raised"
+
+
+def test_no_time_for_a_call_is_a_mistake() -> None:
+    with pytest.raises(ConfigError, match="timeout"):
+        MCPClient(Office().server, timeout=0)
+
+
 async def test_a_cancelled_run_calls_its_calls_off() -> None:
     office = Office()
     async with MCPClient(office.server) as client:
@@ -236,7 +272,9 @@ async def test_outside_of_its_block_it_says_so() -> None:
     async with client:
         tools = client.tools
     model = scripted(call("add", {"a": 1}))
-    with pytest.raises(ToolError, match="'office' is not open"):
+    with pytest.raises(
+        ToolError, match=r"^Tool 'add' failed: ConfigError: MCP server 'office' is not open: use"
+    ):
         await Runner.run(Agent("clerk", model=model, tools=tools), "Go.")
 
 

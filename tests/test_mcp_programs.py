@@ -113,6 +113,13 @@ async def test_one_that_dies_is_started_anew_and_no_call_is_made_twice(tmp_path:
     assert len(noted(notes, "called die")) == 1
 
 
+async def test_one_that_starts_slowly_is_back_before_the_call_has_to_be_done(tmp_path: Path) -> None:
+    """It has ``connect_timeout`` for that, or no call would ever see it again."""
+    async with MCPClient(raw(tmp_path / "notes", "--slow-again"), timeout=1.0) as client:
+        assert "was lost" in (await answer(client, "die")).output
+        assert (await answer(client, "echo", '{"text": "back"}')).output == "back"
+
+
 async def test_the_last_words_of_one_that_dies_are_heard() -> None:
     async with MCPClient(raw()) as client:
         assert (await answer(client, "answer_and_die", '{"text": "last words"}')).output == "last words"

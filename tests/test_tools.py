@@ -515,9 +515,17 @@ async def test_a_function_that_words_failures_can_stop_the_run() -> None:
     def word(context: ToolContext[Any], error: Exception) -> str:
         raise error
 
-    with pytest.raises(ToolError, match="on_error of tool 'f' raised ValueError: no") as caught:
+    with pytest.raises(ToolError, match=r"^Tool 'f' failed: ValueError: no$") as caught:
         await answer(failing(ValueError("no"), on_error=word))
     assert isinstance(caught.value.__cause__, ValueError)
+
+
+async def test_a_function_that_fails_to_word_a_failure_is_named() -> None:
+    def word(context: ToolContext[Any], error: Exception) -> str:
+        raise KeyError("words")
+
+    with pytest.raises(ToolError, match="on_error of tool 'f' raised KeyError: 'words'"):
+        await answer(failing(ValueError("no"), on_error=word))
 
 
 async def test_a_long_failure_is_bounded() -> None:

@@ -222,6 +222,8 @@ class Tool:
             except BaseException as second:
                 if not is_failure(second):
                     raise
+                if second is error:  # it was not for the model, and says itself what happened
+                    raise ToolError(text) from error
                 raise ToolError(f"on_error of tool {self.name!r} raised {reason_of(second)}") from second
         return ToolOutcome(text, error=kind, exception=error)
 

@@ -18,7 +18,7 @@ from interlock.errors import ConfigError, InterlockError, ToolError, ToolTimeout
 from interlock.mcp.connection import ServerConnection, running_loop
 from interlock.mcp.library import ErrorAnswer, ServerLink, SessionExpired, library, linked
 from interlock.mcp.listing import ListedTool, WantedTools, check_known, wanted_tools
-from interlock.mcp.places import server_place
+from interlock.mcp.places import WebServer, server_place
 from interlock.mcp.results import result_media, result_text
 from interlock.redaction import redact_text
 from interlock.tools import Tool, ToolResult
@@ -51,7 +51,7 @@ class MCPClient:
         only: which of its tools are wanted: their names, without the prefix, or a function of the name.
         needs_approval: whether somebody has to approve a call first: for all tools, for those with these
             names (without the prefix), or a function of the context and the arguments.
-        timeout: seconds that a call may take; None is for ever.
+        timeout: seconds that a call may take once the server is connected to; None is for ever.
         connect_timeout: seconds that it may take to start the server, connect to it and list its tools.
 
     Raises:
@@ -71,6 +71,8 @@ class MCPClient:
         connect_timeout: float = 30.0,
     ) -> None:
         library()
+        if timeout is not None and timeout <= 0:
+            raise ConfigError(f"timeout of an MCPClient must be seconds or None, not {timeout!r}.")
         self._place = server_place(server)
         self.name = name or self._place.label
         self._prefix = prefix
@@ -174,13 +176,21 @@ class MCPClient:
             params_json_schema=listed.schema,
             on_invoke_tool=functools.partial(self._invoked, listed.name),
             strict=False,  # as the server wrote it: a null that stands for a default would be sent to it
-            timeout=self._timeout,
             on_error=_told,
             needs_approval=gated,
         )
 
     async def _invoked(self, name: str, context: ToolContext[Any], arguments: str) -> ToolResult:
-        result = await self.call(name, cast("dict[str, Any]", pydantic_core.from_json(arguments)))
+        given = cast("dict[str, Any]", pydantic_core.from_json(arguments))
+
+        async def asked(link: ServerLink) -> Mapping[str, Any]:
+            late = ToolTimeout(f"Tool {context.tool_name!r} timed out after {self._timeout or 0:g}s.")
+            # a time limit of the tool's own would cut short the connecting anew, each time
+            with anyio.move_on_after(self._timeout):
+                return await link.call(name, given)
+            raise late
+
+        result = await self._ask(asked)
         text = result_text(result)
         if result.get("isError"):
             raise ToolError(text or "the server does not say why")
@@ -191,9 +201,14 @@ class MCPClient:
             connection = await self._connected()
             try:
                 return await connection.ask(what)
-            except SessionExpired:  # nothing was done, so it may be asked again
+            except SessionExpired as error:
                 await connection.close()
-                return await (await self._connected()).ask(what)
+                if not isinstance(self._place, WebServer):  # what an own transport means by it, nobody knows
+                    raise ToolError(
+                        f"{self._where} has ended the session. Whether the call was carried out is not "
+                        "known. The next call connects anew."
+                    ) from error
+                return await (await self._connected()).ask(what)  # nothing was done, so it may be asked again
 
     @contextmanager
     def _our_words(self) -> Generator[None]:

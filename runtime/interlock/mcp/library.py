@@ -21,6 +21,8 @@ from interlock.mcp.places import OwnTransport, Program, ServerObject, ServerPlac
 __all__ = ["ErrorAnswer", "HungUp", "ServerLink", "SessionExpired", "alone", "library", "linked"]
 
 _CONNECTION_CLOSED = -32000
+_SESSION_TERMINATED = (-32600, 32600)
+"""Of version 2, and of version 1, where the sign is missing."""
 _SECONDS = 30.0
 """For all of HTTP but waiting for an answer: how long that may take says the caller."""
 
@@ -47,13 +49,15 @@ class ServerLink:
     """Asks for one page of the list of tools."""
     ask: Callable[[str, dict[str, Any]], Awaitable[Any]]
     """Calls a tool."""
+    has_session: bool
+    """Whether the server may forget us and say so, see `SessionExpired`."""
 
     async def tools(self) -> list[Mapping[str, Any]]:
         """Return the tools as ``tools/list`` has them, all pages."""
         found: list[Mapping[str, Any]] = []
         cursor: str | None = None
         while True:
-            page = await _plain(self.page(cursor))
+            page = await _plain(self.page(cursor), self.has_session)
             found += page.get("tools") or ()
             cursor = page.get("nextCursor")
             if not cursor:
@@ -61,19 +65,23 @@ class ServerLink:
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Mapping[str, Any]:
         """Return the result of a tool as ``tools/call`` has it."""
-        return await _plain(self.ask(name, arguments))
+        return await _plain(self.ask(name, arguments), self.has_session)
 
 
-async def _plain(asked: Awaitable[Any]) -> Mapping[str, Any]:
+async def _plain(asked: Awaitable[Any], has_session: bool) -> Mapping[str, Any]:
     """Return an answer as JSON data."""
-    with _errors():
+    with _errors(has_session):
         answer = await asked
     return cast("Mapping[str, Any]", answer.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
 @contextmanager
-def _errors() -> Generator[None]:
+def _errors(has_session: bool) -> Generator[None]:
     """Tell apart what the package has one exception for.
+
+    Args:
+        has_session: whether the package may have found out itself that the server has forgotten us. Where it
+            may not, whoever says so is the server, or one of its tools.
 
     Raises:
         ErrorAnswer: the server answered with an error.
@@ -89,7 +97,8 @@ def _errors() -> Generator[None]:
         if not isinstance(told, failure):
             raise
         code, message = told.error.code, told.error.message
-        if message == "Session terminated":  # the client's own word for a 404
+        expired = code in _SESSION_TERMINATED and message == "Session terminated"
+        if has_session and expired:  # the client's own word for a 404
             raise SessionExpired("it answered 404: it knows no such session, or is no MCP server") from error
         if code == _CONNECTION_CLOSED and message == "Connection closed":  # the client's own word, too
             raise HungUp("the connection was closed") from error
@@ -135,12 +144,13 @@ def linked(place: ServerPlace, on_end: Callable[[], None]) -> AbstractAsyncConte
 @asynccontextmanager
 async def _linked_2(place: ServerPlace, on_end: Callable[[], None]) -> AsyncGenerator[ServerLink]:
     server = place.server if isinstance(place, ServerObject) else _watched(_transport(place), on_end)
-    with _errors():
+    with _errors(_has_session(place)):
         async with library().Client(server, cache=None) as client:
             yield ServerLink(
                 instructions=client.instructions or "",
                 page=lambda cursor: client.list_tools(cursor=cursor),
                 ask=client.call_tool,
+                has_session=_has_session(place),
             )
 
 
@@ -151,7 +161,8 @@ async def _linked_1(place: ServerPlace, on_end: Callable[[], None]) -> AsyncGene
         _watched(_transport(place), on_end) as streams,
         mcp.ClientSession(*streams) as session,
     ):
-        hello = await _plain(session.initialize())
+        has_session = _has_session(place)
+        hello = await _plain(session.initialize(), has_session)
 
         async def page(cursor: str | None) -> Any:
             return await session.list_tools(params=mcp.types.PaginatedRequestParams(cursor=cursor))
@@ -164,7 +175,8 @@ async def _linked_1(place: ServerPlace, on_end: Callable[[], None]) -> AsyncGene
                 await _call_off(session, number)
                 raise
 
-        yield ServerLink(instructions=hello.get("instructions") or "", page=page, ask=ask)
+        instructions = hello.get("instructions") or ""
+        yield ServerLink(instructions=instructions, page=page, ask=ask, has_session=has_session)
 
 
 async def _call_off(session: Any, number: int) -> None:
@@ -178,6 +190,10 @@ async def _call_off(session: Any, number: int) -> None:
             await session.send_notification(types.ClientNotification(told))
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             return  # nobody is there to be told
+
+
+def _has_session(place: ServerPlace) -> bool:
+    return isinstance(place, WebServer | OwnTransport)
 
 
 # -- transports --
