@@ -84,6 +84,52 @@ def test_a_call_that_only_the_caller_can_answer_is_3(app: str, capsys: pytest.Ca
     assert json.loads(capsys.readouterr().out)["pending"][0]["function"]["name"] == "where"
 
 
+def test_a_call_that_waits_for_approval_is_3_and_says_who_asks_for_it(
+    app: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", f"{app}:payer", "Pay"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == (
+        "interlock: payer's pay(amount=4), payer's pay(amount=5) wait for approval, and were not made; "
+        "interlock chat asks for it.\n"
+    )
+
+
+def test_json_has_the_calls_that_wait_for_approval(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", f"{app}:payer", "Pay", "--json"]) == 3
+    document = json.loads(capsys.readouterr().out)
+    assert document["stop_reason"] == "requires_action"
+    assert [(one["agent"], one["name"], one["arguments"]) for one in document["interruptions"]] == [
+        ("payer", "pay", '{"amount": 4}'),
+        ("payer", "pay", '{"amount": 5}'),
+    ]
+    calls = [call["id"] for message in document["messages"] for call in message.get("tool_calls", ())]
+    assert [one["call_id"] for one in document["interruptions"]] == calls
+
+
+def test_a_long_call_that_waits_is_one_line_that_no_terminal_obeys(
+    app: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", f"{app}:hiding", "Pay"]) == 3
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "\x1b" not in err
+    assert len(err) < 500
+
+
+def test_a_recorded_run_that_waits_is_3_too(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["record", "pay.yaml", f"{app}:payer", "Pay"]) == 3
+    assert "wait for approval" in capsys.readouterr().err
+
+
+def test_a_call_of_the_callers_own_is_named(app: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", f"{app}:asker", "Hi", "--config", f"{app}:external"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "interlock: where() waits for an answer of the app's: see RunResult.pending.\n"
+
+
 def test_the_context_is_what_the_spec_stands_for(app: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", f"{app}:reader", "Hi", "--context", f"{app}:make_context"]) == 0
     assert capsys.readouterr().out == "from the context\n"

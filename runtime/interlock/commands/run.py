@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -24,7 +25,7 @@ from interlock.commands.options import (
 )
 from interlock.commands.plain_screen import PlainScreen
 from interlock.commands.waiting import Waiting
-from interlock.commands.words import bounded, told
+from interlock.commands.words import bounded, call_arguments, told
 from interlock.errors import ConfigError, InterlockError
 from interlock.events import AgentUpdated, ToolCalled
 from interlock.glimpse import inert
@@ -33,6 +34,9 @@ from interlock.runner import Runner
 from interlock_providers.litellm_library import close_litellm
 
 __all__ = ["run_command"]
+
+_NAMED = 3
+"""So many calls that wait are named; ``--json`` has all."""
 
 
 def _declare(command: argparse.ArgumentParser) -> None:
@@ -56,8 +60,14 @@ def _run(given: argparse.Namespace) -> int:
             raise
         _print(_document(error.result, error))
         return WRONG if isinstance(error, ConfigError) else FAILED
-    _print(_document(result, None) if given.json else _output(result.final_output))
-    return WAITS if result.pending else DONE
+    waits = [*_waiting(result)]
+    if given.json:
+        _print(_document(result, None))
+    elif not waits:
+        _print(_output(result.final_output))
+    for line in waits:
+        sys.stderr.write(f"interlock: {line}\n")
+    return WAITS if waits else DONE
 
 
 def _text(given: str | None) -> str:
@@ -98,6 +108,27 @@ def _what(event: RunEvent) -> str | None:
     return f"{bounded(event.name, 80)} runs" if isinstance(event, ToolCalled) else None
 
 
+def _waiting(result: RunResult[Any]) -> Iterator[str]:
+    """Yield what the run waits for, a line for each kind of answer."""
+    calls = [f"{bounded(one.agent, 80)}'s {_call(one.name, one.arguments)}" for one in result.interruptions]
+    if calls:
+        wait, were = ("waits", "was") if len(calls) == 1 else ("wait", "were")
+        yield f"{_listed(calls)} {wait} for approval, and {were} not made; interlock chat asks for it."
+    own = [_call(call["function"]["name"], call["function"]["arguments"]) for call in result.pending]
+    if own:
+        wait = "waits" if len(own) == 1 else "wait"
+        yield f"{_listed(own)} {wait} for an answer of the app's: see RunResult.pending."
+
+
+def _call(name: str, arguments: str) -> str:
+    return f"{bounded(name, 80)}({call_arguments(arguments, 100)})"
+
+
+def _listed(calls: Sequence[str]) -> str:
+    more = f" and {len(calls) - _NAMED} more" if len(calls) > _NAMED else ""
+    return ", ".join(calls[:_NAMED]) + more
+
+
 def _output(value: Any) -> str:
     if value is None:
         return ""
@@ -126,6 +157,10 @@ def _document(result: RunResult[Any], error: InterlockError | None) -> str:
         "problems": [f"{each.agent}, turn {each.turn}: {each.message}" for each in result.errors],
         "warnings": result.warnings,
         "repairs": result.repairs,
+        "interruptions": [
+            {"agent": each.agent, "name": each.name, "arguments": each.arguments, "call_id": each.call_id}
+            for each in result.interruptions
+        ],
         "pending": result.pending,
         "messages": result.to_input_list(),
     }
