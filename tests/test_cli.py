@@ -23,7 +23,7 @@ PATIENCE = 30.0
 
 APP = """
 import anyio
-from interlock import Agent
+from interlock import Agent, RunConfig
 from interlock.events import TextDelta
 from interlock.testing import ScriptedHandler
 
@@ -37,6 +37,21 @@ async def endless(request):
 busy = Agent("Busy", model=ScriptedHandler([endless, endless]))
 number = 7
 nobody = []
+
+def tell(request):
+    return request.messages[0]["content"]
+
+told = Agent("T", lambda context, agent: str(context.context), model=ScriptedHandler([tell, tell]))
+shop = {"name": "lamps", "asked": 0}
+
+def make_shop():
+    shop["asked"] += 1
+    return shop
+
+def of_request(request):
+    return f"{request.model} for {request.user}"
+
+config = RunConfig(model=ScriptedHandler(["As configured."]))
 
 def make():
     return agent
@@ -82,7 +97,7 @@ def test_a_spec_stands_for_agents(folder: str, attribute: str, names: str) -> No
         ("{}", "module:attribute"),
         (":agent", "module:attribute"),
         ("{}:", "module:attribute"),
-        ("{}:nobody_there", "has no 'nobody_there'. Its agents: agent, busy."),
+        ("{}:nobody_there", "has no 'nobody_there'. Its agents: agent, busy, told."),
         ("{}:number", "must be an Agent"),
         ("{}:nobody", "must be an Agent"),
         ("{}:holder.nothing", "has no 'holder.nothing'"),
@@ -129,6 +144,34 @@ def test_a_key_that_is_not_set_is_no_key(
 def test_a_number_that_cannot_be_is_told(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", f"{folder}:agent", "--max-concurrent", "0"]) == 2
     assert "max_concurrent" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--config", "{}:agent"], "must be a RunConfig"),
+        (["--config", "{}:nothing"], "has no 'nothing'"),
+        (["--context", "{}:nothing"], "has no 'nothing'"),
+        (["--context", "{}:fail"], "raised ValueError: no shop today ("),
+    ],
+)
+def test_a_wrong_context_or_config_is_told(
+    folder: str, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", f"{folder}:agent", *(each.format(folder) for each in options)]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["serve", "run", "graph"])
+def test_an_unknown_argument_shows_the_usage_of_its_command(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([command, "app:agent", "--nope"])
+    assert caught.value.code == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"usage: interlock {command} ")
+    assert shown.endswith(f"interlock {command}: error: unrecognized arguments: --nope\n")
 
 
 def test_an_unknown_command_is_2(capsys: pytest.CaptureFixture[str]) -> None:
@@ -274,6 +317,34 @@ def test_it_ends_cleanly_in_the_middle_of_a_task(tmp_path: Path) -> None:
         process.wait(PATIENCE)
     assert card["name"] == "Busy"
     assert "Traceback" not in process.said
+
+
+@pytest.mark.parametrize(
+    ("spec", "contexts"),
+    [
+        ("app:shop", ["{'name': 'lamps', 'asked': 0}"] * 2),
+        ("app:make_shop", ["{'name': 'lamps', 'asked': 1}"] * 2),
+        ("app:of_request", ["T for ada", "T for bob"]),
+    ],
+)
+def test_the_context_is_given_to_each_request(tmp_path: Path, spec: str, contexts: list[str]) -> None:
+    """An object is for all, as is what a function of nothing makes; one of the request is asked each time."""
+    (tmp_path / "app.py").write_text(APP)
+    body = {"messages": [{"role": "user", "content": "Hi"}]}
+    with running(tmp_path, "app:told", "--context", spec) as (_, url):
+        replies = [
+            httpx.post(f"{url}/v1/chat/completions", json={**body, "user": user}).json()
+            for user in ("ada", "bob")
+        ]
+    assert [reply["choices"][0]["message"]["content"] for reply in replies] == contexts
+
+
+def test_the_config_is_that_of_every_run(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(APP)
+    body = {"messages": [{"role": "user", "content": "Hi"}]}
+    with running(tmp_path, "app:agent", "--config", "app:config") as (_, url):
+        reply = httpx.post(f"{url}/v1/chat/completions", json=body).json()
+    assert reply["choices"][0]["message"]["content"] == "As configured."
 
 
 def test_the_key_of_the_environment_is_asked_for(tmp_path: Path) -> None:

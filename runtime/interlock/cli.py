@@ -62,7 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _carry_out(arguments: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         _never_fail(stream)
-    given = _parser().parse_args(arguments)
+    given, unknown = _parser().parse_known_args(arguments)
+    if unknown:
+        given.refuse(f"unrecognized arguments: {' '.join(unknown)}")
     try:
         return cast(int, given.run(given))
     except KeyboardInterrupt:
@@ -101,7 +103,7 @@ def _add(commands: _Adds, each: Command) -> None:
     )
     each.declare(command)
     command.add_argument("--verbose", action="store_true", help="show where an error comes from")
-    command.set_defaults(run=each.run)
+    command.set_defaults(run=each.run, refuse=command.error)  # with the usage of what was asked for
 
 
 def _version() -> str:

@@ -12,7 +12,7 @@ from typing import Any, cast
 from interlock.agents import Agent
 from interlock.errors import ConfigError
 
-__all__ = ["load_agents", "load_object"]
+__all__ = ["find_object", "load_agents", "load_object"]
 
 
 def load_agents(spec: str) -> Sequence[Agent[Any]]:
@@ -41,6 +41,22 @@ def load_object(spec: str, example: str) -> object:
     Raises:
         ConfigError: there is no such thing, or it could not be loaded.
     """
+    found = find_object(spec, example)
+    if isinstance(found, Agent) or not callable(found):
+        return cast("object", found)
+    return _called(spec, found)
+
+
+def find_object(spec: str, example: str) -> Any:
+    """Return what ``module:attribute`` stands for, as it is.
+
+    Args:
+        spec: as it was typed.
+        example: one that works, for messages.
+
+    Raises:
+        ConfigError: there is no such thing, or its module could not be loaded.
+    """
     module_name, _, path = spec.partition(":")
     if not module_name or not path:
         raise ConfigError(f"{spec!r} must be module:attribute, such as {example}.")
@@ -49,9 +65,7 @@ def load_object(spec: str, example: str) -> object:
         if not hasattr(found, name):
             raise ConfigError(f"{module_name!r} has no {path!r}.{_hint(found)}")
         found = getattr(found, name)
-    if isinstance(found, Agent) or not callable(found):
-        return cast("object", found)
-    return _called(spec, found)
+    return found
 
 
 def _module(name: str) -> Any:

@@ -16,6 +16,7 @@ from interlock.runner import DEFAULT_MAX_TURNS
 from interlock_providers.litellm_library import load_litellm
 
 __all__ = [
+    "CONFIG",
     "RunOptions",
     "declare_agent",
     "declare_run",
@@ -24,10 +25,12 @@ __all__ = [
     "ready_litellm",
     "run_options",
     "the_agent",
+    "the_config",
 ]
 
 _SPEC = "an agent, a list of agents, or a function that returns them; in the current directory or installed"
 _CONTEXT = "what tools and instructions are given; a function is called for it"
+CONFIG = "a RunConfig with all other settings"
 _TURNS = "model calls (default: %(default)s)"
 
 
@@ -54,7 +57,7 @@ def declare_run(command: argparse.ArgumentParser) -> None:
     add("--model", metavar="MODEL", help="answers for all agents, such as openai/gpt-4o-mini")
     add("--max-turns", type=int, default=DEFAULT_MAX_TURNS, metavar="N", help=_TURNS)
     add("--context", metavar="module:object", help=_CONTEXT)
-    add("--config", metavar="module:object", help="a RunConfig with all other settings")
+    add("--config", metavar="module:object", help=CONFIG)
 
 
 def declare_trace(command: argparse.ArgumentParser) -> None:
@@ -81,6 +84,18 @@ def the_agent(given: argparse.Namespace) -> Agent[Any]:
     return known[given.agent]
 
 
+def the_config(given: argparse.Namespace) -> RunConfig:
+    """Return what ``--config`` stands for.
+
+    Raises:
+        ConfigError: there is no such thing, or it is no `RunConfig`.
+    """
+    config = RunConfig() if given.config is None else load_object(given.config, "app:config")
+    if not isinstance(config, RunConfig):
+        raise ConfigError(f"--config {given.config} must be a RunConfig, not {config!r:.80}.")
+    return config
+
+
 def run_options(given: argparse.Namespace) -> RunOptions:
     """Return what the arguments of `declare_agent` and `declare_run` ask for.
 
@@ -88,9 +103,7 @@ def run_options(given: argparse.Namespace) -> RunOptions:
         ConfigError: something is not there, or is not what it should be.
     """
     agent = the_agent(given)
-    config = RunConfig() if given.config is None else load_object(given.config, "app:config")
-    if not isinstance(config, RunConfig):
-        raise ConfigError(f"--config {given.config} must be a RunConfig, not {config!r:.80}.")
+    config = the_config(given)
     if given.model is not None:
         config = replace(config, model=given.model)
     if (trace_to := getattr(given, "trace_to", None)) is not None:

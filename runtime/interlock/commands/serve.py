@@ -5,18 +5,25 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
+from interlock.callables import MaybeAwaitable, takes
 from interlock.commands.command import Command
-from interlock.commands.loading import load_agents
+from interlock.commands.loading import find_object, load_agents, load_object
+from interlock.commands.options import CONFIG, the_config
 from interlock.commands.waiting import Waiting
 from interlock.errors import ConfigError, MissingExtra
-from interlock.serving import A2A, ServeConfig, create_app
+from interlock.serving import A2A, ServeConfig, ServedRequest, create_app
 from interlock.serving.guards import is_loopback
 
 __all__ = ["serve_command"]
 
+_CONTEXT = (
+    "what tools and instructions are given; a function is called for it: once, or for each request if it "
+    "takes one"
+)
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -30,6 +37,8 @@ def _declare(command: argparse.ArgumentParser) -> None:
     add("--insecure", action="store_true", help="serve other machines without a key")
     add("--a2a", action="store_true", help="serve the Agent2Agent protocol, too")
     add("--allow-host", metavar="NAME", action="append", help="answer under this Host header too")
+    add("--context", metavar="module:object", help=_CONTEXT)
+    add("--config", metavar="module:object", help=CONFIG)
     add("--max-turns", type=int, default=defaults.max_turns, help="model calls per request")
     add("--max-concurrent", type=int, default=defaults.max_concurrent, help="requests at the same time")
     add("--max-body", type=int, default=defaults.max_body, metavar="BYTES", help="longest request")
@@ -83,7 +92,18 @@ def _config(given: argparse.Namespace) -> ServeConfig:
         max_body=given.max_body,
         timeout=given.timeout,
         a2a=A2A() if given.a2a else None,
+        run_config=the_config(given),
+        context=None if given.context is None else _context(given.context),
     )
+
+
+def _context(spec: str) -> Callable[[ServedRequest], MaybeAwaitable[Any]]:
+    """Return what gives each request its context: a function of the request as it is, or one for all."""
+    found: object = find_object(spec, "app:shop")
+    if callable(found) and not takes(found, 0):
+        return found
+    shared = load_object(spec, "app:shop")
+    return lambda request: shared
 
 
 def _hosts(given: argparse.Namespace) -> Sequence[str] | None:
@@ -108,6 +128,7 @@ serve_command = Command(
     more="""examples:
   interlock serve app:agent                      http://127.0.0.1:8000/v1, for this machine only
   interlock serve app:team --port 9000           each agent of a list is a model
+  interlock serve app:agent --context app:shop   what its tools and instructions are given
   interlock serve app:agent --a2a                for clients of the Agent2Agent protocol, too
   interlock serve app:agent --host 0.0.0.0 --api-key-env SHOP_KEY""",
 )
