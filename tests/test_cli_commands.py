@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -101,6 +102,65 @@ def test_doctor_says_what_would_be_called(
     assert "missing: set ANTHROPIC_API_KEY" in capsys.readouterr().out
     assert main(["doctor", "nonsense"]) == 1
     assert "No provider is known" in capsys.readouterr().out
+
+
+ASKERS = """
+from interlock import Agent
+from interlock_providers import OpenAICompatible
+from interlock_providers.litellm import LiteLLM
+from interlock_providers.openai import OpenAI
+from interlock_providers.remote import RemoteAgent
+
+local = OpenAICompatible("m1", base_url="http://ann:pw-hidden@127.0.0.1:9/v1?key=q-hidden")
+groq = OpenAICompatible("m2", base_url="https://api.groq.com/openai/v1")
+passed = OpenAICompatible("m3", base_url="https://api.groq.com/openai/v1", api_key="a-hidden")
+headed = OpenAICompatible("m4", headers={"Authorization": "Bearer h-hidden"})
+gpt = OpenAICompatible("m5")
+library = OpenAI("m6", base_url="https://api.mistral.ai/v1")
+lite = LiteLLM("openai/m7", api_base="http://127.0.0.1:8/v1", api_key="l-hidden")
+elsewhere = RemoteAgent("https://agents.example.com/v1", model="wine", api_key="r-hidden")
+names = "local groq passed headed library lite elsewhere"
+agents = [Agent(name, model=globals()[name]) for name in names.split()]
+keyless = Agent("keyless", model=gpt)
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_doctor_says_whom_a_handler_would_ask_and_with_which_key(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LOCAL", "MISTRAL", "OPENAI"):
+        monkeypatch.delenv(f"{name}_API_KEY", raising=False)
+    monkeypatch.setenv("GROQ_API_KEY", "g-hidden")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "askers_of_doctor.py").write_text(ASKERS)
+    assert main(["doctor", "askers_of_doctor:agents"]) == 0
+    shown = capsys.readouterr().out
+    said = {
+        each.partition(":")[0]: dict(line.strip().split(None, 1) for line in each.splitlines()[1:])
+        for each in shown.split("\nagent ")[1:]
+    }
+    assert "hidden" not in shown
+    assert said["local"] == {
+        "provider": "local",
+        "model": "m1",
+        "address": "http://127.0.0.1:9/v1/chat/completions?key=[redacted]",
+        "key": "none, so none is sent (LOCAL_API_KEY is not set)",
+    }
+    assert said["groq"]["address"] == "https://api.groq.com/openai/v1/chat/completions"
+    assert {name: each["key"] for name, each in said.items() if name != "local"} == {
+        "groq": "there, from GROQ_API_KEY",
+        "passed": "there, passed as api_key",
+        "headed": "there, in headers as authorization",
+        "library": "none, so none is sent (MISTRAL_API_KEY is not set)",
+        "lite": "there, or not needed",
+        "elsewhere": "there, passed to it",
+    }
+    assert said["lite"]["address"] == "http://127.0.0.1:8/v1"
+    assert said["elsewhere"]["model"] == "wine"
+    assert main(["doctor", "askers_of_doctor:keyless"]) == 1
+    assert "key       missing: set OPENAI_API_KEY" in capsys.readouterr().out
 
 
 def test_doctor_names_the_agents_of_a_graph(app: str, capsys: pytest.CaptureFixture[str]) -> None:

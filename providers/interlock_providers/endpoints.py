@@ -5,11 +5,24 @@ from __future__ import annotations
 import ipaddress
 import os
 from dataclasses import replace
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
+from interlock.records import record
+from interlock.redaction import redact_text
 from interlock_providers.shapes import Shape, shape_of
 
-__all__ = ["OPENAI", "family_at", "host_of", "key_of", "provider_at", "shape_at"]
+__all__ = [
+    "OPENAI",
+    "Destination",
+    "family_at",
+    "host_of",
+    "key_of",
+    "key_variable",
+    "open_address",
+    "provider_at",
+    "shape_at",
+    "told_key",
+]
 
 OPENAI = "https://api.openai.com/v1"
 
@@ -17,6 +30,37 @@ _OPENAI_KEYS = frozenset(
     "role content name tool_calls tool_call_id refusal audio function_call annotations".split()
 )
 """What OpenAI's own messages have; LiteLLM, whose family is the same, may have kept more in them."""
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """Whom a handler would ask, for people: no secret is in it."""
+
+    provider: str
+    model: str
+    address: str
+    key: str
+    """Where the key comes from, never the key."""
+    ready: bool = True
+    """False where a key is missing without which nothing is asked."""
+
+
+def open_address(url: str) -> str:
+    """Return an address as people may see it: without user, password and other secrets."""
+    parts = urlsplit(url)
+    return redact_text(urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])))
+
+
+def told_key(provider: str, passed: str | None) -> str:
+    """Say where the key for a vendor comes from."""
+    if passed:
+        return "there, passed as api_key"
+    variable = key_variable(provider)
+    if key_of(provider):
+        return f"there, from {variable}"
+    if provider == "openai":
+        return f"missing: set {variable}"
+    return f"none, so none is sent ({variable} is not set)"
 
 
 def host_of(base_url: str) -> str:
@@ -47,8 +91,13 @@ def shape_at(host: str, model: str) -> Shape:
 
 def key_of(provider: str) -> str | None:
     """Return the key that the environment has for a vendor, such as ``GROQ_API_KEY``."""
-    key = os.environ.get(f"{provider.upper()}_API_KEY")
+    key = os.environ.get(key_variable(provider))
     return None if key is None else key.strip()  # a newline at its end is of the file that it was read from
+
+
+def key_variable(provider: str) -> str:
+    """Return the name of the environment variable for a vendor's key."""
+    return f"{provider.upper()}_API_KEY"
 
 
 def _is_address(host: str) -> bool:

@@ -15,7 +15,7 @@ from interlock.port import Request
 from interlock_providers.bodies import MOST_BYTES
 from interlock_providers.deadlines import check_seconds, deadline_for
 from interlock_providers.failures import to_provider_error
-from interlock_providers.litellm_call import call_for, find_target
+from interlock_providers.litellm_call import Target, call_for, find_target
 from interlock_providers.litellm_exchange import Exchange
 from interlock_providers.litellm_library import load_in_a_thread, load_litellm
 from interlock_providers.structured import AnswerEvents
@@ -98,6 +98,10 @@ class LiteLLM:
         finally:
             await exchange.close()
 
+    def target(self) -> Target:
+        """Return whom litellm would ask, which may take seconds the first time. Nothing is sent."""
+        return find_target(load_litellm(), self.model, self._api_base, self._api_key)
+
     async def _load(self) -> None:
         self._check_loop()
         try:
@@ -112,8 +116,7 @@ class LiteLLM:
         provider = split_model(self.model)[0]
         deadline = deadline_for(*self._limits, provider=provider, model=self.model)
         try:
-            litellm = load_litellm()
-            target = find_target(litellm, self.model, self._api_base, self._api_key)
+            litellm, target = load_litellm(), self.target()
             call = call_for(litellm, target, request, self._settings)
         except Exception as error:
             raise to_provider_error(error, provider=provider, model=self.model, until=earlier) from error

@@ -7,6 +7,7 @@ measured without it, a call with 101 messages took a fifteenth of the CPU, a chu
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,17 @@ from interlock_providers.answers import Answer, error_from_answer
 from interlock_providers.bodies import ACCEPTED, MOST_BYTES, beginning
 from interlock_providers.chat import Chat, Response
 from interlock_providers.conversations import body_as_json
-from interlock_providers.endpoints import OPENAI, family_at, host_of, key_of, provider_at, shape_at
+from interlock_providers.endpoints import (
+    OPENAI,
+    Destination,
+    family_at,
+    host_of,
+    key_of,
+    open_address,
+    provider_at,
+    shape_at,
+    told_key,
+)
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, AsyncStream
@@ -106,6 +117,21 @@ class OpenAI:
         self._clients.set(None)
         if client is not None:
             await client.close()
+
+    def destination(self) -> Destination:
+        """Say whom a call would ask, and where its key comes from. Nothing is sent."""
+        if self._client is not None:
+            address, key = str(self._client.base_url), "that of the client"
+        else:  # the library looks into the environment, too
+            address = self._base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI
+            key = told_key(self.provider, self._api_key)
+        return Destination(
+            provider=self.provider,
+            model=self.model,
+            address=open_address(address),
+            key=key,
+            ready=not key.startswith("missing"),
+        )
 
     async def _post(self, request: Request, body: Mapping[str, Any]) -> AsyncStream[object]:
         import openai  # noqa: PLC0415 - openai costs 0.7 s to import

@@ -21,7 +21,17 @@ from interlock_providers.bodies import ACCEPTED, MOST_BYTES
 from interlock_providers.chat import Chat
 from interlock_providers.conversations import body_as_json
 from interlock_providers.deadlines import check_seconds
-from interlock_providers.endpoints import OPENAI, family_at, host_of, key_of, provider_at, shape_at
+from interlock_providers.endpoints import (
+    OPENAI,
+    Destination,
+    family_at,
+    host_of,
+    key_of,
+    open_address,
+    provider_at,
+    shape_at,
+    told_key,
+)
 
 if TYPE_CHECKING:
     from interlock_providers.http_client import HttpClient, HttpResponse
@@ -115,6 +125,18 @@ class OpenAICompatible:
         """Close the connections of the running event loop. The handler may be used again."""
         if self._client is not None:
             await self._client.aclose()
+
+    def destination(self) -> Destination:
+        """Say whom a call would ask, and where its key comes from. Nothing is sent."""
+        own = next((name for name in ("authorization", "api-key") if name in self._headers), None)
+        key = told_key(self.provider, self._api_key) if own is None else f"there, in headers as {own}"
+        return Destination(
+            provider=self.provider,
+            model=self.model,
+            address=open_address(self._url),
+            key=key,
+            ready=not key.startswith("missing"),
+        )
 
     def _post(
         self, client: HttpClient, headers: Mapping[str, str] | None, body: Mapping[str, Any]

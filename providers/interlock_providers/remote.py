@@ -17,6 +17,7 @@ from interlock.scopes import Scope, checked_scope
 from interlock.usage import Usage
 from interlock_providers.chat import Chat
 from interlock_providers.deadlines import check_seconds
+from interlock_providers.endpoints import Destination, open_address
 from interlock_providers.remote_context import (
     handoff_context,
     tracking_headers,
@@ -136,6 +137,15 @@ class RemoteAgent:
             raise ConfigError("max_bytes must be more than 0, and max_redirects 0 or more.")
         self._limits = (timeout, chunk_timeout, max_bytes)
         self._courier = Courier(model=self.model, timeout=timeout, max_redirects=max_redirects)
+
+    def destination(self) -> Destination:
+        """Say whom a call would ask, and whether with a key. Nothing is sent."""
+        return Destination(
+            provider="an agent elsewhere",
+            model=self.model,
+            address="that of the transfer" if self._home is None else open_address(str(self._home)),
+            key="there, passed to it" if "authorization" in self._secrets else "none, so none is sent",
+        )
 
     async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
         """Ask the agent; stream its reply if the request is being watched.

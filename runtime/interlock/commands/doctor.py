@@ -19,8 +19,10 @@ from interlock.commands.waiting import Waiting
 from interlock.commands.words import told
 from interlock.glimpse import inert
 from interlock.redaction import redact_text
+from interlock.registry import Ranked
+from interlock_providers.endpoints import Destination
 from interlock_providers.failures import to_provider_error
-from interlock_providers.litellm_call import find_target
+from interlock_providers.litellm import LiteLLM
 from interlock_providers.litellm_library import load_litellm
 from interlock_providers.vendors import split_model
 
@@ -90,22 +92,45 @@ def _version(name: str) -> str | None:
 def _called(what: str) -> bool:
     """Say what would be called for a model, or for each agent; tell whether it could be."""
     if not _SPEC.fullmatch(what):
-        return _model(what, what)
+        return _model(what, LiteLLM(what))
     healthy = True
     for agent in {name: each for one in load_agents(what) for name, each in one.graph.items()}.values():
         for ranked in agent.equipment.handlers:
-            if isinstance(ranked.handler, str):
-                healthy = _model(f"agent {agent.name}: {ranked.handler}", ranked.handler) and healthy
-            else:
-                _say(f"agent {agent.name}: {ranked.name}", [f"answered by {type(ranked.handler).__name__}"])
+            healthy = _handler(agent.name, ranked) and healthy
     return healthy
 
 
-def _model(title: str, model: str) -> bool:
+def _handler(agent: str, ranked: Ranked) -> bool:
+    """Say whom a handler would ask; tell whether it could."""
+    handler = ranked.handler
+    if isinstance(handler, str):
+        return _model(f"agent {agent}: {handler}", LiteLLM(handler))
+    title = f"agent {agent}: {ranked.name}"
+    if isinstance(handler, LiteLLM):
+        return _model(title, handler)
+    tells: Any = getattr(handler, "destination", None)
+    found: object = tells() if callable(tells) else None
+    if not isinstance(found, Destination):
+        _say(title, [f"answered by {type(handler).__name__}"])
+        return True
+    _say(
+        title,
+        [
+            f"provider  {found.provider}",
+            f"model     {found.model}",
+            f"address   {found.address}",
+            f"key       {found.key}",
+        ],
+    )
+    return found.ready
+
+
+def _model(title: str, handler: LiteLLM) -> bool:
+    model = handler.model
     with Waiting("loading litellm, once"):
         litellm = load_litellm()
     try:
-        target = find_target(litellm, model, None, None)
+        target = handler.target()
     except Exception as error:
         _say(title, [told(to_provider_error(error, provider=split_model(model)[0], model=model))])
         return False
