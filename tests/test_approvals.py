@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from teams import agent, answers_of, requests, shown
 from interlock import (
     Agent,
     HandoffRequest,
+    Message,
     Runner,
     RunResult,
     RunState,
@@ -29,6 +31,7 @@ from interlock import (
 from interlock.approvals import Interruption
 from interlock.errors import CallbackError, ConfigError, LoopDetected
 from interlock.events import ApprovalRequested, ToolCalled
+from interlock.sessions import InMemorySessions, Session
 from interlock.testing import assert_valid, call
 
 pytestmark = pytest.mark.anyio
@@ -54,6 +57,10 @@ class Till:
 def pay() -> str:
     """Pay."""
     return "paid"
+
+
+def named(name: str) -> Tool:
+    return function_tool(lambda: "here", name_override=name)
 
 
 class Order(pydantic.BaseModel):
@@ -116,6 +123,27 @@ async def test_other_calls_of_the_reply_are_carried_out() -> None:
     result = await Runner.run(asks, "Hi")
     assert (seen, till.paid) == ([1], [])
     assert answers_of(result) == ["here"]
+
+
+@WATCHED
+@pytest.mark.parametrize("approved", [True, False])
+async def test_the_answer_that_was_waited_for_stands_after_the_others(watched: bool, approved: bool) -> None:
+    """The transcript only grows: what comes later stands later, for the model and in a session."""
+    session = Session("s", InMemorySessions())
+    asks = agent("A", [PAY, call("look", id="l")], "Done.", "Yes?", tools=[named("look"), Till().tool()])
+    first = await run(asks, "Hi", watched, session=session)
+    state, one = first.state(), first.interruptions[0]
+    said = state.approve(one) if approved else state.reject(one)
+    second = await run(asks, said, watched, session=session)
+    third = await run(asks, "And now?", watched, session=session)
+    assert [_answered(shown(asks, turn)) for turn in (1, 2)] == [["l", "p"]] * 2
+    assert [_answered(each) for each in (second.messages, second.to_input_list())] == [["l", "p"]] * 2
+    assert _answered((await session.load()).messages) == ["l", "p"]
+    assert third.repairs == ()
+
+
+def _answered(messages: Sequence[Message]) -> list[str]:
+    return [str(message.get("tool_call_id")) for message in messages if message["role"] == "tool"]
 
 
 @pytest.mark.parametrize(("amount", "waits"), [(5, False), (500, True)])
