@@ -46,9 +46,10 @@ async def boss_decides(kept: str) -> str:
 
 async def main() -> None:
     """Play both parts."""
-    kept = await customer_writes()
-    print(f"a state of {len(kept)} characters waits for the boss")
-    print(await boss_decides(kept))
+    desk = {"order 7": await customer_writes()}
+    print(f"a state of {len(desk['order 7'])} characters waits for the boss")
+    # who takes it takes it away, as one DELETE ... RETURNING does: two runs of one state would pay twice
+    print(await boss_decides(desk.pop("order 7")))
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ if __name__ == "__main__" and "--step" in sys.argv:
     text = step(sys.stdin.read())
     print(text, file=sys.stderr)
 elif __name__ == "__main__":
-    text = ""
+    text = ""  # one taker alone may have it, as with these pipes: two runs of one state would pay back twice
     for number in (1, 2, 3):
         print(f"Process {number}, given {len(text)} characters:", flush=True)
         done = subprocess.run(
