@@ -494,8 +494,8 @@ async def test_a_stream_cut_anywhere_is_never_taken_for_complete() -> None:
         pytest.param(streamed(chunk({"content": "Hi"}), event({"usage": USAGE}), done=False), id="usage"),
         pytest.param(streamed(chunk({"content": "Hi"}), ending="cut"), id="cut after [DONE]"),
         pytest.param(
-            streamed(chunk({"tool_calls": [{"index": 0, "id": "a", **call("{}", name="f")}]}), done=False),
-            id="a whole call",
+            streamed(chunk({"tool_calls": [{"index": 0, "id": "a", **call("{}", name="f")}]})),
+            id="a whole call and [DONE]",
         ),
     ],
 )

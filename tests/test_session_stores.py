@@ -182,7 +182,11 @@ async def test_fifty_who_try_again_lose_nothing(store: SessionStore, name: str) 
 
 CHARACTERS = 'aZ0 "\\/\x00\x1f\x7f\x85é\u2028\ud800\ufeff😀'
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(CHARACTERS, max_size=9),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(CHARACTERS, max_size=9),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.text(CHARACTERS, max_size=5), inner, max_size=3)
     ),
@@ -211,6 +215,15 @@ async def test_whatever_is_said_comes_back_to_the_letter(
     found = await session.loaded()
     assert [item.message for item in found.items] == [message for batch in batches for message in batch]
     assert found.notes == []
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf")])
+async def test_a_number_that_is_none_comes_back_as_null(store: SessionStore, name: str, odd: float) -> None:
+    """No request could hold it, so it would poison the conversation for ever."""
+    said: Any = {"role": "user", "content": "Hi", "score": [odd]}
+    await Session(name, store).add([said])
+    (message,) = (await Session(name, store).load()).messages
+    assert message == {"role": "user", "content": "Hi", "score": [None]}
 
 
 async def test_two_runs_are_one_conversation(store: SessionStore, name: str) -> None:
