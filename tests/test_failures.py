@@ -27,6 +27,8 @@ NOT_RETRYABLE = (
     errors.ProviderDefect,
 )
 
+MODEL, KEY = errors.ModelNotFound, errors.AuthenticationFailed
+
 
 def mapped(error: BaseException, **more: Any) -> ProviderError:
     return to_provider_error(error, provider="openai", model="gpt-4o", **more)
@@ -287,6 +289,61 @@ def test_statuses(status: int, want: type[ProviderError], retryable: bool) -> No
     assert type(error) is want
     assert error.retryable is retryable
     assert error.status == status
+
+
+@pytest.mark.parametrize(
+    ("said", "want"),
+    [
+        ({"code": "approval_required", "type": "permission_error"}, errors.InvalidRequest),
+        ({"code": "host_not_allowed", "type": "permission_error"}, errors.InvalidRequest),
+        ({"message": "Country, region, or territory not supported"}, errors.InvalidRequest),
+        ({"code": "unsupported_country_region_territory"}, errors.InvalidRequest),
+        ({"code": "model_not_found", "message": "Project `p` does not have access to model `m`"}, MODEL),
+        ({"message": "You don't have access to the model with the specified model ID."}, MODEL),
+        ({"code": "model_permission_blocked_org"}, MODEL),
+        ({"message": "Rejected by our content policy"}, errors.ContentRefused),
+        ({"code": "scope_denied", "type": "permission_error"}, errors.AuthenticationFailed),
+        ({"type": "permission_error", "message": "Your API key does not have permission"}, KEY),
+        ({"status": "PERMISSION_DENIED", "message": "denied on resource (or it may not exist)"}, KEY),
+        ({"message": "Missing scopes: model.request"}, KEY),
+    ],
+)
+def test_a_403_is_about_the_key_unless_it_says_otherwise(said: Any, want: type[ProviderError]) -> None:
+    error = answered(403, {"error": said})
+    assert type(error) is want
+    assert ("API_KEY" in str(error)) == (want is KEY)
+    assert said.get("message", "") in str(error)
+
+
+def at(url: str, provider: str = "local", status: int = 404) -> str:
+    answer = Answer(status, {}, '{"detail": "Not Found"}')
+    return str(error_from_answer(answer, provider=provider, model="m", url=url))
+
+
+@pytest.mark.parametrize("base", ["http://box:8000", "http://box:8000/api"])
+def test_a_404_without_a_version_in_the_address_says_so(base: str) -> None:
+    told = at(f"{base}/chat/completions")
+    assert f"this was sent to {base}/chat/completions." in told
+    assert f"such as {base}/v1." in told
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/v1beta/openai/chat/completions", "/chat/completions?api-version=1"]
+)
+def test_a_404_with_a_version_in_the_address_names_the_address(path: str) -> None:
+    told = at(f"https://x.org{path}", "x")
+    assert f"this was sent to https://x.org{path.partition('?')[0]}." in told
+    assert "Most servers" not in told
+
+
+def test_an_address_is_named_without_its_secrets() -> None:
+    told = at("http://me:hush@box:8000/chat/completions?key=hush")
+    assert "hush" not in told
+    assert "http://box:8000/chat/completions" in told
+
+
+def test_two_local_servers_can_be_told_apart() -> None:
+    assert at("http://127.0.0.1:1234/v1", status=500).startswith("local (127.0.0.1:1234) answered 500")
 
 
 @pytest.mark.parametrize(

@@ -377,6 +377,23 @@ async def test_error_statuses(
 
 
 @BOTH
+async def test_an_address_without_a_version_is_named(watched: bool) -> None:
+    with Server(failed(404, "Not Found")) as server:
+        error = await failure(server.url.removesuffix("/v1"), watched=watched)
+    assert type(error) is InvalidRequest
+    assert f"sent to {server.url.removesuffix('/v1')}/chat/completions. Most servers" in str(error)
+    assert f"such as {server.url}." in str(error)
+
+
+async def test_a_server_that_is_stopped_within_a_stream_says_what_it_is() -> None:
+    said = {"message": "The server is shutting down.", "type": "server_error", "code": "shutting_down"}
+    with Server(streamed(chunk({"content": "Once"}), event({"error": said}))) as server:
+        error = await failure(server.url, watched=True)
+    assert (type(error), error.status, error.retryable) == (ServerFailed, 503, True)
+    assert "answered 503 for model 'm': The server is shutting down." in str(error)
+
+
+@BOTH
 async def test_retry_after(watched: bool) -> None:
     with Server(failed(429, retry_after="7")) as server:
         error = await failure(server.url, watched=watched)

@@ -272,6 +272,12 @@ async def test_errors_without_words(status: int, body: bytes) -> None:
     assert error.status == status
 
 
+async def test_an_address_without_a_version_is_named() -> None:
+    with Server(failed(404)) as server:
+        error = await failure(server.url.removesuffix("/v1"))
+    assert f"such as {server.url}." in str(error)
+
+
 @BOTH
 async def test_how_long_to_wait(watched: bool) -> None:
     with Server(failed(429, retry_after="7")) as server:

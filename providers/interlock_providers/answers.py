@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from interlock.errors import (
     AuthenticationFailed,
@@ -94,6 +95,15 @@ _MODEL = _any_of(
     "model identifier is invalid|no endpoints found",
     r"models?/?\S*.{0,80}(does not exist|not found|is not supported|not exist|unavailable in)",
 )
+_NO_ACCESS = _any_of(
+    "model_not_found|model_permission_blocked|(not|n't) have (access|permission) to (use )?(the )?model",
+)
+"""Of a 403: the key is fine, and may not use this model."""
+_NOT_THE_KEY = _any_of(
+    "approval_required|host_not_allowed",  # interlock's own server
+    "unsupported_country|(country|region|territory|location).{0,40}not (supported|available|allowed)",
+)
+"""Of a 403: no other key would help."""
 _OVERLOADED = _any_of("overloaded|at capacity|engine is currently|resource_temporarily_unavailable")
 
 _STATUS_OF: Mapping[str, int] = {
@@ -111,6 +121,8 @@ _STATUS_OF: Mapping[str, int] = {
     "server_error": 500,
     "timeout_error": 504,
     "overloaded_error": 529,
+    # interlock's own server, within a stream; its types say less
+    "shutting_down": 503,
     # Google RPC codes
     "invalid_argument": 400,
     "failed_precondition": 400,
@@ -145,7 +157,7 @@ _ADVICE: Mapping[type[ProviderError], str] = {
 
 
 def error_from_answer(
-    answer: Answer, *, provider: str, model: str, now: float | None = None
+    answer: Answer, *, provider: str, model: str, url: str = "", now: float | None = None
 ) -> ProviderError:
     """Return the error that an HTTP answer means.
 
@@ -153,6 +165,7 @@ def error_from_answer(
         answer: an answer that was not a reply: an error status, or an error object inside a 200.
         provider: the vendor's short name.
         model: the model that was asked.
+        url: where, if the caller knows; it is named where it may be what is wrong.
         now: seconds since the epoch, for a Retry-After that is a date; the clock by default.
     """
     said = _said(answer.body)
@@ -163,11 +176,13 @@ def error_from_answer(
     if kind is QuotaExhausted and retry_after is not None and "insufficient" not in said.words:
         kind = RateLimited  # Gemini calls its per-minute limit a quota, and says when to come back
     retryable = _retryable(kind, status, answer.headers)
-    again = "may pass later." if retryable else "will be refused again: change it."
-    advice = _ADVICE.get(kind, f"The same request {again}")
     if kind is AuthenticationFailed:
-        advice = f"{advice} {key_hint(provider)}"
-    where = f"{provider or 'The provider'} answered {status if status else 'with an error'}"
+        advice = f"{_ADVICE[kind]} {key_hint(provider)}"
+    elif kind is InvalidRequest:
+        advice = _change(status, url, retryable)
+    else:
+        advice = _ADVICE.get(kind, "The same request may pass later.")
+    where = f"{_who(provider, url)} answered {status if status else 'with an error'}"
     what = said.message.rstrip(".") or "it gave no reason"
     return kind(
         f"{where} for model {model!r}: {what}. {advice}",
@@ -177,6 +192,27 @@ def error_from_answer(
         model=model,
         retryable=retryable,
     )
+
+
+def _who(provider: str, url: str) -> str:
+    """Name who was asked; there may be several servers on one machine."""
+    place = urlsplit(url).netloc.rpartition("@")[2]
+    return f"local ({place})" if provider == "local" and place else provider or "The provider"
+
+
+def _change(status: int | None, url: str, retryable: bool | None) -> str:
+    """Say what to change about a request that was refused."""
+    if status == 404 and url:
+        parts = urlsplit(url)
+        place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        advice = f"Check the address: this was sent to {shortened(place)}."
+        if re.search(r"/v\d|(^|&)api-version=", f"{parts.path}?&{parts.query}"):
+            return advice
+        wanted = place.removesuffix("/chat/completions")
+        return f"{advice} Most servers want a version in it, such as {shortened(wanted)}/v1."
+    if status == 403:
+        return "The key is not what is wrong: the same request will be refused again."
+    return f"The same request {'may pass later.' if retryable else 'will be refused again: change it.'}"
 
 
 def key_hint(provider: str) -> str:
@@ -217,6 +253,8 @@ def _refusal(status: int, words: str) -> type[ProviderError]:
         (status == 429, RateLimited),
         (bool(_TOO_LONG.search(words)), ContextTooLong),
         (bool(_REFUSED.search(words)), ContentRefused),
+        (status == 403 and bool(_NO_ACCESS.search(words)), ModelNotFound),
+        (status == 403 and bool(_NOT_THE_KEY.search(words)), InvalidRequest),
         (status in (401, 403) or bool(_KEY.search(words)), AuthenticationFailed),
         (bool(_MODEL.search(words)), ModelNotFound),
         (bool(_OVERLOADED.search(words)), ServerFailed),

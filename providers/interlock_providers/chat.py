@@ -95,6 +95,7 @@ class Chat:
         chunk_timeout: seconds that a stream may be silent once it has begun; None for no limit.
         max_bytes: what one reply may have at most; None for no limit.
         needs_finish: whether a streamed reply is complete only with a finish reason, whatever else came.
+        url: where the endpoint is, for errors.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Chat:
         chunk_timeout: float | None,
         max_bytes: int | None = MOST_BYTES,
         needs_finish: bool = False,
+        url: str = "",
     ) -> None:
         self.provider = provider
         self.model = model
@@ -116,6 +118,7 @@ class Chat:
         self._limits = (timeout, chunk_timeout)
         self._max_bytes = max_bytes
         self._needs_finish = needs_finish
+        self._url = url
 
     async def stream(self, request: Request, post: Post) -> AsyncGenerator[HandlerEvent]:
         """Send the request and yield the reply, its pieces first if it comes in pieces.
@@ -245,7 +248,7 @@ class Chat:
     def _failed(self, error: object) -> ProviderError:
         """Return what an error inside an answer means that claimed success."""
         answer = Answer(200, {}, json.dumps({"error": error}))
-        return error_from_answer(answer, provider=self.provider, model=self.model)
+        return error_from_answer(answer, provider=self.provider, model=self.model, url=self._url)
 
     def _checked(self, done: MessageDone, missing: str | None) -> MessageDone:
         if missing:

@@ -137,4 +137,4 @@ class HttpClient:
             )
         body = await beginning(HttpResponse(response))
         answer = Answer(response.status, response.headers, body.decode("utf-8", "replace"))
-        return error_from_answer(answer, provider=provider, model=model)
+        return error_from_answer(answer, provider=provider, model=model, url=str(self._url))

@@ -82,13 +82,15 @@ class OpenAI:
         name: str | None = None,
         priority: int = 10,
     ) -> None:
-        host = host_of(str(client.base_url) if client is not None else base_url or OPENAI)
+        endpoint = str(client.base_url) if client is not None else base_url or OPENAI
+        host = host_of(endpoint)
         self.model = model
         self.provider = provider_at(host)
         self.family = family_at(host)
         self.name = name or f"{self.provider}_{model.replace('/', '_')}"
         self.priority = priority
         self._base_url = base_url
+        self._url = endpoint.rstrip("/") + _PATH
         self._api_key = api_key
         self._client = client
         self._timeout = timeout
@@ -99,6 +101,7 @@ class OpenAI:
             timeout=timeout,
             chunk_timeout=chunk_timeout,
             max_bytes=max_bytes,
+            url=self._url,
         )
         # anyio before 4.10 tells run variables apart by their names alone
         self._clients: RunVar[AsyncOpenAI | None] = RunVar(f"interlock {uuid4().hex}", None)
@@ -181,7 +184,7 @@ class OpenAI:
         if response.status_code >= 400:
             body = (await beginning(response)).decode("utf-8", "replace")
             answer = Answer(response.status_code, response.headers, body)
-            raise error_from_answer(answer, provider=self.provider, model=self.model)
+            raise error_from_answer(answer, provider=self.provider, model=self.model, url=self._url)
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes | None:

@@ -106,6 +106,7 @@ class OpenAICompatible:
             timeout=timeout,
             chunk_timeout=chunk_timeout,
             max_bytes=max_bytes,
+            url=self._url,
         )
 
     def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:

@@ -161,7 +161,7 @@ class Courier:
             raise _Moved(status, location)
         if status >= 300:
             answer = Answer(status, headers, (await beginning(response)).decode("utf-8", "replace"))
-            raise _refusal(answer, host, self._model)
+            raise _refusal(answer, host, self._model, str(response.request.url))
         if is_packed(headers):
             raise UnreadableResponse(
                 f"{host} sent a compressed reply for model {self._model!r}, though it was asked not to: its "
@@ -207,9 +207,9 @@ class _Moved(Exception):
         self.location = location
 
 
-def _refusal(answer: Answer, host: str, model: str) -> ProviderError:
+def _refusal(answer: Answer, host: str, model: str, url: str) -> ProviderError:
     """Return the error that an answer means, in words that fit an agent."""
-    error = error_from_answer(answer, provider=host, model=model)
+    error = error_from_answer(answer, provider=host, model=model, url=url)
     if isinstance(error, AuthenticationFailed):
         advice = "Pass RemoteAgent the api_key= or headers= that it wants; only the server of url= gets them."
         error.args = (str(error).replace(key_hint(host), advice),)

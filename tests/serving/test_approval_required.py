@@ -6,8 +6,10 @@ import pytest
 from served import ask, events_of, post, served
 from teams import agent
 
-from interlock import tool
+from interlock import Agent, Runner, tool
+from interlock.errors import InvalidRequest
 from interlock.testing import call, reply
+from interlock_providers import OpenAICompatible, RemoteAgent
 
 done: list[str] = []
 
@@ -39,3 +41,15 @@ def test_after_something_was_said_it_is_an_error_in_the_stream() -> None:
     with served(agent("clerk", reply("One moment.", calls=[call("pay")]), tools=[pay])) as url:
         events = events_of(post(url, ask(stream=True)))
     assert events[-1]["error"]["code"] == "approval_required"
+
+
+@pytest.mark.parametrize("words", [None, "One moment."])
+@pytest.mark.parametrize("kind", [OpenAICompatible, RemoteAgent])
+def test_our_own_clients_do_not_take_it_for_a_wrong_key(kind: type, words: str | None) -> None:
+    said = call("pay", id="p") if words is None else reply(words, calls=[call("pay")])
+    with served(agent("clerk", said, tools=[pay])) as url:
+        model = RemoteAgent(url) if kind is RemoteAgent else OpenAICompatible("clerk", base_url=url)
+        with pytest.raises(InvalidRequest, match="a person has to approve") as caught:
+            Runner.run_sync(Agent("caller", model=model), "Pay.")
+    assert caught.value.status == 403
+    assert "api_key" not in str(caught.value)
