@@ -9,7 +9,14 @@ from bothways import both
 from teams import agent, look_up
 
 from interlock import Agent, Retry, RunConfig, Runner, RunState, handoff
-from interlock.errors import BudgetExceeded, ConfigError, LimitExceeded, MaxTurnsExceeded, RateLimited
+from interlock.errors import (
+    BudgetExceeded,
+    ConfigError,
+    LimitExceeded,
+    MaxHandoffsExceeded,
+    MaxTurnsExceeded,
+    RateLimited,
+)
 from interlock.limits import Limits
 from interlock.messages import text_of
 from interlock.testing import ScriptedHandler, call, reply
@@ -48,13 +55,55 @@ async def test_as_a_result_if_asked() -> None:
     assert (played.error, played.result.stop_reason) == (None, "limit")
 
 
-async def test_turns_win_over_max_turns() -> None:
-    settings = RunConfig(limits=Limits(turns=2))
-    with pytest.raises(MaxTurnsExceeded, match=r"Max turns \(2\)"):
-        await Runner.run(busy(), "Hi", max_turns=9, run_config=settings)
+@pytest.mark.parametrize(
+    ("turns", "options", "most"),
+    [
+        (2, {"max_turns": 9}, 2),
+        (20, {"max_turns": 5}, 5),
+        (12, {}, 12),
+        (12, {"max_turns": None}, 12),
+        (None, {}, 10),
+        (None, {"max_turns": 3}, 3),
+    ],
+)
+async def test_of_turns_and_max_turns_the_smaller_holds(
+    turns: int | None, options: dict[str, Any], most: int
+) -> None:
+    """The default of max_turns says nothing beside a limit."""
+    settings = RunConfig(limits=Limits(turns=turns))
+    with pytest.raises(MaxTurnsExceeded, match=rf"Max turns \({most}\)"):
+        await Runner.run(busy(times=15), "Hi", run_config=settings, **options)
 
 
-async def test_handoffs_win_over_max_handoffs() -> None:
+@pytest.mark.parametrize(
+    ("limit", "option", "most"), [(3, {"max_handoffs": 1}, 1), (1, {"max_handoffs": 3}, 1), (7, {}, 7)]
+)
+async def test_of_handoffs_and_max_handoffs_the_smaller_holds(
+    limit: int, option: dict[str, Any], most: int
+) -> None:
+    b = agent("B", *([call("transfer_to_a")] * 9), handoffs=["A"])
+    a = agent("A", *([call("transfer_to_b")] * 9), handoffs=[handoff(b)])
+    settings = RunConfig(limits=Limits(handoffs=limit, turns=20), detect_loops=False, **option)
+    with pytest.raises(MaxHandoffsExceeded, match=f"limit of {most} transfers"):
+        await Runner.run(a, "Hi", run_config=settings)
+
+
+@pytest.mark.parametrize(("seconds", "timeout"), [(5, 0.001), (0.001, 5)])
+async def test_of_seconds_and_timeout_the_smaller_holds(seconds: float, timeout: float) -> None:
+    settings = RunConfig(limits=Limits(seconds=seconds), timeout=timeout)
+    raised = "timeout=" if timeout < seconds else r"limits=Limits\(seconds="
+    with pytest.raises(LimitExceeded, match=rf"its timeout of 0\.001 s.* Raise RunConfig\({raised}"):
+        await Runner.run(busy(times=500), "Hi", max_turns=None, run_config=settings)
+
+
+async def test_the_error_names_what_was_set() -> None:
+    with pytest.raises(MaxTurnsExceeded, match=r"Raise RunConfig\(limits=Limits\(turns=\.\.\.\)\), or"):
+        await Runner.run(busy(), "Hi", run_config=RunConfig(limits=Limits(turns=3)))
+    with pytest.raises(MaxTurnsExceeded, match="Raise max_turns, or"):
+        await Runner.run(busy(), "Hi", max_turns=3, run_config=RunConfig(limits=Limits(turns=4)))
+
+
+async def test_no_handoff_may_be_allowed() -> None:
     b = agent("B", "Done.")
     a = agent("A", call("transfer_to_b"), "Mine.", handoffs=[handoff(b)])
     result = await Runner.run(a, "Hi", run_config=RunConfig(limits=Limits(handoffs=0)))
@@ -131,6 +180,16 @@ async def test_an_unknown_price_is_no_limit() -> None:
         Agent("A", model=model, tools=[look_up]), "Hi", run_config=RunConfig(limits=Limits(cost=0.001))
     )
     assert result.final_output == "Done."
+    (warning,) = result.warnings
+    assert "limit of the cost does not hold" in warning
+
+
+@pytest.mark.parametrize("limits", [None, Limits(tokens=100), Limits(cost=5)])
+async def test_nothing_is_said_of_prices_that_are_known_or_do_not_matter(limits: Limits | None) -> None:
+    price = None if limits is None or limits.cost is None else 0.01
+    model = ScriptedHandler([reply("Done.", usage=Usage(requests=1, cost=price))])
+    result = await Runner.run(Agent("A", model=model), "Hi", run_config=RunConfig(limits=limits))
+    assert result.warnings == ()
 
 
 async def test_attempts_that_failed_are_requests() -> None:

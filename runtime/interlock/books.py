@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.agents import Agent
 from interlock.context import RunContext
-from interlock.errors import BudgetExceeded
+from interlock.errors import BudgetExceeded, MaxTurnsExceeded
 from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.hops import Hops
 from interlock.records import dataclass
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Books"]
 
+_NO_PRICE = (
+    "nobody knows what the run costs, because the price of a model call is not known: its limit of the cost "
+    "does not hold from there on. Limits(tokens=...) does in any case"
+)
 _UNDER_WAY = Usage(requests=1, cost=0.0)
 
 
@@ -33,7 +37,10 @@ class Books(Hops):
 
     agent: Agent[Any]
     """Who is active."""
+    max_turns: int | None
     turn: int = field(default=0, init=False)
+    turns_within: int = field(default=0, init=False)
+    """How many turns the runs within this one had that have ended."""
     moment: RunContext[Any] | None = field(default=None, init=False)
     """The context of the present moment, once it was asked for."""
     usage: Usage = field(default=NO_USAGE, init=False)
@@ -87,6 +94,25 @@ class Books(Hops):
                 "Raise RunConfig(limits=...), or take what there is from error.result."
             )
 
+    def check_turns(self) -> None:
+        """See whether there may be another turn.
+
+        Raises:
+            MaxTurnsExceeded: that would be one too many.
+        """
+        if self.max_turns is not None and self.turn + self.turns_within >= self.max_turns:
+            raise MaxTurnsExceeded(
+                f"Max turns ({self.max_turns}) exceeded: agent {self.agent.name!r} wanted another model "
+                f"call. Raise {self.set_by('turns', self.max_turns, 'max_turns')}, or take what there is "
+                "from error.result."
+            )
+
+    def set_by(self, name: str, limit: float, option: str) -> str:
+        """Return what has set a limit of the run: its limits, or the option that says the same."""
+        limits = self.config.limits
+        wins = limits is not None and getattr(limits, name) == limit
+        return f"RunConfig(limits=Limits({name}=...))" if wins else option
+
     def count(self, usage: Usage, agent: str | None = None) -> None:
         """Add what was consumed to the run and to an agent: the active one, if none is named."""
         name = self.agent.name if agent is None else agent
@@ -95,6 +121,13 @@ class Books(Hops):
         self.usage, self.moment = total, None
         if self.open_handoff is not None:
             self.spent[self.open_handoff] += usage
+        if self.config.limits is not None and self.config.limits.cost is not None:
+            self._check_price(total)
+
+    def _check_price(self, total: Usage) -> None:
+        """Warn once where a limit of the cost cannot hold."""
+        if total.cost is None and total.requests and _NO_PRICE not in self.warnings:
+            self.warn(_NO_PRICE)
 
     def problem(
         self,

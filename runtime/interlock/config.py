@@ -85,7 +85,8 @@ class RunConfig:
     max_mistakes: int = 3
     """So many turns in a row with nothing but mistakes end the run."""
     limits: Limits | None = None
-    """What the run may consume, all in one place; what is set there wins over the options beside it."""
+    """What the run may consume, all in one place. Where an option beside it says the same, the smaller one
+    holds."""
     tools_at_once: int | None = None
     """So many of the tools that one reply calls run at the same time; None for all. The time that a call
     waits does not count for its ``timeout``."""
@@ -155,6 +156,7 @@ def _wrong_types(config: RunConfig) -> list[str]:
         ("agents", Collection, "a list of agents"),
         ("capacity", Capacity | None, "a Capacity, such as Capacity({'writer': 2})"),
         ("retry", Retry, "a Retry, such as Retry(attempts=3)"),
+        ("limits", Limits | None, "Limits, such as Limits(turns=20)"),
     )
     return [
         f"{name} must be {what}, not {value!r:.80}"
@@ -169,7 +171,10 @@ def _wrong_choices(config: RunConfig) -> list[str]:
     rules = (
         (available is None or callable(available), f"available must be a function, not {available!r:.80}"),
         (shape is None or callable(shape), f"handoff_input_filter must be a function, not {shape!r:.80}"),
-        (not unknown, f"raise_on does not know {', '.join(unknown)}"),
+        (
+            not unknown,
+            f"raise_on does not know {', '.join(unknown)}; it knows {', '.join(get_args(Mistake))}",
+        ),
         (
             all(_is_trace(each) for each in listed(config.trace)),
             f"trace must be the path of a file, or have begin(start, parent), not {config.trace!r:.80}",
@@ -219,7 +224,7 @@ def _wrong_numbers(config: RunConfig) -> list[str]:
     for name, seconds in (("timeout", config.timeout), ("turn_timeout", config.turn_timeout)):
         if seconds is not None and not _is_time(seconds):
             wrong.append(f"{name} must be more than 0 seconds, or None for no limit, not {seconds!r:.80}")
-    if config.limits is not None:
+    if isinstance(config.limits, Limits):
         wrong += config.limits.problems()
     if config.tools_at_once is not None and not _from(1, config.tools_at_once):
         wrong.append(f"tools_at_once must be at least 1, or None for all, not {config.tools_at_once!r}")

@@ -26,9 +26,10 @@ async def begin(run: Run) -> None:
 
 async def within(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> AsyncGenerator[RunEvent]:
     """Carry out a run that is cancelled when its time is up, which is the end of it as any limit is."""
+    setting = run.set_by("seconds", seconds, "RunConfig(timeout=...)")
     late = RunTimeout(
         f"The run took longer than its timeout of {seconds:g} s: agent {run.first.name!r} began it. Raise "
-        "RunConfig(timeout=...), or take what there is from error.result."
+        f"{setting}, or take what there is from error.result."
     )
     raised: Exception | None = None
     try:

@@ -14,14 +14,19 @@ __all__ = ["Limits"]
 class Limits:
     """What a run may consume; None is no limit. See ``RunConfig.limits``, and ``on_limit`` for how it ends.
 
+    Where an option says the same, such as ``max_turns``, the smaller one holds: so whoever makes a run can
+    be stricter than an app's limits, and not laxer. ``max_turns`` and ``max_handoffs`` as they are by default
+    say nothing here.
+
     A limit is looked at before a model call or a tool is begun, and what has begun comes to its end: tokens
     and money may go over by what the last call took. Runs of agents as tools count as part of the run.
     """
 
     turns: int | None = None
-    """Model calls that got a reply, over all agents; wins over ``max_turns``."""
+    """Model calls that got a reply, over all agents; ``max_turns`` says the same."""
     handoffs: int | None = None
-    """Transfers; wins over ``RunConfig.max_handoffs``. An agent that is asked as a tool may make as many."""
+    """Transfers; ``RunConfig.max_handoffs`` says the same. An agent that is asked as a tool may make as
+    many."""
     requests: int | None = None
     """Model calls with those that failed and were made again."""
     tool_calls: int | None = None
@@ -29,9 +34,9 @@ class Limits:
     tokens: int | None = None
     """Input and output tokens together."""
     cost: float | None = None
-    """US dollars, as far as prices are known: see `Usage.cost`."""
+    """US dollars, as far as prices are known, see `Usage.cost`; if one is not, the result has a warning."""
     seconds: float | None = None
-    """From beginning to end; wins over ``RunConfig.timeout``."""
+    """From beginning to end; ``RunConfig.timeout`` says the same."""
 
     def problems(self) -> list[str]:
         """Return what cannot be meant."""

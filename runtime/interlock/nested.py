@@ -92,9 +92,10 @@ class Consultation:
         run, name = self.run, self.tool.name
         stood = run.to_resume.get(self.call["id"])
         if share == 0 and stood is None:  # one that goes on may have a call to make that was approved
+            turns = run.max_turns or 0
             self.refused = MaxTurnsExceeded(
-                f"Of the max_turns ({run.max_turns}) of the run, none is left for tool {name!r}: the last "
-                "one is for whoever called it. Raise max_turns of the run."
+                f"Of the max_turns ({turns}) of the run, none is left for tool {name!r}: the last one is for "
+                f"whoever called it. Raise {run.set_by('turns', turns, 'max_turns')} of the run."
             )
             return
         if run.depth >= _DEEPEST:

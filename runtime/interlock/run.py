@@ -18,7 +18,7 @@ from interlock.books import Books
 from interlock.callers import Caller
 from interlock.capabilities import Places
 from interlock.context import MOMENT, RunContext
-from interlock.errors import HandoffTimeout, MaxTurnsExceeded, ProviderError, ProviderTimeout
+from interlock.errors import HandoffTimeout, ProviderError, ProviderTimeout
 from interlock.events import AttemptFailed, MessageDone
 from interlock.fresh import NEW_DICT, NEW_LIST, NEW_SET
 from interlock.handoff_request import HandoffStatus
@@ -54,7 +54,6 @@ class Run(Books):
     handler: Handler
     graph: Mapping[str, Agent[Any]]
     hooks: RunHooks | None
-    max_turns: int | None
     stream: bool
     context: Any
     items: list[RunItem]
@@ -137,8 +136,6 @@ class Run(Books):
     """How many runs this one is within."""
     nested: dict[str, RunResult[Any]] = field(default_factory=NEW_DICT, init=False)
     """Those that have ended."""
-    turns_within: int = field(default=0, init=False)
-    """How many turns those had."""
     final_output: Any = field(default=None, init=False)
     stop_reason: StopReason = field(default="unfinished", init=False)
 
@@ -235,11 +232,7 @@ class Run(Books):
         if self.again:
             self.again = False
             return
-        if self.max_turns is not None and self.turn + self.turns_within >= self.max_turns:
-            raise MaxTurnsExceeded(
-                f"Max turns ({self.max_turns}) exceeded: agent {self.agent.name!r} wanted another model "
-                "call. Raise max_turns, or take what there is from error.result."
-            )
+        self.check_turns()
         self.turn += 1
         self.moment = None
         self.agent_turns += 1

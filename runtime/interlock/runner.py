@@ -16,15 +16,13 @@ from interlock.loop import run_events, run_loop
 from interlock.messages import RunInput
 from interlock.results import RunEvent, RunResult
 from interlock.run import Run
-from interlock.starting import is_state, start
+from interlock.starting import DEFAULT_MAX_TURNS, is_state, start
 
 if TYPE_CHECKING:  # loaded by those who use it
     from interlock.run_state import RunState
     from interlock.sessions.session import Session
 
 __all__ = ["DEFAULT_MAX_TURNS", "RunStream", "Runner"]
-
-DEFAULT_MAX_TURNS = 10
 
 
 class Runner:

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import TypeIs
 
@@ -23,7 +23,10 @@ from interlock.run import RUN, Run
 if TYPE_CHECKING:  # what few runs need is loaded by those
     from interlock.run_state import RunState
 
-__all__ = ["input_items", "is_state", "start", "with_trace"]
+__all__ = ["DEFAULT_MAX_TURNS", "input_items", "is_state", "start", "with_trace"]
+
+DEFAULT_MAX_TURNS = 10
+N = TypeVar("N", int, float)
 
 _DEFAULTS = RunConfig()
 
@@ -101,13 +104,20 @@ def _captured(run: Run) -> RunState:
 
 
 def _limited(config: RunConfig, max_turns: int | None) -> tuple[RunConfig, int | None]:
-    """Let what is set in the limits win over the options that say the same."""
+    """Let the smaller win where the limits and the options beside them say the same."""
     if (limits := config.limits) is None:
         return config, max_turns
-    handoffs = config.max_handoffs if limits.handoffs is None else limits.handoffs
-    timeout = config.timeout if limits.seconds is None else limits.seconds
-    turns = max_turns if limits.turns is None else limits.turns
+    handoffs = _smaller(limits.handoffs, config.max_handoffs, _DEFAULTS.max_handoffs)
+    timeout = _smaller(limits.seconds, config.timeout)
+    turns = _smaller(limits.turns, max_turns, DEFAULT_MAX_TURNS)
     return replace(config, max_handoffs=handoffs, timeout=timeout), turns
+
+
+def _smaller(limit: N | None, option: N | None, default: N | None = None) -> N | None:
+    """Return the smaller one of those that say something; the default of an option says it to no limit."""
+    if limit is None:
+        return option
+    return limit if option is None or option == default else min(limit, option)
 
 
 def _first_items(input: RunInput) -> tuple[list[RunItem], set[str]]:
