@@ -1,10 +1,10 @@
 """Runs within a run: how an agent answers a call as a tool.
 
-A nested run has a transcript, handoffs and limits of its own. It shares with the outer one the app's
+A nested run has a transcript, handoffs and turns of its own. It shares with the outer one the app's
 context object, the shared memory (until it hands over with a payload, see `interlock.sharing`), the scopes,
-the hooks, the settings and the executor, and what it uses counts as the outer run's. The input and output
-guardrails of a run are about what enters and leaves it as a whole, so they do not see nested runs; those of
-the agents do.
+the hooks, the settings and the executor. What it uses counts as the outer run's, and the limits of that one
+hold for both together. The input and output guardrails of a run are about what enters and leaves it as a
+whole, so they do not see nested runs; those of the agents do.
 """
 
 from __future__ import annotations
