@@ -53,11 +53,22 @@ def http_error(status: int, body: str = "", headers: dict[str, str] | None = Non
     return httpx.HTTPStatusError("status", request=request, response=response)
 
 
-def test_a_header_that_cannot_be_sent_is_told_without_what_it_holds() -> None:
-    error = mapped(httpx.LocalProtocolError("Illegal header value b'Bearer topsecret\\n'"))
-    assert type(error) is errors.InvalidRequest
-    assert not error.retryable
-    assert "topsecret" not in str(error)
+@pytest.mark.parametrize(
+    "error",
+    [
+        httpx.LocalProtocolError("Illegal header value b'Bearer topsecret\\n'"),
+        httpx.LocalProtocolError("Illegal header name b'topsecret '"),
+        ValueError("Newline or carriage return detected in headers. Potential header injection attack."),
+        UnicodeEncodeError("ascii", "Bearer topsecreté", 16, 17, "ordinal not in range(128)"),
+    ],
+    ids=["h11", "h11, a name", "aiohttp", "httpx"],
+)
+def test_a_header_that_cannot_be_sent_is_told_without_what_it_holds(error: Exception) -> None:
+    found = mapped(error)
+    assert type(found) is errors.InvalidRequest
+    assert not found.retryable
+    assert "Look at the key" in str(found)
+    assert "topsecret" not in str(found)
 
 
 def vendor_classes() -> Iterator[type[BaseException]]:

@@ -275,6 +275,16 @@ async def test_extra_headers() -> None:
     assert server.requests[0].headers["x-trace"] == "1"
 
 
+@pytest.mark.parametrize("key", ["top\nsecret", "top\rsecret", "top\0secret"])
+async def test_a_key_that_cannot_be_sent_is_named_and_not_told(key: str) -> None:
+    with Server(HELLO) as server:
+        error = await failure(server.url, api_key=key)
+    assert type(error) is InvalidRequest
+    assert not error.retryable
+    assert "Look at the key" in str(error)
+    assert "secret" not in str(error)
+
+
 async def test_stream_options_can_be_left_out() -> None:
     with Server(HELLO_STREAM) as server:
         await ask(server, request(stream=True, settings={"stream_options": None}))

@@ -90,6 +90,8 @@ _MISSING_KEY = re.compile(
 )
 _NO_PROVIDER = re.compile(r"LLM Provider NOT provided|Unmapped LLM provider|isn't mapped yet", re.IGNORECASE)
 _EMPTY = re.compile(r"empty or invalid response|invalid response object|error parsing chunk", re.IGNORECASE)
+_BAD_HEADER = re.compile(r"^Illegal header (name|value) |detected in headers\b|^'ascii' codec can't encode ")
+"""How h11, aiohttp and httpx say that they do not send a header."""
 _NO_HTTP_AT_ALL = "HttpProcessingError"
 """What aiohttp's parser raises; those of its errors that a server may cause are made of it."""
 _NO_HTTP = re.compile("illegal|malformed|buffer too long|too many bytes", re.IGNORECASE)
@@ -245,7 +247,7 @@ def _missing(case: _Case) -> ProviderError | None:
 
 def _unsent(case: _Case) -> ProviderError | None:
     """Recognise a header that cannot be sent. What it holds is not told: it may be the key."""
-    if any(str(link).startswith("Illegal header value") for link in case.chain):
+    if any(_BAD_HEADER.search(str(link)) for link in case.chain):
         return case.fail(
             InvalidRequest,
             f"{case.model!r} was not asked: a header for {case.vendor} holds a character that may not be "
