@@ -188,6 +188,13 @@ async def test_a_completion_labelled_as_text(watched: bool) -> None:
     assert [type(event) for event in events] == [MessageDone]
 
 
+async def test_a_stream_labelled_as_json_may_begin_with_a_mark() -> None:
+    pieces = (b"\xef\xbb\xbf", *HELLO_STREAM.pieces)
+    with Server(Reply(pieces, content_type="application/json")) as server:
+        events = await ask(server, request(stream=True))
+    assert isinstance(events[-1], MessageDone)
+
+
 # What goes out
 
 
