@@ -459,6 +459,15 @@ async def test_an_error_in_a_stream() -> None:
     assert type(error) is ServerFailed
 
 
+@pytest.mark.parametrize(("code", "kind"), [(429, RateLimited), (504, ProviderTimeout)])
+async def test_an_error_after_the_finish_reason(code: int, kind: type[ProviderError]) -> None:
+    late = event({"error": {"message": "too late", "code": code}})
+    with Server(streamed(chunk({"content": "Hel"}, finish="stop"), late)) as server:
+        error = await failure(server.url, watched=True)
+    assert type(error) is kind
+    assert "too late" in str(error)
+
+
 @BOTH
 async def test_a_choice_that_failed(watched: bool) -> None:
     """OpenRouter reports what the vendor behind it met within the choice."""

@@ -180,6 +180,8 @@ class Chat:
             done = reading.done()
         except UnreadableEvent as error:
             raise self._unreadable(error.said) from error
+        except FailedReply as error:
+            raise self._failed(error.error) from error
         missing = why_incomplete(done, ended=reading.marked, counted=reading.counted)
         if self._needs_finish and not missing and not done.finish_reason:
             missing = "no finish reason"
