@@ -181,6 +181,13 @@ async def test_an_endpoint_that_does_not_stream() -> None:
     assert [type(event) for event in events] == [MessageDone]
 
 
+async def test_a_stream_under_a_wrong_name() -> None:
+    body = b"\xef\xbb\xbf" + b"".join(HELLO_STREAM.pieces)
+    with Server(Reply((body,))) as server:
+        events = await ask(server, request(stream=True))
+    assert events[:2] == [TextDelta("Hel"), TextDelta("lo")]
+
+
 @BOTH
 async def test_a_completion_labelled_as_text(watched: bool) -> None:
     with Server(Reply(HELLO.pieces, content_type="text/plain")) as server:
