@@ -469,9 +469,11 @@ def test_usage_details() -> None:
         {},
         {"prompt_tokens": None, "completion_tokens": None},
         {"prompt_tokens": "12", "completion_tokens": 3},
+        {"prompt_tokens": 1, "prompt_tokens_details": "x"},
+        "x",
     ],
 )
-def test_no_numbers_are_no_usage(nothing: Delta | None) -> None:
+def test_no_numbers_are_no_usage(nothing: Any) -> None:
     assert to_usage(nothing) is None
 
 

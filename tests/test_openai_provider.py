@@ -189,6 +189,21 @@ async def test_a_stream_under_a_wrong_name() -> None:
 
 
 @BOTH
+@pytest.mark.parametrize("usage", ["x", ["x"], 5, {"prompt_tokens": 3, "prompt_tokens_details": "x"}])
+async def test_a_bill_that_cannot_be_read_costs_no_reply(usage: Any, watched: bool) -> None:
+    last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage}
+    body = {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}], "usage": usage}
+    reply = (
+        streamed(chunk({"content": "Hi"}), event(last)) if watched else Reply((json.dumps(body).encode(),))
+    )
+    with Server(reply) as server:
+        done = (await ask(server, request(stream=watched)))[-1]
+    assert isinstance(done, MessageDone)
+    assert done.message.get("content") == "Hi"
+    assert done.usage == Usage(requests=1, estimated=True)
+
+
+@BOTH
 async def test_a_completion_labelled_as_text(watched: bool) -> None:
     with Server(Reply(HELLO.pieces, content_type="text/plain")) as server:
         events = await ask(server, request(stream=watched))

@@ -336,9 +336,14 @@ def to_usage(usage: _Json | None) -> Usage | None:
     ``cached_tokens`` and ``reasoning_tokens`` come from the details; DeepSeek's
     ``prompt_cache_hit_tokens`` counts as the former.
     """
-    if not usage or (usage.get("prompt_tokens") is None and usage.get("completion_tokens") is None):
+    if not usage:
         return None
-    made = _usage(usage)
+    try:
+        if usage.get("prompt_tokens") is None and usage.get("completion_tokens") is None:
+            return None
+        made = _usage(usage)
+    except (AttributeError, TypeError):  # no object where one should be: the reply is whole without its bill
+        return None
     return made if is_usage(made) else None
 
 
