@@ -6,6 +6,7 @@ There are two: one lets the openai library send, the other aiohttp, on asyncio a
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
@@ -327,6 +328,23 @@ async def test_the_key() -> None:
     first, second = [seen.headers.get("authorization", "Bearer none") for seen in server.requests]
     assert first == "Bearer k-1"
     assert second == "Bearer none", "OpenAI's key must not go to another endpoint"
+
+
+async def test_a_key_that_was_read_from_a_file_may_end_with_a_newline() -> None:
+    with Server(HELLO) as server:
+        await ask(server, api_key="k-1\n")
+    assert server.requests[0].headers["authorization"] == "Bearer k-1"
+
+
+async def test_a_key_that_cannot_be_sent_is_told_nobody() -> None:
+    """Neither by the error nor by what it comes from, which a traceback shows."""
+    with Server(HELLO) as server:
+        error = await failure(server.url, api_key="top\nsecret")
+    assert type(error) is InvalidRequest
+    assert not error.retryable
+    assert "newline" in str(error)
+    assert "secret" not in "".join(traceback.format_exception(error)).replace('api_key="top\\nsecret"', "")
+    assert not server.requests
 
 
 async def test_the_organization_of_openai_is_told_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -247,7 +247,10 @@ def _missing(case: _Case) -> ProviderError | None:
 
 def _unsent(case: _Case) -> ProviderError | None:
     """Recognise a header that cannot be sent. What it holds is not told: it may be the key."""
-    if any(_BAD_HEADER.search(str(link)) for link in case.chain):
+    unsendable = [link for link in case.chain if _BAD_HEADER.search(str(link))]
+    for link in unsendable:
+        link.args = ("a header cannot be sent",)  # h11 tells the header, and a traceback the whole chain
+    if unsendable:
         return case.fail(
             InvalidRequest,
             f"{case.model!r} was not asked: a header for {case.vendor} holds a character that may not be "
