@@ -101,10 +101,25 @@ async def test_a_long_header_is_read() -> None:
         assert isinstance(await ask(OpenAICompatible("m", base_url=server.url)), MessageDone)
 
 
-async def test_a_key_that_was_read_from_a_file_may_end_with_a_newline() -> None:
-    with Server(HELLO) as server:
-        await ask(OpenAICompatible("m", base_url=server.url, api_key="k\n"))
-    assert server.requests[0].headers["authorization"] == "Bearer k"
+async def test_a_connection_does_not_keep_the_refusals_that_came_over_it() -> None:
+    late = Reply((b'{"error": {"message":', b' "no"}}'), status=429, delay=0.01)
+    before = set(map(id, responses()))
+    with Server(late) as server:
+        handler = OpenAICompatible("m", base_url=server.url)
+        for _ in range(5):
+            with pytest.raises(RateLimited):
+                async for _ in handler.stream(request()):
+                    pass
+        kept = [each for each in responses() if id(each) not in before]
+        await handler.aclose()
+    assert server.connections == 1
+    assert kept == []
+
+
+def responses() -> list[object]:
+    """The answers of which anybody still knows."""
+    gc.collect()
+    return [each for each in gc.get_objects() if type(each).__name__ == "HttpResponse"]
 
 
 async def test_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

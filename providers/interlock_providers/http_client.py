@@ -98,15 +98,17 @@ class HttpClient:
         """
         pool = self._pools.get(asyncio.get_running_loop()) or await self._opened()
         data = body if len(body) < LARGE else BytesIO(body)
-        response = await pool.session.post(
-            self._url, data=data, headers=headers, allow_redirects=False, auto_decompress=False
+        response = HttpResponse(
+            await pool.session.post(
+                self._url, data=data, headers=headers, allow_redirects=False, auto_decompress=False
+            )
         )
-        if response.status >= 300:
+        if response.status_code >= 300:
             try:
                 raise await self._refusal(response)
             finally:
-                response.close()
-        return HttpResponse(response)
+                await response.close()
+        return response
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
@@ -124,17 +126,18 @@ class HttpClient:
         await pool.open()
         return pool
 
-    async def _refusal(self, response: aiohttp.ClientResponse) -> ProviderError:
+    async def _refusal(self, response: HttpResponse) -> ProviderError:
         provider, model = self._who
-        if response.status < 400:
+        status = response.status_code
+        if status < 400:
             where = shortened(response.headers.get("location", "nowhere"), 200)
             return InvalidRequest(
-                f"{provider} answered {response.status}, a redirect to {where!r}, which is not followed: a "
+                f"{provider} answered {status}, a redirect to {where!r}, which is not followed: a "
                 "key would go there too. Pass the new address as base_url.",
-                status=response.status,
+                status=status,
                 provider=provider,
                 model=model,
             )
-        body = await beginning(HttpResponse(response))
-        answer = Answer(response.status, response.headers, body.decode("utf-8", "replace"))
+        body = await beginning(response)
+        answer = Answer(status, response.headers, body.decode("utf-8", "replace"))
         return error_from_answer(answer, provider=provider, model=model, url=str(self._url))
