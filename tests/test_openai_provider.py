@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import parse_qs
 
 import anyio
 import pytest
@@ -345,6 +346,15 @@ async def test_a_key_that_cannot_be_sent_is_told_nobody() -> None:
     assert "newline" in str(error)
     assert "secret" not in "".join(traceback.format_exception(error)).replace('api_key="top\\nsecret"', "")
     assert not server.requests
+
+
+async def test_a_query_in_the_address_stays_at_its_end() -> None:
+    with Server(HELLO) as server:
+        async with handler_at(f"{server.url}?api-version=1&x=a%20b") as handler:
+            _ = [event async for event in handler.stream(request())]
+    path, _, query = server.requests[0].path.partition("?")
+    assert path == "/v1/chat/completions"
+    assert parse_qs(query) == {"api-version": ["1"], "x": ["a b"]}
 
 
 async def test_the_organization_of_openai_is_told_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:

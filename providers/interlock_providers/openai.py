@@ -11,6 +11,7 @@ import os
 from collections.abc import AsyncGenerator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 from uuid import uuid4
 
 from anyio.lowlevel import RunVar
@@ -51,7 +52,8 @@ class OpenAI:
 
     Args:
         model: the model's name as the endpoint knows it, such as ``"gpt-4o-mini"``.
-        base_url: another endpoint, such as ``"http://localhost:11434/v1"``; default: OpenAI's.
+        base_url: another endpoint, such as ``"http://localhost:11434/v1"``; default: OpenAI's. A query such
+            as Azure's ``api-version`` stays at the end of what is asked.
         api_key: the key. Default: the environment variable named after the endpoint, such as
             ``OPENAI_API_KEY`` or, for ``api.groq.com``, ``GROQ_API_KEY``. OpenAI's key is never
             sent to another endpoint unless it is passed here.
@@ -173,7 +175,10 @@ class OpenAI:
             if self._base_url is not None:
                 key = key or "none"  # a local server needs no key; one that does says so
             carrier = DefaultAsyncHttpxClient(event_hooks={"response": [self._look_at]})
-            client = AsyncOpenAI(api_key=key, base_url=self._base_url, max_retries=0, http_client=carrier)
+            address, query = _apart(self._base_url)
+            client = AsyncOpenAI(
+                api_key=key, base_url=address, default_query=query, max_retries=0, http_client=carrier
+            )
             if self.provider != "openai":
                 client.organization = client.project = None  # read from OPENAI_ORG_ID: nobody else's business
             self._clients.set(client)
@@ -185,6 +190,12 @@ class OpenAI:
             body = (await beginning(response)).decode("utf-8", "replace")
             answer = Answer(response.status_code, response.headers, body)
             raise error_from_answer(answer, provider=self.provider, model=self.model, url=self._url)
+
+
+def _apart(base_url: str | None) -> tuple[str | None, Mapping[str, object]]:
+    """Return an address and its query: the library would put the path behind it."""
+    address, asked, query = (base_url or "").partition("?")
+    return (address if asked else base_url), dict(parse_qsl(query, keep_blank_values=True))
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes | None:
