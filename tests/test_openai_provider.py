@@ -536,6 +536,7 @@ async def test_junk_in_a_stream() -> None:
 
 
 CUT_CALL = {"tool_calls": [{"index": 0, "id": "a", **call('{"x', name="f")}]}
+WHOLE_CALL = {"tool_calls": [{"index": 0, "id": "a", **call("{}", name="f")}]}
 
 
 @pytest.mark.parametrize(
@@ -555,6 +556,7 @@ CUT_CALL = {"tool_calls": [{"index": 0, "id": "a", **call('{"x', name="f")}]}
         ),
         pytest.param(streamed(chunk(CUT_CALL), done=False), id="half a call"),
         pytest.param(streamed(chunk(CUT_CALL)), id="half a call, then [DONE]"),
+        pytest.param(streamed(chunk(WHOLE_CALL), done=False), id="a call that another may follow"),
         pytest.param(streamed(), id="nothing but [DONE]"),
         pytest.param(streamed(done=False), id="nothing"),
     ],

@@ -47,9 +47,10 @@ class OpenAICompatible:
     It says and refuses the same as `interlock_providers.openai.OpenAI`, in a fraction of the time. aiohttp
     carries the requests; it comes with litellm, and with the extra ``interlock[direct]``.
 
-    A streamed reply is complete when a finish reason or the usage has come, or, for text, when the
-    stream ended with ``[DONE]``. A stream that just ends, or that ends within the arguments of a
-    call, raises `IncompleteResponse`: text that was cut looks like text that ended.
+    A streamed reply is complete when a finish reason or, last of all, the usage has come, or when the
+    stream ended with ``[DONE]``. A stream that just ends, or that ends within the arguments of a call,
+    raises `IncompleteResponse`: text that was cut looks like text that ended, and a call that has only
+    begun like one without arguments.
 
     Args:
         model: the model's name as the endpoint knows it, such as ``"gpt-4o-mini"``.
