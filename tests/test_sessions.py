@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -752,6 +753,75 @@ async def test_who_looks_without_a_word_claims_nothing(session: Session) -> None
     assert (await run(clerk, first.state(), session)).stop_reason == "requires_action"
     done = await run(clerk, first.state().approve(first.interruptions[0]), session)
     assert (till.paid, done.final_output) == ([5], "Paid.")
+
+
+async def test_who_looked_before_another_one_approved_holds_a_state_that_is_used(session: Session) -> None:
+    till = Till()
+    clerk = till.clerk(PAYS[0], "Paid.", "Paid again.")
+    first = await run(clerk, "Pay.", session)
+    looked = (await run(clerk, first.state(), session)).state()
+    await run(clerk, first.state().approve(first.interruptions[0]), session)
+    with pytest.raises(SessionConflict, match="has begun to carry out this state"):
+        await run(clerk, looked.approve(looked.interruptions[0]), session)
+    assert till.paid == [5]
+
+
+async def test_the_state_of_who_was_refused_is_refused(session: Session) -> None:
+    till = Till()
+    clerk = till.clerk(PAYS[0], "Paid.", "Paid again.")
+    first = await run(clerk, "Pay.", session)
+    state = first.state().approve(first.interruptions[0])
+    await run(clerk, state, session)
+    for _ in range(2):
+        with pytest.raises(SessionConflict) as refused:
+            await run(clerk, state, session)
+        state = refused.value.result.state()
+    assert till.paid == [5]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_who_looks_when_something_else_was_approved_before_claims_nothing(
+    session: Session, nested: bool
+) -> None:
+    """What was said of an earlier call, or of its tool for good, is no word on this one."""
+    till = Till()
+    clerk = till.clerk(PAYS[0], call("give", {"amount": 6}, id="q"), "Done.")
+
+    @tool(needs_approval=True)
+    def give(amount: int) -> str:
+        """Give."""
+        till.paid.append(amount)
+        return f"gave {amount}"
+
+    clerk = replace(clerk, tools=[*clerk.tools, give])
+    if nested:
+        clerk = agent(call("a", {"input": "Pay."}, id="o"), "Done.", tools=[clerk.as_tool()])
+    first = await run(clerk, "Pay.", session)
+    second = await run(clerk, first.state().approve(first.interruptions[0], always=True), session)
+    assert (await run(clerk, second.state(), session)).stop_reason == "requires_action"
+    third = await run(clerk, second.state().approve(second.interruptions[0]), session)
+    assert (till.paid, third.final_output) == ([5, 6], "Done.")
+
+
+async def test_answers_that_are_given_twice_are_acted_on_once(session: Session) -> None:
+    till = Till()
+    ask = {"type": "function", "function": {"name": "ask"}}
+    settings = RunConfig(external_tools=[ask])
+
+    @tool
+    def pay(amount: int) -> str:
+        """Pay."""
+        till.paid.append(amount)
+        return f"paid {amount}"
+
+    clerk = agent(call("ask", id="a"), PAYS[0], "Paid.", PAYS[0], "Paid again.", tools=[pay])
+    first = await run(clerk, "Pay.", session, run_config=settings)
+    answered = first.state().with_answers([{"role": "tool", "tool_call_id": "a", "content": "yes"}])
+    await run(clerk, answered, session, run_config=settings)
+    with pytest.raises(SessionConflict, match="has begun to carry out this state"):
+        await run(clerk, answered, session, run_config=settings)
+    assert till.paid == [5]
+    assert await stored(session) == ["Pay.", "ask", "yes", "pay", "paid 5", "Paid."]
 
 
 async def test_approvals_within_an_agent_that_was_asked_follow_one_another(session: Session) -> None:

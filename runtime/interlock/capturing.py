@@ -98,7 +98,7 @@ def _waiting(run: Run) -> dict[str, Any]:
     said = [] if run.depth else decision_documents(run.approvals)
     interruptions = [] if run.depth else [interruption_document(one) for one in run.interruptions]
     found: dict[str, Any] = {"within": within, "decisions": said, "interruptions": interruptions}
-    found["resumptions"] = run.resumptions
+    found["claims"] = run.claims
     return {name: value for name, value in found.items() if value}
 
 

@@ -22,7 +22,11 @@ class Keeper(Protocol):
         ...
 
     async def claim(self, run: Any, calls: Sequence[ToolCall]) -> None:
-        """See that nobody else carries out the calls at which a resumed run stood; called before they begin.
+        """See that nobody else goes on from the state of a resumed run; called before anything of it is done.
+
+        Args:
+            run: it stands where the state says.
+            calls: those that are still to be made, with somebody's word or without.
 
         Raises:
             SessionConflict: somebody else does, or did.

@@ -87,9 +87,9 @@ async def _go_on(run: Run) -> None:
     left = settle(run)
     if run.stop_reason != "unfinished":
         return
+    if run.keeper is not None:
+        await run.keeper.claim(run, left.calls)
     if left.calls:
-        if run.keeper is not None:
-            await run.keeper.claim(run, left.calls)
         await answer_calls(run, await _offer(run), left.calls, run_events)
     elif left.reply is not None:
         await _act(run, await _offer(run), MessageDone(message=left.reply.message))

@@ -129,7 +129,7 @@ def _stood(
         capture=captured,
         handoffs=[record_of(record, items, graph) for record in document["handoffs"]],
     )
-    run.to_resume, run.resumptions = document.get("within", {}), document.get("resumptions", 0) + 1
+    run.to_resume, run.claims = document.get("within", {}), document.get("claims", 0)
     _count(run, document)
     _recall(run, document)
     return run

@@ -120,8 +120,8 @@ class Run(Books):
     """Runs within this one that wait for an approval, by call id."""
     to_resume: dict[str, RunDocument] = field(default_factory=NEW_DICT, init=False)
     """Where such runs stood when this one was stopped, by call id."""
-    resumptions: int = field(default=0, init=False)
-    """How often the run was resumed."""
+    claims: int = field(default=0, init=False)
+    """How often what a state of it left to do was begun in its session."""
     turns_counted: int = field(default=0, init=False)
     """Of a resumed run within another one: how many turns are in the books of that one."""
     begun: set[str] = field(default_factory=NEW_SET, init=False)

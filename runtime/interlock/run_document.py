@@ -238,8 +238,10 @@ class RunDocument(TypedDict):
     narrowings: list[NarrowedDocument]
     payload: Any
     tool_calls: NotRequired[_Count]
-    resumptions: NotRequired[_Count]
-    """How often the run was resumed; whoever resumes the same state twice is told apart by that."""
+    claims: NotRequired[_Count]
+    """How often what a state left to do was begun in a session: who is behind holds a state that was used."""
+    answered: NotRequired[bool]
+    """Whether the caller has answered calls since the run stopped."""
     interruptions: NotRequired[list[InterruptionDocument]]
     """Calls of which nobody has said anything, here and in the runs within."""
     decisions: NotRequired[list[DecisionDocument]]

@@ -331,6 +331,7 @@ class RunState:
                 **self.document,
                 "items": items,
                 "pending": pending,
+                "answered": True,
                 "position": {**position, "view": view},
                 "stop_reason": "requires_action" if pending or self.interruptions else "unfinished",
             },

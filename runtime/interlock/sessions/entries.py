@@ -54,7 +54,7 @@ class Entry:
     agent: str | None = None
     """Name of the agent that answers the next message, if that is not left to the next run."""
     claims: int = 0
-    """Which resumption of the run carries out the calls at which it stood; 0 if this is about none."""
+    """How often what a state of the run left to do was begun, with this time; 0 if this is no beginning."""
     writer: str = ""
     """Who stores it: what somebody else stored is never taken for one's own, although it says the same."""
 
@@ -190,7 +190,7 @@ class Part:
     history: int = 0
     agent: str | None = None
     claimed: int = 0
-    """The last resumption of the run that carried out calls."""
+    """How often what a state of the run left to do was begun."""
 
     def add(self, entry: Entry) -> None:
         """Put an entry where it belongs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +22,12 @@ from interlock.history import View
 from interlock.messages import RunItem, ToolCall, call_ids, calls_of
 from interlock.models import handler_for
 from interlock.run import Run
+from interlock.run_document import RunDocument, items_of
 from interlock.sessions.entries import Entry, Part, item_document, record_text
 from interlock.sessions.log import Loaded, SessionLog
+from interlock.unfinished import left_over
 
 if TYPE_CHECKING:
-    from interlock.run_document import RunDocument
     from interlock.run_state import RunState
 
 __all__ = ["SessionKeeper"]
@@ -47,7 +48,7 @@ class SessionKeeper:
         self._state = state
         self._name = os.urandom(8).hex()
         self._claimed = 0
-        """Of the run, the last resumption that began to carry out calls."""
+        """How often what a state of the run left to do was begun."""
         self._on = False
         self._number = 0
         self._history = 0
@@ -81,13 +82,14 @@ class SessionKeeper:
         await self.keep(run)
 
     async def claim(self, run: Run, calls: Sequence[ToolCall]) -> None:
-        """Store that the calls of a state are about to be carried out; see `Keeper.claim`."""
-        if not self._on or self._state is None or _all_wait(self._state.document, calls):
+        """Store that what a state left to do is begun; see `Keeper.claim`."""
+        if not self._on or self._state is None or not _is_begun(self._state.document, calls):
             return
-        taken = run.resumptions <= self._claimed
+        taken = run.claims < self._claimed
         if not taken:
             try:
-                await self._store(run, (), claims=run.resumptions)
+                await self._store(run, (), claims=run.claims + 1)
+                run.claims += 1  # not before: the state of who was refused must be refused as well
             except SessionConflict:
                 taken = True
         self._earlier.clear()  # from here on the run goes another way
@@ -95,7 +97,7 @@ class SessionKeeper:
             self._on = False
             raise SessionConflict(
                 f"Somebody has begun to carry out this state of the run {run.run_id!r:.80} in session "
-                f"{self._log.name!r:.80} already, and its calls are not made twice. Take the state of that "
+                f"{self._log.name!r:.80} already, and that is not done twice. Take the state of that "
                 "result; if its process died, begin a new run, which is told that the calls have no answer."
             )
 
@@ -198,10 +200,35 @@ def _history_of(run: Run, found: Loaded, session: str) -> int:
     )
 
 
-def _all_wait(document: RunDocument, calls: Sequence[ToolCall]) -> bool:
-    """Whether nothing was said of any call yet, so that none of them is going to be made."""
-    waiting = {(one["path"] or [one["call_id"]])[0] for one in document.get("interruptions", ())}
-    return not document.get("decisions") and all(call["id"] in waiting for call in calls)
+def _is_begun(document: RunDocument, calls: Sequence[ToolCall]) -> bool:
+    """Whether a call is going to be made, or declined, or somebody has answered all that waited."""
+    if not calls:
+        return document.get("answered", False)
+    waiting = {(*one["path"], one["call_id"]) for one in document.get("interruptions", ())}
+    return not _all_wait(document, calls, waiting, ())
+
+
+def _all_wait(
+    document: RunDocument,
+    calls: Sequence[ToolCall],
+    waiting: Container[tuple[str, ...]],
+    path: tuple[str, ...],
+) -> bool:
+    """Whether nothing was said of any call yet, nor of any that is left to make in a run that answers one."""
+    within = document.get("within", {})
+    return bool(calls) and all(
+        (*path, call["id"]) in waiting
+        or (
+            (inner := within.get(call["id"])) is not None
+            and _all_wait(inner, _calls_left(inner), waiting, (*path, call["id"]))
+        )
+        for call in calls
+    )
+
+
+def _calls_left(document: RunDocument) -> Sequence[ToolCall]:
+    waiting = {caller["call"]["id"] for caller in document["callers"]}
+    return left_over(items_of(document), document["first_of_turn"], document["turn"], waiting).calls
 
 
 def _check_same_input(run: Run, own: Part, session: str) -> None:
