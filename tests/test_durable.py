@@ -243,6 +243,25 @@ def test_what_is_approved_is_done_once_whoever_says_it_how_often(worker: Worker)
     assert (ended.status, ended.segment, worker.world.paid["gate"]) == ("done", 2, [5])
 
 
+def test_a_state_from_before_a_call_is_not_carried_out_after_it(worker: Worker) -> None:
+    """Who takes the newest end of the run with a state from before it would pay twice."""
+    first = run(worker, "gated", "late")
+    state = first.state(agents=worker.agents)
+    one = state.approve(state.interruptions[0])
+
+    async def decide(client: RunClient) -> EndedRun:
+        await client.resume(first, one)
+        second = await client.wait("late")
+        with pytest.raises(ConfigError, match="has gone on since this state was taken"):
+            await client.resume(second, one)
+        newest = second.state(agents=worker.agents)
+        await client.resume(second, newest.approve(newest.interruptions[0]))
+        return await client.wait("late")
+
+    ended = client(worker, decide)
+    assert (ended.status, ended.segment, worker.world.paid["late"]) == ("done", 3, [5, 6])
+
+
 def test_a_run_whose_last_part_has_no_state_goes_on_from_the_one_that_it_had(worker: Worker) -> None:
     first = run(worker, "gated", "again")
     state = first.state(agents=worker.agents)

@@ -25,6 +25,7 @@ from interlock.errors import (
     MaxTurnsExceeded,
     ProviderTimeout,
     RateLimited,
+    RunTimeout,
 )
 from interlock.events import HandlerEvent, MessageDone, TextDelta
 from interlock.executor import Call, Outcome
@@ -445,6 +446,35 @@ async def test_a_state_from_before_a_call_within_an_agent_that_was_asked_is_refu
         await run(path, a, one.approve(first.interruptions[1]))
     third = await run(path, a, second.state().approve(second.interruptions[0]))
     assert (third.final_output, till.paid) == ("Done.", [5, 6])
+
+
+@pytest.mark.parametrize("nested", [False, True])
+async def test_a_state_from_before_a_call_that_was_cut_off_is_refused(path: Path, nested: bool) -> None:
+    """It has no answer, and nobody knows whether it paid."""
+    till = Till()
+    paid = anyio.Event()
+
+    @tool(needs_approval=True)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        till.paid.append(amount)
+        if not paid.is_set():
+            paid.set()
+            await anyio.sleep_forever()
+        return "paid"
+
+    a = agent("A", PAY, "Nobody knows.", tools=[pay])
+    if nested:
+        a = agent("boss", call("a", {"input": "Pay."}, id="o"), "Nobody knows.", tools=[a.as_tool()])
+    first = await run(path, a, "Hi")
+    state = first.state().approve(first.interruptions[0])
+    with pytest.raises(RunTimeout):
+        await run(path, a, state, run_config=RunConfig(timeout=0.5))
+    assert paid.is_set()
+    with pytest.raises(ConfigError, match="has gone on since this state was taken"):
+        await run(path, a, first.state().approve(first.interruptions[0], always=True))
+    result = await run(path, a)
+    assert (result.final_output, till.paid) == ("Nobody knows.", [5])
 
 
 @pytest.mark.parametrize("lost", ["t1.model.A", "t1.tool.pay.p", "t2.model.A"])

@@ -27,6 +27,7 @@ from interlock.hooks import RunHooks
 from interlock.journal_steps import JournalSteps, StepLost
 from interlock.messages import Message, RunInput, to_messages
 from interlock.results import RunDone, RunEvent, RunResult
+from interlock.run_document import is_behind
 from interlock.run_state import RunState
 from interlock.runner import DEFAULT_MAX_TURNS, Runner
 from interlock.sqlite_file import SQLiteFile
@@ -339,18 +340,10 @@ def _check_follows(given: RunState, kept: _Kept) -> None:
         raise ConfigError(
             f"The run {given.run_id!r:.80} goes on from another state already: leave the input out."
         )
-    if kept.status == "done" or _is_behind(given.document, json.loads(kept.state or "{}")):
+    if kept.status == "done" or is_behind(given.document, json.loads(kept.state or "{}")):
         raise ConfigError(
             f"The run {given.run_id!r:.80} has gone on since this state was taken: take journal.state(...)."
         )
-
-
-def _is_behind(given: Any, kept: Any) -> bool:
-    """Whether something happened since a state was taken, in the run or in one within it."""
-    if (given["turn"], len(given["items"])) < (kept["turn"], len(kept["items"])):
-        return True
-    before, since = given.get("within", {}), kept.get("within", {})
-    return any(call_id not in before or _is_behind(before[call_id], since[call_id]) for call_id in since)
 
 
 def _start(db: sqlite3.Connection, *, run_id: str, kept: _Kept) -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "ResponseDocument",
     "RunDocument",
     "UsageDocument",
+    "is_behind",
     "items_of",
     "usage_document",
     "usage_of",
@@ -265,6 +266,17 @@ def usage_of(document: UsageDocument) -> Usage:
 def items_of(document: RunDocument) -> list[RunItem]:
     """Return the transcript."""
     return [_item(item) for item in document["items"]]
+
+
+def is_behind(given: RunDocument, kept: RunDocument) -> bool:
+    """Whether something was done after the first of two states of a run: in it, or in one within it."""
+    here, there = ((each["turn"], len(each["items"])) for each in (given, kept))
+    if here != there:
+        return here < there
+    if not set(kept["begun"]) <= set(given["begun"]):
+        return True
+    before, since = given.get("within", {}), kept.get("within", {})
+    return any(call_id not in before or is_behind(before[call_id], since[call_id]) for call_id in since)
 
 
 def view_of(view: Iterable[int | ItemDocument], items: Sequence[RunItem]) -> list[RunItem]:

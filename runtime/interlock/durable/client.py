@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -26,6 +27,7 @@ from interlock.durable.documents import (
 from interlock.durable.library import EVENTS, STEPS_VERSION, WORKFLOW, queue_of
 from interlock.errors import ConfigError
 from interlock.messages import RunInput, to_messages
+from interlock.run_document import is_behind
 from interlock.run_state import RunState
 from interlock.runner import DEFAULT_MAX_TURNS
 
@@ -183,7 +185,8 @@ class RunClient:
             show: whether its events are written down for `events`.
 
         Raises:
-            ConfigError: the run is done, or this is a state of another one.
+            ConfigError: the run is done, this is a state of another one, or it has gone on since the state
+                was taken.
         """
         last = segment_id(ended.run_id, ended.segment)
         if ended.status == "done":
@@ -193,7 +196,12 @@ class RunClient:
                 f"This is a state of the run {state.run_id!r:.80}, not of {ended.run_id!r:.80}."
             )
         before = _job(await self._segment(last))
-        now = state.to_json() if state is not None else ended.state_json or before["state"]
+        newest = ended.state_json or before["state"]
+        if state is not None and newest is not None and is_behind(state.document, json.loads(newest)):
+            raise ConfigError(
+                f"The run {ended.run_id!r:.80} has gone on since this state was taken: take ended.state(...)."
+            )
+        now = newest if state is None else state.to_json()
         job: JobDocument = {**before, "state": now, "until": None, "show": show, "follows": 0}
         job.pop("closes", None)
         await self._enqueue(job, next_id(last))
