@@ -500,6 +500,42 @@ async def test_a_step_that_cannot_be_written_stops_the_run_as_a_crash_does(path:
     assert (result.final_output, result.errors, other.requests) == ("Paid.", (), [])
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("model_fails", [False, True])
+async def test_an_end_that_cannot_be_written_is_told_and_nothing_is_done_again(
+    path: Path, streamed: bool, model_fails: bool
+) -> None:
+    till = Till()
+    last = RateLimited("Slow down.", retryable=False) if model_fails else "Paid."
+    async with Journal(path) as journal:
+        await journal.runs()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(
+            "CREATE TRIGGER full BEFORE UPDATE ON interlock_runs WHEN NEW.status != 'running'"
+            " BEGIN SELECT RAISE(FAIL, 'database or disk is full'); END"
+        )
+    begin = watch if streamed else run
+    with pytest.raises(JournalError, match=r"The end of the run 'r' could not be written.*disk is full"):
+        await begin(path, agent("A", PAY, last, tools=[till.tool()]), "Hi")
+    assert await status(path) == "running"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DROP TRIGGER full")
+    result = await run(path, agent("A", *(["Paid."] if model_fails else []), tools=[till.tool()]), "Hi")
+    assert (result.final_output, till.paid) == ("Paid.", [5])
+
+
+async def test_a_beginning_that_cannot_be_written_is_told(path: Path) -> None:
+    async with Journal(path) as journal:
+        await journal.runs()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON interlock_runs"
+            " BEGIN SELECT RAISE(FAIL, 'database or disk is full'); END"
+        )
+    with pytest.raises(JournalError, match=r"The beginning of the run 'r' could not.*disk is full"):
+        await run(path, agent("A", "Never asked."), "Hi")
+
+
 async def test_a_state_of_another_run_is_refused(path: Path) -> None:
     result = await Runner.run(agent("A", "Hello."), "Hi", run_config=RunConfig(run_id="x"))
     with pytest.raises(ConfigError, match="a state of the run 'x', not of 'r'"):

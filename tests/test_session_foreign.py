@@ -164,6 +164,19 @@ async def test_what_cannot_be_read_is_not_compacted_away() -> None:
     assert await store.load("u") == [(1, "{broken")]
 
 
+async def test_a_number_that_is_none_is_null_and_a_note_says_so() -> None:
+    """Older versions stored it; what comes later can be kept all the same."""
+    store = InMemorySessions()
+    await store.append("u", 0, '{"format_version":1,"messages":[{"role":"user","content":"NaN?","odd":NaN}]}')
+    session = Session("u", store)
+    found = await session.load()
+    assert [*found.messages] == [{"role": "user", "content": "NaN?", "odd": None}]
+    assert [*found.repairs] == ["session: put null for a number that is none (NaN or infinity)"]
+    await session.compact()
+    again = await session.load()
+    assert (again.messages, [*again.repairs]) == (found.messages, [])
+
+
 async def test_nothing_is_compacted_to_nothing() -> None:
     session = Session("u", InMemorySessions())
     await session.compact()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -224,6 +225,8 @@ async def test_a_number_that_is_none_comes_back_as_null(store: SessionStore, nam
     await Session(name, store).add([said])
     (message,) = (await Session(name, store).load()).messages
     assert message == {"role": "user", "content": "Hi", "score": [None]}
+    ((_, text),) = await store.load(name)
+    json.loads(text, parse_constant=pytest.fail)
 
 
 async def test_two_runs_are_one_conversation(store: SessionStore, name: str) -> None:

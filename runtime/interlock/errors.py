@@ -26,7 +26,7 @@
         BudgetExceeded            requests, tool calls, tokens or money, see Limits
       SessionError                a session could not be loaded or stored
         SessionConflict           somebody else has gone on with the session in the meantime
-      JournalError                what a step gave could not be written down
+      JournalError                what a step gave, or the end, could not be written down
       HandlerError                whatever answers for the model failed
         ProviderError             the vendor or the way to it failed; see .retryable and .status
           AuthenticationFailed    401, 403, a missing key
@@ -224,7 +224,7 @@ class SessionConflict(SessionError):
 
 
 class JournalError(InterlockError):
-    """What a step gave could not be written into the journal; the cause is chained.
+    """What a step gave, or how a run began or ended, could not be written into the journal; see the cause.
 
     The run is still one that was cut off: the same call goes on with it once the file can be written.
     """

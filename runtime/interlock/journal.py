@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -129,7 +129,8 @@ class Journal:
         Raises:
             ConfigError: the id belongs to a run that began otherwise, has gone on since the state was taken,
                 or is being carried out.
-            JournalError: what a step gave could not be written down. The run stands as after a crash.
+            JournalError: what a step gave, or the end, could not be written down. The run stands as after a
+                crash.
             InterlockError: whatever ended the run. It is kept as failed, and the same call tries it again.
         """
         with self._alone(run_id), _telling(run_id):
@@ -255,7 +256,7 @@ class Journal:
             kept = _Kept(agent.name, None, _text(input, run_id), "running", None)
         else:
             kept = _Kept(agent.name, json.dumps(to_messages(input)), None, "running", None)
-        await self._file.do(partial(_start, run_id=run_id, kept=kept))
+        await self._change("beginning", partial(_start, run_id=run_id, kept=kept), run_id)
         return kept
 
     async def _known(
@@ -269,7 +270,7 @@ class Journal:
             else:
                 _check_follows(input, kept)
                 kept = replace(kept, since=text, status="running")
-                await self._file.do(partial(_start, run_id=run_id, kept=kept))
+                await self._change("beginning", partial(_start, run_id=run_id, kept=kept), run_id)
                 return kept
         elif input is not None and json.dumps(to_messages(input)) != kept.input:
             raise ConfigError(
@@ -280,7 +281,7 @@ class Journal:
             raise ConfigError(f"The run {run_id!r:.80} began with agent {kept.agent!r}, not {agent.name!r}.")
         if kept.status == "failed":
             kept = replace(kept, since=kept.state, status="running")
-            await self._file.do(partial(_start, run_id=run_id, kept=kept))
+            await self._change("beginning", partial(_start, run_id=run_id, kept=kept), run_id)
         return kept
 
     async def _kept(self, run_id: str) -> _Kept | None:
@@ -302,7 +303,17 @@ class Journal:
         state = result.state()
         ended: dict[str, JournalStatus] = {"done": "done", "requires_action": "waiting"}
         status = ended.get(result.stop_reason, "failed")
-        await self._file.do(partial(_finish, run_id=state.run_id, status=status, state=state.to_json()))
+        finish = partial(_finish, run_id=state.run_id, status=status, state=state.to_json())
+        await self._change("end", finish, state.run_id)
+
+    async def _change(self, what: str, work: Callable[[sqlite3.Connection], None], run_id: str) -> None:
+        try:
+            await self._file.do(work)
+        except sqlite3.Error as error:
+            raise JournalError(
+                f"The {what} of the run {run_id!r:.80} could not be written into the journal: {error}. Make "
+                "room for it, and make the same call again: of what is written there nothing is done twice."
+            ) from error
 
 
 def _lost_in(raised: BaseException) -> StepLost | None:

@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 
 from interlock.errors import ConfigError, SessionError
 from interlock.messages import ItemKind, Message, RunItem, checked_message, item_of
-from interlock.plain_json import check_json
+from interlock.plain_json import check_json, finite
 from interlock.sessions.foreign import messages_of, readable
 
 __all__ = [
@@ -74,13 +74,18 @@ def item_document(item: RunItem) -> dict[str, Any]:
 def record_text(entries: Sequence[Entry]) -> str:
     """Return entries as one text. It is ASCII: half a surrogate pair, or a NUL, comes back from any store.
 
+    A number that is none, NaN or infinity, is null in it: that is no reason to lose what was said.
+
     Raises:
         ConfigError: something in them is no JSON; the message says where.
     """
     documents = [_document(entry) for entry in entries]
     made = documents[0] if len(documents) == 1 else {"format_version": FORMAT_VERSION, "entries": documents}
     try:
-        return json.dumps(made, separators=(",", ":"))
+        text = json.dumps(made, separators=(",", ":"))
+        if "NaN" in text or "Infinity" in text:  # as a number, or somebody said so
+            text = json.dumps(finite(made), separators=(",", ":"))
+        return text
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"A session keeps JSON, and this is none: {_why(made, error)}.") from error
 
@@ -220,6 +225,9 @@ def conversation_of(parts: Iterable[Part]) -> tuple[list[RunItem], list[str]]:
     found: list[RunItem] = []
     notes: list[str] = []
     for part in parts:
+        if (known := finite(part.items)) is not part.items:
+            notes.append("session: put null for a number that is none (NaN or infinity)")
+            part.items = known
         if not part.run:
             messages, wrong = messages_of(part.items)
             found += (item_of(message, 0, "input") for message in messages)

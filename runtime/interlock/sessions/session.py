@@ -66,7 +66,7 @@ class Session(SessionLog):
         """Add messages that come from elsewhere, such as the history of another framework.
 
         They are stored as they are, and mended each time they are loaded; see `interlock.sessions.foreign`
-        for what is understood.
+        for what is understood. Only a number that is none, NaN or infinity, becomes null.
 
         Raises:
             SessionConflict: somebody else has added something in this moment.
