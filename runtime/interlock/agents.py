@@ -170,7 +170,7 @@ class Handoff:
 
     def get_transfer_message(self, agent: Agent[Any] | Handler) -> str:
         """Return the text that answers the transfer call: ``{"assistant": "<name>"}``."""
-        return _as_json({"assistant": agent.name})
+        return f'{{"assistant": {_as_json(agent.name)}}}'
 
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode

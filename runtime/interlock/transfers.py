@@ -284,6 +284,11 @@ def _with_input(wanted: Wanted, request: HandoffRequest) -> HandoffRequest:
 
 def _reason(edge: Handoff, arguments: str) -> str | None:
     """Return why the model wants the transfer, or else why the declaration does."""
+    reason = None if arguments in ("", "{}") else _said(arguments)
+    return reason or edge.reason or ("No reason provided" if edge.ask_reason else None)
+
+
+def _said(arguments: str) -> str | None:
     try:
         plain: object = json.loads(arguments.strip() or "{}")
     except ValueError as error:
@@ -291,8 +296,7 @@ def _reason(edge: Handoff, arguments: str) -> str | None:
     if plain is not None and not isinstance(plain, dict):
         raise Refused("the arguments must be a JSON object, such as {}")
     reason = cast("dict[str, Any]", plain or {}).get("reason")
-    said = str(reason) if reason else None
-    return said or edge.reason or ("No reason provided" if edge.ask_reason else None)
+    return str(reason) if reason else None
 
 
 def _within_limit(run: Run) -> None:
