@@ -199,6 +199,18 @@ def test_one_id_is_one_run(worker: Worker) -> None:
     assert sorted(worker.world.paid["twice"]) == [5, 6]
 
 
+def test_an_id_of_another_run_is_told_and_not_taken_for_this_one(worker: Worker) -> None:
+    run(worker, "clerk", "taken")
+    with pytest.raises(ConfigError, match="The run 'taken' began with another agent"):
+        run(worker, "mirror", "taken")
+
+    async def other_input(client: RunClient) -> None:
+        await client.start("clerk", "Something else", run_id="taken")
+
+    with pytest.raises(ConfigError, match="The run 'taken' began with another input"):
+        client(worker, other_input)
+
+
 def test_an_agent_as_a_tool_and_a_tool_at_once(worker: Worker) -> None:
     assert run(worker, "boss", "nested").status == "done"
     within = {key: sorted(paid) for key, paid in worker.world.paid.items() if key.startswith("nested")}
@@ -245,21 +257,21 @@ def test_what_is_approved_is_done_once_whoever_says_it_how_often(worker: Worker)
 
 def test_a_state_from_before_a_call_is_not_carried_out_after_it(worker: Worker) -> None:
     """Who takes the newest end of the run with a state from before it would pay twice."""
-    first = run(worker, "gated", "late")
+    first = run(worker, "gated", "behind")
     state = first.state(agents=worker.agents)
     one = state.approve(state.interruptions[0])
 
     async def decide(client: RunClient) -> EndedRun:
         await client.resume(first, one)
-        second = await client.wait("late")
+        second = await client.wait("behind")
         with pytest.raises(ConfigError, match="has gone on since this state was taken"):
             await client.resume(second, one)
         newest = second.state(agents=worker.agents)
         await client.resume(second, newest.approve(newest.interruptions[0]))
-        return await client.wait("late")
+        return await client.wait("behind")
 
     ended = client(worker, decide)
-    assert (ended.status, ended.segment, worker.world.paid["late"]) == ("done", 3, [5, 6])
+    assert (ended.status, ended.segment, worker.world.paid["behind"]) == ("done", 3, [5, 6])
 
 
 def test_a_run_whose_last_part_has_no_state_goes_on_from_the_one_that_it_had(worker: Worker) -> None:

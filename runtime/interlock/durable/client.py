@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from interlock.agents import Agent
 from interlock.durable.connection import running_client
@@ -102,7 +102,7 @@ class RunClient:
         timeout: float | None = None,
         show: bool = False,
     ) -> None:
-        """Put a run into the queue of its agent. Under an id that is known already nothing happens.
+        """Put a run into the queue of its agent. If that is so already nothing happens.
 
         Args:
             agent: who answers first, or its name.
@@ -114,7 +114,8 @@ class RunClient:
             show: whether its events are written down for `events`.
 
         Raises:
-            ConfigError: the id cannot be one, or is not that of the state.
+            ConfigError: the id cannot be one, is not that of the state, or belongs to a run that began with
+                another agent or input.
         """
         check_run_id(run_id)
         state = input.to_json() if isinstance(input, RunState) else None
@@ -131,6 +132,11 @@ class RunClient:
             "show": show,
         }
         await self._enqueue(job, run_id)
+        began: Any = _job(await self._segment(run_id))
+        if differs := next((key for key in _WHAT_BEGAN if began[key] != job[key]), None):
+            raise ConfigError(
+                f"The run {run_id!r:.80} began with another {differs}: give this one an id of its own."
+            )
 
     async def wait(self, run_id: str) -> EndedRun:
         """Wait until the run has ended, or waits for somebody itself; return how.
@@ -313,6 +319,10 @@ class RunClient:
         if (found := await self._find(workflow_id)) is None:
             raise ConfigError(f"The run {workflow_id!r:.80} is forgotten.")
         return found
+
+
+_WHAT_BEGAN: Final = ("agent", "input", "state")
+"""What is the same when somebody starts the same run again."""
 
 
 def _job(segment: Any) -> JobDocument:
