@@ -15,7 +15,7 @@ from mcpservers import Office, over_streams, protocol_error
 
 from interlock import Agent, RunHooks, Runner, RunState, tool
 from interlock.context import ToolContext
-from interlock.errors import ConfigError, ToolError
+from interlock.errors import ConfigError, ToolError, ToolTimeout
 from interlock.journal import Journal
 from interlock.mcp import MCPClient
 from interlock.testing import ScriptedHandler, UnexpectedModelCall, call
@@ -183,6 +183,15 @@ async def test_a_call_that_takes_too_long_is_called_off() -> None:
         with anyio.fail_after(5):
             await office.called_off.wait()
         assert (await client.call("add", {"a": 1}))["content"][0]["text"] == "3"
+
+
+async def test_a_call_of_the_app_that_takes_too_long_is_called_off_too() -> None:
+    office = Office()
+    async with MCPClient(office.server, timeout=0.05) as client:
+        with anyio.fail_after(5):
+            with pytest.raises(ToolTimeout, match="'hang' timed out"):
+                await client.call("hang")
+            await office.called_off.wait()
 
 
 @pytest.mark.parametrize("code", [-32000, -32600])

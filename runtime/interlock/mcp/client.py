@@ -148,10 +148,10 @@ class MCPClient:
             arguments: JSON data.
 
         Raises:
+            ToolTimeout: the call took longer than ``timeout``.
             ToolError: the server refused the call, or was lost. A tool that fails returns ``isError``.
         """
-        given = dict(arguments or {})
-        return await self._ask(lambda link: link.call(name, given))
+        return await self._call(name, dict(arguments or {}), name)
 
     async def _list(self, link: ServerLink) -> list[Mapping[str, Any]]:
         with anyio.move_on_after(self._connect_timeout):
@@ -182,19 +182,21 @@ class MCPClient:
 
     async def _invoked(self, name: str, context: ToolContext[Any], arguments: str) -> ToolResult:
         given = cast("dict[str, Any]", pydantic_core.from_json(arguments))
+        result = await self._call(name, given, context.tool_name)
+        text = result_text(result)
+        if result.get("isError"):
+            raise ToolError(text or "the server does not say why")
+        return ToolResult(text, media=result_media(result))
 
+    async def _call(self, name: str, given: dict[str, Any], called: str) -> Mapping[str, Any]:
         async def asked(link: ServerLink) -> Mapping[str, Any]:
-            late = ToolTimeout(f"Tool {context.tool_name!r} timed out after {self._timeout or 0:g}s.")
+            late = ToolTimeout(f"Tool {called!r} timed out after {self._timeout or 0:g}s.")
             # a time limit of the tool's own would cut short the connecting anew, each time
             with anyio.move_on_after(self._timeout):
                 return await link.call(name, given)
             raise late
 
-        result = await self._ask(asked)
-        text = result_text(result)
-        if result.get("isError"):
-            raise ToolError(text or "the server does not say why")
-        return ToolResult(text, media=result_media(result))
+        return await self._ask(asked)
 
     async def _ask(self, what: Callable[[ServerLink], Awaitable[T]]) -> T:
         with self._our_words():
