@@ -23,6 +23,11 @@ _ENVIRONMENT = {
     "LITELLM_MODE": "PRODUCTION",  # or importing it reads the next .env up the tree
 }
 
+_SETTINGS = (
+    "suppress_debug_info",  # or it prints advice to stdout when a call fails
+    "disable_hf_tokenizer_download",  # or it waits for Hugging Face to count tokens
+)
+
 
 def load_litellm() -> Any:
     """Return the litellm module, importing it first if need be: 2 to 5 seconds, and 160 MB.
@@ -30,11 +35,14 @@ def load_litellm() -> Any:
     An app that cannot wait at its first model call calls this when it starts. Variables of the
     environment that are set already keep their values.
     """
+    litellm: Any = sys.modules.get("litellm")
+    if all(getattr(litellm, name, False) for name in _SETTINGS):
+        return litellm
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    litellm: Any = importlib.import_module("litellm")
-    litellm.suppress_debug_info = True  # it prints advice to stdout when a call fails
-    litellm.disable_hf_tokenizer_download = True  # it would wait for Hugging Face to count tokens
+    litellm = importlib.import_module("litellm")
+    for name in _SETTINGS:
+        setattr(litellm, name, True)
     return litellm
 
 
