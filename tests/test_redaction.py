@@ -88,6 +88,7 @@ def test_json_in_text_is_read(text: str, redacted: str) -> None:
         ("AccountName=a;AccountKey=aHVudGVyMg==;", "AccountName=a;AccountKey=[redacted];"),
         ("https://h/p?api_key=hunter2&b=1", "https://h/p?api_key=[redacted]&b=1"),
         ("Authorization: Bearer abc123def456", "Authorization: Bearer [redacted]"),
+        ("auth: BASIC dXNlcjpwYXNz= é", "auth: BASIC [redacted] é"),
         ("use sk-" + "a1" * 10 + " now", "use [redacted] now"),
         ('{"api_key": "hunter2", "n": 1}', '{"api_key": "[redacted]", "n": 1}'),
         ("-----BEGIN PRIVATE KEY-----\nDEK-Info: x\nabc\n-----END " + "PRIVATE KEY-----", "[redacted]"),
@@ -117,6 +118,13 @@ def test_what_is_no_secret_stays(text: str) -> None:
 def test_the_mark_can_be_another() -> None:
     """One that needs no quoting, for recorded traffic."""
     assert scrubbed("https://h/?api_key=x", "GONE") == "https://h/?api_key=GONE"
+
+
+@pytest.mark.parametrize("length", [3, 200])
+def test_a_name_of_any_length_is_looked_at(length: int) -> None:
+    name = "a" * length + "_password"
+    assert redact({name: "x"}) == redact({name: "x"}) == {name: REDACTED}
+    assert redact({"a" * length: "x"}) == {"a" * length: "x"}
 
 
 def test_keys_that_are_no_text_are_no_names() -> None:

@@ -30,7 +30,19 @@ SHAPES = {
     "GitLab": "gl" + "pat-" + DIGITS,
     "Slack": "xo" + "xb-" + DIGITS,
     "Stripe": "sk" + "_live_" + DIGITS,
+    "Stripe test": "rk" + "_test_" + DIGITS,
+    "Stripe hook": "wh" + "sec_" + DIGITS,
     "npm": "npm" + "_" + DIGITS,
+    "PyPI": "py" + "pi-" + DIGITS,
+    "Shopify": "sh" + "pat_" + DIGITS,
+    "DigitalOcean": "dop" + "_v1_" + DIGITS,
+    "Perplexity": "pp" + "lx-" + DIGITS,
+    "Cerebras": "cs" + "k-" + DIGITS,
+    "Fireworks": "fw" + "_" + DIGITS,
+    "NVIDIA": "nv" + "api-" + DIGITS,
+    "Together": "tgp" + "_v1_" + DIGITS,
+    "LangSmith": "lsv2" + "_pt_" + DIGITS,
+    "AWS for a session": "AS" + "IA" + DIGITS.upper()[:16],
     "JSON web token": "ey" + "J" + DIGITS + ".ey" + "J" + DIGITS + "." + DIGITS,
     "private key": "-----BEGIN " + "RSA PRIVATE KEY-----\n" + DIGITS + "\n-----END " + "RSA PRIVATE KEY-----",
 }
@@ -45,6 +57,15 @@ def test_a_known_shape_goes_wherever_it_stands(secret: str, text: str) -> None:
     scrubbed = SCRUB.text(text.format(secret))
     assert DIGITS[:16] not in scrubbed.lower()
     assert SCRUBBED in scrubbed
+
+
+@pytest.mark.parametrize(
+    "secret",
+    ["sk-" + DIGITS[:16], "r8_" + DIGITS[:16], "xoxb-" + DIGITS[:10], "rk_live_" + DIGITS[:10]],
+)
+def test_the_shortest_of_a_shape_goes(secret: str) -> None:
+    assert SCRUB.text(f"a {secret} b") == f"a {SCRUBBED} b"
+    assert SCRUB.text(f"a {secret[:-1]} b") == f"a {secret[:-1]} b"
 
 
 @pytest.mark.parametrize(
