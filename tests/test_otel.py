@@ -23,6 +23,7 @@ from interlock import Agent, Retry, RunConfig, Runner, function_tool, handoff
 from interlock.errors import ConnectionFailed, HandlerError, InterlockError, ToolError
 from interlock.events import HandlerEvent
 from interlock.otel import OpenTelemetry
+from interlock.otel_words import AskedTexts
 from interlock.port import Request
 from interlock.testing import ScriptedHandler, call, reply
 from interlock.usage import Usage
@@ -103,6 +104,20 @@ def spans(caplog: pytest.LogCaptureFixture) -> Iterator[Spans]:
 @function_tool
 async def refund(order: int) -> str:
     return f"refunded {order}"
+
+
+class ReadCounted(dict[str, Any]):
+    """A message that knows how often it was looked into."""
+
+    reads = 0
+
+    def get(self, *name: Any) -> Any:
+        self.reads += 1
+        return super().get(*name)
+
+    def __getitem__(self, name: str) -> Any:
+        self.reads += 1
+        return super().__getitem__(name)
 
 
 def desk() -> Agent[Any]:
@@ -203,6 +218,19 @@ async def test_content_is_in_the_forms_of_the_conventions_and_without_secrets(sp
     assert out["finish_reason"] == "stop"
     assert said(spans.named("execute_tool refund")[0])["gen_ai.tool.call.result"] == "refunded 7"
     assert SECRET not in "".join(span.to_json() for span in spans.all)
+
+
+def test_a_message_that_is_shown_again_is_not_read_again() -> None:
+    """It is on the span of each later call; to make it into text for each took ever longer."""
+    texts = AskedTexts()
+    shown = [ReadCounted(role="user", content="Hi"), ReadCounted(role="assistant", content="Yes?")]
+    once = texts.of(Request(messages=cast(Any, shown)))
+    reads = shown[1].reads
+    more = Request(messages=[*cast(Any, shown), {"role": "user", "content": "No."}])
+    again = texts.of(more)
+    assert shown[1].reads == reads > 0
+    assert json.loads(again["gen_ai.input.messages"])[:2] == json.loads(once["gen_ai.input.messages"])
+    assert again == AskedTexts().of(more)
 
 
 async def test_half_a_surrogate_pair_is_on_no_span_and_in_no_metric(spans: Spans) -> None:

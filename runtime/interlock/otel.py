@@ -27,7 +27,7 @@ from interlock.otel_words import (
     RESPONSE_MODEL,
     TOOL,
     TOOL_TYPE,
-    asked,
+    AskedTexts,
     given,
     got,
     quoted,
@@ -168,6 +168,7 @@ class _Spans:
         self._tools: dict[str, Span] = {}
         self._model: Span | None = None
         self._asked: ModelStarted | None = None
+        self._asked_texts = AskedTexts()
         self._retries: list[str] = []
         self._decided: set[str] = set()
         named = {"gen_ai.workflow.name": start.default_agent, "interlock.run.id": start.run}
@@ -203,7 +204,7 @@ class _Spans:
             self._next_speaker(record.agent)
         attributes = requested(record)
         if self._otel.content and record.request is not None:
-            attributes |= asked(record.request)
+            attributes |= self._asked_texts.of(record.request)
         self._asked, self._retries = record, []
         self._model = self._start(self._agent, "chat", attributes[REQUEST_MODEL], attributes, client=True)
 

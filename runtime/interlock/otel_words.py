@@ -8,7 +8,7 @@ begins with ``interlock``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from interlock.events import MessageDone
@@ -29,7 +29,7 @@ __all__ = [
     "RESPONSE_MODEL",
     "TOOL",
     "TOOL_TYPE",
-    "asked",
+    "AskedTexts",
     "given",
     "got",
     "quoted",
@@ -142,20 +142,41 @@ def quoted(text: str) -> str:
     return redact_text(text)[:2000]
 
 
-def asked(request: Request) -> dict[str, str]:
-    """Return what a model is shown and offered."""
-    messages = list(request.messages)
-    system: list[dict[str, Any]] = []
-    while messages and messages[0]["role"] == "system":
-        system += _parts(messages.pop(0))
-    found: dict[str, Any] = {"gen_ai.input.messages": [_message(message) for message in messages]}
-    if system:
-        found["gen_ai.system_instructions"] = system
-    if request.tools:
-        found["gen_ai.tool.definitions"] = [
-            {"type": "function", **spec.get("function", {})} for spec in request.tools
-        ]
-    return {name: _json(value) for name, value in found.items()}
+class AskedTexts:
+    """What models are shown and offered in a run, each message and each tool made into text once.
+
+    All messages are on the span of each call. To make them into text anew for each would take ever longer.
+    """
+
+    __slots__ = ("_known", "_system")
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[object, str]] = {}
+        self._system: tuple[list[dict[str, Any]], str] = [], ""
+
+    def of(self, request: Request) -> dict[str, str]:
+        """Return what a model is shown and offered."""
+        messages = list(request.messages)
+        system: list[dict[str, Any]] = []
+        while messages and messages[0]["role"] == "system":
+            system += _parts(messages.pop(0))
+        found = {"gen_ai.input.messages": self._listed(_message, messages)}
+        if system:
+            if system != self._system[0]:
+                self._system = system, _json(system)
+            found["gen_ai.system_instructions"] = self._system[1]
+        if request.tools:
+            found["gen_ai.tool.definitions"] = self._listed(_definition, request.tools)
+        return found
+
+    def _listed(self, made: Callable[[Any], object], values: Iterable[object]) -> str:
+        return f"[{', '.join([self._text(made, value) for value in values])}]"
+
+    def _text(self, made: Callable[[Any], object], value: object) -> str:
+        known = self._known.get(id(value))
+        if known is None:  # the value is held, so that no other one can have its identity
+            known = self._known[id(value)] = value, _json(made(value))
+        return known[1]
 
 
 def said(reply: MessageDone) -> dict[str, str]:
@@ -172,6 +193,10 @@ def given(arguments: str) -> dict[str, str]:
 def got(result: str) -> dict[str, str]:
     """Return what a tool gave."""
     return {"gen_ai.tool.call.result": redact(result)}
+
+
+def _definition(spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "function", **spec.get("function", {})}
 
 
 def _message(message: Message) -> dict[str, Any]:

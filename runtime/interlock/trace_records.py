@@ -56,9 +56,9 @@ Span = tuple[int, int]
 NO_SPANS: tuple[Span, ...] = ()
 
 
-def spans(found: Iterable[int]) -> tuple[Span, ...]:
-    """Return numbers as spans, in their order."""
-    made: list[list[int]] = []
+def spans(found: Iterable[int], after: Iterable[Span] = ()) -> tuple[Span, ...]:
+    """Return numbers as spans, in their order, behind those that there are."""
+    made = [[*each] for each in after]
     for number in found:
         if made and number == made[-1][1] + 1:
             made[-1][1] = number

@@ -6,12 +6,13 @@ Those of the transcript have the numbers of their items. What only a model saw c
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from interlock.messages import Message, RunItem, portable
 from interlock.narrative import PREAMBLE
-from interlock.port import Request, ToolSpec
+from interlock.port import ToolSpec
+from interlock.results import Shown
 from interlock.trace_records import ItemTraced, Span, ToolsTraced, spans
 
 __all__ = ["Accounted", "Accounts"]
@@ -53,6 +54,8 @@ class Accounts:
         self._forms: dict[int, _Form] = {}
         self._systems: dict[str, int] = {}
         self._offers: list[Sequence[ToolSpec]] = []
+        self._last: tuple[Shown, int, Accounted] | None = None
+        """What the last call was shown, how much was written then, and its account."""
 
     def new_items(self, items: Sequence[RunItem], now: float) -> Iterable[ItemTraced]:
         """Return what the transcript has that was not written yet."""
@@ -70,16 +73,44 @@ class Accounts:
                 asked_by=item.asked_by,
             )
 
-    def of_call(self, request: Request, view: Sequence[RunItem], now: float) -> Accounted:
+    def of_call(
+        self, tools: Sequence[ToolSpec], shown: Shown, view: Sequence[RunItem], now: float
+    ) -> Accounted:
         """Return what a model call is shown and offered.
 
         Args:
-            request: the call.
-            view: of what it was made.
+            tools: what it is offered.
+            shown: what it is shown.
+            view: of what that was made.
             now: the time of what is to be written.
         """
+        found = self._gone_on(tools, shown, now) or self._afresh(tools, shown, view, now)
+        self._last = shown, self._written, found
+        return found
+
+    def _gone_on(self, tools: Sequence[ToolSpec], shown: Shown, now: float) -> Accounted | None:
+        """Return the account of a call that is shown what the last one was, and all that has come since.
+
+        Nearly all calls of a long run are: to look at all messages for each would take ever longer.
+        """
+        if self._last is None:
+            return None
+        before, written, last = self._last
+        if shown.growing is not before.growing or shown.system != before.system:
+            return None
+        new = [self._numbers.get(id(message)) for message in shown.growing[before.count : shown.count]]
+        if new != list(range(written, self._written)):
+            return None
         unwritten: list[ItemTraced | ToolsTraced] = []
-        shown = [self._number(message, view, now, unwritten) for message in request.messages]
+        offered = self._offer(tools, now, unwritten)
+        seen = spans(range(written, self._written), last.shown)
+        return replace(last, tools=offered, unwritten=unwritten, shown=seen)
+
+    def _afresh(
+        self, tools: Sequence[ToolSpec], call: Shown, view: Sequence[RunItem], now: float
+    ) -> Accounted:
+        unwritten: list[ItemTraced | ToolsTraced] = []
+        shown = [self._number(message, view, now, unwritten) for message in call.messages()]
         forms = [self._forms[number] for number in shown if number < 0]
         summarised = {place for form in forms for place in form.covers}
         there = {*shown, *(form.stands_for for form in forms)}
@@ -89,7 +120,7 @@ class Accounts:
         if missing and any(form.kind == "note" for form in forms):
             told = {item.id for item in view if item.kind not in _OWN_WORDS}.intersection(missing)
         return Accounted(
-            tools=self._offer(request.tools, now, unwritten),
+            tools=self._offer(tools, now, unwritten),
             unwritten=unwritten,
             shown=spans(shown),
             removed=spans(place for place in missing if place not in told),

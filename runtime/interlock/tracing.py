@@ -128,8 +128,10 @@ class _RunTracing:
     def model_started(self, request: Request) -> None:
         self.catch_up()
         run, now = self.run, self._now()
+        assert run.open_call is not None
+        shown = run.open_call[1]
         self.calls += 1
-        seen = self.accounts.of_call(request, run.view.items, now)
+        seen = self.accounts.of_call(request.tools, shown, run.view.items, now)
         for record in seen.unwritten:
             self._write(record)
         repairs, self.repairs = run.repairs[self.repairs :], len(run.repairs)

@@ -26,7 +26,7 @@ LAYERS = """
     step_entries
     journal_steps
     handler_functions handler_replies trace_records
-    attempts fence hooks tools trace_content trace_port trace_views traces otel_words
+    attempts fence hooks tools trace_content trace_port traces otel_words
     otel trace_files
     agent_tools function_tools mcp.listing mcp.places mcp.results
     mcp.library
@@ -45,7 +45,7 @@ LAYERS = """
     run_state
     results
     handoff_documents models notebook sharing
-    hops trace_notes
+    hops trace_notes trace_views
     books callers graph handoff_store
     matrix run
     capturing
