@@ -22,7 +22,7 @@ export PYTHON
 # what is compiled once need not be compiled by every worker, nor by every process that a test starts
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo durable-demo test record lint format types mypy pyright check test-lowest test-newest bench profile docs
+.PHONY: demo durable-demo test record lint format types mypy pyright check test-lowest test-newest bench extras profile docs
 .PHONY: stress clean help
 
 demo: $(VENV)/.ready-run
@@ -42,6 +42,9 @@ record: $(VENV)/.ready-run
 
 bench: $(VENV)/.ready-run
 	$(BIN)/python benchmarks/measure_speed.py $(BENCH_ARGS)
+
+extras: $(VENV)/.ready-test
+	$(BIN)/python benchmarks/measure_extras.py $(EXTRAS_ARGS)
 
 profile: $(VENV)/.ready-run
 	$(BIN)/python benchmarks/profile_run.py $(PROFILE_ARGS)

@@ -27,6 +27,15 @@ def test_it_prints_a_table_of_figures_and_ratios() -> None:
     assert re.match(r"\d{4}-\d\d-\d\d; Python 3\.\d+\.\d+, aiohttp \d", said), "when, and with what"
 
 
+def test_what_is_kept_and_told_is_measured_too() -> None:
+    command = [sys.executable, str(SCRIPT.parent / "measure_extras.py"), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("|")[1:-1] for line in done.stdout.splitlines()][2:]
+    assert {"plain", "streamed", "journal", "trace in a file"} <= {row[0].strip() for row in rows}
+    assert all(re.fullmatch(r" \d+ µs ", row[1]) and re.fullmatch(r" [+-]\d+ µs ", row[2]) for row in rows)
+
+
 def test_the_profile_names_functions_and_tells_initialisers_apart() -> None:
     command = [
         sys.executable,

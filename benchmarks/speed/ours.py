@@ -14,7 +14,7 @@ from interlock_providers.openai import OpenAI
 from speed.scene import ANSWER, KEY, MODEL, SPECIALIST, TRIAGE, lookup
 from speed.script import Script
 
-__all__ = ["Direct", "Loop", "ThroughLiteLLM", "ThroughOpenAI"]
+__all__ = ["Direct", "Loop", "Scripted", "ThroughLiteLLM", "ThroughOpenAI"]
 
 _NO_LIMIT = 10_000
 
@@ -58,12 +58,14 @@ class Loop(_Ours):
     """The loop alone: a model that is a function."""
 
     def make(self, url: str) -> Any:
-        return _Scripted()
+        return Scripted()
 
     async def aclose(self) -> None: ...
 
 
-class _Scripted:
+class Scripted:
+    """A model that is a function."""
+
     name = "scripted"
 
     def __init__(self) -> None:
