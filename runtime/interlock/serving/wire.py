@@ -121,7 +121,7 @@ class EventStream:
         self._patience = patience
         self._send = send
         self._headers = headers
-        self._lock = anyio.Lock()
+        self._lock = anyio.Lock(fast_acquire=True)  # or each event would wait for a turn of the event loop
         self._written = 0
 
     async def data(self, *events: Mapping[str, Any] | str) -> None:
