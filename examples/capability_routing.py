@@ -1,7 +1,6 @@
 """Shows routing by capability: who can, who has a place, and who takes over when nobody else does."""
 
 import asyncio
-from typing import Any
 
 from interlock import Agent, Request, RunConfig, Runner, RunResult, function_handler, handoff
 from interlock.capabilities import Capacity
@@ -35,7 +34,7 @@ config = RunConfig(
 )
 
 
-def show(question: str, result: RunResult[Any]) -> None:
+def show(question: str, result: RunResult) -> None:
     """Print who was asked, and who answered."""
     print(question)
     for record in result.handoffs:

@@ -272,6 +272,12 @@ async def test_a_result_is_shown_in_a_line_however_long_the_run_was() -> None:
     assert repr(result) == "RunResult(done, last_agent='A', turns=1, final_output='Hello.')"
 
 
+async def test_a_result_may_be_named_without_the_type_of_its_output() -> None:
+    """A strict type checker then takes it for a result of anything, as an agent without a type is one."""
+    [output] = vars(RunResult)["__parameters__"]
+    assert output.__default__ is Any
+
+
 async def test_what_calls_were_shown_is_not_copied_for_each_of_them() -> None:
     """A run of n turns keeps n messages, not n times n."""
 

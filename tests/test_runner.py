@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import inspect
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -249,3 +250,9 @@ async def test_the_last_event_has_the_result() -> None:
 def test_what_is_passed_in_the_wrong_form_is_said_at_once(wrong: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         Runner.run_sync(Agent("A", model=ScriptedHandler(["Hi."])), "Hi", **wrong)
+
+
+@pytest.mark.parametrize("way", [Runner.run, Runner.run_sync, Runner.run_streamed])
+def test_a_type_checker_sees_a_context_that_is_none_for_the_agent(way: Callable[..., Any]) -> None:
+    told = inspect.get_annotations(way)
+    assert (told["starting_agent"], told["context"]) == ("Agent[T]", "T | None")

@@ -105,7 +105,7 @@ class Screen:
         self.end_line()
         return self._styled(f"{name:<{MARGIN}}", BOLD)
 
-    def totals(self, results: Iterable[RunResult[Any]]) -> None:
+    def totals(self, results: Iterable[RunResult]) -> None:
         """Print the tokens of each agent, and what they cost altogether."""
         by_agent: dict[str, Usage] = {}
         for result in results:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, cast
+
+from typing_extensions import TypeVar
 
 from interlock.agents import Agent
 from interlock.approvals import Interruption
@@ -49,7 +51,7 @@ __all__ = [
     "StopReason",
 ]
 
-T = TypeVar("T")
+T = TypeVar("T", default=Any)
 U = TypeVar("U")
 
 StopReason = Literal["done", "requires_action", "limit", "error", "unfinished"]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.agents import Agent
 from interlock.config import RunConfig
@@ -24,16 +24,18 @@ if TYPE_CHECKING:  # loaded by those who use it
 
 __all__ = ["DEFAULT_MAX_TURNS", "RunStream", "Runner"]
 
+T = TypeVar("T")
+
 
 class Runner:
     """Runs agents. All three ways run the same loop and give the same result."""
 
     @staticmethod
     async def run(
-        starting_agent: Agent[Any],
+        starting_agent: Agent[T],
         input: RunInput | RunState,
         *,
-        context: Any = None,
+        context: T | None = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
         hooks: RunHooks | None = None,
         run_config: RunConfig | None = None,
@@ -63,10 +65,10 @@ class Runner:
 
     @staticmethod
     def run_sync(
-        starting_agent: Agent[Any],
+        starting_agent: Agent[T],
         input: RunInput | RunState,
         *,
-        context: Any = None,
+        context: T | None = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
         hooks: RunHooks | None = None,
         run_config: RunConfig | None = None,
@@ -89,10 +91,10 @@ class Runner:
 
     @staticmethod
     def run_streamed(
-        starting_agent: Agent[Any],
+        starting_agent: Agent[T],
         input: RunInput | RunState,
         *,
-        context: Any = None,
+        context: T | None = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
         hooks: RunHooks | None = None,
         run_config: RunConfig | None = None,
