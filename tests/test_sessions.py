@@ -265,6 +265,19 @@ async def test_whoever_comes_second_is_told_and_nothing_is_mixed(session: Sessio
     assert caught.value.result.errors == ()
 
 
+async def test_whoever_comes_second_is_told_where_its_work_is(session: Session) -> None:
+    """Its input was stored, so it is not true that nothing was."""
+    later = agent("Second.")
+
+    @function_tool
+    async def meanwhile() -> None:
+        """Let another run of the same session come first."""
+        await run(later, "Quick!", session)
+
+    with pytest.raises(SessionConflict, match="is not stored; of a run it is in error"):
+        await run(agent(call("meanwhile"), tools=[meanwhile]), "Slow.", session)
+
+
 async def test_two_that_begin_at_once_do_not_both_ask_a_model(session: Session) -> None:
     asked: list[str] = []
     outcomes: list[str] = []

@@ -46,8 +46,8 @@ class SessionStore(Protocol):
 def conflict(session: str, after: int) -> SessionConflict:
     """Return the error that tells a second writer that it is the second."""
     return SessionConflict(
-        f"Somebody else has added to session {session!r:.80} after its record {after} was read. Nothing was "
-        "stored: load the session and try again."
+        f"Somebody else has added to session {session!r:.80} after its record {after} was read. What was to "
+        "follow is not stored; of a run it is in error.result. Load the session and try again."
     )
 
 
