@@ -249,6 +249,26 @@ async def test_siblings_share_what_is_left_evenly() -> None:
     assert result.usage.requests == 10
 
 
+async def test_an_agent_that_used_up_its_share_says_whose_turns_to_raise() -> None:
+    """Its own max_turns may be far from reached."""
+
+    def make() -> Agent[Any]:
+        tools = [busy(name).as_tool() for name in ("a", "b", "c")]
+        return agent("manager", [ask("a"), ask("b"), ask("c")], "Ok.", tools=tools)
+
+    said = answers_of((await both(make, max_turns=10)).result)
+    assert "Max turns (2) exceeded: agent 'c'" in said[2]
+    assert "Raise max_turns of its as_tool() or of the run around it, whose 10 are shared" in said[2]
+
+
+async def test_an_agent_that_shares_with_nobody_says_that_its_own_turns_are_used_up() -> None:
+    def make() -> Agent[Any]:
+        return agent("manager", ask(), "Ok.", tools=[busy().as_tool(max_turns=2)])
+
+    said = answers_of((await both(make, max_turns=None)).result)
+    assert "Raise max_turns of its as_tool(), or take what there is" in said[0]
+
+
 async def test_arguments_that_do_not_fit_take_no_share() -> None:
     def make() -> Agent[Any]:
         tools = [busy(name).as_tool(max_turns=None) for name in ("a", "b")]

@@ -103,9 +103,18 @@ class Books(Hops):
         if self.max_turns is not None and self.turn + self.turns_within >= self.max_turns:
             raise MaxTurnsExceeded(
                 f"Max turns ({self.max_turns}) exceeded: agent {self.agent.name!r} wanted another model "
-                f"call. Raise {self.set_by('turns', self.max_turns, 'max_turns')}, or take what there is "
-                "from error.result."
+                f"call. Raise {self._turns_set_by(self.max_turns)}, or take what there is from error.result."
             )
+
+    def _turns_set_by(self, turns: int) -> str:
+        if self.outer is None:
+            return self.set_by("turns", turns, "max_turns")
+        if (around := self.outer.max_turns) is None:
+            return "max_turns of its as_tool()"
+        return (
+            f"max_turns of its as_tool() or of the run around it, whose {around} are shared by the agents "
+            "that are asked"
+        )
 
     def set_by(self, name: str, limit: float, option: str) -> str:
         """Return what has set a limit of the run: its limits, or the option that says the same."""
