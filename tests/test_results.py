@@ -272,6 +272,12 @@ async def test_a_result_is_shown_in_a_line_however_long_the_run_was() -> None:
     assert repr(result) == "RunResult(done, last_agent='A', turns=1, final_output='Hello.')"
 
 
+async def test_a_result_without_an_output_shows_none_and_not_a_text() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        await Runner.run(Agent("A", model=ScriptedHandler([InvalidRequest("no")])), "Hi")
+    assert repr(caught.value.result) == "RunResult(error, last_agent='A', turns=1, final_output=None)"
+
+
 async def test_a_result_may_be_named_without_the_type_of_its_output() -> None:
     """A strict type checker then takes it for a result of anything, as an agent without a type is one."""
     [output] = vars(RunResult)["__parameters__"]

@@ -231,9 +231,10 @@ class RunResult(Generic[T]):
 
     def __repr__(self) -> str:
         # asyncio formats what a finished task returned: the whole history would take seconds
+        output = None if self.final_output is None else str(self.final_output)[:200]
         return (
             f"RunResult({self.stop_reason}, last_agent={self.last_agent.name!r}, turns={len(self.calls)}, "
-            f"final_output={str(self.final_output)[:200]!r})"
+            f"final_output={output!r})"
         )
 
     def _repr_html_(self) -> str:
