@@ -113,6 +113,7 @@ def test_what_is_neither_text_nor_a_list_is_refused(value: Any) -> None:
         ({}, "Input message 1 has role None; use user"),
         ({"content": "Hi"}, "Input message 1 has role None; use user"),
         ({"role": "human", "content": "Hi"}, "Input message 1 has role 'human'; use user"),
+        ({"type": "function_call", "call_id": "c"}, "Items of the Responses API are read by a session"),
         ({"role": ["user"]}, "Input message 1 has role"),
         ({"role": "user", "content": 5}, "Input message 1: content must be text, a list of parts or None"),
         (

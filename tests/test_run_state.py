@@ -408,6 +408,19 @@ async def test_what_is_no_state_is_refused_with_the_place(change: dict[str, Any]
     assert why in str(raised.value)
 
 
+async def test_a_state_that_a_database_has_parsed_is_to_be_text_again() -> None:
+    a, _ = pair()
+    with pytest.raises(ValueError, match="expected the text that to_json gave"):
+        RunState.from_json(await state_of(a), agents=[a])  # type: ignore[arg-type]
+
+
+async def test_one_agent_is_no_list_of_agents() -> None:
+    a, _ = pair()
+    text = json.dumps(await state_of(a))
+    with pytest.raises(ConfigError, match=r"agents must be a list of agents, such as \[agent\]"):
+        RunState.from_json(text, agents=a)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("path", "value", "why"),
     [

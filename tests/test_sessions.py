@@ -623,6 +623,13 @@ def test_a_session_needs_a_name(name: Any) -> None:
         Session(name, InMemorySessions())
 
 
+@pytest.mark.parametrize("store", ["chats.db", None, InMemorySessions])
+def test_a_session_needs_a_store(store: Any) -> None:
+    """openai-agents has ``SQLiteSession("user-7", "chats.db")``."""
+    with pytest.raises(ConfigError, match=r"such as SQLiteSessions\('chats.db'\), not"):
+        Session("user-7", store)
+
+
 @pytest.mark.parametrize("limits", [{"max_items": 0}, {"max_bytes": -1}, {"max_items": "3"}])
 def test_limits_are_positive_numbers(limits: Any) -> None:
     with pytest.raises(ConfigError, match="must be at least 1"):

@@ -147,8 +147,10 @@ def checked_message(index: int, message: object) -> Message:
     known = cast("Mapping[str, Any]", message)
     role = known.get("role")
     if role not in ("user", "assistant", "tool", "system", "developer"):
+        hint = " Items of the Responses API are read by a session: Session(...).add(items)."
         raise ConfigError(
             f"Input message {index} has role {role!r}; use user, assistant, tool, system or developer."
+            f"{hint if role is None and 'type' in known else ''}"
         )
     if wrong := _misshapen(known) or _bad_calls(known):
         raise ConfigError(f"Input message {index}: {wrong}.")

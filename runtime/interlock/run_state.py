@@ -117,6 +117,8 @@ class RunState:
             ValueError: this is no state, or one of a newer format; the message says what is wrong.
         """
         with failing_as("This is no RunState"):
+            if isinstance(cast(object, text), Mapping):  # a database has parsed it
+                raise ValueError("expected the text that to_json gave, not a dict: json.dumps makes it one")
             data = text.encode() if isinstance(text, str) else text
             document = checked_document(decode(data, max_bytes=max_bytes, max_depth=max_depth))
         state = cls(document, _graph(agents))
@@ -375,6 +377,8 @@ def agent_named(agents: Mapping[str, Agent[Any]], name: str) -> Agent[Any]:
 
 def _graph(agents: Sequence[Agent[Any]]) -> dict[str, Agent[Any]]:
     graph: dict[str, Agent[Any]] = {}
+    if isinstance(cast(object, agents), Agent):
+        raise ConfigError("agents must be a list of agents, such as [agent].")
     for one in agents:
         if not isinstance(cast(object, one), Agent):
             raise ConfigError(f"agents must be a list of agents, and {one!r:.80} is none.")

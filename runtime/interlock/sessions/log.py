@@ -59,6 +59,10 @@ class SessionLog:
         given = cast(object, name)
         if not isinstance(given, str) or not given.strip() or "\x00" in given or not _is_utf8(given):
             raise ConfigError(f"The name of a session must be text and not empty, not {given!r:.80}.")
+        if isinstance(store, type) or not callable(getattr(store, "load", None)):
+            raise ConfigError(
+                f"The store of a session must be one such as SQLiteSessions('chats.db'), not {store!r:.80}."
+            )
         for what, limit in (("max_items", max_items), ("max_bytes", max_bytes)):
             if limit is not None and (not isinstance(cast(object, limit), int) or limit < 1):
                 raise ConfigError(f"{what} must be at least 1, or None for no limit, not {limit!r:.80}.")
