@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pydantic
 import pytest
@@ -116,6 +116,14 @@ async def test_prompted_the_schema_joins_the_instructions(kind: Any, text: str, 
     assert agent.output is not None
     prompt = f"Be brief.\n\n{schema_prompt(agent.output.schema)}"
     assert model.requests[0].messages[0] == {"role": "system", "content": prompt}
+
+
+async def test_a_union_and_a_literal_are_types_of_an_output_too() -> None:
+    """They are no ``type`` to a type checker, which has to take them all the same."""
+    place = Agent("Place", model=ScriptedHandler(['{"response": {"x": 7}}']), output_type=Point | Model)
+    grade = Agent("Grade", model=ScriptedHandler(['{"response": "b"}']), output_type=Literal["a", "b"])
+    assert (await Runner.run(place, "Where?")).final_output == Point(7)
+    assert (await Runner.run(grade, "How good?")).final_output == "b"
 
 
 async def test_prompted_without_instructions_or_type() -> None:

@@ -257,8 +257,8 @@ class Agent(AsTool, Generic[T]):
     handoff_note: bool = field(default=True, kw_only=True)
     """Whether this agent is told, in its system prompt, of a payload that came with a transfer."""
     model_settings: ModelSettings | Mapping[str, Any] = field(default_factory=NEW_DICT, kw_only=True)
-    output_type: type[Any] | None = field(default=None, kw_only=True)
-    """The type of the final output; text when None."""
+    output_type: Any = field(default=None, kw_only=True)
+    """The type of the final output, a union or a literal too, which are no ``type``; text when None."""
     output_mode: OutputMode = field(default="auto", kw_only=True)
     """How the model is asked for it, see `interlock.output_modes`; by default its provider decides."""
     input_guardrails: Sequence[Guardrail] = field(default=(), kw_only=True)
