@@ -115,6 +115,11 @@ def test_the_original_function_stays_reachable() -> None:
     assert Tool(name="f", on_invoke_tool=lambda context, text: text).function is None
 
 
+async def test_the_original_function_is_called_without_asking_whether_there_is_one() -> None:
+    """A type checker need not be told that a tool was made from a function."""
+    assert await lookup.function("a", limit=2) == "a 2"
+
+
 @pytest.mark.parametrize(
     ("name", "why"),
     [

@@ -123,8 +123,8 @@ class Tool:
         _use(self, how)
 
     @property
-    def function(self) -> Callable[..., Any] | None:
-        """The function that the tool was made from, if it was."""
+    def function(self) -> Any:
+        """The function that the tool was made from, to be called in tests; None if there is none."""
         return self.on_invoke_tool.function if isinstance(self.on_invoke_tool, PythonCall) else None
 
     def __get__(self, instance: object | None, owner: type[Any] | None = None) -> Tool:
