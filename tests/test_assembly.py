@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.assembly import Assembler, completion_done, to_usage, why_incomplete
+from interlock.assembly import Assembler, completion_done, why_incomplete
 from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from interlock.usage import Usage
+from interlock.usage import Usage, to_usage
 
 Delta = dict[str, Any]
 
@@ -460,6 +460,24 @@ def test_usage_details() -> None:
     )
     expected = Usage(requests=1, input_tokens=10, output_tokens=20, cached_tokens=3, reasoning_tokens=4)
     assert usage == expected
+
+
+@pytest.mark.parametrize(
+    ("told", "cost"),
+    [
+        ({"cost": 0.25, "is_byok": False, "cost_details": {"upstream_inference_cost": 0.25}}, 0.25),
+        ({"cost": 0.25, "is_byok": True, "cost_details": {"upstream_inference_cost": 4}}, 4.25),
+        ({"cost": 0.25, "is_byok": True, "cost_details": {"upstream_inference_cost": None}}, 0.25),
+        ({"cost": 0, "is_byok": True, "cost_details": "x"}, 0.0),
+        ({"cost": {"input_tokens_cost": 0.5, "total_cost": 1.5}}, 1.5),
+        *[({"cost": odd}, None) for odd in (None, True, "0.25", -1, float("nan"), float("inf"), [], {})],
+        ({}, None),
+    ],
+)
+def test_what_a_server_says_that_a_call_cost(told: dict[str, Any], cost: float | None) -> None:
+    """OpenRouter and Perplexity do. What cannot be read costs no token count."""
+    usage = to_usage({"prompt_tokens": 2, "completion_tokens": 1, **told})
+    assert usage == Usage(requests=1, input_tokens=2, output_tokens=1, cost=cost)
 
 
 @pytest.mark.parametrize(

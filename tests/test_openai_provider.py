@@ -206,6 +206,20 @@ async def test_a_bill_that_cannot_be_read_costs_no_reply(usage: Any, watched: bo
 
 
 @BOTH
+async def test_what_the_server_says_that_it_cost_is_the_cost(watched: bool) -> None:
+    usage = {"prompt_tokens": 3, "completion_tokens": 1, "cost": 0.25, "is_byok": False}
+    last = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage}
+    body = {"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}], "usage": usage}
+    reply = (
+        streamed(chunk({"content": "Hi"}), event(last)) if watched else Reply((json.dumps(body).encode(),))
+    )
+    with Server(reply) as server:
+        done = (await ask(server, request(stream=watched)))[-1]
+    assert isinstance(done, MessageDone)
+    assert done.usage == Usage(requests=1, input_tokens=3, output_tokens=1, cost=0.25)
+
+
+@BOTH
 async def test_a_completion_labelled_as_text(watched: bool) -> None:
     with Server(Reply(HELLO.pieces, content_type="text/plain")) as server:
         events = await ask(server, request(stream=watched))

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
-from interlock.assembly import to_usage
 from interlock.events import DONE, MessageDone
 from interlock.messages import Message
+from interlock.usage import to_usage
 
 __all__ = ["plain_reply"]
 

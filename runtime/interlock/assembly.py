@@ -30,9 +30,9 @@ from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.messages import Message, ToolCall, text_of
 from interlock.pieces import Pieces, add_blocks, continues, joined, merge, merge_others, own, together
 from interlock.records import dataclass
-from interlock.usage import USAGE, Usage, is_usage
+from interlock.usage import to_usage
 
-__all__ = ["Assembler", "completion_done", "to_usage", "why_incomplete"]
+__all__ = ["Assembler", "completion_done", "why_incomplete"]
 
 _Json = Mapping[str, Any]
 
@@ -328,35 +328,6 @@ def completion_done(completion: _Json) -> MessageDone:
         completion = {**completion, "choices": [choice]}
     assembler.take(completion, [])
     return assembler.done()
-
-
-def to_usage(usage: _Json | None) -> Usage | None:
-    """Return the usage of one call, or None when the provider sent none, or something else than numbers.
-
-    ``cached_tokens`` and ``reasoning_tokens`` come from the details; DeepSeek's
-    ``prompt_cache_hit_tokens`` counts as the former.
-    """
-    if not usage:
-        return None
-    try:
-        if usage.get("prompt_tokens") is None and usage.get("completion_tokens") is None:
-            return None
-        made = _usage(usage)
-    except (AttributeError, TypeError):  # no object where one should be: the reply is whole without its bill
-        return None
-    return made if is_usage(made) else None
-
-
-def _usage(usage: _Json) -> Usage:
-    prompt: _Json = usage.get("prompt_tokens_details") or {}
-    completion: _Json = usage.get("completion_tokens_details") or {}
-    return USAGE(
-        requests=1,
-        input_tokens=usage.get("prompt_tokens") or 0,
-        output_tokens=usage.get("completion_tokens") or 0,
-        cached_tokens=prompt.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0,
-        reasoning_tokens=completion.get("reasoning_tokens") or 0,
-    )
 
 
 def why_incomplete(done: MessageDone, *, ended: bool = False, counted: bool = True) -> str | None:

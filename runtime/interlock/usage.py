@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from itertools import chain
 from math import inf
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from typing_extensions import TypeIs
 
 from interlock.records import dataclass, maker
 
-__all__ = ["USAGE", "Usage", "is_usage", "summed"]
+__all__ = ["USAGE", "Usage", "is_usage", "summed", "to_usage"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -70,6 +70,57 @@ def is_usage(value: object) -> TypeIs[Usage]:
         return 0 <= sum(tokens, value.requests) + (value.cost or 0.0) < inf
     except TypeError:
         return False
+
+
+def to_usage(told: Mapping[str, Any] | None) -> Usage | None:
+    """Return the usage of one chat completion, or None when there is none, or something else than numbers.
+
+    ``cached_tokens`` and ``reasoning_tokens`` come from the details; DeepSeek's
+    ``prompt_cache_hit_tokens`` counts as the former. Few servers say what a call cost, see `_cost`.
+    """
+    if not told:
+        return None
+    try:
+        if told.get("prompt_tokens") is None and told.get("completion_tokens") is None:
+            return None
+        made = _usage(told)
+    except (AttributeError, TypeError):  # no object where one should be: the reply is whole without its bill
+        return None
+    return made if is_usage(made) else None
+
+
+def _usage(told: Mapping[str, Any]) -> Usage:
+    prompt: Mapping[str, Any] = told.get("prompt_tokens_details") or {}
+    completion: Mapping[str, Any] = told.get("completion_tokens_details") or {}
+    return USAGE(
+        requests=1,
+        input_tokens=told.get("prompt_tokens") or 0,
+        output_tokens=told.get("completion_tokens") or 0,
+        cached_tokens=prompt.get("cached_tokens") or told.get("prompt_cache_hit_tokens") or 0,
+        reasoning_tokens=completion.get("reasoning_tokens") or 0,
+        cost=_cost(told) if "cost" in told else None,
+    )
+
+
+def _cost(told: Mapping[str, Any]) -> float | None:
+    """Return what a server says that a call cost, in US dollars.
+
+    OpenRouter gives a number, to which comes what the upstream vendor takes where that has a key of the
+    caller's own (https://openrouter.ai/docs/use-cases/usage-accounting). Perplexity gives a breakdown.
+    """
+    cost, details = told["cost"], told.get("cost_details")
+    if isinstance(cost, dict):
+        cost = cast("dict[str, Any]", cost).get("total_cost")
+    known = _dollars(cost)
+    if known is None or not told.get("is_byok") or not isinstance(details, dict):
+        return known
+    return known + (_dollars(cast("dict[str, Any]", details).get("upstream_inference_cost")) or 0.0)
+
+
+def _dollars(told: object) -> float | None:
+    if not isinstance(told, int | float) or isinstance(told, bool):
+        return None
+    return float(told) if 0 <= told < inf else None
 
 
 def summed(*parts: Iterable[tuple[K, Usage]]) -> dict[K, Usage]:
