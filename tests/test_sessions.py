@@ -446,8 +446,10 @@ async def test_a_run_that_is_made_again_is_stored_once(session: Session) -> None
 async def test_a_run_that_is_made_again_in_another_way_is_what_it_was_last(session: Session) -> None:
     config = RunConfig(run_id="r1")
     await run(agent(ADD, "Three.", tools=[add]), "1+2?", session, run_config=config)
-    await run(agent("It is 3."), "1+2?", session, run_config=config)
+    result = await run(agent("It is 3."), "1+2?", session, run_config=config)
     assert await stored(session) == ["1+2?", "It is 3."]
+    (warning,) = result.warnings
+    assert "answers of tools from then, 1 of them, are no longer shown" in warning
 
 
 async def test_a_run_id_that_is_used_for_another_message_is_refused(session: Session) -> None:

@@ -112,8 +112,18 @@ class SessionKeeper:
             del self._earlier[:same]
             new = new[same:]
         if new:
-            self._earlier.clear()  # the run went another way this time, and that is what happened last
+            self._leave_earlier(run)
             await self._store(run, new)
+
+    def _leave_earlier(self, run: Run) -> None:
+        """The run went another way this time, and that is what happened last; what tools did stays done."""
+        if answered := sum(each.get("kind") == "tool" for each in self._earlier):
+            run.warn(
+                f"the run {run.run_id!r:.80} was begun before and goes another way now. In session "
+                f"{self._log.name!r:.80} its answers of tools from then, {answered} of them, are no longer "
+                "shown, and what those tools did may be done twice: to go on with a run, resume its state"
+            )
+        self._earlier.clear()
 
     async def last(self, run: Run, error: Exception | None = None) -> None:
         """Store what is left; see `Keeper.last`."""
