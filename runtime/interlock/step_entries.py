@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from interlock import errors
@@ -57,7 +57,7 @@ class Given:
 
     def entry(self) -> str:
         """Return it as JSON text."""
-        return json.dumps(self._document())
+        return json.dumps(self._document(), default=asdict)
 
     def _document(self) -> dict[str, Any]:
         what: dict[str, Any] = {}
@@ -67,7 +67,7 @@ class Given:
                 for before, failed in self.attempts
             ]
         if self.done is not None:
-            what["ok"] = asdict(self.done)
+            what["ok"] = {each.name: getattr(self.done, each.name) for each in fields(self.done)}
         if self.error is not None:
             what["err"] = _error(self.error)
         if text := self._unfinished():
