@@ -282,6 +282,19 @@ async def test_a_run_that_is_cancelled_while_its_input_is_judged_has_no_reply() 
     assert ([item.kind for item in result.items], result.usage.requests) == (["input"], 1)
 
 
+async def test_an_input_that_is_refused_as_the_run_is_cancelled_is_no_group_of_errors() -> None:
+    with anyio.CancelScope() as scope:
+
+        async def refuse(context: Any, agent: Any, value: Any) -> GuardrailResult:
+            scope.cancel()
+            return GuardrailResult(True, "no")
+
+        model = function_handler(Meeting(trips=True).model, name="m")
+        agent = Agent("A", model=model, input_guardrails=[refuse])
+        await Runner.run(agent, "Hi", run_config=BESIDE)
+    assert scope.cancelled_caught
+
+
 async def test_only_the_first_call_of_an_agent_waits() -> None:
     watch = Watch()
     a = two({"input_guardrails": [watch]}, {"input_guardrails": [watch]})

@@ -77,31 +77,37 @@ async def _judged(run: Run, events: AsyncGenerator[HandlerEvent], check: Check) 
     belongs to the task that began to read them.
     """
     held: list[HandlerEvent] = []
+    refusals: list[Exception] = []
     failed: Exception | None = None
     judged = anyio.Event()
-
-    async def judge() -> None:
-        await check()
-        judged.set()
-
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(judge)
+            group.start_soon(_judge, check, judged, refusals, group.cancel_scope)
             try:
                 while not judged.is_set() and (event := await anext(events, None)) is not None:
                     held += [event] if _note(run, event) else []
             except Exception as error:  # the input is judged all the same
                 failed = error
-    except BaseException as raised:
+        if refusals:
+            raise refusals[0]
+    except BaseException:
         run.refuse_reply()
-        if isinstance(raised, ExceptionGroup):
-            (refusal,) = cast("ExceptionGroup[Exception]", raised).exceptions
-            raise refusal from refusal.__cause__
         raise
     for event in held:
         await _show(run, event)
     if failed is not None:
         raise failed
+
+
+async def _judge(
+    check: Check, judged: anyio.Event, refusals: list[Exception], reading: anyio.CancelScope
+) -> None:
+    try:
+        await check()
+    except Exception as error:  # raised in a group, it would come together with a cancellation
+        refusals.append(error)
+        reading.cancel()
+    judged.set()
 
 
 async def _take(run: Run, event: HandlerEvent) -> None:
