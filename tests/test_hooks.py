@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import logging
+from dataclasses import replace
 from typing import Any
 
+import anyio
 import pytest
 from scenes import SCENES, AgentRecorder, Recorder, Stage
 from teams import outcome
@@ -161,6 +163,37 @@ async def test_a_hook_that_raises_does_not_end_the_run(caplog: pytest.LogCapture
         "hook on_handoff raised",
         "hook on_agent_start raised",
     ]
+
+
+class Late(RunHooks):
+    """Fails before and after each tool, and lets the first one end last."""
+
+    def __init__(self) -> None:
+        self.looked = anyio.Event()
+
+    async def on_tool_start(self, context: ToolContext[Any], agent: Any, tool: Any) -> None:
+        if tool.name == "wait":
+            await self.looked.wait()
+        raise KeyError(tool.name)
+
+    async def on_tool_end(self, context: ToolContext[Any], agent: Any, tool: Any, result: str) -> None:
+        self.looked.set()
+        raise KeyError(tool.name)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_what_the_hooks_of_tools_raise_is_noted_in_the_order_of_the_calls(stream: bool) -> None:
+    wait = replace(look, name="wait")
+    other = Agent("other", model=ScriptedHandler(["Fine."])).as_tool()
+    calls = [call("other", {"input": "Hi"}), call("wait", {"at": 1}), call("look", {"at": 2})]
+    agent = Agent("A", model=ScriptedHandler([calls, "Done."]), tools=[wait, look, other])
+    if stream:
+        result = await Runner.run_streamed(agent, "Hi", hooks=Late()).drain()
+    else:
+        result = await Runner.run(agent, "Hi", hooks=Late())
+    told = [(each.call_id, each.message.split()[1]) for each in result.errors]
+    ids = ["call_1_0", "call_1_1", "call_1_2"]
+    assert told == [(id_, hook) for id_ in ids for hook in ("on_tool_start", "on_tool_end")]
 
 
 class Sync:

@@ -61,11 +61,24 @@ async def test_no_more_than_so_many(limit: int | None, most: int) -> None:
     assert gauge.most == most
 
 
+@pytest.mark.parametrize("names", [["work"] * 6, ["work", "work", "b", "c", "d", "e"]])
+async def test_one_at_a_time_they_begin_in_order(names: list[str]) -> None:
+    """On every event loop, and streamed as well: ordinary tools first, then agents."""
+    for stream in (False, True):
+        gauge = Gauge()
+        agent, config = desk(gauge, *names), RunConfig(tools_at_once=1)
+        if stream:
+            await Runner.run_streamed(agent, "Go", max_turns=30, run_config=config).drain()
+        else:
+            await Runner.run(agent, "Go", max_turns=30, run_config=config)
+        assert (gauge.most, gauge.began) == (1, [0, 1, 2, 3, 4, 5])
+
+
 async def test_agents_that_are_asked_count_as_tools() -> None:
     gauge = Gauge()
     config = RunConfig(tools_at_once=1)
     await Runner.run(desk(gauge, "b", "work", "c"), "Go", max_turns=20, run_config=config)
-    assert (gauge.most, sorted(gauge.began)) == (1, [0, 1, 2])
+    assert (gauge.most, gauge.began) == (1, [1, 0, 2])
 
 
 async def test_the_result_is_the_same_however_many() -> None:

@@ -47,4 +47,5 @@ async def _call(run: Run, name: str, hook: Any, context: Any, *args: Any) -> Non
         if not is_failure(error):
             raise
         log(run, _log, logging.ERROR, "hook %s raised", name, error=error)
-        run.problem("hook", f"hook {name} raised {type(error).__name__}: {words_of(error)}", error=error)
+        text = f"hook {name} raised {type(error).__name__}: {words_of(error)}"
+        run.problem("hook", text, call_id=None if context is None else context.tool_call_id, error=error)

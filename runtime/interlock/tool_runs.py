@@ -22,6 +22,7 @@ from interlock.executor import Call, Outcome
 from interlock.messages import ToolCall
 from interlock.nested import Consultation, Events, consultations, step_key
 from interlock.outcomes import ToolErrorKind, ToolOutcome
+from interlock.results import Problem
 from interlock.run import Run
 from interlock.tell import heard, tell
 from interlock.tools import Tool
@@ -35,6 +36,7 @@ Slots = anyio.Semaphore | None
 """Gives one of so many places; None if there is one for everybody."""
 
 _Calls = Sequence[tuple[ToolCall, Tool]]
+_Job = Callable[[], Coroutine[Any, Any, object]]
 
 
 async def run_tools(run: Run, calls: _Calls, take: Take, events: Events) -> None:
@@ -47,33 +49,63 @@ async def run_tools(run: Run, calls: _Calls, take: Take, events: Events) -> None
     most = run.config.tools_at_once
     slots = None if most is None else anyio.Semaphore(most)
     asked = [(call, tool, how) for call, tool in calls if isinstance(how := tool.on_invoke_tool, AgentCall)]
-    if not asked:
-        await _run_plain(run, calls, take, slots)
-        return
-    plain = [(call, tool) for call, tool in calls if not isinstance(tool.on_invoke_tool, AgentCall)]
+    noted = len(run.errors)
     try:
-        made = consultations(run, asked)
-        jobs = [functools.partial(_consult, run, one, take, events, slots) for one in made]
-        if plain:
-            jobs.insert(0, functools.partial(_run_plain, run, plain, take, slots))
-        if not run.stream:
-            await _at_once(jobs)
-            return
-        for job in jobs:
-            await job()
+        if asked:
+            plain = [(call, tool) for call, tool in calls if not isinstance(tool.on_invoke_tool, AgentCall)]
+            await _run_with_agents(run, plain, consultations(run, asked), take, events, slots)
+        else:
+            await _run_plain(run, calls, take, slots)
     finally:
-        run.absorb()
+        if asked:
+            run.absorb()
+        if len(run.errors) > noted:
+            run.errors = (*run.errors[:noted], *_in_call_order(run.errors[noted:], calls))
 
 
-async def _at_once(jobs: Sequence[Callable[[], Coroutine[Any, Any, object]]]) -> None:
-    """Do jobs at the same time. If one of them fails alone, its error comes out as it is."""
+def _in_call_order(errors: Sequence[Problem], calls: _Calls) -> Sequence[Problem]:
+    """Return what the hooks of tools raised, which is noted as it happens, in the order of the calls."""
+    places = {call["id"]: place for place, (call, _) in enumerate(calls)}
+    return sorted(errors, key=lambda each: places.get(each.call_id or "", -1))
+
+
+async def _run_with_agents(
+    run: Run, plain: _Calls, made: Sequence[Consultation], take: Take, events: Events, slots: Slots
+) -> None:
+    if run.stream:
+        if plain:
+            await _run_plain(run, plain, take, slots)
+        for one in made:
+            await _consulted(run, one, take, events)
+        return
+    if run.config.executor is None:
+        tools = [functools.partial(_invoked, run, call, tool, take) for call, tool in plain]
+        await _at_once(
+            [*tools, *(functools.partial(_consulted, run, one, take, events) for one in made)], slots
+        )
+        return
+    jobs = [functools.partial(_consult, run, one, take, events, slots) for one in made]
+    if plain:
+        jobs.insert(0, functools.partial(_run_plain, run, plain, take, slots))
+    await _at_once(jobs)
+
+
+async def _at_once(jobs: Sequence[_Job], slots: Slots = None) -> None:
+    """Do jobs at the same time, or as many as there are slots, which they get in order on every event loop.
+
+    If one of them fails alone, its error comes out as it is.
+    """
     if len(jobs) == 1:
         await jobs[0]()
         return
     try:
         async with anyio.create_task_group() as group:
             for job in jobs:
-                group.start_soon(job)
+                if slots is None:
+                    group.start_soon(job)
+                else:
+                    await slots.acquire()
+                    group.start_soon(_then_release, slots, job)
     except ExceptionGroup as failed:
         alone, *others = failed.exceptions
         if others:
@@ -83,13 +115,20 @@ async def _at_once(jobs: Sequence[Callable[[], Coroutine[Any, Any, object]]]) ->
     raise alone
 
 
+async def _then_release(slots: anyio.Semaphore, job: _Job) -> None:
+    try:
+        await job()
+    finally:
+        slots.release()
+
+
 async def _run_plain(run: Run, calls: _Calls, take: Take, slots: Slots) -> None:
     """Run ordinary tools: through the app's executor if there is one."""
     if (executor := run.config.executor) is None and len(calls) == 1:
         await _invoke(run, *calls[0], take, slots)
         return
     if executor is None:
-        await _at_once([functools.partial(_invoke, run, call, tool, take, slots) for call, tool in calls])
+        await _at_once([functools.partial(_invoked, run, call, tool, take) for call, tool in calls], slots)
         return
     by_key = {step_key(run, tool, call): (call, tool) for call, tool in calls}
     ran: set[str] = set()
