@@ -107,7 +107,10 @@ HandlerEvent = TextDelta | ReasoningDelta | ToolCallDelta | AttemptFailed | Mess
 
 @dataclass(frozen=True, slots=True)
 class AgentUpdated:
-    """This agent speaks from now on. The first event of every run names its first agent."""
+    """This agent speaks from now on. The first event of every run names its first agent.
+
+    A run that goes on from a state goes on with its events, too: it names who speaks when somebody else does.
+    """
 
     type: ClassVar[Literal["agent_updated"]] = "agent_updated"
     agent: str
