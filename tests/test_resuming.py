@@ -442,6 +442,22 @@ async def test_a_stream_that_is_left_and_gone_on_with_again_and_again() -> None:
     assert sorted(effects.done) == ["a1", "a2", "b1", "c1"]
 
 
+async def test_what_was_deleted_of_the_shared_memory_is_not_given_anew() -> None:
+    """By the settings, which are the same again."""
+
+    @function_tool
+    async def settle(context: ToolContext[Any]) -> str:
+        """Settle."""
+        del context.shared_memory["unpaid"]
+        return "settled"
+
+    a = agent("A", call("settle"), "Done.", tools=[settle])
+    config = RunConfig(shared_memory={"unpaid": 5, "user": "u"}, on_limit="return")
+    first = await Runner.run(a, "Hi", max_turns=1, run_config=config)
+    result = await Runner.run(a, written(first, a), run_config=config)
+    assert result.context.shared_memory == {"user": "u"}
+
+
 async def test_a_tool_that_was_cancelled_is_not_run_again_and_the_model_is_told() -> None:
     """At most once: nobody knows whether the money went out."""
     effects = Effects()

@@ -87,18 +87,20 @@ def _document(run: Run) -> RunDocument:
         "narrowings": [_narrowed(each) for each in narrowings],
         "payload": None if run.stop_reason == "done" else payload,
         "tool_calls": run.tool_calls,
-        **_waiting(run),
+        **_rarely(run, outermost),
     }
     return cast(RunDocument, document)
 
 
-def _waiting(run: Run) -> dict[str, Any]:
-    """Return what is there only if the run waited for somebody, or was resumed."""
+def _rarely(run: Run, memory: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is there only if the run waited for somebody, was resumed, or deleted what it was given."""
     within = {**run.to_resume, **{call_id: _within(inner) for call_id, inner in run.kept.items()}}
     said = [] if run.depth else decision_documents(run.approvals)
     interruptions = [] if run.depth else [interruption_document(one) for one in run.interruptions]
     found: dict[str, Any] = {"within": within, "decisions": said, "interruptions": interruptions}
     found["claims"] = run.claims
+    # the app gives the same again when the run is resumed
+    found["deleted"] = [] if run.depth else [key for key in run.config.shared_memory if key not in memory]
     return {name: value for name, value in found.items() if value}
 
 

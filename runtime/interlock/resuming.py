@@ -237,8 +237,9 @@ def _recall(run: Run, document: RunDocument) -> None:
 
 def _remember(run: Run, document: RunDocument) -> None:
     """Fill in what the run shares."""
-    kept = _given_anew(run, detached(document["shared_memory"]))
-    run.shared_memory = unshared({**run.config.shared_memory, **kept})
+    kept, deleted = _given_anew(run, detached(document["shared_memory"])), document.get("deleted", ())
+    given = {key: value for key, value in run.config.shared_memory.items() if key not in deleted}
+    run.shared_memory = unshared({**given, **kept})
     _narrow(run, document)
 
 

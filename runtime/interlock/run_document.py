@@ -239,6 +239,8 @@ class RunDocument(TypedDict):
     narrowings: list[NarrowedDocument]
     payload: Any
     tool_calls: NotRequired[_Count]
+    deleted: NotRequired[list[str]]
+    """Keys of the shared memory which the app gave, and which are there no more."""
     claims: NotRequired[_Count]
     """How often what a state left to do was begun in a session: who is behind holds a state that was used."""
     answered: NotRequired[bool]
