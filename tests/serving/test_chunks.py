@@ -7,14 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import anyio
 import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import Agent, RunConfig, Runner, Usage, function_tool, handoff
+from interlock import Agent, RunConfig, Runner, Usage, function_handler, function_tool, handoff
 from interlock.errors import LimitExceeded
 from interlock.events import AttemptFailed, MessageDone, TextDelta
+from interlock.port import Request
 from interlock.results import RunDone
 from interlock.serving.chunks import Completion, DeltaWriter, usage_body
 from interlock.testing import ScriptedHandler, call, reply
@@ -54,7 +56,7 @@ async def said(
     writer, deltas = DeltaWriter(agents=agent.graph.keys(), hold=hold), []
     async with Runner.run_streamed(agent, "Hi", max_turns=max_turns, run_config=config) as stream:
         async for event in stream:
-            deltas += writer.take(event)
+            deltas += writer.take(event, lambda: stream.result)
             if isinstance(event, RunDone):
                 last, finish = writer.finish(event.result, event.result.pending)
                 return Said([*deltas, *last], finish)
@@ -140,8 +142,40 @@ def _hands_over_to_a_handler() -> Agent[Any]:
     return agent(call("transfer_to_b"), handoffs=[handoff(ScriptedHandler(["Done."], name="B"))])
 
 
+def _asks_a_handler() -> Agent[Any]:
+    b = handoff(ScriptedHandler(["Forty-two."], name="B"), return_to_caller=True)
+    return agent(call("transfer_to_b"), "So it is.", handoffs=[b])
+
+
+def _gives_a_handler_up() -> Agent[Any]:
+    async def late(request: Request) -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    b = handoff(function_handler(late, name="B"), return_to_caller=True, run_timeout=0.01)
+    return agent(call("transfer_to_b"), "I do not know.", handoffs=[b])
+
+
+def _asks_through_a_handler() -> Agent[Any]:
+    c = agent("Forty-two.", name="C")
+    b = ScriptedHandler([call("transfer_to_c"), "It is forty-two."], name="B")
+    asked = [handoff(b, return_to_caller=True), handoff(c, return_to_caller=True)]
+    return agent(call("transfer_to_b"), "So it is.", handoffs=asked)
+
+
+WAYS = (
+    _hands_over,
+    _hands_over_to_a_handler,
+    _switches,
+    _falls_back,
+    _asks_a_handler,
+    _gives_a_handler_up,
+    _asks_through_a_handler,
+)
+
+
 @pytest.mark.parametrize("max_turns", [1, 2, 3, 10])
-@pytest.mark.parametrize("made", [_hands_over, _hands_over_to_a_handler, _switches, _falls_back])
+@pytest.mark.parametrize("made", WAYS)
 async def test_who_speaks_is_told_alike_in_both_modes(made: Callable[[], Agent[Any]], max_turns: int) -> None:
     """Also where a limit ends the run before whoever has taken over was asked."""
     config = RunConfig(fallback=True, detect_loops=False, on_limit="return")

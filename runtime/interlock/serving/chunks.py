@@ -13,7 +13,7 @@ by an extra key, ``x_agent``: other clients ignore it, and choke on events with 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,9 @@ from interlock.events import (
     AgentUpdated,
     AttemptFailed,
     HandlerFallback,
+    HandoffFailed,
     HandoffOccurred,
+    HandoffReturned,
     MessageDone,
     ReasoningDelta,
     TextDelta,
@@ -83,9 +85,16 @@ class DeltaWriter:
         """The pieces of the present reply's text."""
         self._thinks = False
         self._agent = ""
+        self._handler = ""
+        """Who answers for the agent, as far as that is known."""
 
-    def take(self, event: RunEvent) -> list[_Delta]:
-        """Return the deltas that an event of the run makes, oftenest none."""
+    def take(self, event: RunEvent, now: Callable[[], RunResult[Any]] | None = None) -> list[_Delta]:
+        """Return the deltas that an event of the run makes, oftenest none.
+
+        Args:
+            event: what happens.
+            now: gives the result as it stands. An event does not name the handler of an agent that goes on.
+        """
         match event:
             case TextDelta(text=text):
                 self._present.append(text)
@@ -97,16 +106,32 @@ class DeltaWriter:
                 return self._done(message)
             case AttemptFailed():
                 self._next_reply()
+            case _:
+                return self._speaks(event, now)
+        return []
+
+    def _speaks(self, event: RunEvent, now: Callable[[], RunResult[Any]] | None) -> list[_Delta]:
+        """Say who speaks from now on, if that changes."""
+        handler = self._handler
+        match event:
             case AgentUpdated(agent=agent):
-                self._agent = agent
+                self._agent, self._handler = agent, "" if now is None else now().last_handler
                 return [{"content": "", "x_agent": {"agent": agent}}]
             case HandoffOccurred(target=target) if target not in self._agents:
-                return [{"content": "", "x_agent": {"agent": self._agent, "handler": target}}]
-            case HandlerFallback(agent=agent, next_handler=handler):
-                return [{"content": "", "x_agent": {"agent": agent, "handler": handler}}]
+                handler = target
+            case HandlerFallback(next_handler=after):
+                handler = after
+            case HandoffReturned() | HandoffFailed() if now is not None:
+                result = now()
+                if result.last_agent.name != self._agent:  # that is told next
+                    return []
+                handler = result.last_handler
             case _:
                 pass
-        return []
+        if handler == self._handler:
+            return []
+        self._handler = handler
+        return [{"content": "", "x_agent": {"agent": self._agent, "handler": handler}}]
 
     def replay(self, result: RunResult[Any]) -> list[_Delta]:
         """Return the deltas of a run that was not streamed, all but the last."""

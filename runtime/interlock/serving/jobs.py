@@ -76,7 +76,7 @@ class Job:
         )
         async with stream:
             async for event in stream:
-                early += writer.take(event)
+                early += writer.take(event, lambda: stream.result)
                 if early and (to.started or any(_says_something(delta) for delta in early)):
                     await to.data(*map(self.completion.chunk, early))
                     early.clear()
