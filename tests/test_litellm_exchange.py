@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -11,7 +12,7 @@ from servers import SSE, USAGE, Reply, Server, chunk, event, said, streamed
 
 from interlock import Agent, RunConfig, Runner, tool
 from interlock.attempts import Retry
-from interlock.errors import IncompleteResponse, ProviderError, UnreadableResponse
+from interlock.errors import IncompleteResponse, ProviderError, ServerFailed, UnreadableResponse
 from interlock.events import MessageDone, ReasoningDelta, TextDelta
 from interlock.messages import Message
 from interlock.port import Request
@@ -215,13 +216,13 @@ async def test_events_may_have_no_space_after_their_name(model: str) -> None:
 @pytest.mark.parametrize(
     ("reply", "error"),
     [
-        (said({"content": "Hello"}, created=1, usage=USAGE), UnreadableResponse),
+        (Reply((b'{\n  "id": "r1",\n  "choices": []\n}',)), UnreadableResponse),
         (streamed(event({"detail": "x"})), IncompleteResponse),
         (streamed(event({"detail": "x"}), done=False), IncompleteResponse),
-        (streamed(event({"text": "busy", "error_code": 50001})), IncompleteResponse),
+        (streamed(event({"text": "busy", "error_code": 50001})), ServerFailed),
         (streamed(chunk({"role": "assistant"}, created=1)), IncompleteResponse),
     ],
-    ids=["a whole reply", "something else", "without an end", "FastChat's error", "a role"],
+    ids=["no stream", "something else", "without an end", "FastChat's error", "a role"],
 )
 async def test_a_stream_without_a_reply_in_it_is_no_empty_success(
     model: str, reply: Reply, error: type[ProviderError]
@@ -229,3 +230,97 @@ async def test_a_stream_without_a_reply_in_it_is_no_empty_success(
     with Server(reply) as server:
         with pytest.raises(error):
             await done_by(made(model, server), watched=True)
+
+
+MODELS = pytest.mark.parametrize("model", ["openai/gpt-4o", "mistral/mistral-small-latest", "deepseek/m"])
+BILL = event({"id": "r1", "object": "chat.completion.chunk", "choices": [], "usage": USAGE})
+HEL, LO = chunk({"role": "assistant", "content": "Hel"}, created=1), chunk({"content": "lo"}, created=1)
+STOPS = chunk({}, finish="stop", created=1)
+DONE = event(b"[DONE]")
+PIECES = (HEL, LO, STOPS, BILL)
+LAST = chunk({"content": "lo"}, finish="stop", created=1, usage=USAGE)
+FRAMES = {
+    "data in several lines": (
+        HEL.replace(b", ", b",\ndata: "),
+        LO.replace(b", ", b",\r\ndata: "),
+        STOPS,
+        BILL,
+        DONE,
+    ),
+    "one line end": (*(each[:-1] for each in (*PIECES, DONE)),),
+    "no line end": (HEL, LAST[:-2]),
+    "names, ids and times": (
+        b"retry: 9\n\nevent: hi\n\nid: 0\n\n",
+        *(b"id: 1\nevent: message\n" + each + b"\n" for each in PIECES),
+        DONE,
+    ),
+    "comments": (*(b": alive\n\n" + each + b": alive\n\n" for each in PIECES), DONE),
+    "empty events": (*(each + b"data:\n\ndata: {}\n\n" for each in PIECES), DONE),
+    "more after the end": (*PIECES, DONE, LO),
+}
+
+
+@MODELS
+@pytest.mark.parametrize("frame", FRAMES)
+async def test_however_a_stream_is_framed_nothing_of_it_is_lost(model: str, frame: str) -> None:
+    """litellm skips lines and an event without a line end, and takes a comment for the end."""
+    with Server(Reply(FRAMES[frame], content_type=SSE)) as server:
+        done, text, _ = await done_by(made(model, server), watched=True)
+    assert (done.message.get("content"), text) == ("Hello", "Hello")
+    assert done.usage is not None
+    assert (done.usage.input_tokens, done.usage.output_tokens, done.usage.estimated) == (5, 7, False)
+
+
+@MODELS
+async def test_a_server_that_does_not_stream_is_understood(model: str) -> None:
+    message = {"content": "Hm", "tool_calls": [CALL, {**CALL, "id": "call_2"}]}
+    with Server(said(message, finish="tool_calls", created=1, usage=USAGE)) as server:
+        whole, _, _ = await done_by(made(model, server), watched=False)
+        watched, text, _ = await done_by(made(model, server), watched=True)
+    assert watched.message == whole.message
+    assert (watched.usage, text) == (whole.usage, "Hm")
+
+
+@MODELS
+async def test_a_refusal_in_pieces_is_whole(model: str) -> None:
+    pieces = [chunk({"refusal": each}, created=1) for each in ("I ", "can", "not.")]
+    with Server(
+        streamed(chunk({"role": "assistant", "content": ""}, created=1), *pieces, STOPS, BILL)
+    ) as server:
+        done, _, _ = await done_by(made(model, server), watched=True)
+    assert done.message.get("refusal") == "I cannot."
+
+
+@BOTH
+@MODELS
+async def test_nobody_counts_the_tokens_of_a_thought_but_the_vendor(model: str, watched: bool) -> None:
+    thought = {"content": "Hello", "reasoning_content": "Hm, hm, hm."}
+    with Server(
+        told(thought, "stop", watched=watched)
+        if not watched
+        else streamed(chunk({"role": "assistant", **thought}, created=1), STOPS, BILL)
+    ) as server:
+        done, _, _ = await done_by(made(model, server), watched=watched)
+    assert done.usage is not None
+    assert (done.usage.output_tokens, done.usage.reasoning_tokens) == (7, 0)
+
+
+@BOTH
+@MODELS
+@pytest.mark.parametrize("bill", ["x", [1], 5, {"prompt_tokens": "a"}, {"prompt_tokens": None}, {}])
+async def test_a_bill_that_cannot_be_read_costs_no_reply(model: str, bill: Any, watched: bool) -> None:
+    last = chunk({}, finish="stop", created=1, usage=bill)
+    reply = streamed(HEL, LO, last) if watched else said({"content": "Hello"}, created=1, usage=bill)
+    with Server(reply) as server:
+        done, _, _ = await done_by(made(model, server), watched=watched)
+    assert done.message.get("content") == "Hello"
+    assert done.usage is not None
+    assert done.usage.estimated
+
+
+@MODELS
+@pytest.mark.parametrize("body", [{"choices": []}, {"choices": [], "id": "r1", "model": "m"}])
+async def test_a_whole_reply_with_nothing_in_it_is_none(model: str, body: dict[str, Any]) -> None:
+    with Server(Reply((json.dumps(body).encode(),))) as server:
+        with pytest.raises(IncompleteResponse, match="nothing of a reply came"):
+            await done_by(made(model, server), watched=False)

@@ -252,8 +252,8 @@ class Exchange:
     def _check_complete(self, done: MessageDone) -> None:
         """Tell a reply that was cut from a short one: litellm gives both a finish reason."""
         if self._reply is None:
-            return
-        if self._tap is None:
+            why = "nothing of a reply came" if self._is_nothing(done) else None
+        elif self._tap is None:
             seen = getattr(self._reply, "received_finish_reason", True)
             why = None if seen else why_incomplete(replace(done, finish_reason=None, usage=None))
         elif self._tap.said_nothing and not self._tap.was_silent:
@@ -270,6 +270,13 @@ class Exchange:
             why = "its end is missing" if self._tap.was_cut or self._tap.said_nothing else None
         if why is not None:
             raise self._incomplete(why)
+
+    def _is_nothing(self, done: MessageDone) -> bool:
+        """Whether a whole reply says nothing at all; litellm makes up a reason and a bill if need be."""
+        tap = self._tap
+        if tap is not None and not (tap.is_complete or tap.usage_seen):
+            done = replace(done, finish_reason=None, usage=None)
+        return why_incomplete(done, ended=True) == "nothing"
 
     def _incomplete(self, why: str) -> IncompleteResponse:
         return IncompleteResponse(

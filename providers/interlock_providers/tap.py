@@ -20,6 +20,7 @@ from typing import Any, cast
 from pydantic_core import from_json
 
 from interlock_providers.answers import Answer
+from interlock_providers.chat_mending import as_chunk, mend_chunk, mend_completion
 from interlock_providers.marks import counts, ends, has_strange_calls, is_whole, talks
 from interlock_providers.mending import error_in, mend_event, mend_reply, reply_in_events
 from interlock_providers.reading import MISSHAPEN
@@ -42,6 +43,9 @@ _BINARY_END = re.compile(_KIND + rb".messageStop", re.DOTALL)
 _BINARY_USAGE = re.compile(rb'"usage"\s*:\s*\{')
 
 _DONE = (b"data: [DONE]", b"data:[DONE]")
+_SKIPPED = (b":", b"id:", b"retry:")
+"""Lines of no use to a reply. openai's library takes a field alone for an event, and each empty line
+after an id as well; litellm takes a comment after the finish reason for the end, before the usage came."""
 
 _FINISH = (
     b'data: {"id":"","object":"chat.completion.chunk","created":0,"model":"",'
@@ -71,6 +75,16 @@ def _parsed(data: bytes) -> object:
         return from_json(data)
     except ValueError:
         return json.loads(data.decode())
+
+
+def _encoded(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _with_escapes(line: bytes) -> bytes:
+    for raw, escaped in _UNSAFE:
+        line = line.replace(raw, escaped)
+    return line
 
 
 def _is_utf8(line: bytes) -> bool:
@@ -106,7 +120,13 @@ class Tap:
         self.gave_no_reason = False
         """Whether the stream said that it is over, and not why: that is proof of whole text at most."""
         self._event: list[bytes] = []
-        """The lines of an event that takes several."""
+        """The data of an event that takes several lines. litellm reads each line as an event of its own."""
+        self._name = b""
+        """The line that names the event to come: openai's library takes a name alone for an event."""
+        self._is_open = False
+        """Whether an event was passed on without the empty line after it."""
+        self._is_over = False
+        """Whether the stream said so: nothing that follows is of the reply."""
         self._began = False
         self._talked = False
         self._ended = False
@@ -157,7 +177,8 @@ class Tap:
         self.answer = self.strange = None
         self._began = self._talked = self._ended = self.gave_no_reason = False
         self.usage_seen = self.is_broken = False
-        self._rest = b""
+        self._rest = self._name = b""
+        self._is_open = self._is_over = False
         self._event = []
 
     def whole(self, body: bytes) -> bytes:
@@ -170,10 +191,12 @@ class Tap:
             body = reply_in_events(body) or body  # asked for a whole reply, got a stream
         mended = mend_reply(self.provider, body)
         try:
-            said = _parsed(mended)
+            said: Any = _parsed(mended)
         except (ValueError, RecursionError):
             said = None
-        self._take(said, mended)
+        if isinstance(said, dict) and mend_completion(self.provider, cast("dict[str, Any]", said)):
+            mended = _encoded(cast("object", said))
+        self._take(cast("object", said), mended)
         return mended
 
     def feed(self, data: bytes) -> bytes:
@@ -189,15 +212,11 @@ class Tap:
             self._began = True
             head = head.removeprefix(BOM_UTF8)
         lines: list[bytes] = []
-        whole = 0  # how many of them are of whole events
         for line in head.split(b"\n"):
-            mended = self._line(line)
+            lines.append(self._line(line))
             if self.is_broken:
-                return b"\n".join([*lines[:whole], b""])
-            lines.append(mended)
-            if not self._event:
-                whole = len(lines)
-        return b"\n".join([*lines, b""])
+                break
+        return b"".join(lines)
 
     def end(self) -> bytes:
         """Return what is left when the stream has ended. Half an event is none."""
@@ -208,9 +227,8 @@ class Tap:
             rest = rest.removeprefix(BOM_UTF8)
         if self._is_cut(rest):
             return b""
-        mended = self._line(rest)
-        self._check_event()
-        return b"" if self.is_broken else mended
+        last = self._line(rest) if rest else b""
+        return last + self._line(b"") if self._is_open or self._event else last
 
     def _is_cut(self, rest: bytes) -> bool:
         """Whether the last event cannot be read with the rest of the bytes."""
@@ -227,60 +245,78 @@ class Tap:
         return False
 
     def _line(self, line: bytes) -> bytes:
-        """Note one line, and return it mended."""
+        """Note one line, and return what litellm is to see for it."""
         if line in (b"", b"\r"):
-            self._check_event()
-            return line
-        plain = line.isascii()
-        for raw, escaped in () if plain else _UNSAFE:
-            if raw in line:
-                line = line.replace(raw, escaped)
-        if line.startswith(_DONE):
-            return self._done(line)
+            told, self._name, self._is_open = self._end_event(), b"", False
+            return told + line + b"\n"
+        if self._is_over:
+            return b""
+        if not (plain := line.isascii()):
+            line = _with_escapes(line)
         if line.startswith(b"data:"):
-            self._data(line[5:], plain)
+            return self._done(line) if line.startswith(_DONE) else self._data(line, plain)
+        if line.startswith(b"event:"):
+            self._name, line = line + b"\n", b""
         elif line.startswith(b"{"):
-            self._bare(line)
-        return mend_event(self.provider, line)
+            return self._bare(line)
+        return line + b"\n" if line and not line.startswith(_SKIPPED) else b""
 
-    def _data(self, data: bytes, plain: bool) -> None:
+    def _data(self, line: bytes, plain: bool) -> bytes:
+        data = line[5:]
         if not self._event:
             try:
                 said = _parsed(data)
             except (ValueError, RecursionError):
                 pass  # it may go on in the next line
             else:
-                self._take(said, data)
-                return
-        self._event.append(data)
-        if not (plain or _is_utf8(data)):
-            self._check_event()
+                return self._take_event(said, line)
+        if self._event or data.strip():
+            self._event.append(data)
+        return b"" if plain or _is_utf8(data) else self._end_event()
 
-    def _bare(self, line: bytes) -> None:
-        """Note a line that is an event without any frame, such as Ollama's."""
+    def _bare(self, line: bytes) -> bytes:
+        """Note a line that is an event without any frame, such as Ollama's, or a whole reply."""
         try:
             said = cast("dict[str, Any]", _parsed(line))
         except (ValueError, RecursionError):
-            return
-        if b'"message"' in line and is_whole(said):
-            self.strange = line[:_LARGEST_QUOTE]  # litellm makes a stream with nothing in it of this
-        else:
-            self._look(said, line)
+            return line + b"\n"
+        if b'"message"' in line and is_whole(said) and not said.get("error"):
+            # litellm makes a stream with nothing in it of a reply that does not stream
+            return self._take_event(as_chunk(said), b"data: " + _encoded(as_chunk(said)))
+        self._look(said, line)
+        return line + b"\n"
 
-    def _check_event(self) -> None:
-        """See whether an event is what litellm can read: some of its readers skip what they cannot."""
+    def _end_event(self) -> bytes:
+        """Return an event of several lines in one, if it can be read: litellm may skip others."""
         if not self._event:
-            return
-        data = b"\n".join(self._event).strip()
+            return b""
+        data = b" ".join([part.strip() for part in self._event])
         self._event.clear()
-        if not data:
-            return
         try:
             said = _parsed(data)
         except (ValueError, RecursionError):
             self._break(data)
-        else:
-            self._take(said, data)
+            return b""
+        return self._take_event(said, b"data: " + data)
+
+    def _take_event(self, said: object, line: bytes) -> bytes:
+        """Note an event, and return it as litellm can read it."""
+        if said == {}:
+            return b""  # keeps the connection alive
+        if isinstance(said, dict):
+            event = cast("dict[str, Any]", said)
+            if "choices" in event:
+                self._name = b""  # means nothing to litellm, which takes one for the end, too
+            if mend_chunk(self.provider, event):
+                line = b"data: " + _encoded(event)
+        self._take(cast("Any", said), line[5:])
+        return b"" if self.is_broken else self._framed(mend_event(self.provider, line))
+
+    def _framed(self, line: bytes) -> bytes:
+        """Return an event with its name, and apart from the one before: openai's library needs it."""
+        before = b"\n" + self._name if self._is_open else self._name
+        self._name, self._is_open = b"", True
+        return before + line + b"\n"
 
     def _take(self, said: object, data: bytes) -> None:
         if isinstance(said, dict):
@@ -295,7 +331,7 @@ class Tap:
             self._talked = self._talked or talks(event)
             self._ended = self._ended or ends(event)
             self.usage_seen = self.usage_seen or counts(event)
-            if b'"error"' in data and (error := error_in(event)):
+            if b'"error' in data and (error := error_in(event)):
                 # an error further in is lifted to where it is looked for
                 self._note_error(data if event.get("error") else json.dumps({"error": error}).encode())
         except MISSHAPEN:
@@ -310,13 +346,15 @@ class Tap:
         self.usage_seen = self.usage_seen or bool(_BINARY_USAGE.search(data))
 
     def _done(self, line: bytes) -> bytes:
-        self._check_event()
+        told = self._end_event()
+        self._is_over = True
         line = line.replace(b"data:[", b"data: [", 1)
-        if self._ended:
-            return line
-        self._ended = self.gave_no_reason = True
-        # complete by its end mark, though without a finish reason: litellm takes that for cut off
-        return _FINISH + line if self._talked else line
+        if not self._ended:
+            self._ended = self.gave_no_reason = True
+            if self._talked:
+                # complete by its end mark, though without a finish reason: litellm takes that for cut off
+                line = _FINISH + line
+        return told + self._framed(line)
 
     def _note_error(self, body: bytes) -> None:
         self._ended = True
