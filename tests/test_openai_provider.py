@@ -766,3 +766,45 @@ def test_a_name_of_ones_own() -> None:
     handler = KINDS[0]("openai/gpt-oss-20b", base_url="https://api.groq.com/openai/v1")
     assert handler.name == "groq_openai_gpt-oss-20b"
     assert KINDS[0]("m", name="small", priority=3).name == "small"
+
+
+@pytest.mark.parametrize("end", [b"data: [DONE] \n\n", b"data:[DONE]\r\n\r\n", b"data: \n\ndata: [DONE]\n\n"])
+async def test_the_end_mark_and_signs_of_life_may_have_spaces(end: bytes) -> None:
+    alive = b"data:\n\n"
+    with Server(
+        streamed(alive, chunk({"content": "Hel"}), b"data: \n\n", chunk({"content": "lo"}), end, done=False)
+    ) as server:
+        *_, done = await ask(server, request(stream=True))
+    assert isinstance(done, MessageDone)
+    assert done.message.get("content") == "Hello"
+
+
+WHOLLY_ERRORS = pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ({"object": "error", "message": "Too busy", "type": "server_error", "code": 503}, "Too busy"),
+        ({"text": "Out of memory", "error_code": 50002}, "Out of memory"),
+    ],
+    ids=["Mistral's", "FastChat's"],
+)
+
+
+@BOTH
+@WHOLLY_ERRORS
+async def test_an_answer_that_is_all_error_is_that_error(error: Any, words: str, watched: bool) -> None:
+    """With the end mark after it, the text before it would pass for the whole reply."""
+    reply = (
+        streamed(chunk({"content": "The first half"}), event(error))
+        if watched
+        else Reply((json.dumps(error).encode(),))
+    )
+    with Server(reply) as server:
+        assert words in str(failed := await failure(server.url, watched=watched))
+    assert type(failed) is ServerFailed
+
+
+async def test_an_object_that_is_no_completion_is_told_with_what_it_says() -> None:
+    with Server(Reply((b'{"detail": "No such route"}',))) as server:
+        error = await failure(server.url)
+    assert type(error) is UnreadableResponse
+    assert "No such route" in str(error)

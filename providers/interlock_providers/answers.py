@@ -320,7 +320,8 @@ def _object(body: str) -> Mapping[str, Any]:
 
 
 def _message_in(found: Mapping[str, Any]) -> str:
-    message = found.get("message") or found.get("Message") or found.get("detail") or found.get("msg") or ""
+    keys = ("message", "Message", "detail", "msg", "text")
+    message = next((found[key] for key in keys if found.get(key)), "")
     metadata = found.get("metadata")
     raw = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
     text = message if isinstance(message, str) else json.dumps(message)

@@ -242,6 +242,8 @@ class Chat:
                 return plain
             if error := failure_in(whole):
                 raise self._failed(error)
+            if "choices" not in whole:
+                raise self._unreadable(answer)
             done = completion_done(whole)
             return self._checked(done, why_incomplete(done, ended=True))
         except MISSHAPEN as error:

@@ -108,7 +108,7 @@ class Reading:
         if not self.ended:
             decoder = self._decoder or EventDecoder()
             for data in (*decoder.feed(b"".join(self._held)), *decoder.flush()):
-                if data == _DONE or isinstance(_parsed(data), dict):
+                if data.strip() == _DONE or isinstance(_parsed(data), dict):
                     self._take(data, told)
         self._held = []
         self.ended = True
@@ -177,7 +177,7 @@ class Reading:
             self._take(data, told)
 
     def _take(self, data: bytes, told: list[HandlerEvent]) -> None:
-        if data == _DONE:
+        if data.strip() == _DONE:
             self.ended = self.marked = True
             return
         try:
@@ -203,8 +203,11 @@ class Reading:
 
 def failure_in(said: _Json) -> object:
     """Return the error inside an answer that claimed success (OpenRouter and others), or None."""
-    error = said.get("error")
-    for choice in said.get("choices") or ():
+    error, choices = said.get("error"), said.get("choices")
+    if not choices:
+        # all of it is the error: Mistral's kind, and FastChat's
+        return error or (said if said.get("object") == "error" or said.get("error_code") else None)
+    for choice in choices:
         if choice.get("finish_reason") == "error":
             error = error or choice.get("error") or {"message": "The provider gave up on the reply."}
     return error

@@ -12,7 +12,8 @@ class EventDecoder:
     """Cuts a stream of bytes into the data of its events.
 
     Lines end with LF, CR or CRLF and with nothing else: U+2028 inside a JSON text is text. Comments
-    and the fields ``event``, ``id`` and ``retry`` are skipped, for chat streams say all in the data. The
+    and the fields ``event``, ``id`` and ``retry`` are skipped, for chat streams say all in the data, and so
+    are events without any, which keep a connection alive. The
     data stays bytes: whether it is UTF-8 is its reader's question.
     """
 
@@ -40,5 +41,5 @@ class EventDecoder:
         elif not line and self._data:
             data = b"\n".join(self._data)
             self._data = []
-            return data
+            return data if data.strip() else None
         return None
