@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from servers import SSE, USAGE, Reply, Server, chunk, event, said, streamed
+from servers import HELLO, HELLO_STREAM, SSE, USAGE, Reply, Server, chunk, event, said, streamed
 
 from interlock import Agent, RunConfig, Runner, tool
 from interlock.attempts import Retry
@@ -324,3 +324,20 @@ async def test_a_whole_reply_with_nothing_in_it_is_none(model: str, body: dict[s
     with Server(Reply((json.dumps(body).encode(),))) as server:
         with pytest.raises(IncompleteResponse, match="nothing of a reply came"):
             await done_by(made(model, server), watched=False)
+
+
+@BOTH
+@pytest.mark.parametrize("model", ["openai/gpt-4o", "deepseek/m"])
+async def test_a_key_and_an_address_are_taken_as_people_have_them(
+    model: str, watched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key with the newline of its file, an address with what is asked there."""
+    monkeypatch.setenv("OPENAI_API_KEY", "test-not-a-key\n")
+    with Server(HELLO_STREAM if watched else HELLO) as server:
+        for address in ("", "/", "/chat/completions", "/chat/completions/"):
+            await done_by(
+                LiteLLM(model, api_base=server.url + address, api_key="test-not-a-key\n"), watched=watched
+            )
+        await done_by(LiteLLM("openai/m", api_base=server.url), watched=watched)
+    assert {each.path for each in server.requests} == {"/v1/chat/completions"}
+    assert {each.headers["authorization"] for each in server.requests} == {"Bearer test-not-a-key"}

@@ -32,6 +32,7 @@ from servers import (
 
 from interlock.errors import (
     AuthenticationFailed,
+    ConfigError,
     ConnectionFailed,
     ContextTooLong,
     IncompleteResponse,
@@ -360,6 +361,22 @@ async def test_a_key_that_cannot_be_sent_is_told_nobody() -> None:
     assert "newline" in str(error)
     assert "secret" not in "".join(traceback.format_exception(error)).replace('api_key="top\\nsecret"', "")
     assert not server.requests
+
+
+@pytest.mark.parametrize(
+    "address", ["", "/", "/chat/completions", "/chat/completions/", "/chat/completions?a=1"]
+)
+async def test_what_is_asked_may_be_in_the_address_already(address: str) -> None:
+    with Server(HELLO) as server:
+        async with handler_at(server.url + address) as handler:
+            assert [each async for each in handler.stream(request())]
+    assert server.requests[0].path.partition("?")[0] == "/v1/chat/completions"
+
+
+def test_what_is_no_address_is_told_at_once() -> None:
+    for kind in (OpenAI, OpenAICompatible):
+        with pytest.raises(ConfigError, match="must be an http or https address"):
+            kind("m", base_url="localhost:8000/v1")
 
 
 async def test_a_query_in_the_address_stays_at_its_end() -> None:

@@ -7,13 +7,16 @@ import os
 from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
+from interlock.errors import ConfigError
 from interlock.records import record
 from interlock.redaction import redact_text
 from interlock_providers.shapes import Shape, shape_of
 
 __all__ = [
     "OPENAI",
+    "PATH",
     "Destination",
+    "chat_url",
     "family_at",
     "host_of",
     "key_of",
@@ -25,6 +28,7 @@ __all__ = [
 ]
 
 OPENAI = "https://api.openai.com/v1"
+PATH = "/chat/completions"
 
 _OPENAI_KEYS = frozenset(
     "role content name tool_calls tool_call_id refusal audio function_call annotations".split()
@@ -43,6 +47,19 @@ class Destination:
     """Where the key comes from, never the key."""
     ready: bool = True
     """False where a key is missing without which nothing is asked."""
+
+
+def chat_url(base_url: str) -> str:
+    """Return where an endpoint is asked: ``/chat/completions`` is added unless it is there, before the query.
+
+    Raises:
+        ConfigError: it is no address.
+    """
+    parts = urlsplit(base_url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"base_url must be an http or https address, not {base_url!r}.")
+    path = parts.path.rstrip("/").removesuffix(PATH)
+    return urlunsplit(parts._replace(path=path + PATH, fragment=""))
 
 
 def open_address(url: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, cast
 from interlock.messages import Message, calls_of
 from interlock.port import Request, ToolChoice, ToolSpec
 from interlock.records import record
+from interlock_providers.endpoints import PATH
 from interlock_providers.litellm_library import model_info
 from interlock_providers.shapes import Shape, shape_of
 from interlock_providers.structured import Plan, plan_for, told
@@ -69,19 +70,23 @@ class Call:
 
 def find_target(litellm: Any, model: str, api_base: str | None, api_key: str | None) -> Target:
     """Return whom litellm asks for a model. It raises litellm's own error for an unknown provider."""
+    api_base = api_base and api_base.rstrip("/")  # or litellm asks some at "//"
     name, provider, key, base = litellm.get_llm_provider(model, api_base=api_base, api_key=api_key)
     if provider in ("openai", "custom_openai"):
-        base = base or api_base or litellm.api_base or _first_of("OPENAI_BASE_URL", "OPENAI_API_BASE")
+        api_base = api_base and api_base.removesuffix(PATH)  # which openai's library adds
+        base = api_base or base or litellm.api_base or _first_of("OPENAI_BASE_URL", "OPENAI_API_BASE")
         base = base or _OPENAIS_OWN
         key = key or api_key or litellm.api_key or litellm.openai_key or _first_of("OPENAI_API_KEY")
         if not key and base != _OPENAIS_OWN:
             key = api_key = "none"  # a server of one's own needs no key; one that does says so
+    if (key := key or api_key) and key != key.strip():
+        key = api_key = key.strip()  # a newline at its end is of the file that it was read from
     given = {"api_base": api_base, "api_key": api_key}
     return Target(
         provider=provider,
         name=name,
         api_base=base or api_base,
-        api_key=key or api_key,
+        api_key=key,
         given={key: value for key, value in given.items() if value is not None},
         responses=_is_responses(litellm, provider, name),
     )

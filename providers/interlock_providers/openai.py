@@ -25,7 +25,9 @@ from interlock_providers.chat import Chat, Response
 from interlock_providers.conversations import body_as_json
 from interlock_providers.endpoints import (
     OPENAI,
+    PATH,
     Destination,
+    chat_url,
     family_at,
     host_of,
     key_of,
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenAI"]
 
-_PATH = "/chat/completions"
-
 
 class OpenAI:
     """A handler that asks one model of OpenAI's, or of any endpoint with the same API.
@@ -53,8 +53,8 @@ class OpenAI:
 
     Args:
         model: the model's name as the endpoint knows it, such as ``"gpt-4o-mini"``.
-        base_url: another endpoint, such as ``"http://localhost:11434/v1"``; default: OpenAI's. A query such
-            as Azure's ``api-version`` stays at the end of what is asked.
+        base_url: another endpoint, such as ``"http://localhost:11434/v1"``; default: OpenAI's.
+            ``/chat/completions`` is added unless it is there; a query such as Azure's ``api-version`` stays.
         api_key: the key. Default: the environment variable named after the endpoint, such as
             ``OPENAI_API_KEY`` or, for ``api.groq.com``, ``GROQ_API_KEY``. OpenAI's key is never
             sent to another endpoint unless it is passed here.
@@ -70,6 +70,9 @@ class OpenAI:
     Settings pass through to the API, but ``None`` leaves a key out, ``stream_options=None``
     included, for endpoints that refuse it. ``extra_headers`` and ``extra_body`` work as in the
     openai library. Retrying is the run's: the library is told not to.
+
+    Raises:
+        ConfigError: base_url is no address.
     """
 
     def __init__(
@@ -93,7 +96,7 @@ class OpenAI:
         self.name = name or f"{self.provider}_{model.replace('/', '_')}"
         self.priority = priority
         self._base_url = base_url
-        self._url = endpoint.rstrip("/") + _PATH
+        self._url = chat_url(endpoint)
         self._api_key = api_key
         self._client = client
         self._timeout = timeout
@@ -148,7 +151,7 @@ class OpenAI:
         post: Any = client.post  # a stream of the client's own class is the quickest, and it is not typed
         try:
             incoming: AsyncStream[object] = await post(
-                _PATH,
+                PATH,
                 cast_to=object,
                 body=body if encoded is None else None,
                 content=encoded,
@@ -195,8 +198,10 @@ class OpenAI:
 
 def _apart(base_url: str | None) -> tuple[str | None, Mapping[str, object]]:
     """Return an address and its query: the library would put the path behind it."""
-    address, asked, query = (base_url or "").partition("?")
-    return (address if asked else base_url), dict(parse_qsl(query, keep_blank_values=True))
+    if base_url is None:
+        return None, {}
+    address, _, query = chat_url(base_url).partition("?")
+    return address.removesuffix(PATH), dict(parse_qsl(query, keep_blank_values=True))
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes | None:

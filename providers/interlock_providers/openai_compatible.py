@@ -11,7 +11,6 @@ import importlib
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
 
 from interlock.errors import AuthenticationFailed, ConfigError, MissingExtra
 from interlock.events import HandlerEvent
@@ -24,6 +23,7 @@ from interlock_providers.deadlines import check_seconds
 from interlock_providers.endpoints import (
     OPENAI,
     Destination,
+    chat_url,
     family_at,
     host_of,
     key_of,
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from interlock_providers.http_client import HttpClient, HttpResponse
 
 __all__ = ["OpenAICompatible"]
-
-_PATH = "/chat/completions"
 
 
 class OpenAICompatible:
@@ -90,7 +88,7 @@ class OpenAICompatible:
         priority: int = 10,
     ) -> None:
         check_seconds(timeout=timeout, chunk_timeout=chunk_timeout)
-        self._url = _completions_url(base_url or OPENAI)
+        self._url = chat_url(base_url or OPENAI)
         host = host_of(self._url)
         self.model = model
         self.provider = provider_at(host)
@@ -192,11 +190,3 @@ _OURS = {
     "content-type": "application/json",
     "user-agent": "interlock",
 }
-
-
-def _completions_url(base_url: str) -> str:
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"base_url must be an http or https address, not {base_url!r}.")
-    path = parts.path.rstrip("/").removesuffix(_PATH)
-    return urlunsplit(parts._replace(path=path + _PATH, fragment=""))
