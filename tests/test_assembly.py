@@ -221,6 +221,16 @@ def test_legacy_function_call_deltas() -> None:
     }
 
 
+def test_a_legacy_call_without_a_word_is_none() -> None:
+    """So Snowflake ends each reply; taken for a call of no tool, it made every run fail."""
+    empty = {"content": "Sunny.", "function_call": {"name": "", "arguments": ""}, "tool_calls": None}
+    assert assemble(empty).message == {"role": "assistant", "content": "Sunny."}
+    assert completion_done({"choices": [{"message": empty}]}).message == {
+        "role": "assistant",
+        "content": "Sunny.",
+    }
+
+
 def test_events_of_a_stream() -> None:
     assembler = Assembler()
     events = [

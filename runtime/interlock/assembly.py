@@ -199,7 +199,8 @@ class Assembler:
         if content := delta.get("content"):
             self._take_content(content, events)
         calls: Iterable[_Json] | None = delta.get("tool_calls")
-        if not calls and (legacy := delta.get("function_call")):
+        # Snowflake fills what it does not mean with empty text
+        if not calls and (legacy := delta.get("function_call")) and any(legacy.values()):
             calls = ({"index": "function_call", "function": legacy},)
         for call in calls or ():
             self._take_call(call, events)
