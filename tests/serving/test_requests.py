@@ -119,7 +119,7 @@ def test_what_is_no_json_object_is_told_so(body: bytes) -> None:
     assert refused(body).code in ("invalid_json", "invalid_request")
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
 @pytest.mark.parametrize(
     "body",
     [

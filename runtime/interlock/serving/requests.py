@@ -13,6 +13,7 @@ from pydantic_core import from_json
 
 from interlock.errors import ConfigError
 from interlock.messages import Message, to_messages
+from interlock.plain_json import finite
 from interlock.port import ToolSpec
 from interlock.serving.refusals import Refusal
 
@@ -109,7 +110,10 @@ def parse(body: bytes) -> ChatRequest:
     """
     try:
         # NaN and Infinity are no JSON; `model_validate_json` lets them pass, and no provider takes them
-        read = _Body.model_validate(from_json(body, allow_inf_nan=False))
+        said: object = from_json(body, allow_inf_nan=False)
+        if finite(said) is not said:
+            raise ValueError("a number in it is larger than any that can be read")
+        read = _Body.model_validate(said)
     except pydantic.ValidationError as error:
         raise _invalid(error) from error
     except ValueError as error:
