@@ -359,3 +359,20 @@ async def test_a_number_too_large_for_python_is_not_sent_back_either() -> None:
         await Runner.run(Agent("a", model=handler), result.to_input_list())
         await handler.aclose()
     assert server.requests[1].body["messages"][1]["x"] == {"y": None}
+
+
+@pytest.mark.parametrize("blank", ["", "  ", "\n"])
+async def test_a_blank_key_is_none(blank: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compose files pass on a variable that nobody set as an empty one."""
+    monkeypatch.setenv("OPENAI_API_KEY", blank)
+    monkeypatch.setenv("LOCAL_API_KEY", blank)
+    asked = Request(messages=[{"role": "user", "content": "Hi"}])
+    for passed in (None, blank):
+        with pytest.raises(AuthenticationFailed, match="There is no key for openai"):
+            _ = [event async for event in OpenAICompatible("m", api_key=passed).stream(asked)]
+        with Server(HELLO) as server:
+            handler = OpenAICompatible("m", base_url=server.url, api_key=passed)
+            assert handler.destination().key.startswith("none, so none is sent")
+            _ = [event async for event in handler.stream(asked)]
+            await handler.aclose()
+        assert "authorization" not in server.requests[0].headers

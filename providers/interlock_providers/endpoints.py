@@ -70,7 +70,7 @@ def open_address(url: str) -> str:
 
 def told_key(provider: str, passed: str | None) -> str:
     """Say where the key for a vendor comes from."""
-    if passed:
+    if passed and passed.strip():
         return "there, passed as api_key"
     variable = key_variable(provider)
     if key_of(provider):
@@ -106,10 +106,13 @@ def shape_at(host: str, model: str) -> Shape:
     return replace(shape, message_keys=_OPENAI_KEYS) if provider in ("openai", "azure") else shape
 
 
-def key_of(provider: str) -> str | None:
-    """Return the key that the environment has for a vendor, such as ``GROQ_API_KEY``."""
-    key = os.environ.get(key_variable(provider))
-    return None if key is None else key.strip()  # a newline at its end is of the file that it was read from
+def key_of(provider: str, passed: str | None = None) -> str | None:
+    """Return the key that was passed or, for none, what the environment has, such as ``GROQ_API_KEY``.
+
+    A newline at its end is of the file that it was read from. A blank one is none: a variable that nobody
+    set is passed on as an empty one.
+    """
+    return (passed or "").strip() or os.environ.get(key_variable(provider), "").strip() or None
 
 
 def key_variable(provider: str) -> str:

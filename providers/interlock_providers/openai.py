@@ -175,7 +175,7 @@ class OpenAI:
         if client is None:
             from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # noqa: PLC0415 - see above
 
-            key = self._api_key.strip() if self._api_key else key_of(self.provider)
+            key = key_of(self.provider, self._api_key)
             if self._base_url is not None:
                 key = key or "none"  # a local server needs no key; one that does says so
             carrier = DefaultAsyncHttpxClient(event_hooks={"response": [self._look_at]})

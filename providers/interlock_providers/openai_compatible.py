@@ -170,7 +170,7 @@ class OpenAICompatible:
         headers = {**_OURS, **self._headers}
         if "authorization" in headers or "api-key" in headers:
             return headers
-        key = self._api_key.strip() if self._api_key else key_of(self.provider)
+        key = key_of(self.provider, self._api_key)
         if key is not None:
             # Azure takes keys in a header of its own, and tokens as everyone else
             own = {"api-key": key} if self.provider == "azure" else {"authorization": f"Bearer {key}"}
