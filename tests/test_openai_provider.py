@@ -184,8 +184,9 @@ async def test_an_endpoint_that_does_not_stream() -> None:
     assert [type(event) for event in events] == [MessageDone]
 
 
-async def test_a_stream_under_a_wrong_name() -> None:
-    body = b"\xef\xbb\xbf" + b"".join(HELLO_STREAM.pieces)
+@pytest.mark.parametrize("first", [b"\xef\xbb\xbf", b"id: 1\n", b"retry: 9\n\n", b": alive\n\n"])
+async def test_a_stream_under_a_wrong_name(first: bytes) -> None:
+    body = first + b"".join(HELLO_STREAM.pieces)
     with Server(Reply((body,))) as server:
         events = await ask(server, request(stream=True))
     assert events[:2] == [TextDelta("Hel"), TextDelta("lo")]

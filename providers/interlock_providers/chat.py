@@ -42,7 +42,7 @@ T = TypeVar("T")
 _Json = Mapping[str, Any]
 
 _NOT_IN_THE_BODY = frozenset(("extra_headers", "extra_body", "tool_choice"))
-_EVENTS = re.compile(rb"(\xef\xbb\xbf)?\s*(data:|event:|:)")
+_EVENTS = re.compile(rb"(\xef\xbb\xbf)?\s*(data|event|id|retry)?:")
 _CLOSING = 5.0  # seconds after which a connection that does not close is given up
 
 
