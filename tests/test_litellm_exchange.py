@@ -282,6 +282,29 @@ async def test_a_server_that_does_not_stream_is_understood(model: str) -> None:
 
 
 @MODELS
+@pytest.mark.parametrize("end", [event(b"[DONE]"), b"data:[DONE]", b"\n"])
+async def test_a_server_that_always_streams_is_understood(model: str, end: bytes) -> None:
+    calls = [
+        chunk({"tool_calls": [{"index": 0, **CALL}]}, created=1),
+        chunk({}, finish="tool_calls", created=1),
+    ]
+    with Server(streamed(b": alive\n\n", HEL, LO, *calls, BILL, end, done=False)) as server:
+        whole, _, _ = await done_by(made(model, server), watched=False)
+        watched, _, _ = await done_by(made(model, server), watched=True)
+    assert whole.message == watched.message
+    assert whole.usage == watched.usage
+    assert whole.message.get("content") == "Hello"
+
+
+@MODELS
+@pytest.mark.parametrize("pieces", [(HEL,), (HEL, b'data: {"id": "r1", "choi\n\n', LO, event(b"[DONE]"))])
+async def test_a_part_of_a_stream_is_no_whole_reply(model: str, pieces: tuple[bytes, ...]) -> None:
+    with Server(streamed(*pieces, done=False)) as server:
+        with pytest.raises(UnreadableResponse):
+            await done_by(made(model, server), watched=False)
+
+
+@MODELS
 async def test_a_refusal_in_pieces_is_whole(model: str) -> None:
     pieces = [chunk({"refusal": each}, created=1) for each in ("I ", "can", "not.")]
     with Server(

@@ -37,7 +37,8 @@ class LiteLLM:
         api_key: the key; default: the vendor's environment variable.
         api_base: another endpoint that speaks the vendor's protocol.
         timeout: seconds for one whole reply, streamed or not; None for no limit.
-        chunk_timeout: seconds that a stream may be silent once it has begun; None for no limit.
+        chunk_timeout: seconds that a stream may be silent once it has begun; comments that keep the
+            connection alive are silence. None for no limit.
         max_bytes: what one reply may have at most, unpacked; None for no limit. A longer one is an error,
             and is not read. It holds where interlock carries the answer to litellm, which it does for all
             but a few vendors, Azure among them.

@@ -11,12 +11,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from interlock_providers.reading import failure_in
+from interlock.assembly import Assembler, why_incomplete
+from interlock_providers.reading import MISSHAPEN, failure_in
 
 __all__ = ["as_object", "error_in", "mend_event", "mend_reply", "reply_in_events"]
 
 _Json = dict[str, Any]
 
+_DONE = b"[DONE]"
 _ANNOTATION = re.compile(rb'"type"\s*:\s*"(file_citation|file_path|container_file_citation|file)"')
 _ZERO_VALUE = re.compile(rb'"finish_reason"\s*:\s*""')
 _BLOCKED = re.compile(rb'"blockReason"\s*:\s*"')
@@ -68,17 +70,37 @@ def reply_in_events(body: bytes) -> bytes | None:
     not know on the Responses API; all of Cohere's, because it cannot read those streams), and some
     gateways and recordings stream nevertheless.
     """
-    events = [as_object(line[5:]) for line in body.split(b"\n") if line.startswith(b"data:")]
+    said = [line[5:].strip() for line in body.split(b"\n") if line.startswith(b"data:")]
+    events = [as_object(data) for data in said if data not in (b"", _DONE)]
     for event in reversed(events):
         if event.get("type") in ("response.completed", "response.incomplete", "response.failed"):
             return _as_body(event.get("response"))
         if event.get("type") == "message-end":
             return _as_body(_cohere_reply(events))
-    return None
+    try:
+        return _as_body(_chat_reply(events, over=_DONE in said)) if all(events) else None
+    except MISSHAPEN:
+        return None
 
 
 def _as_body(value: object) -> bytes | None:
     return json.dumps(value, ensure_ascii=False).encode() if value else None
+
+
+def _chat_reply(events: list[_Json], *, over: bool) -> _Json | None:
+    """Put the chunks of a chat completion together; an error in them is all, and of half a reply nothing."""
+    assembler, usage = Assembler(), None
+    for event in events:
+        if error := failure_in(event):
+            return {"error": error}
+        assembler.feed(event)
+        usage = event.get("usage") or usage
+    done = assembler.done()
+    if why_incomplete(done, ended=over, counted=assembler.counted):
+        return None
+    choice = {"index": 0, "message": done.message, "finish_reason": done.finish_reason or "stop"}
+    head = {"id": done.response_id, "object": "chat.completion", "created": 0, "model": done.model}
+    return {**head, "choices": [choice], "usage": usage}
 
 
 def _cohere_reply(events: list[_Json]) -> _Json:
