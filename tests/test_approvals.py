@@ -244,6 +244,39 @@ async def test_who_says_nothing_is_asked_again_without_a_model_call() -> None:
     assert (till.paid, len(requests(asks))) == ([], 1)
 
 
+@WATCHED
+@pytest.mark.parametrize("nested", [False, True])
+async def test_no_word_is_no_also_where_none_would_be_needed_by_now(watched: bool, nested: bool) -> None:
+    till = Till()
+    asks = clerk(till, PAY, "Paid.")
+    asks = (
+        agent("boss", call("clerk", {"input": "Pay."}), "Done.", tools=[asks.as_tool()]) if nested else asks
+    )
+    first = await run(asks, "Pay 5.", watched)
+    free = clerk(till, "Paid.", needs_approval=False)
+    free = agent("boss", "Done.", tools=[free.as_tool()]) if nested else free
+    second = await run(free, first.state(), watched)
+    assert (second.stop_reason, second.interruptions) == ("requires_action", first.interruptions)
+    assert (till.paid, requests(free)) == ([], [])
+    third = await run(free, second.state().approve(second.interruptions[0]), watched)
+    assert (till.paid, third.final_output) == ([5], "Done." if nested else "Paid.")
+
+
+@WATCHED
+async def test_a_transfer_that_waits_needs_its_word_also_where_none_would_be_needed_by_now(
+    watched: bool,
+) -> None:
+    target = agent("B", "Hello.")
+    first = await run(
+        agent("A", call("transfer_to_b"), handoffs=[handoff(target, needs_approval=True)]), "Hi"
+    )
+    free = agent("A", handoffs=[handoff(target)])
+    second = await run(free, first.state(), watched)
+    assert (second.interruptions, requests(target)) == (first.interruptions, [])
+    third = await run(free, second.state().approve(second.interruptions[0]), watched)
+    assert third.final_output == "Hello."
+
+
 async def test_of_two_calls_one_may_be_approved_and_one_later() -> None:
     till = Till()
     asks = clerk(till, [PAY, call("pay", {"amount": 6}, id="q")], "Done.")

@@ -40,7 +40,7 @@ from interlock.showing import show, show_all
 from interlock.tool_runs import run_tools
 from interlock.tools import Tool
 from interlock.transfers import Transfer, cut_short, edge_for, passed_over, try_transfer
-from interlock.waiting import hold_tools, hold_transfer
+from interlock.waiting import hold_tools, hold_transfer, plan_others
 
 __all__ = ["answer_calls"]
 
@@ -122,7 +122,8 @@ async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], even
         HandoffError: as ``raise_on`` says; `HandoffFilterError` when a filter broke.
         LimitExceeded: too many transfers, or going round without progress.
     """
-    planned = plan(calls, offered, run.config.multiple_handoffs)
+    multiple = run.config.multiple_handoffs
+    planned = plan_others(run, calls, offered) if run.approvals.asked else plan(calls, offered, multiple)
     answers = _Answers(run, calls)
     transfer: Transfer | None = None
     try:

@@ -67,6 +67,8 @@ class Approvals:
     """By the path and the id of the call."""
     by_tool: dict[tuple[str, str], Decision] = field(default_factory=NEW_DICT)
     """By agent and name, for the rest of the run."""
+    asked: frozenset[tuple[str, ...]] = frozenset()
+    """Calls that waited when the run stopped, by the path and the id."""
 
     def of(self, one: Interruption) -> Decision | None:
         """Return what was said of this very call, else of its tool; None if nobody has said anything."""

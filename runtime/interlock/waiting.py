@@ -11,16 +11,31 @@ from interlock.approvals import Decision, Interruption, NeedsApproval, declined_
 from interlock.callables import resolve, users_code
 from interlock.context import ToolContext
 from interlock.messages import ToolCall
-from interlock.routing import Plan
+from interlock.routing import Offer, Plan, plan
 from interlock.run import Run
 from interlock.tools import Tool
 
-__all__ = ["hold_tools", "hold_transfer"]
+__all__ = ["hold_tools", "hold_transfer", "plan_others"]
 
 _FREE: Final = Decision(True)
 _BY_A_TOOL = (
     "The transfer needs somebody's approval, and a tool cannot wait for it: call {name} instead, which can."
 )
+
+
+def plan_others(run: Run, calls: Sequence[ToolCall], offered: Offer) -> Plan:
+    """Plan the calls of a resumed run; those that waited wait on until somebody says a word on them.
+
+    So nothing is done by going on without a word, whatever a ``needs_approval`` says by now.
+    """
+    held: dict[str, Interruption] = {}
+    for call in calls:
+        one = _interruption(run, call, call["function"].get("name") or "")
+        if (*run.path, call["id"]) in run.approvals.asked and run.approvals.of(one) is None:
+            held[call["id"]] = one
+    planned = plan([call for call in calls if call["id"] not in held], offered, run.config.multiple_handoffs)
+    planned.waiting += held.values()
+    return planned
 
 
 async def hold_tools(
@@ -86,16 +101,20 @@ async def hold_transfer(run: Run, planned: Plan) -> None:
 
 async def _said(run: Run, planned: Plan, call: ToolCall, name: str, needs: NeedsApproval) -> Decision | None:
     """Return what was said of a call; None, once it is noted, if it waits for somebody to say it."""
-    arguments = call["function"].get("arguments") or ""
-    one = Interruption(
-        agent=run.agent.name, name=name, arguments=arguments, call_id=call["id"], path=run.path
-    )
+    one = _interruption(run, call, name)
     if (made := run.approvals.of(one)) is not None:
         return made
     if not await _asks(run, call, one, needs):
         return _FREE
     planned.waiting.append(one)
     return None
+
+
+def _interruption(run: Run, call: ToolCall, name: str) -> Interruption:
+    arguments = call["function"].get("arguments") or ""
+    return Interruption(
+        agent=run.agent.name, name=name, arguments=arguments, call_id=call["id"], path=run.path
+    )
 
 
 async def _asks(run: Run, call: ToolCall, one: Interruption, needs: NeedsApproval) -> bool:
