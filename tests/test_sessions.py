@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -857,6 +859,104 @@ async def test_approvals_within_an_agent_that_was_asked_follow_one_another(sessi
         await run(boss, one, session)
     third = await run(boss, second.state().approve(second.interruptions[0]), session)
     assert (till.paid, third.final_output) == ([5, 6], "Done.")
+
+
+async def test_who_comes_second_with_another_answer_changes_nothing(session: Session) -> None:
+    """What the first one did stays in the session, and is shown to whoever writes next."""
+    settings = RunConfig(external_tools=[{"type": "function", "function": {"name": "ask"}}])
+    clerk = agent(call("ask", id="a"), "He agrees.", "He does not.")
+    waiting = (await run(clerk, "A discount?", session, run_config=settings)).state()
+    yes, no = (
+        waiting.with_answers([{"role": "tool", "tool_call_id": "a", "content": word}])
+        for word in ("yes", "no")
+    )
+    await run(clerk, yes, session, run_config=settings)
+    with pytest.raises(SessionConflict, match="has begun to carry out this state"):
+        await run(clerk, no, session, run_config=settings)
+    assert await stored(session) == ["A discount?", "ask", "yes", "He agrees."]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_run_that_is_made_again_may_be_approved_again(session: Session, stream: bool) -> None:
+    """It has calls of its own, which nobody has begun to carry out."""
+    till, settings = Till(), RunConfig(run_id="r")
+    clerk = till.clerk(PAYS[0], "Paid.", PAYS[1], "Paid again.")
+    first = await run(clerk, "Pay.", session, run_config=settings)
+    state = first.state().approve(first.interruptions[0])
+    await run(clerk, state, session)
+    again = await run(clerk, "Pay.", session, stream=stream, run_config=settings)
+    result = await run(clerk, again.state().approve(again.interruptions[0]), session, stream=stream)
+    assert (till.paid, result.final_output) == ([5, 6], "Paid again.")
+    with pytest.raises(SessionConflict):
+        await run(clerk, state, session)
+    assert await stored(session) == ["Pay.", "pay", "paid 6", "Paid again."]
+
+
+async def test_what_an_earlier_state_comes_to_anew_may_be_approved(session: Session) -> None:
+    till = Till()
+    clerk = till.clerk(RuntimeError("away"), PAYS[0], "Paid.", PAYS[1], "Paid again.")
+    with pytest.raises(HandlerError) as failed:
+        await run(clerk, "Pay.", session)
+    earlier = failed.value.result.state()
+    for _ in range(2):
+        waiting = await run(clerk, earlier, session)
+        await run(clerk, waiting.state().approve(waiting.interruptions[0]), session)
+    assert till.paid == [5, 6]
+    assert await stored(session) == ["Pay.", "pay", "paid 6", "Paid again."]
+
+
+async def test_who_goes_on_twice_without_a_word_does_nothing(session: Session) -> None:
+    """Also where the tool would need none by now, such as for whoever goes on."""
+    paid: list[int] = []
+
+    @tool(needs_approval=lambda context, arguments: context.context != "boss")
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    clerk = agent(PAYS[0], "Paid.", tools=[pay])
+    waiting = (await run(clerk, "Pay.", session)).state()
+    for _ in range(2):
+        assert (await run(clerk, waiting, session, context="boss")).stop_reason == "requires_action"
+    assert paid == []
+    result = await run(clerk, waiting.approve(waiting.interruptions[0]), session)
+    assert (paid, result.final_output) == ([5], "Paid.")
+
+
+async def test_who_began_and_was_not_told_may_go_on() -> None:
+    """The store has it and its answer is lost: nothing was done, and nobody else may go on any more."""
+    store, till = Shaky(), Till()
+    session, clerk = Session("u", store), till.clerk(PAYS[0], "Paid.")
+    first = await run(clerk, "Pay.", session)
+    state = first.state().approve(first.interruptions[0])
+    store.lost = {3}  # its input and its first turn are 1 and 2
+    with pytest.raises(SessionError) as caught:
+        await run(clerk, state, session)
+    with pytest.raises(SessionConflict):
+        await run(clerk, state, session)
+    result = await run(clerk, caught.value.result.state(), session)
+    assert (till.paid, result.final_output) == ([5], "Paid.")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_whose_time_is_up_while_the_store_takes_long_may_go_on(tmp_path: Path, stream: bool) -> None:
+    path, till = tmp_path / "chats.db", Till()
+    store = SQLiteSessions(path)
+    session, clerk = Session("u", store), till.clerk(PAYS[0], "Paid.")
+    first = await run(clerk, "Pay.", session)
+    state = first.state().approve(first.interruptions[0])
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    released = threading.Timer(0.6, other.rollback)
+    released.start()
+    with pytest.raises(RunTimeout) as caught:
+        await run(clerk, state, session, stream=stream, run_config=RunConfig(timeout=0.2))
+    released.join()
+    result = await run(clerk, caught.value.result.state(), session)
+    assert (till.paid, result.final_output) == ([5], "Paid.")
+    other.close()
+    store.close()
 
 
 async def test_a_state_whose_taker_died_is_not_carried_out_again(session: Session) -> None:

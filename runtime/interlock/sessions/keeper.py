@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Container, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -61,8 +62,12 @@ class SessionKeeper:
     async def begin(self, run: Run) -> None:
         """Put the history before the run's input, and store the input; see `Keeper.begin`."""
         found = await self._log.loaded(run.run_id)
+        self._number, self._claimed = found.number, 0 if found.own is None else found.own.claimed
         if self._state is not None:
             self._history = _history_of(run, found, self._log.name)
+            document = self._state.document
+            if run.claims < self._claimed and _is_begun(document, _calls_left(document)):
+                raise self._used(run)  # before what it says takes the place of what was done since
         else:
             if found.passed:
                 raise SessionConflict(
@@ -72,34 +77,52 @@ class SessionKeeper:
                 )
             if found.own is not None and found.own.items:
                 _check_same_input(run, found.own, self._log.name)
-            self._history = len(found.items)
+            self._history, run.claims = len(found.items), self._claimed
             _put_before(run, found.items)
             _be_sticky(run, found, self._log.name)
         run.repairs += (*found.notes,)
-        self._number, self._claimed = found.number, found.own.claimed if found.own is not None else 0
         self._earlier = [*found.own.items] if found.own is not None and not found.own.first else []
         self._on = True
         await self.keep(run)
 
     async def claim(self, run: Run, calls: Sequence[ToolCall]) -> None:
         """Store that what a state left to do is begun; see `Keeper.claim`."""
-        if not self._on or self._state is None or not _is_begun(self._state.document, calls):
+        if not self._on or self._state is None:
+            return
+        if not _is_begun(self._state.document, calls):
+            if not calls:  # it goes another way than before, and what it comes to is begun by nobody yet
+                run.claims = max(run.claims, self._claimed)
             return
         taken = run.claims < self._claimed
         if not taken:
             try:
-                await self._store(run, (), claims=run.claims + 1)
-                run.claims += 1  # not before: the state of who was refused must be refused as well
+                await self._store_claim(run)
             except SessionConflict:
                 taken = True
         self._earlier.clear()  # from here on the run goes another way
         if taken:
             self._on = False
-            raise SessionConflict(
-                f"Somebody has begun to carry out this state of the run {run.run_id!r:.80} in session "
-                f"{self._log.name!r:.80} already, and that is not done twice. Take the state of that "
-                "result; if its process died, begin a new run, which is told that the calls have no answer."
-            )
+            raise self._used(run)
+
+    async def _store_claim(self, run: Run) -> None:
+        try:
+            await self._store(run, (), claims=run.claims + 1)
+        except SessionConflict:  # the state of who was refused must be refused as well
+            raise
+        except BaseException:
+            # it may be there all the same, as its own: nobody else could go on then, nor this run's state
+            with suppress(Exception), anyio.move_on_after(self._log.grace, shield=True):
+                await self._store(run, (), claims=run.claims + 1)
+                run.claims += 1
+            raise
+        run.claims += 1
+
+    def _used(self, run: Run) -> SessionConflict:
+        return SessionConflict(
+            f"Somebody has begun to carry out this state of the run {run.run_id!r:.80} in session "
+            f"{self._log.name!r:.80} already, and that is not done twice. Take the state of that "
+            "result; if its process died, begin a new run, which is told that the calls have no answer."
+        )
 
     async def keep(self, run: Run) -> None:
         """Store what is new, in one piece; see `Keeper.keep`."""
@@ -238,7 +261,8 @@ def _all_wait(
 
 def _calls_left(document: RunDocument) -> Sequence[ToolCall]:
     waiting = {caller["call"]["id"] for caller in document["callers"]}
-    return left_over(items_of(document), document["first_of_turn"], document["turn"], waiting).calls
+    left = left_over(items_of(document), document["first_of_turn"], document["turn"], waiting)
+    return [call for call in left.calls if call["id"] not in document["begun"]]
 
 
 def _check_same_input(run: Run, own: Part, session: str) -> None:
