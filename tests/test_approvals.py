@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import anyio
 import anyio.lowlevel
 import pydantic
 import pytest
@@ -19,6 +20,7 @@ from interlock import (
     Agent,
     HandoffRequest,
     Message,
+    RunConfig,
     Runner,
     RunResult,
     RunState,
@@ -29,7 +31,7 @@ from interlock import (
     tool,
 )
 from interlock.approvals import Interruption
-from interlock.errors import CallbackError, ConfigError, LoopDetected
+from interlock.errors import CallbackError, ConfigError, LoopDetected, RunTimeout
 from interlock.events import ApprovalRequested, ToolCalled
 from interlock.sessions import InMemorySessions, Session
 from interlock.testing import assert_valid, call
@@ -500,6 +502,36 @@ async def test_a_call_within_an_agent_that_was_asked_waits_as_well(watched: bool
     second = await run(boss, first.state().approve(one), watched)
     assert (second.final_output, till.paid) == ("All paid.", [5])
     assert answers_of(second) == ["Paid."]
+
+
+@pytest.mark.parametrize(("watched", "at_once"), [(True, None), (False, 1)])
+async def test_an_agent_within_that_nobody_came_to_goes_on_later(watched: bool, at_once: int | None) -> None:
+    """The time was up before; what it had done is not done again."""
+    till, done = Till(), list[str]()
+
+    @tool
+    def note() -> str:
+        """Note."""
+        done.append("noted")
+        return "noted"
+
+    @tool(needs_approval=True)
+    async def wait() -> str:
+        """Take too long."""
+        await anyio.sleep_forever()
+        return ""
+
+    helper = agent("clerk", call("note"), PAY, "Paid.", tools=[note, till.tool()])
+    calls = [call("wait", id="w"), call("clerk", {"input": "Pay."}, id="c")]
+    boss = agent("boss", calls, "Done.", tools=[wait, helper.as_tool()])
+    first = await run(boss, "Hi")
+    state = first.state()
+    for one in first.interruptions:
+        state = state.approve(one)
+    with pytest.raises(RunTimeout) as caught:
+        await run(boss, state, watched, run_config=RunConfig(timeout=0.1, tools_at_once=at_once))
+    result = await run(boss, caught.value.result.state(), watched)
+    assert (result.final_output, done, till.paid) == ("Done.", ["noted"], [5])
 
 
 async def test_the_books_count_each_model_call_once() -> None:

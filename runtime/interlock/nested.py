@@ -210,7 +210,6 @@ def _gone_on(run: Run, one: Consultation, max_turns: int | None, stood: RunDocum
     from interlock.resuming import resumed_within  # noqa: PLC0415 - for those that were stopped
 
     inner = with_trace(resumed_within(run, one.asked.agent, stood, max_turns, _config(run, one)))
-    del run.to_resume[one.call["id"]]
     return _placed(inner, run, one)
 
 

@@ -209,6 +209,7 @@ async def _consulted(run: Run, one: Consultation, take: Take, events: Events) ->
     context = _context(run, one.call, one.tool)
     await _tell_start(run, one.tool, context)
     run.begun.add(one.call["id"])
+    run.to_resume.pop(one.call["id"], None)  # not before: a run may end without coming to it
     stop = False
     if run.tracing is not None:
         run.tracing.tool_started(one.call, None if one.inner is None else one.inner.run_id)
