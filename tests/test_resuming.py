@@ -724,6 +724,23 @@ async def test_an_error_of_a_tool_says_in_the_state_what_it_was() -> None:
     )
 
 
+async def test_what_an_error_says_is_written_without_secrets_though_the_run_went_on() -> None:
+    def no() -> Any:
+        raise ValueError("password=hunter2")
+
+    away = Voice("first", ConnectionError("postgresql://shop:hunter2@db is away"))
+    a = Agent(
+        "A", handlers=[away, Voice("second", call("fail"), "Sorry.")], tools=[Effects().tool("fail", no)]
+    )
+    result = await run(a, fallback=True)
+    assert [one.kind for one in result.errors] == ["fallback", "tool"]
+    assert [one["message"] for one in written(result, a).document["errors"]] == [
+        "handler 'first' failed, 'second' answers instead: ConnectionError: "
+        "postgresql://[redacted]@db is away",
+        "Tool 'fail' failed: ValueError: password=[redacted]",
+    ]
+
+
 async def test_replies_after_the_pause_have_ids_of_their_own() -> None:
     a = agent(
         "A",

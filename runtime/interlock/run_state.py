@@ -78,9 +78,9 @@ class RunState:
         """Return the state as JSON text; the same state gives the same text.
 
         Args:
-            include_secrets: whether secrets stay in the shared memory, in payloads and in metadata, where
-                ``"[redacted]"`` stands in for them otherwise; see `interlock.redaction`. What was said
-                stays to the letter. A redacted entry of the shared memory is taken from
+            include_secrets: whether secrets stay in the shared memory, in payloads, in metadata and in what
+                errors say, where ``"[redacted]"`` stands in for them otherwise; see `interlock.redaction`.
+                What was said stays to the letter. A redacted entry of the shared memory is taken from
                 ``RunConfig.shared_memory`` when the run is resumed.
             max_bytes: the most that there may be, as `from_json` reads it.
 

@@ -14,18 +14,27 @@ __all__ = ["checked_json", "redacted"]
 
 
 def redacted(document: RunDocument) -> RunDocument:
-    """Return a document without the secrets in what it shares; what was said stays to the letter."""
+    """Return a document without the secrets in what it shares, and in what errors say.
+
+    What was said stays to the letter.
+    """
     callers = [{**caller, "payload": redact(caller["payload"])} for caller in document["callers"]]
     handoffs = [
-        {**record, "request": _without(record["request"]), "response": _without(record["response"])}
+        {
+            **record,
+            "error": _words(record["error"]),
+            "request": _without(record["request"]),
+            "response": _without(record["response"]),
+        }
         for record in document["handoffs"]
     ]
     narrowings = [{**each, "own": redact(each["own"])} for each in document["narrowings"]]
-    error = document["error"]
+    errors = [{**problem, "message": redact_text(problem["message"])} for problem in document["errors"]]
     hidden: dict[str, Any] = {
         "shared_memory": redact(document["shared_memory"]),
         "payload": redact(document["payload"]),
-        "error": None if error is None else redact_text(error),
+        "error": _words(document["error"]),
+        "errors": errors,
         "callers": callers,
         "handoffs": handoffs,
         "narrowings": narrowings,
@@ -33,6 +42,10 @@ def redacted(document: RunDocument) -> RunDocument:
     if inner := document.get("within"):
         hidden["within"] = {call_id: redacted(each) for call_id, each in inner.items()}
     return cast(RunDocument, {**document, **hidden})
+
+
+def _words(error: str | None) -> str | None:
+    return None if error is None else redact_text(error)
 
 
 def _without(said: RequestDocument | ResponseDocument | None) -> dict[str, Any] | None:
