@@ -279,6 +279,21 @@ async def test_a_transfer_that_waits_needs_its_word_also_where_none_would_be_nee
     assert third.final_output == "Hello."
 
 
+@WATCHED
+@pytest.mark.parametrize("always", [False, True])
+async def test_no_is_no_also_where_no_word_would_be_needed_by_now(watched: bool, always: bool) -> None:
+    till, target = Till(), agent("B", "Hello.")
+    first = await run(clerk(till, PAY), "Pay 5.", watched)
+    free = clerk(till, "All right.", needs_approval=False)
+    second = await run(free, first.state().reject(first.interruptions[0], always=always), watched)
+    assert (till.paid, second.final_output) == ([], "All right.")
+    waits = agent("A", call("transfer_to_b"), handoffs=[handoff(target, needs_approval=True)])
+    first = await run(waits, "Hi", watched)
+    free = agent("A", "I stay.", handoffs=[handoff(target)])
+    second = await run(free, first.state().reject(first.interruptions[0], always=always), watched)
+    assert (second.final_output, requests(target)) == ("I stay.", [])
+
+
 async def test_of_two_calls_one_may_be_approved_and_one_later() -> None:
     till = Till()
     asks = clerk(till, [PAY, call("pay", {"amount": 6}, id="q")], "Done.")

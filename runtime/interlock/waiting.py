@@ -52,9 +52,10 @@ async def hold_tools(
         CallbackError: a ``needs_approval`` function raised. Nothing is carried out then.
     """
     free: list[tuple[ToolCall, Any]] = []
+    heard = run.approvals.by_call or run.approvals.by_tool  # a no is one, also where no word is needed by now
     for call, tool in planned.tools:
         said: Decision | None = _FREE
-        if tool.needs_approval is not False and _is_made(call, tool):
+        if (heard or tool.needs_approval is not False) and _is_made(call, tool):
             said = await _said(run, planned, call, tool.name, tool.needs_approval)
         if said is not None and said.approved:
             free.append((call, tool))
@@ -85,7 +86,10 @@ async def hold_transfer(run: Run, planned: Plan) -> None:
         CallbackError: its ``needs_approval`` function raised.
     """
     wanted = planned.transfer
-    if wanted is None or (needs := wanted.edge.needs_approval) is False:
+    if wanted is None:
+        return
+    needs, said_of = wanted.edge.needs_approval, run.approvals
+    if needs is False and (wanted.request is not None or not (said_of.by_call or said_of.by_tool)):
         return
     name = wanted.edge.tool_name
     if wanted.request is not None:
