@@ -57,4 +57,4 @@ def test_any_cut_gives_the_same_events(texts: list[str], end: str, data: st.Data
     stream = "".join(f"data: {text}{end}{end}" for text in texts).encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
     pieces = [stream[i:j] for i, j in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
-    assert decoded(*pieces) == texts
+    assert decoded(*pieces) == [text for text in texts if text.encode().strip()]  # spaces are a sign of life

@@ -13,8 +13,8 @@ class EventDecoder:
 
     Lines end with LF, CR or CRLF and with nothing else: U+2028 inside a JSON text is text. Comments
     and the fields ``event``, ``id`` and ``retry`` are skipped, for chat streams say all in the data, and so
-    are events without any, which keep a connection alive. The
-    data stays bytes: whether it is UTF-8 is its reader's question.
+    are events without any, or with nothing but spaces, which keep a connection alive. The data stays bytes:
+    whether it is UTF-8 is its reader's question.
     """
 
     def __init__(self) -> None:
