@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
+import anyio
 import pytest
 from servers import HELLO, HELLO_STREAM, SSE, USAGE, Reply, Server, chunk, event, said, streamed
 
@@ -364,3 +367,24 @@ async def test_a_key_and_an_address_are_taken_as_people_have_them(
         await done_by(LiteLLM("openai/m", api_base=server.url), watched=watched)
     assert {each.path for each in server.requests} == {"/v1/chat/completions"}
     assert {each.headers["authorization"] for each in server.requests} == {"Bearer test-not-a-key"}
+
+
+@BOTH
+@KINDS
+async def test_nothing_is_kept_of_a_call_that_is_over(kind: type[LiteLLM], watched: bool) -> None:
+    """litellm logs later, and keeps the context of each call until then."""
+    with Server(*[HELLO_STREAM if watched else HELLO] * 10) as server:
+        handler = made("openai/gpt-4o", server, kind)
+
+        async def ask() -> None:
+            await done_by(handler, watched=watched)
+
+        gc.disable()  # nor is anything left for it
+        try:
+            async with anyio.create_task_group() as tasks:
+                for _ in range(10):
+                    tasks.start_soon(ask)
+            kept = Counter(type(each).__name__ for each in gc.get_objects())
+        finally:
+            gc.enable()
+    assert [kept[name] for name in ("Exchange", "Line", "Tap", "Sent")] == [0, 0, 0, 0]

@@ -69,6 +69,7 @@ class Exchange:
         self._max_bytes = max_bytes
         self._tap: Tap | None = None
         self._line: Any = None
+        self._ongoing: Any = None
         self._sent = False
         self._reply: Any = None
         self._usage: Mapping[str, Any] = {}
@@ -166,14 +167,17 @@ class Exchange:
     async def close(self) -> None:
         """Give up whatever of the reply was not read. litellm 1.105 leaves some connections open."""
         self._deadline.close()
-        if self._reply is None and not (self._line is not None and self._line.is_open):
-            return
-        with anyio.move_on_after(_CLOSING, shield=True):
-            if self._reply is not None:
-                with suppress(Exception):
-                    await self._reply.aclose()
-            if self._line is not None:
-                await self._line.hang_up()
+        reply, line = self._reply, self._line
+        self._reply = self._line = None  # they lead back to here, and would wait for the garbage collector
+        if reply is not None or (line is not None and line.is_open):
+            with anyio.move_on_after(_CLOSING, shield=True):
+                if reply is not None:
+                    with suppress(Exception):
+                        await reply.aclose()
+                if line is not None:
+                    await line.hang_up()
+        if self._ongoing is not None:
+            self._ongoing.line = None
 
     async def _asked(self, arguments: Mapping[str, Any]) -> Any:
         """Make the call, and return litellm's reply or its stream of chunks."""
@@ -201,6 +205,7 @@ class Exchange:
         if (client := tapped.tapped_client(route)) is not None:
             self._tap = Tap(target.provider, streams=bool(self.call.arguments.get("stream")))
             self._line = tapped.Line(self._tap, self._max_bytes, self._unreadable)
+            self._ongoing = tapped.Ongoing(self._line)
             connection |= client
         return connection
 
@@ -208,7 +213,7 @@ class Exchange:
         self, wait: Callable[[Callable[[], Awaitable[T]]], Awaitable[T]], work: Callable[[], Awaitable[T]]
     ) -> T:
         """Await one step of the call within its time; its errors become ours."""
-        token = None if self._line is None else self._tapped.listen(self._line)
+        token = None if self._ongoing is None else self._tapped.listen(self._ongoing)
         try:
             return await wait(work)
         except ProviderError:

@@ -29,11 +29,11 @@ from interlock_providers.bodies import ACCEPTED, beginning, body_of
 from interlock_providers.foreign import put_back
 from interlock_providers.tap import Tap
 
-__all__ = ["Line", "Route", "close_client", "listen", "stop_listening", "tapped_client"]
+__all__ = ["Line", "Ongoing", "Route", "close_client", "listen", "stop_listening", "tapped_client"]
 
 _http = cast(Any, _untyped)
 
-_LINE: ContextVar[Line | None] = ContextVar("interlock_line", default=None)
+_ONGOING: ContextVar[Ongoing | None] = ContextVar("interlock_ongoing", default=None)
 
 _CLIENT: RunVar[_TappedHandler | None] = RunVar("interlock_tapped_client", None)
 """litellm's clients are kept by the id() of their loop, and an id comes back when its loop is gone."""
@@ -89,14 +89,25 @@ class Line:
                 await self.response.aclose()
 
 
-def listen(line: Line) -> Token[Line | None]:
-    """Make the requests that this task sends from now on the line's own, until `stop_listening`."""
-    return _LINE.set(line)
+@dataclass(slots=True)
+class Ongoing:
+    """A call, and its line until it is over.
+
+    litellm logs when it has nothing else to do, and until then keeps a copy of the context of each call, up
+    to 50,000 of them. With the line they would keep the request, the reply and the connection.
+    """
+
+    line: Line | None
 
 
-def stop_listening(token: Token[Line | None]) -> None:
+def listen(call: Ongoing) -> Token[Ongoing | None]:
+    """Make the requests that this task sends from now on those of the call, until `stop_listening`."""
+    return _ONGOING.set(call)
+
+
+def stop_listening(token: Token[Ongoing | None]) -> None:
     """Take back what `listen` did. Hold no yield in between."""
-    _LINE.reset(token)
+    _ONGOING.reset(token)
 
 
 def tapped_client(route: Route) -> Mapping[str, Any] | None:
@@ -185,18 +196,18 @@ class _TappedTransport(httpx.AsyncBaseTransport):
         self._inner = AiohttpTransport(httpx.create_ssl_context(_http.get_ssl_configuration()))
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        line = _LINE.get()
-        if line is None:
+        call = _ONGOING.get()
+        if call is None or (line := call.line) is None:
             return await self._inner.handle_async_request(request)
         if line.failure is not None:
             raise line.failure  # litellm tries a broken connection again by itself; retrying is not its job
         try:
-            return await self._answer(request, line)
+            return await self._answer(request, call, line)
         except (httpx.TransportError, ProviderError) as error:
             line.failure = error
             raise
 
-    async def _answer(self, request: httpx.Request, line: Line) -> httpx.Response:
+    async def _answer(self, request: httpx.Request, call: Ongoing, line: Line) -> httpx.Response:
         if line.parts:
             request = _with_parts(request, line.parts)
         if request.headers.get("accept-encoding") != ACCEPTED:
@@ -207,7 +218,7 @@ class _TappedTransport(httpx.AsyncBaseTransport):
         if line.tap.reads_whole:
             body = line.tap.whole(await _read(response, line))
             return httpx.Response(response.status_code, headers=kept, content=body, request=request)
-        body_stream = _TappedBody(response, line)
+        body_stream = _TappedBody(call, _received(response, line))
         return httpx.Response(response.status_code, headers=kept, stream=body_stream, request=request)
 
     async def aclose(self) -> None:
@@ -251,35 +262,43 @@ async def _received(response: Sent, line: Line) -> AsyncGenerator[bytes]:
 
 
 class _TappedBody(httpx.AsyncByteStream):
-    """The body of a stream as the tap lets it through."""
+    """The body of a stream as the tap lets it through. httpx keeps it for the garbage collector."""
 
-    def __init__(self, response: Sent, line: Line) -> None:
-        self._response = response
-        self._received = _received(response, line)
-        self._line = line
+    def __init__(self, call: Ongoing, received: AsyncGenerator[bytes]) -> None:
+        self._call = call
+        self._received = received
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        tap = self._line.tap
         try:
             async for data in self._received:
-                if mended := tap.feed(data):
+                if mended := self._line.tap.feed(data):
                     yield mended
                 self._check()
         except httpx.TransportError:
-            if not tap.is_complete:
+            if not self._line.tap.is_complete:
                 raise  # else only a trailer is missing; litellm 1.109 would drop the usage as well
-        if rest := tap.end():
+        if rest := self._line.tap.end():
             yield rest
         self._check()
+
+    @property
+    def _line(self) -> Line:
+        if self._call.line is None:
+            raise httpx.StreamClosed
+        return self._call.line
 
     def _check(self) -> None:
         if (tap := self._line.tap).is_broken:
             raise self._line.unreadable(f"{tap.strange!r} is no part of a reply", True)
 
     async def aclose(self) -> None:
-        if self._line.tap.is_complete:
+        if (line := self._call.line) is None:
+            return
+        if line.tap.is_complete:
             await self._drain()
-        await self._response.aclose()
+        await line.hang_up()
+        with suppress(RuntimeError):  # it is being read in another task
+            await self._received.aclose()
 
     async def _drain(self) -> None:
         """Read the end of a complete body, so that its connection can be used again."""
