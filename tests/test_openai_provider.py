@@ -10,6 +10,7 @@ import traceback
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -826,3 +827,42 @@ async def test_an_object_that_is_no_completion_is_told_with_what_it_says() -> No
         error = await failure(server.url)
     assert type(error) is UnreadableResponse
     assert "No such route" in str(error)
+
+
+# How it gets there
+
+
+async def test_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server(HELLO) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
+        async with handler_at("http://models.invalid/v1") as handler:
+            assert [event async for event in handler.stream(request())]
+    assert proxy.requests[0].path == "http://models.invalid/v1/chat/completions"
+
+
+async def test_a_proxy_that_the_environment_says_not_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server(HELLO) as server:
+        monkeypatch.setenv("http_proxy", "http://proxy.invalid")
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        assert await ask(server)
+
+
+async def test_a_proxy_of_another_kind_is_not_passed_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Server(HELLO) as server:
+        monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:1")
+        await failure(server.url)
+    assert server.requests == []
+
+
+async def test_what_a_proxy_of_another_kind_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    if KINDS[0] is OpenAICompatible:
+        pytest.skip("aiohttp speaks to no such proxy")
+    monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:1")
+    error = await failure("http://127.0.0.1:9/v1")
+    if find_spec("socksio"):
+        assert isinstance(error, ConnectionFailed)
+    else:
+        assert "needs a package that is not there: Using SOCKS proxy, but the 'socksio' package" in str(error)
+        assert str(error).endswith(
+            "`pip install httpx[socks]`. Install it, or a version of the library that works without it."
+        )

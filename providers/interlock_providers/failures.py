@@ -231,10 +231,11 @@ def _missing(case: _Case) -> ProviderError | None:
                 "'openai/gpt-4o-mini', 'anthropic/claude-haiku-4-5' or 'ollama_chat/llama3'.",
             )
         if isinstance(link, ImportError):
+            package = f"the package {link.name!r}" if link.name else "a package that is not there"
             return case.fail(
                 ProviderDefect,
-                f"Asking {case.vendor} for {case.model!r} needs the package {link.name!r}: "
-                f"{shortened(text)}. Install it, or a version of litellm that works without it.",
+                f"Asking {case.vendor} for {case.model!r} needs {package}: {shortened(text.rstrip('.'))}. "
+                "Install it, or a version of the library that works without it.",
             )
         if _MISSING_KEY.search(text):
             return case.fail(
