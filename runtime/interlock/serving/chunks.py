@@ -15,9 +15,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from interlock.assembly import Assembler
 from interlock.events import (
     AgentUpdated,
     AttemptFailed,
@@ -32,12 +31,18 @@ from interlock.events import (
 from interlock.fresh import NEW_LIST
 from interlock.messages import Message, ToolCall, text_of
 from interlock.output_modes import json_in
+from interlock.pieces import together
 from interlock.results import RunEvent, RunResult
 from interlock.usage import Usage
 
 __all__ = ["Completion", "DeltaWriter", "usage_body"]
 
 _Delta = dict[str, Any]
+
+_HALF, _LAST_HALF = "\ud800", "\udbff"
+"""The first halves of characters that UTF-16 writes as two."""
+_BLOCKS = (("thinking_blocks", "thinking"), ("reasoning_details", "text"))
+"""Keys of lists of thoughts, and the key that each has its text under."""
 
 
 @dataclass(slots=True)
@@ -48,9 +53,18 @@ class _Texts:
     open: bool = False
     """Whether the present text has said something."""
     blank: list[str] = field(default_factory=NEW_LIST)
+    half: str = ""
+    """The first half of a character, of which the second is to come."""
 
     def add(self, piece: str) -> str:
         """Return what a piece of the present text adds."""
+        if self.half or piece[-1:] >= _HALF:
+            piece = together((self.half, piece))
+            self.half = piece[-1] if _HALF <= piece[-1:] <= _LAST_HALF else ""
+            piece = piece[:-1] if self.half else piece
+        return self._added(piece)
+
+    def _added(self, piece: str) -> str:
         if self.open:
             return piece
         self.blank.append(piece)
@@ -61,10 +75,12 @@ class _Texts:
         self.begun = self.open = True
         return said
 
-    def close(self) -> None:
-        """End the present text."""
-        self.open = False
+    def close(self) -> str:
+        """End the present text, and return what of it was held back: half a character that stays alone."""
+        rest = self._added(self.half)
+        self.open, self.half = False, ""
         self.blank.clear()
+        return rest
 
 
 class DeltaWriter:
@@ -105,10 +121,9 @@ class DeltaWriter:
             case MessageDone(message=message):
                 return self._done(message)
             case AttemptFailed():
-                self._next_reply()
+                return self._next_reply()
             case _:
                 return self._speaks(event, now)
-        return []
 
     def _speaks(self, event: RunEvent, now: Callable[[], RunResult[Any]] | None) -> list[_Delta]:
         """Say who speaks from now on, if that changes."""
@@ -166,7 +181,7 @@ class DeltaWriter:
             held = [*held, _as_text(result.final_output)]
         for text in held:
             deltas += self._said(text)
-            self._text.close()
+            deltas += _delta("content", self._text.close())
         for index, call in enumerate(calls):
             deltas += _call_deltas(index, call)
         return deltas, _finish_reason(result, calls)
@@ -177,23 +192,38 @@ class DeltaWriter:
     def _done(self, message: Message) -> list[_Delta]:
         """Say of a complete reply what has not been said in pieces."""
         deltas: list[_Delta] = []
-        for event in Assembler().feed({"choices": [{"message": message}]}):
-            if isinstance(event, TextDelta) and not self._present:
-                deltas += self._said(event.text)
-            elif isinstance(event, ReasoningDelta) and not self._thinks:
-                deltas += _delta("reasoning_content", self._reasoning.add(event.text))
+        if not self._thinks:
+            deltas += _delta("reasoning_content", self._reasoning.add(_thoughts_of(message)))
+        if not self._present:
+            deltas += self._said(text_of(message))
         if refusal := message.get("refusal"):
-            deltas.append({"refusal": refusal})
+            deltas.append({"refusal": str(refusal)})
         if self._hold:
             self._held.append(text_of(message))
-        self._next_reply()
-        return deltas
+        return deltas + self._next_reply()
 
-    def _next_reply(self) -> None:
+    def _next_reply(self) -> list[_Delta]:
         self._present.clear()
         self._thinks = False
-        self._text.close()
-        self._reasoning.close()
+        rest = _delta("content", self._text.close())
+        return rest + _delta("reasoning_content", self._reasoning.close())
+
+
+def _thoughts_of(message: Message) -> str:
+    """Return what a reply tells of its thinking. An app's handler may put anything under these keys."""
+    fields = cast("Mapping[str, Any]", message)
+    texts = [said for key in ("reasoning_content", "reasoning") if isinstance(said := fields.get(key), str)]
+    texts += [_text_in(fields.get(key), inside) for key, inside in _BLOCKS]
+    # the same reasoning often comes under two keys at once; it is told once
+    told = next((text for text in texts if text), "")
+    return told + _text_in(fields.get("content"), "thinking")
+
+
+def _text_in(blocks: object, key: str) -> str:
+    """Return the text that blocks have under a key, which may be blocks again."""
+    listed = cast("list[object]", blocks) if isinstance(blocks, list) else []
+    found = [cast("dict[str, object]", block).get(key) for block in listed if isinstance(block, dict)]
+    return "".join(each if isinstance(each, str) else _text_in(each, "text") for each in found)
 
 
 def _delta(key: str, text: str) -> list[_Delta]:

@@ -1,0 +1,93 @@
+"""What an app's own handler gives, whatever it is made of: clients see it, streamed and whole the same."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from served import ask, deltas_of, events_of, post, served, text_in
+
+from interlock import Agent, Request, handler
+from interlock.events import ReasoningDelta
+
+EMOJI = "\U0001f600"
+FIRST, SECOND = "\ud83d", "\ude00"
+"""The two halves of it, as UTF-16 has them."""
+
+
+def said(*pieces: Any) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """What clients are told of a handler's reply, streamed and whole."""
+
+    @handler
+    async def odd(request: Request) -> AsyncGenerator[Any]:
+        for piece in pieces:
+            yield piece
+
+    with served(Agent("A", model=odd)) as url:
+        deltas = deltas_of(events_of(post(url, ask(stream=True))))
+        response = post(url, ask())
+    assert response.status_code == 200, response.text
+    message = response.json()["choices"][0]["message"]
+    keys = ("content", "reasoning_content", "refusal")
+    return {key: text_in(deltas, key) for key in keys}, {key: message.get(key) or "" for key in keys}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"thinking_blocks": 7},
+        {"thinking_blocks": [7, None]},
+        {"reasoning_details": "hm"},
+        {"function_call": 7},
+        {"reasoning_content": ["hm"]},
+    ],
+    ids=lambda more: str(*more),
+)
+def test_what_is_not_built_as_any_vendor_builds_it_is_not_shown(more: Mapping[str, Any]) -> None:
+    streamed, whole = said({"role": "assistant", "content": "Hi", **more})
+    assert streamed == whole == {"content": "Hi", "reasoning_content": "", "refusal": ""}
+
+
+def test_a_refusal_that_is_no_text_is_told_as_text() -> None:
+    streamed, whole = said({"role": "assistant", "content": None, "refusal": 7})
+    assert streamed == whole == {"content": "", "reasoning_content": "", "refusal": "7"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"reasoning_content": "hm", "thinking_blocks": [{"type": "thinking", "thinking": "hm"}]},
+        {"reasoning": "hm"},
+        {"thinking_blocks": [{"type": "thinking", "thinking": "h"}, {"type": "thinking", "thinking": "m"}]},
+        {"reasoning_details": [{"type": "reasoning.text", "text": "hm"}]},
+        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, "Hi"]},
+    ],
+    ids=["both", "reasoning", "blocks", "details", "parts"],
+)
+def test_thoughts_are_told_once_wherever_they_stand(more: Mapping[str, Any]) -> None:
+    parts: Any = more.get("content", "Hi")
+    content = parts if isinstance(parts, str) else [parts[0], {"type": "text", "text": parts[1]}]
+    streamed, whole = said({"role": "assistant", **more, "content": content})
+    assert streamed == whole == {"content": "Hi", "reasoning_content": "hm", "refusal": ""}
+
+
+@pytest.mark.parametrize(
+    ("pieces", "content"),
+    [
+        ([f"a{FIRST}", f"{SECOND}b"], f"a{EMOJI}b"),
+        ([f"a{FIRST}"], f"a{FIRST}"),
+        ([f"a{FIRST}", "b"], f"a{FIRST}b"),
+        ([FIRST], FIRST),
+        ([{"choices": [{"delta": {"content": f"a{FIRST}"}, "finish_reason": "stop"}]}], f"a{FIRST}"),
+    ],
+    ids=["cut in two", "at the end", "in the middle", "alone", "at the end of a chunk"],
+)
+def test_half_a_character_is_the_same_streamed_and_whole(pieces: Sequence[Any], content: str) -> None:
+    streamed, whole = said(*pieces)
+    assert streamed["content"] == whole["content"] == content
+
+
+def test_a_thought_that_was_cut_inside_a_character_is_whole_again() -> None:
+    streamed, whole = said(ReasoningDelta(f"a{FIRST}"), ReasoningDelta(f"{SECOND}b"), "Hi")
+    assert streamed["reasoning_content"] == whole["reasoning_content"] == f"a{EMOJI}b"
