@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["Runs"]
 
 _LONGEST_ID = 256
+_OVER = ("COMPLETED", "CANCELED", "FAILED", "REJECTED")
+"""The states of tasks that have ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,12 @@ class Runs:
         )
 
     async def execute(self, context: RequestContext, queue: EventQueue) -> None:
-        """Answer a message; what goes wrong is told as the end of the task."""
+        """Answer a message; what goes wrong is told as the end of the task.
+
+        Raises:
+            UnsupportedOperationError: the task had an end before the message had its turn. It stays as it is.
+        """
+        _check_goes_on(context)
         teller, asked = TaskTeller(queue, context), _asked(context)
         if asked.first and context.message is not None:
             await teller.begin(context.message)
@@ -153,15 +160,27 @@ class Runs:
         await teller.tell("COMPLETED", about=about)
 
 
+def _check_goes_on(context: RequestContext) -> None:
+    from a2a.types import TaskState  # noqa: PLC0415 - an extra
+    from a2a.utils.errors import UnsupportedOperationError  # noqa: PLC0415 - an extra
+
+    if (task := context.current_task) is not None:
+        state = TaskState.Name(task.status.state)
+        if state.removeprefix("TASK_STATE_") in _OVER:
+            raise UnsupportedOperationError(message=f"Task {task.id} is in terminal state: {state}")
+
+
 def _asked(context: RequestContext) -> _Asked:
     from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - an extra
 
+    task = context.current_task
     return _Asked(
         about=context.call_context.state["about"],
         said=MessageToDict(context.message) if context.message is not None else {},
         task=context.task_id or "",
-        context=context.context_id or "",
-        first=context.current_task is None,
+        # a message that names its task need not name the context, and the SDK makes one up
+        context=(task.context_id if task else context.context_id) or "",
+        first=task is None,
     )
 
 

@@ -32,9 +32,10 @@ class TaskTeller:
         from a2a.server.tasks import TaskUpdater  # noqa: PLC0415 - an extra
 
         self._queue = queue
-        self._ids = (context.task_id or "", context.context_id or "")
+        task = context.current_task
+        self._ids = (context.task_id or "", (task.context_id if task else context.context_id) or "")
         self._updater = TaskUpdater(queue, *self._ids)
-        earlier = len(context.current_task.artifacts) if context.current_task else 0
+        earlier = len(task.artifacts) if task else 0
         self._artifact = f"answer-{earlier + 1}" if earlier else "answer"
         self._pieces: list[str] = []
 

@@ -1,0 +1,62 @@
+"""A2A over true sockets: tasks that run while something else happens to them, and streams nobody reads."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import httpx
+import pytest
+from clients.a2a_cast import payer
+from served import PATIENCE, listening
+from serving.test_a2a import SERVED, ask, post, rpc, task_of, text_of, told
+
+from interlock import Agent, Request, handler
+from interlock.serving import A2A, create_app
+
+pytest.importorskip("a2a")
+
+
+def said(text: str, **more: Any) -> dict[str, Any]:
+    """The body of a request whose answer is streamed."""
+    message = {"messageId": text, "role": "ROLE_USER", "parts": [{"text": text}], **more}
+    return {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": message}}
+
+
+def test_a_message_with_the_id_of_its_task_need_not_name_the_context() -> None:
+    paid: list[int] = []
+    with listening(create_app(payer(paid), replace(SERVED, a2a=A2A(approvals=True)))) as url:
+        waiting = task_of(ask(f"{url}/a2a/payer"))
+        done = task_of(ask(f"{url}/a2a/payer", "yes", taskId=waiting["id"]))
+    assert (told(done)[0], done["contextId"]) == ("COMPLETED", waiting["contextId"])
+    assert len(paid) == 1
+
+
+def test_a_message_to_a_task_that_ends_meanwhile_changes_nothing_of_it() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    @handler
+    async def slow(request: Request) -> AsyncGenerator[str]:
+        yield "The whole "
+        begun.set()
+        await anyio.to_thread.run_sync(go_on.wait, PATIENCE)
+        yield "answer."
+
+    with listening(create_app(Agent("A", model=slow), SERVED)) as base:
+        url = f"{base}/a2a/A"
+        with httpx.stream("POST", url, json=said("Hi"), headers={"a2a-version": "1.0"}) as first:
+            lines = first.iter_lines()
+            task = json.loads(next(each for each in lines if each.startswith("data: "))[6:])["result"]["task"]
+            assert begun.wait(PATIENCE)
+            threading.Timer(0.3, go_on.set).start()
+            second = post(url, json.dumps(said("More", taskId=task["id"])).encode()).text
+            assert "TASK_STATE_COMPLETED" in "".join(lines)
+        kept = rpc(url, {"method": "GetTask", "params": {"id": task["id"]}})["result"]
+    assert (told(kept)[0], text_of(kept)) == ("COMPLETED", "The whole answer.")
+    last = second.rstrip().splitlines()[-2:]
+    assert last[0] == "event: error"
+    assert json.loads(last[1].removeprefix("data: "))["error"]["code"] == -32004, "it is over"
