@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ PATIENCE = 30.0
 APP = """
 import anyio
 from interlock import Agent, RunConfig
-from interlock.events import TextDelta
+from interlock.events import MessageDone, TextDelta
 from interlock.testing import ScriptedHandler
 
 agent = Agent("A", model=ScriptedHandler(["Hi.", "Hi."]))
@@ -34,7 +34,13 @@ async def endless(request):
         yield TextDelta("Half")
     await anyio.sleep_forever()
 
+async def short(request):
+    yield TextDelta("Half")
+    await anyio.sleep(1)
+    yield MessageDone(message={"role": "assistant", "content": "Half and half."})
+
 busy = Agent("Busy", model=ScriptedHandler([endless, endless]))
+slow = Agent("Slow", model=ScriptedHandler([short]))
 number = 7
 nobody = []
 
@@ -97,7 +103,7 @@ def test_a_spec_stands_for_agents(folder: str, attribute: str, names: str) -> No
         ("{}", "module:attribute"),
         (":agent", "module:attribute"),
         ("{}:", "module:attribute"),
-        ("{}:nobody_there", "has no 'nobody_there'. Its agents: agent, busy, told."),
+        ("{}:nobody_there", "has no 'nobody_there'. Its agents: agent, busy, slow, told."),
         ("{}:number", "must be an Agent"),
         ("{}:nobody", "must be an Agent"),
         ("{}:holder.nothing", "has no 'holder.nothing'"),
@@ -299,23 +305,30 @@ def test_what_still_runs_at_the_end_is_told_so(tmp_path: Path) -> None:
     assert "Traceback" not in process.said
 
 
-def test_it_ends_cleanly_in_the_middle_of_a_task(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("grace", "ending"),
+    [("1", "The server is shutting down."), ("9", "TASK_STATE_COMPLETED")],
+    ids=["too short", "long enough"],
+)
+def test_a_task_has_the_grace_to_end_and_else_its_stream_says_why(
+    tmp_path: Path, grace: str, ending: str
+) -> None:
     pytest.importorskip("a2a")
     (tmp_path / "app.py").write_text(APP)
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
     body = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": {"message": message}}
-    with running(tmp_path, "app:busy", "--a2a", "--grace", "1") as (process, url):
+    name, told = "busy" if grace == "1" else "slow", list[str]()
+    with running(tmp_path, f"app:{name}", "--a2a", "--grace", grace) as (process, url):
         card = httpx.get(f"{url}/.well-known/agent-card.json").json()
         where = card["supportedInterfaces"][0]["url"]
-        with (
-            httpx.stream("POST", where, json=body, headers={"a2a-version": "1.0"}) as response,
-            suppress(httpx.HTTPError),
-        ):
+        headers = {"a2a-version": "1.0"}
+        with httpx.stream("POST", where, json=body, headers=headers, timeout=PATIENCE) as response:
             for line in response.iter_lines():
-                if "Half" in line:
+                told += [line] if line.startswith("data: ") else []
+                if "Half" in line and len(told) == 3:  # the first piece, after two states
                     process.send_signal(signal.SIGTERM)
         process.wait(PATIENCE)
-    assert card["name"] == "Busy"
+    assert ending in told[-1]
     assert "Traceback" not in process.said
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import anyio
 import httpx
@@ -60,3 +62,44 @@ def test_a_message_to_a_task_that_ends_meanwhile_changes_nothing_of_it() -> None
     last = second.rstrip().splitlines()[-2:]
     assert last[0] == "event: error"
     assert json.loads(last[1].removeprefix("data: "))["error"]["code"] == -32004, "it is over"
+
+
+def test_silence_in_a_stream_is_filled_as_the_app_says() -> None:
+    @handler
+    async def thinking(request: Request) -> str:
+        await anyio.sleep(0.5)
+        return "Hi."
+
+    with listening(create_app(Agent("A", model=thinking), replace(SERVED, ping=0.1))) as url:
+        text = post(f"{url}/a2a/A", json.dumps(said("Hi")).encode()).text
+    assert text.count(": ping\n\n") >= 2
+    assert "TASK_STATE_COMPLETED" in text
+
+
+def test_a_stream_that_nobody_reads_is_given_up() -> None:
+    @handler
+    async def loud(request: Request) -> AsyncGenerator[str]:
+        for _ in range(10):
+            yield "x" * 1_000_000
+            await anyio.sleep(0.1)
+
+    app = create_app(Agent("A", model=loud), replace(SERVED, timeout=2))
+    with listening(app) as base, _unread(f"{base}/a2a/A", said("Hi")) as connection:
+        threading.Event().wait(4)
+        read = b""
+        while piece := connection.recv(1_000_000):
+            read += piece
+    assert b"TASK_STATE_WORKING" in read
+    assert b"TASK_STATE_COMPLETED" not in read, "cut off before that"
+
+
+def _unread(url: str, body: Any) -> socket.socket:
+    """Send a request whose answer waits in the buffers of the sockets."""
+    address, data = urlsplit(url), json.dumps(body).encode()
+    head = (
+        f"POST {address.path} HTTP/1.1\r\nhost: {address.netloc}\r\ncontent-type: application/json\r\n"
+        f"a2a-version: 1.0\r\ncontent-length: {len(data)}\r\n\r\n"
+    )
+    connection = socket.create_connection((address.hostname, address.port), PATIENCE)
+    connection.sendall(head.encode() + data)
+    return connection

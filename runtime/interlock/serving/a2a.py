@@ -5,9 +5,14 @@ The SDK speaks the protocol, in versions 1.0 and 0.3; who may ask, bodies and ru
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, MutableMapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+import anyio
 
 from interlock.errors import MissingExtra
 from interlock.serving.a2a_bodies import card_body
@@ -15,9 +20,9 @@ from interlock.serving.a2a_runs import Runs
 from interlock.serving.a2a_tasks import Tasks
 from interlock.serving.catalog import Catalog, ServedAgent
 from interlock.serving.config import A2A, ServeConfig, ServedRequest
-from interlock.serving.endpoints import Incoming, ServedRoute
+from interlock.serving.endpoints import Incoming, ServedRoute, closing, log_refusal
 from interlock.serving.guards import Guards
-from interlock.serving.wire import AsgiReceive, AsgiSend
+from interlock.serving.wire import AsgiReceive, ClientGone, EventStream, attended
 
 if TYPE_CHECKING:
     from a2a.server.context import ServerCallContext
@@ -31,7 +36,10 @@ _CARD = "/.well-known/agent-card.json"
 _PATH = "/a2a/"
 _ABOUT = "interlock.about"
 """Key of the ASGI scope for what is known of a request."""
-_LINE_ENDS = {letter.encode(): f"\\u{ord(letter):04x}".encode() for letter in "\x85\u2028\u2029"}
+_LINE_ENDS = {ord(letter): f"\\u{ord(letter):04x}" for letter in "\x85\u2028\u2029"}
+"""Letters that some readers take for the end of a line. The SDK sends them as they are, and its own client
+for Python then finds half an event."""
+_INTERNAL_ERROR = -32603
 
 
 class A2ARoutes:
@@ -86,10 +94,35 @@ class A2ARoutes:
         scope = {**incoming.scope, _ABOUT: incoming.about(served.agent.name)}
         receive = _again(body, incoming.receive)
         dispatcher, _ = self._desks[served.agent.name]
-        response = await dispatcher.handle_requests(Request(scope, receive))
+        response: Any = await dispatcher.handle_requests(Request(scope, receive))
+        if (events := getattr(response, "body_iterator", None)) is not None:
+            return await self._stream(incoming, events, json.loads(body).get("id"))
         response.headers.update(incoming.own_headers)
-        streamed = "content-length" not in response.headers
-        await response(scope, receive, _escaped(incoming.send) if streamed else incoming.send)
+        await response(scope, receive, incoming.send)
+
+    async def _stream(
+        self, incoming: Incoming, events: AsyncIterator[Mapping[str, str]], call_id: object
+    ) -> None:
+        """Send the SDK's events as the app sends its own: its own way breaks off once a server is to end."""
+        stream = EventStream(incoming.send, incoming.own_headers)
+        try:
+            ping = partial(stream.keep_alive, self._config.ping)
+            await attended(incoming.receive, partial(self._pass_on, events, stream), ping)
+            await stream.end()
+        except asyncio.CancelledError:
+            if not stream.started:
+                raise
+            refusal = closing()
+            log_refusal(incoming.request_id, refusal)
+            error = {"code": _INTERNAL_ERROR, "message": refusal.message}
+            await stream.fail({"jsonrpc": "2.0", "id": call_id, "error": error}, name="error")
+
+    async def _pass_on(self, events: AsyncIterator[Mapping[str, str]], stream: EventStream) -> None:
+        async for event in events:
+            with anyio.move_on_after(self._config.timeout) as scope:
+                await stream.data(event["data"].translate(_LINE_ENDS), name=event.get("event", ""))
+            if scope.cancelled_caught:  # nobody reads, and what is not read is kept here
+                raise ClientGone
 
     async def close(self) -> None:
         """Cancel what still runs."""
@@ -150,18 +183,3 @@ def _again(body: bytes, receive: AsgiReceive) -> AsgiReceive:
         return await receive()
 
     return read
-
-
-def _escaped(send: AsgiSend) -> AsgiSend:
-    """Return a way on which no letter of the JSON is one that some readers take for the end of a line.
-
-    The SDK sends them as they are, and its own client for Python then finds half an event.
-    """
-
-    async def write(message: MutableMapping[str, Any]) -> None:
-        body: bytes = message.get("body", b"")
-        for letter, escape in _LINE_ENDS.items():
-            body = body.replace(letter, escape)
-        await send({**message, "body": body} if body else message)
-
-    return write

@@ -124,12 +124,13 @@ class EventStream:
         self._lock = anyio.Lock(fast_acquire=True)  # or each event would wait for a turn of the event loop
         self._written = 0
 
-    async def data(self, *events: Mapping[str, Any] | str) -> None:
-        """Send events, each as JSON; text is sent as it stands."""
+    async def data(self, *events: Mapping[str, Any] | str, name: str = "") -> None:
+        """Send events, each as JSON; text is sent as it stands. Without a name they are messages."""
         # ASCII only: some readers of lines take U+2028 or U+0085 in the JSON for the end of one
         texts = [each if isinstance(each, str) else json.dumps(each) for each in events]
         if texts:
-            await self._write("".join(f"data: {text}\n\n" for text in texts))
+            head = f"event: {name}\ndata" if name else "data"
+            await self._write("".join(f"{head}: {text}\n\n" for text in texts))
 
     async def keep_alive(self, seconds: float) -> None:
         """Send a comment after every so many seconds of silence, until cancelled."""
@@ -144,13 +145,13 @@ class EventStream:
         async with self._lock:
             await self._send({"type": "http.response.body", "body": b""})
 
-    async def fail(self, error: Mapping[str, Any]) -> None:
+    async def fail(self, error: Mapping[str, Any], *, name: str = "") -> None:
         """End the response with an error, in the form that clients raise on: no ``[DONE]`` follows.
 
         A reader that takes nothing any more is not waited for.
         """
         with anyio.move_on_after(self._patience, shield=True):
-            await self.data(error)
+            await self.data(error, name=name)
             await self.end()
 
     async def _write(self, text: str) -> None:
