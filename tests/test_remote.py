@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
@@ -24,7 +24,7 @@ from servers import (
     streamed,
 )
 
-from interlock import Agent, Handler, RunConfig, RunContext, Runner, function_tool, handoff
+from interlock import Agent, Handler, Message, RunConfig, RunContext, Runner, function_tool, handoff
 from interlock.errors import ConfigError, IncompleteResponse, ServerFailed, UnreadableResponse
 from interlock.events import MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.port import OutputSchema, Priority, Request, family_of
@@ -81,6 +81,23 @@ async def test_the_side_channel_does_not_get_into_the_message(watched: bool) -> 
     whole = said({"content": "Hello", "x_agent": {"agent": "Refunds"}}, x_run="r")
     with Server(reply if watched else whole) as server:
         done = await answer(server.url, request(stream=watched))
+    assert done.message == {"role": "assistant", "content": "Hello"}
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "more",
+    [{"name": 7}, {"name": "a b"}, {"tool_call_id": "c"}, {"refusal": {"a": 1}}, {"_origin": "openai"}],
+    ids=lambda more: str(*more),
+)
+async def test_what_is_part_of_no_reply_does_not_get_into_the_next_request(watched: bool, more: Any) -> None:
+    reply = streamed(chunk({"content": "Hello", **more}, finish="stop"))
+    with Server(reply if watched else said({"content": "Hello", **more}), HELLO) as server:
+        done = await answer(server.url, request(stream=watched))
+        async with agent_at(server.url) as remote:
+            history = [{"role": "user", "content": "Hi"}, done.message, {"role": "user", "content": "More"}]
+            await Runner.run(Agent("A", model=remote), cast("list[Message]", history))
+        assert server.requests[1].body["messages"] == history
     assert done.message == {"role": "assistant", "content": "Hello"}
 
 

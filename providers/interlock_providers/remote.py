@@ -34,6 +34,8 @@ _ANY = "default"
 _MIB = 2**20
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\x20-\x7e]*")
+_NOT_OF_A_REPLY = ("name", "tool_call_id")
+"""Keys that only other messages have."""
 
 _AT_HOME = Shape(id_pattern=re.compile("[a-zA-Z0-9_-]{1,40}"), developer=True, images_from_tools=True)
 """Any vendor may be behind an agent, so its calls have ids that all of them take."""
@@ -68,7 +70,8 @@ class RemoteAgent:
     message is whole; usage and ``[DONE]`` do not say that. ``[DONE]`` need not follow: servers leave it
     out, and nothing of the message comes after the finish reason. Redirects are followed for 307 and 308
     alone, within the server of ``url`` and to what is in ``allow``. Calls of tools are refused unless
-    tools were passed: otherwise a stranger could use this agent's. ``x_...`` keys are dropped.
+    tools were passed: otherwise a stranger could use this agent's. ``x_...`` and ``_...`` keys are dropped,
+    and what is part of no reply, such as a ``name``.
 
     **Trying again** is up to the run, see `interlock.Retry`: after a cut or a timeout nobody knows what
     the agent has done by then, so one that acts is best called with ``Retry(attempts=1)``. interlock's
@@ -281,7 +284,7 @@ def _checked_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _clean(done: MessageDone) -> MessageDone:
     """Return the reply without a server's side channel, and with nothing in the wrong type."""
-    kept = {key: value for key, value in done.message.items() if not key.startswith("x_")}
+    kept = {key: value for key, value in done.message.items() if _belongs(key, value)}
     return replace(
         done,
         message=cast(Message, kept),
@@ -290,6 +293,13 @@ def _clean(done: MessageDone) -> MessageDone:
         model=_text(done.model),
         response_id=_text(done.response_id),
     )
+
+
+def _belongs(key: str, value: object) -> bool:
+    """Whether a key is part of a reply: with others in its history no vendor would take the conversation."""
+    if key.startswith(("x_", "_")) or key in _NOT_OF_A_REPLY:
+        return False
+    return key != "refusal" or isinstance(value, str)
 
 
 def _believable(usage: Usage | None) -> Usage:
