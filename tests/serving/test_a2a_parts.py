@@ -8,7 +8,8 @@ import anyio
 import pytest
 from teams import agent
 
-from interlock import Runner
+from interlock import RunConfig, Runner
+from interlock.errors import LimitExceeded
 from interlock.serving.a2a_bodies import answer_parts, message_of, verdict_of
 from interlock.serving.a2a_contexts import Contexts
 from interlock.serving.a2a_tasks import Tasks
@@ -211,3 +212,13 @@ async def test_output_that_is_no_object_is_in_one() -> None:
     assert answer_parts(result, "ignored")[0]["data"] == {"response": [1, 2]}
     nothing = await Runner.run(agent("A", "Hello."), "Hi")
     assert (answer_parts(nothing, "Hello."), answer_parts(nothing, "")) == ([{"text": "Hello."}], [])
+
+
+@pytest.mark.anyio
+async def test_an_output_that_a_limit_gives_is_data_too() -> None:
+    def late(error: LimitExceeded) -> list[int]:
+        return [0]
+
+    mine = agent("A", "That is no list.", output_type=list[int])
+    result = await Runner.run(mine, "Hi", max_turns=1, run_config=RunConfig(on_limit=late))
+    assert answer_parts(result, "ignored")[0]["data"] == {"response": [0]}

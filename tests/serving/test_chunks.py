@@ -225,6 +225,28 @@ async def test_a_limit_that_ends_a_run_is_length_and_may_have_a_text() -> None:
     assert made.message["content"].endswith("Wait.\n\nThat took too long.")
 
 
+@pytest.mark.parametrize(
+    ("kind", "given", "content"),
+    [
+        (Order, Order(number=7), '{"number": 7}'),
+        (list[int], [7], '{"response": [7]}'),
+        (Order, "None.", "None."),
+    ],
+    ids=["object", "list", "text"],
+)
+async def test_a_limits_output_of_a_type_is_all_that_is_said(kind: Any, given: Any, content: str) -> None:
+    """A client parses it, as what the model would have written."""
+
+    def late(error: LimitExceeded) -> Any:
+        return given
+
+    looks = [reply("Wait.", calls=[call("look_up", {"order": n})]) for n in range(20)]
+    for way in (said, said_whole):
+        mine = agent(*looks, tools=[look_up], output_type=kind)
+        made = await way(mine, RunConfig(on_limit=late), hold=True)
+        assert (made.message["content"], made.finish) == (content, "length")
+
+
 async def test_calls_of_the_client_have_id_and_name_once() -> None:
     tool = {"type": "function", "function": {"name": "open_door"}}
     both = [call("open_door", {"n": 1}, id="c1"), call("open_door", "", id="c2")]

@@ -91,7 +91,8 @@ def answer_parts(result: RunResult[Any], text: str) -> list[dict[str, Any]]:
         result: how it ended.
         text: what its agents wrote.
     """
-    if result.stop_reason == "done" and result.last_agent.output is not None:
+    given = result.stop_reason == "limit" and not isinstance(result.final_output, str | None)
+    if (given or result.stop_reason == "done") and result.last_agent.output is not None:
         plain: JsonValue = to_jsonable_python(result.final_output, fallback=str, inf_nan_mode="strings")
         # clients of 0.3 know objects only
         data = plain if isinstance(plain, dict) else {"response": plain}

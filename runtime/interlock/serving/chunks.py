@@ -17,6 +17,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from pydantic import JsonValue
+from pydantic_core import to_jsonable_python
+
 from interlock.events import (
     AgentUpdated,
     AttemptFailed,
@@ -178,7 +181,8 @@ class DeltaWriter:
             self._held = [json_in(text) for text in self._held[-1:]]
         held, self._hold = self._held, False
         if result.stop_reason == "limit" and result.final_output is not None:
-            held = [*held, _as_text(result.final_output)]
+            before = held if result.last_agent.output is None else []
+            held = [*before, _limit_text(result)]
         for text in held:
             deltas += self._said(text)
             deltas += _delta("content", self._text.close())
@@ -230,8 +234,13 @@ def _delta(key: str, text: str) -> list[_Delta]:
     return [{key: text}] if text else []
 
 
-def _as_text(output: object) -> str:
-    return output if isinstance(output, str) else json.dumps(output, default=str)
+def _limit_text(result: RunResult[Any]) -> str:
+    """Return what the app gives as the output where a limit ends a run, as a model would have written it."""
+    if isinstance(output := result.final_output, str):
+        return output
+    plain: JsonValue = to_jsonable_python(output, fallback=str, inf_nan_mode="strings")
+    wrapped = result.last_agent.output is not None and not isinstance(plain, dict)
+    return json.dumps({"response": plain} if wrapped else plain)
 
 
 def _call_deltas(index: int, call: ToolCall) -> Iterable[_Delta]:
