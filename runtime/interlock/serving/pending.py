@@ -10,6 +10,7 @@ app keeps the transcript and who was in charge. The limits, on purpose:
 * a handler that is not the agent's own, one that only a handoff leads to, is not resumed: the agent's
   default goes on with the same transcript. What the transfer passed along (``handoff_input``, a source's
   instructions) is gone;
+* an agent that answers another one (``return_to_caller``) ends the run with its answer: who asked it is gone;
 * an entry is not used up by being read: a client may repeat a request whose reply it lost.
 """
 
