@@ -18,6 +18,7 @@ from interlock.errors import (
     InvalidRequest,
     MissingExtra,
     ProviderError,
+    ServerFailed,
     UnreadableResponse,
 )
 from interlock.events import HandlerEvent, MessageDone, TextDelta
@@ -129,7 +130,7 @@ class A2AAgent:
                         if reply.over:
                             break
             except Exception as error:
-                raise to_provider_error(error, provider=self.family, model=self.name) from error
+                raise self._failure(error) from error
             finally:
                 if reply.task and not reply.over:
                     await self._cancel(http, reply.task)
@@ -167,6 +168,17 @@ class A2AAgent:
         with anyio.move_on_after(_PARTING_SECONDS, shield=True), suppress(Exception):
             client = await self._client(http)
             await client.cancel_task(CancelTaskRequest(id=task))
+
+    def _failure(self, error: Exception) -> ProviderError:
+        from a2a.client.errors import A2AClientError  # noqa: PLC0415 - an extra
+        from a2a.utils.errors import A2AError, InternalError, InvalidAgentResponseError  # noqa: PLC0415
+
+        if not isinstance(error, A2AError) or isinstance(error, A2AClientError):
+            return to_provider_error(error, provider=self.family, model=self.name)
+        its_own = isinstance(error, InternalError | InvalidAgentResponseError)
+        kind = ServerFailed if its_own else InvalidRequest
+        said = f"{self.name!r} answered with an error of the protocol, {type(error).__name__}: {error!s:.400}"
+        return kind(said, provider=self.family, model=self.name)
 
     def _whole(self, reply: _Reply) -> MessageDone:
         where: dict[str, Any] = {"provider": self.family, "model": self.name}

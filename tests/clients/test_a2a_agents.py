@@ -13,7 +13,7 @@ from clients.a2a_cast import ORDER_DATA, a2a_agents
 from clients.cast import BEATS, DESK, GREETING, POLYGLOT, Log
 from clients.served import KEY, comes_true, served
 from rawserver import RawServer
-from servers import SSE, Reply, Server, refused_url
+from servers import JSON, SSE, Reply, Server, refused_url
 
 from interlock import Agent, Request, Runner, handoff
 from interlock.errors import (
@@ -23,6 +23,7 @@ from interlock.errors import (
     IncompleteResponse,
     InvalidRequest,
     ProviderError,
+    ServerFailed,
 )
 from interlock.events import MessageDone, TextDelta
 from interlock.serving import A2A, ServeConfig, create_app
@@ -202,6 +203,22 @@ async def test_what_is_no_answer_of_the_protocol_is_an_error() -> None:
             server.say(card_at(server.url), Reply((body,)))
             with pytest.raises(ProviderError):
                 await asked(server.url)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(-32603, ServerFailed), (-32602, InvalidRequest), (-32005, InvalidRequest)]
+)
+@pytest.mark.parametrize("begun", [False, True], ids=["at once", "in its stream"])
+async def test_an_error_that_the_server_answers_is_no_defect_here(
+    begun: bool, code: int, kind: type[ProviderError]
+) -> None:
+    error = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": code, "message": "It ends."}}).encode()
+    pieces = (shown(task=TASK), b"event: error\ndata: " + error + b"\n\n") if begun else (error,)
+    with RawServer() as server:
+        server.say(card_at(server.url), Reply(pieces, content_type=SSE if begun else JSON))
+        with pytest.raises(ProviderError, match="It ends") as caught:
+            await asked(server.url)
+    assert type(caught.value) is kind
 
 
 def test_what_cannot_work_is_told_at_once() -> None:
