@@ -80,9 +80,16 @@ def test_keys_of_any_script_are_compared() -> None:
         ({"timeout": -1}, "timeout"),
         ({"timeout": None}, "timeout must be more than 0, not None"),
         ({"max_hops": -1}, "max_hops"),
+        ({"max_hops": "8"}, "max_hops must be 0 or more, not '8'"),
+        ({"max_turns": 0}, "max_turns must be at least 1, or None for no limit, not 0"),
+        ({"max_turns": "10"}, "max_turns"),
+        ({"api_keys": ["secret\n"]}, "white space"),
+        ({"api_keys": {" secret": []}}, "white space"),
+        ({"api_keys": [7]}, "tokens"),
+        ({"api_keys": 7}, "tokens"),
     ],
 )
-def test_settings_that_let_everybody_in_by_mistake_are_refused(options: Any, said: str) -> None:
+def test_settings_that_let_everybody_in_or_nobody_by_mistake_are_refused(options: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         ServeConfig(**options)
 

@@ -104,11 +104,16 @@ class ServeConfig:
                 "api_keys must be a list of tokens, not one text; write [token]",
             ),
             (
-                self.api_keys is None or (len(self.api_keys) > 0 and all(self.api_keys)),
-                "api_keys is empty or has an empty token; pass None to serve without keys",
+                self.api_keys is None or _are_tokens(self.api_keys),
+                "api_keys must be tokens, one or more, none of them empty or with white space around it, as "
+                "the line end of a file is; pass None to serve without keys",
             ),
             (not isinstance(self.allowed_hosts, str), "allowed_hosts must be a list of names, not one text"),
-            (self.max_hops >= 0, "max_hops must not be negative"),
+            (_is_count(self.max_hops, 0), f"max_hops must be 0 or more, not {self.max_hops!r:.80}"),
+            (
+                self.max_turns is None or _is_count(self.max_turns, 1),
+                f"max_turns must be at least 1, or None for no limit, not {self.max_turns!r:.80}",
+            ),
             (isinstance(cast("object", self.a2a), A2A | None), "a2a must be an A2A, such as A2A()"),
         )
         wrong = [message for holds, message in rules if not holds]
@@ -129,3 +134,15 @@ class ServeConfig:
         ]
         if wrong:
             raise ConfigError(f"ServeConfig: {'; '.join(wrong)}.")
+
+
+def _are_tokens(keys: object) -> bool:
+    if not isinstance(keys, Collection) or not keys:
+        return False
+    return all(
+        isinstance(key, str) and key and key == key.strip() for key in cast("Collection[object]", keys)
+    )
+
+
+def _is_count(number: object, least: int) -> bool:
+    return isinstance(number, int) and number >= least
