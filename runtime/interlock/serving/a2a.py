@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Mapping, MutableMapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -40,6 +40,7 @@ _LINE_ENDS = {ord(letter): f"\\u{ord(letter):04x}" for letter in "\x85\u2028\u20
 """Letters that some readers take for the end of a line. The SDK sends them as they are, and its own client
 for Python then finds half an event."""
 _INTERNAL_ERROR = -32603
+_PARTING_SECONDS = 2.0
 
 
 class A2ARoutes:
@@ -101,7 +102,7 @@ class A2ARoutes:
         await response(scope, receive, incoming.send)
 
     async def _stream(
-        self, incoming: Incoming, events: AsyncIterator[Mapping[str, str]], call_id: object
+        self, incoming: Incoming, events: AsyncGenerator[Mapping[str, str]], call_id: object
     ) -> None:
         """Send the SDK's events as the app sends its own: its own way breaks off once a server is to end."""
         stream = EventStream(incoming.send, incoming.own_headers)
@@ -117,12 +118,16 @@ class A2ARoutes:
             error = {"code": _INTERNAL_ERROR, "message": refusal.message}
             await stream.fail({"jsonrpc": "2.0", "id": call_id, "error": error}, name="error")
 
-    async def _pass_on(self, events: AsyncIterator[Mapping[str, str]], stream: EventStream) -> None:
-        async for event in events:
-            with anyio.move_on_after(self._config.timeout) as scope:
-                await stream.data(event["data"].translate(_LINE_ENDS), name=event.get("event", ""))
-            if scope.cancelled_caught:  # nobody reads, and what is not read is kept here
-                raise ClientGone
+    async def _pass_on(self, events: AsyncGenerator[Mapping[str, str]], stream: EventStream) -> None:
+        try:
+            async for event in events:
+                with anyio.move_on_after(self._config.timeout) as scope:
+                    await stream.data(event["data"].translate(_LINE_ENDS), name=event.get("event", ""))
+                if scope.cancelled_caught:  # nobody reads, and what is not read is kept here
+                    raise ClientGone
+        finally:
+            with anyio.move_on_after(_PARTING_SECONDS, shield=True):
+                await events.aclose()
 
     async def close(self) -> None:
         """Cancel what still runs."""
