@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from terminals import APP, app_in, interlock
+from terminals import APP, PATIENCE, app_in, environment, interlock
 
 from interlock.cli import main
 
@@ -190,3 +193,52 @@ def test_a_trace_that_cannot_be_written_is_one_line_before_the_run(
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert "it is a folder; name a file in it" in err
+
+
+def _in_a_shell(command: str, folder: Path, unbuffered: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a line of a shell in which $INTERLOCK is the program and app.py has agents."""
+    (folder / "app.py").write_text(APP)
+    return subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=folder,
+        env=environment(INTERLOCK=f"{sys.executable} -m interlock", PYTHONUNBUFFERED=unbuffered),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "arguments", ["run app:triage Hi", "graph app:triage", "run app:triage Hi --steps 2>&1"]
+)
+def test_a_reader_that_leaves_is_141(tmp_path: Path, arguments: str, unbuffered: str) -> None:
+    line = f"{{ $INTERLOCK {arguments}; echo $? >code; }} | exec true"
+    ended = _in_a_shell(line, tmp_path, unbuffered)
+    assert (tmp_path / "code").read_text() == "141\n"
+    assert ended.stderr == ""
+
+
+def test_help_that_nobody_reads_ends_quietly(tmp_path: Path) -> None:
+    assert _in_a_shell("$INTERLOCK --help | exec true", tmp_path).stderr == ""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_told_and_1(tmp_path: Path, unbuffered: str) -> None:
+    ended = _in_a_shell("$INTERLOCK run app:triage Hi >/dev/full", tmp_path, unbuffered)
+    assert ended.returncode == 1
+    assert ended.stderr == "interlock: [Errno 28] No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("redirected", "out"), [("2>&-", "Order 7 is refunded.\n"), (">&-", ""), ("<&- >&- 2>&-", "")]
+)
+def test_streams_may_be_closed(tmp_path: Path, redirected: str, out: str) -> None:
+    ended = _in_a_shell(f"$INTERLOCK run app:triage Hi --steps {redirected}", tmp_path)
+    assert (ended.returncode, ended.stdout) == (0, out)
+
+
+def test_bytes_of_stdin_that_are_no_text_are_spelled_out(tmp_path: Path) -> None:
+    line = r"printf 'caf\351' | PYTHONIOENCODING=utf-8:strict $INTERLOCK run app:echo"
+    assert _in_a_shell(line, tmp_path).stdout == "You said: caf\\xe9\n"

@@ -9,8 +9,9 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from interlock.commands.cassettes import record_command, replay_command
 from interlock.commands.chat import chat_command
@@ -26,7 +27,7 @@ from interlock.commands.words import told
 from interlock.errors import ConfigError
 
 if TYPE_CHECKING:
-    _Adds = argparse._SubParsersAction[argparse.ArgumentParser]  # pyright: ignore[reportPrivateUsage]
+    _Adds = argparse._SubParsersAction[Any]  # pyright: ignore[reportPrivateUsage]
 
 __all__ = ["main"]
 
@@ -60,18 +61,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _carry_out(arguments: Sequence[str] | None) -> int:
-    for stream in (sys.stdout, sys.stderr):
-        _never_fail(stream)
-    given, unknown = _parser().parse_known_args(arguments)
-    if unknown:
-        given.refuse(f"unrecognized arguments: {' '.join(unknown)}")
+    _settle_streams()
     try:
-        return cast(int, given.run(given))
+        return _run(arguments)
+    except BrokenPipeError:  # as in `interlock ... | head`
+        with suppress(OSError):
+            _flush()
+        return PIPE_CLOSED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    given = argparse.Namespace(verbose=False)
+    try:
+        try:
+            given = _parser().parse_args(arguments)
+            return cast(int, given.run(given))
+        finally:  # not by Python at its end, which has no exit code for what goes wrong then
+            _flush()
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # as in `interlock ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
+    except BrokenPipeError:
+        raise
     except Exception as error:
         if given.verbose:
             traceback.print_exception(error)
@@ -79,8 +89,20 @@ def _carry_out(arguments: Sequence[str] | None) -> int:
         return WRONG if isinstance(error, ConfigError) else FAILED
 
 
+class _Parser(argparse.ArgumentParser):
+    """Refuses itself what it does not know, so that the usage is that of whoever was asked."""
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]  # it is overloaded there
+        self, args: Any = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        given, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return given, unknown
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="interlock",
         description="Agents on the command line.",
         epilog=f"Each command has its own help: interlock chat --help\n\nexit codes:\n{explained()}",
@@ -103,7 +125,7 @@ def _add(commands: _Adds, each: Command) -> None:
     )
     each.declare(command)
     command.add_argument("--verbose", action="store_true", help="show where an error comes from")
-    command.set_defaults(run=each.run, refuse=command.error)  # with the usage of what was asked for
+    command.set_defaults(run=each.run)
 
 
 def _version() -> str:
@@ -118,12 +140,25 @@ def _leave_behind(threads: Iterable[threading.Thread], code: int) -> None:
     for thread in threads:
         thread.join(_PATIENCE)
     if any(thread.is_alive() and not thread.daemon for thread in threads):
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        _flush()
         os._exit(code)
 
 
-def _never_fail(stream: object) -> None:
-    """Let a stream spell out what its encoding does not have, rather than end the program."""
-    if isinstance(stream, io.TextIOWrapper):
-        stream.reconfigure(errors="backslashreplace")
+def _settle_streams() -> None:
+    """Have three streams, of which none ends the program: what it cannot decode or encode is spelled out."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream: object = getattr(sys, name)
+        if stream is None:  # closed by whoever started us, as in `interlock ... 2>&-`
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _flush() -> None:
+    """Flush what was written; what cannot be is given up, because Python would try it again at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            raise
