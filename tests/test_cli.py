@@ -68,6 +68,9 @@ def make_team():
 def fail():
     raise ValueError("no shop today")
 
+def end():
+    raise SystemExit(3)
+
 class holder:
     agent = agent
 """
@@ -80,6 +83,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / f"{name}.py").write_text(APP)
     (tmp_path / f"{name}_broken.py").write_text("import nothing_of_that_name")
     (tmp_path / f"{name}_wrong.py").write_text("x = (")
+    (tmp_path / f"{name}_ends.py").write_text("raise SystemExit(3)")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield name
@@ -111,7 +115,9 @@ def test_a_spec_stands_for_agents(folder: str, attribute: str, names: str) -> No
         ("{}_missing:agent", "There is no module"),
         ("{}.inner:agent", "There is no module"),
         ("{}_broken:agent", "raised ModuleNotFoundError: No module named 'nothing_of_that_name'"),
-        ("{}_wrong:agent", "raised SyntaxError"),
+        ("{}_wrong:agent", "_wrong.py, line 1)"),
+        ("{}_ends:agent", "raised SystemExit: 3 ("),
+        ("{}:end", "raised SystemExit: 3 ("),
     ],
 )
 def test_a_wrong_spec_is_told_in_one_line(
@@ -178,6 +184,17 @@ def test_an_unknown_argument_shows_the_usage_of_its_command(
     shown = capsys.readouterr().err
     assert shown.startswith(f"usage: interlock {command} ")
     assert shown.endswith(f"interlock {command}: error: unrecognized arguments: --nope\n")
+
+
+def test_an_unknown_argument_before_the_command_shows_the_usage_of_the_program(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--nope", "serve", "app:agent"])
+    assert caught.value.code == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("usage: interlock [-h] ")
+    assert shown.endswith("interlock: error: unrecognized arguments: --nope\n")
 
 
 def test_an_unknown_command_is_2(capsys: pytest.CaptureFixture[str]) -> None:

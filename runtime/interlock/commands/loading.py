@@ -78,7 +78,7 @@ def _module(name: str) -> Any:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise ConfigError(_nowhere(name, here)) from error
         raise _broken(f"The module {name!r}", error) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise _broken(f"The module {name!r}", error) from error
 
 
@@ -93,14 +93,17 @@ def _nowhere(name: str, here: str) -> str:
 def _called(spec: str, function: Callable[..., object]) -> object:
     try:
         return function()
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # which would end us with a code that means something else
         raise _broken(f"The function {spec!r}", error) from error
 
 
-def _broken(what: str, error: Exception) -> ConfigError:
+def _broken(what: str, error: BaseException) -> ConfigError:
     last = traceback.extract_tb(error.__traceback__)[-1]
-    why = f"{type(error).__name__}: {error}".partition("\n")[0]
-    return ConfigError(f"{what} raised {why} ({last.filename}, line {last.lineno})")
+    why, file, line = str(error), last.filename, last.lineno
+    if isinstance(error, SyntaxError):  # in a file that has no frame yet
+        why, file, line = error.msg, error.filename or file, error.lineno or line
+    why = f"{type(error).__name__}: {why}".partition("\n")[0]
+    return ConfigError(f"{what} raised {why} ({file}, line {line})")
 
 
 def _hint(module: Any) -> str:
