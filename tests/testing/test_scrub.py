@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
@@ -99,6 +100,31 @@ def test_a_token_after_its_scheme_goes() -> None:
 def test_a_secret_of_the_environment_goes_whatever_it_looks_like() -> None:
     scrub = Scrubber(secrets=frozenset({"correct horse", "correct horse battery"}))
     assert scrub.text("say correct horse battery staple") == f"say {SCRUBBED} staple"
+
+
+_AWKWARD = 'ab+c/d"e\\f g=\u00e9\n&9kk'
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        _AWKWARD,
+        json.dumps(_AWKWARD),
+        json.dumps(_AWKWARD, ensure_ascii=False),
+        json.dumps(_AWKWARD).replace("&", "\\u0026"),
+        json.dumps(json.dumps({"x": _AWKWARD})),
+        quote(_AWKWARD),
+        quote(_AWKWARD, safe=""),
+        quote_plus(_AWKWARD),
+        quote(_AWKWARD, safe="").replace("%2B", "%2b"),
+        quote(_AWKWARD, safe="=&"),
+    ],
+)
+def test_a_secret_of_the_environment_goes_however_it_is_spelled(spelled: str) -> None:
+    cleaned = Scrubber(secrets=frozenset({_AWKWARD})).text(f"before {spelled} behind")
+    assert SCRUBBED in cleaned
+    assert "kk" not in cleaned
+    assert "ab" not in cleaned
 
 
 def test_secrets_of_the_environment_are_known_by_their_names() -> None:

@@ -8,9 +8,11 @@ else keeps its exact bytes, so thought signatures and broken JSON replay as they
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 from interlock.redaction import scrubbed
 
@@ -43,7 +45,7 @@ class Scrubber:
     """Replaces secrets in requests and responses. Scrubbing twice is scrubbing once."""
 
     secrets: frozenset[str] = frozenset()
-    """Values that are secret whatever they look like."""
+    """Values that are secret whatever they look like, also as URLs and JSON spell them."""
     keep_request_headers: frozenset[str] = _KEPT_REQUEST_HEADERS
     """Lower-case names; every other request header is dropped."""
     keep_response_headers: frozenset[str] = _KEPT_RESPONSE_HEADERS
@@ -52,7 +54,7 @@ class Scrubber:
 
     def __post_init__(self) -> None:
         longest_first = sorted((value for value in self.secrets if value), key=len, reverse=True)
-        pattern = "|".join(map(re.escape, longest_first))
+        pattern = "|".join("".join(map(_spelled, value)) for value in longest_first)
         object.__setattr__(self, "_known", re.compile(pattern) if pattern else None)
 
     def text(self, text: str) -> str:
@@ -83,3 +85,18 @@ class Scrubber:
             for name, values in headers.items()
             if name.lower() in self.keep_response_headers
         }
+
+
+def _spelled(char: str) -> str:
+    """Return a pattern for a character as it stands, in a URL, in JSON, and in JSON within JSON."""
+    if char.isascii() and char.isalnum():
+        return char
+    return f"(?:{'|'.join(map(re.escape, sorted({*_spellings(char)}, key=len, reverse=True)))})"
+
+
+def _spellings(char: str) -> Iterator[str]:
+    in_url = quote(char, safe="", errors="surrogateescape")
+    yield from (char, in_url, in_url.lower(), *("+" if char == " " else ()))
+    for in_json in (json.dumps(char)[1:-1], f"\\u{ord(char):04x}"):
+        yield in_json
+        yield json.dumps(in_json)[1:-1]
