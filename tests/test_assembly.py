@@ -635,6 +635,7 @@ def test_a_whole_message_keeps_its_calls(message: Delta) -> None:
         (['{"a":"}{"}'], '{"a":"}{"}'),
         (['{"a":1}', '{"a":', "2}"], '{"a":1}{"a":2}'),
         (['{"a":1}', '{"a":'], '{"a":1}{"a":'),
+        (["[" * 9000, "}{"], "[" * 9000 + "}{"),
     ],
 )
 def test_arguments_that_are_said_again_in_pieces_are_said_once(pieces: list[str], arguments: str) -> None:

@@ -220,6 +220,15 @@ async def test_content_is_in_the_forms_of_the_conventions_and_without_secrets(sp
     assert SECRET not in "".join(span.to_json() for span in spans.all)
 
 
+async def test_arguments_that_are_nested_too_deeply_to_be_read_are_on_spans_as_text(spans: Spans) -> None:
+    deep = f'{{"order": {"[" * 9000}{"]" * 9000}}}'
+    agent = Agent("A", model=ScriptedHandler([call("refund", deep), "Sorry."]), tools=[refund])
+    result = await Runner.run(agent, "Hi", run_config=spans.config(content=True))
+    assert [problem.kind for problem in result.errors] == ["bad_arguments"]
+    [out] = json.loads(str(said(spans.named("chat scripted")[0])["gen_ai.output.messages"]))
+    assert out["parts"][0]["arguments"] == deep
+
+
 def test_a_message_that_is_shown_again_is_not_read_again() -> None:
     """It is on the span of each later call; to make it into text for each took ever longer."""
     texts = AskedTexts()

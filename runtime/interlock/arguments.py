@@ -41,7 +41,7 @@ def whole(pieces: list[str]) -> str:
         return text
     try:
         _, end = _decoder.raw_decode(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     times, rest = divmod(len(text), end)
     return text[:end] if not rest and text == text[:end] * times else text
@@ -51,6 +51,6 @@ def is_json(text: str) -> bool:
     """Whether it can be read."""
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # nobody can read what is nested that deep either
         return False
     return True

@@ -13,6 +13,7 @@ from typing import Any
 
 from interlock.events import MessageDone
 from interlock.messages import Message, calls_of
+from interlock.plain_json import decode
 from interlock.port import Request
 from interlock.redaction import redact, redact_text
 from interlock.trace_records import HandoffTraced, ModelEnded, ModelStarted
@@ -237,10 +238,9 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(arguments: str) -> object:
     try:
-        value: object = json.loads(arguments)
+        return decode(arguments.encode())
     except ValueError:
         return arguments
-    return value
 
 
 def _json(value: object) -> str:

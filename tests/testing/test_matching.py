@@ -55,6 +55,7 @@ DIFFERENT = {
     ),
     "an id of the user's": ({"id": "order-1"}, {"id": "order-2"}),
     "broken arguments": ({"arguments": '{"a":'}, {"arguments": '{"b":'}),
+    "arguments that nobody can read": ({"arguments": "[" * 9000}, {"arguments": "[" * 9001}),
     "true is not 1 as text": ({"a": "1"}, {"a": 1}),
     "one tool less": ({"tools": TOOLS}, {"tools": TOOLS[:1]}),
 }

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from interlock import errors
 from interlock.agents import Agent
+from interlock.plain_json import decode
 from interlock.trace_records import ErrorTraced
 from interlock.traces import TracedCall, TracedRun
 
@@ -156,8 +157,8 @@ def _call(call: Mapping[str, Any]) -> str:
 def _arguments(text: str) -> str:
     """Return arguments as an object, where that gives the same text again."""
     try:
-        value: object = json.loads(text)
-    except ValueError:
+        value = decode(text.encode())
+    except ValueError:  # also of what Python has no literal for: NaN, or what is nested too deeply
         return repr(text)
     return repr(cast(object, value)) if isinstance(value, dict) and json.dumps(value) == text else repr(text)
 
