@@ -210,11 +210,21 @@ def test_requests_that_were_not_made_are_an_error(suite: pytest.Pytester, server
     result.stdout.fnmatch_lines(["*UnplayedInteractions: 1 of 1 requests*"])
 
 
-def test_a_test_that_stopped_half_way_has_one_problem(suite: pytest.Pytester, server: str) -> None:
-    suite.makepyfile(test_desk="def test_answer(cassette): assert False")
+@pytest.mark.parametrize(
+    ("stops", "outcomes"),
+    [
+        ("assert False", {"failed": 1}),
+        ("pytest.skip('no time')", {"skipped": 1}),
+        ("pytest.xfail('some day')", {"xfailed": 1}),
+    ],
+)
+def test_a_test_that_stopped_half_way_has_one_problem_at_most(
+    suite: pytest.Pytester, server: str, stops: str, outcomes: dict[str, int]
+) -> None:
+    suite.makepyfile(test_desk=f"import pytest\ndef test_answer(cassette): {stops}")
     with use_cassette(suite.path / "cassettes" / "desk" / "test_answer.yaml", mode="record"):
         httpx.get(server, trust_env=False)
-    run(suite).assert_outcomes(failed=1)
+    run(suite).assert_outcomes(**outcomes)
 
 
 def test_the_plugin_is_not_registered_by_itself(pytester: pytest.Pytester) -> None:

@@ -49,6 +49,8 @@ class _Guard:
 
 
 _GUARD = pytest.StashKey[_Guard]()
+_STOPPED = pytest.StashKey[bool]()
+"""Whether a test did not come to its end, because it failed, was skipped or is expected to fail."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -91,6 +93,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         guard.close_network()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Take note of whether a test came to its end, before its fixtures are told."""
+    if call.when != "teardown":
+        item.stash[_STOPPED] = call.excinfo is not None
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Name the hosts that were refused: a client may have swallowed the error."""
     if hosts := {host for hosts in config.stash[_GUARD].refused for host in hosts}:
@@ -106,12 +115,11 @@ def cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
     options: dict[str, Any] = dict(marker.kwargs) if marker else {}
     named: tuple[str, ...] = marker.args if marker else ()
     folder = request.config.rootpath / str(request.config.getini("cassette_dir"))
-    failed_before = request.session.testsfailed
     with use_cassette(
         folder / (named[0] if named else _path(request)), mode=_mode(request.config), **options
     ) as used:
         yield used
-        if request.session.testsfailed > failed_before:
+        if request.node.stash.get(_STOPPED, True):
             used.allow_unplayed = True  # a test that stopped half-way has one problem, not two
 
 
