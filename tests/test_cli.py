@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -281,6 +282,27 @@ def running(cwd: Path, *arguments: str, **environment: str) -> Iterator[tuple[An
         process.wait(PATIENCE)
         reader.join(PATIENCE)
         process.stderr.close()
+
+
+@pytest.mark.parametrize("command", ["serve", "dev"])
+@pytest.mark.parametrize("number", ["65536", "-1", "http"])
+def test_a_port_that_there_is_not_is_told(
+    command: str, number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([command, "app:agent", f"--port={number}"])
+    assert caught.value.code == 2
+    assert f"'{number}' is no port: it is a number from 0 to 65535" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_2(tmp_path: Path) -> None:
+    """uvicorn's own code for it would say that a run waits for an answer."""
+    (tmp_path / "app.py").write_text(APP)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = str(taken.getsockname()[1])
+        ended = _python("-m", "interlock", "serve", "app:agent", "--port", number, cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "address already in use" in ended.stderr
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, {0}), (signal.SIGTERM, {0, -signal.SIGTERM})])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from interlock.commands.command import Command
-from interlock.commands.options import declare_agent, declare_run, ready_litellm, run_options
+from interlock.commands.options import declare_agent, declare_run, port, ready_litellm, run_options
 from interlock.dev import serve_dev
 
 __all__ = ["dev_command"]
@@ -15,7 +15,7 @@ def _declare(command: argparse.ArgumentParser) -> None:
     declare_agent(command)
     declare_run(command)
     add = command.add_argument
-    add("--port", type=int, default=8001, help="0 takes any free one (default: %(default)s)")
+    add("--port", type=port, default=8001, help="0 takes any free one (default: %(default)s)")
     add(
         "--trace",
         metavar="FILE",

@@ -22,6 +22,7 @@ __all__ = [
     "declare_run",
     "declare_trace",
     "needs_litellm",
+    "port",
     "ready_litellm",
     "run_options",
     "the_agent",
@@ -31,6 +32,7 @@ __all__ = [
 _SPEC = "an agent, a list of agents, or a function that returns them; in the current directory or installed"
 _CONTEXT = "what tools and instructions are given; a function is called for it"
 CONFIG = "a RunConfig with all other settings"
+_LAST_PORT = 65535
 _TURNS = "model calls (default: %(default)s)"
 
 
@@ -64,6 +66,17 @@ def declare_trace(command: argparse.ArgumentParser) -> None:
     """Add the file that a run is written into."""
     about = "write all that happens into a file, see interlock trace"
     command.add_argument("--trace", metavar="FILE", dest="trace_to", help=about)
+
+
+def port(text: str) -> int:
+    """Return the number of a port.
+
+    Raises:
+        ArgumentTypeError: there is no such port.
+    """
+    if not text.isdecimal() or int(text) > _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: it is a number from 0 to {_LAST_PORT}")
+    return int(text)
 
 
 def the_agent(given: argparse.Namespace) -> Agent[Any]:

@@ -6,13 +6,13 @@ import argparse
 import logging
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from interlock.callables import MaybeAwaitable, takes
 from interlock.commands.command import Command
+from interlock.commands.exit_codes import DONE, WRONG
 from interlock.commands.loading import find_object, load_agents, load_object
-from interlock.commands.options import CONFIG, the_config
+from interlock.commands.options import CONFIG, port, the_config
 from interlock.commands.waiting import Waiting
 from interlock.errors import ConfigError, MissingExtra
 from interlock.serving import A2A, ServeConfig, ServedRequest, create_app
@@ -32,7 +32,7 @@ def _declare(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("spec", metavar="module:agent", help="an agent, a list of agents, or a function that returns them")
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    add("--port", type=int, default=8000, help="0 takes any free one (default: %(default)s)")
+    add("--port", type=port, default=8000, help="0 takes any free one (default: %(default)s)")
     add("--api-key-env", metavar="NAME", help="environment variable with the bearer token to ask for")
     add("--insecure", action="store_true", help="serve other machines without a key")
     add("--a2a", action="store_true", help="serve the Agent2Agent protocol, too")
@@ -59,7 +59,7 @@ def _serve(given: argparse.Namespace) -> int:
     app = create_app(agents, _config(given))
     logging.basicConfig(format="%(levelname)s:     %(name)s: %(message)s")
     logging.getLogger("interlock").setLevel(given.log_level.upper())
-    with suppress(KeyboardInterrupt):  # that is how older versions end
+    try:
         uvicorn.run(
             app,
             host=given.host,
@@ -69,7 +69,11 @@ def _serve(given: argparse.Namespace) -> int:
             server_header=False,
             timeout_graceful_shutdown=given.grace,
         )
-    return 0
+    except KeyboardInterrupt:  # that is how older versions end
+        return DONE
+    except SystemExit:  # it could not listen there, and has said so; its codes mean something else here
+        return WRONG
+    return DONE
 
 
 def _config(given: argparse.Namespace) -> ServeConfig:
