@@ -134,7 +134,13 @@ async def test_what_is_cut_or_unknown_is_left_out(tmp_path: Path) -> None:
     await play("transfer", tmp_path / "t.jsonl")
     lines = (tmp_path / "t.jsonl").read_bytes().splitlines(keepends=True)
     more = b'{"type": "from the future", "run": "r", "time": 1}\n'
-    odd = [lines[0], b"no json\n", b"[]\n", more, lines[1].replace(b'"kind"', b'"new": 1, "kind"')]
+    odd = [
+        lines[0],
+        b"no json\n",
+        b"[" * 9000 + b"]" * 9000 + b"\n",
+        more,
+        lines[1].replace(b'"kind"', b'"new": 1, "kind"'),
+    ]
     log = read_trace([*odd, *lines[2:-1], lines[-1][:20]])
     assert log.unreadable == [2, 3, 3 + len(lines)]
     [run] = log.runs

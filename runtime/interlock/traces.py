@@ -139,7 +139,7 @@ def read_trace(source: str | PathLike[str] | Iterable[bytes]) -> TraceLog:
     for number, line in enumerate(source, 1):
         try:
             record = _record(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             unreadable.append(number)
             continue
         if record is None:

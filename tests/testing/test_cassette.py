@@ -19,6 +19,7 @@ import yaml
 
 from interlock.errors import ConfigError, MissingExtra
 from interlock.testing import CassetteMiss, UnplayedInteractions, use_cassette
+from interlock.testing.cassette import CassetteMode
 from interlock.testing.scrub import SCRUBBED, Scrubber
 
 DIGITS = "0123456789abcdef0123456789abcdef"
@@ -194,6 +195,17 @@ def test_an_empty_cassette_says_so(server: str, path: Path) -> None:
     path.write_text("interactions: []\nversion: 1\n")
     with pytest.raises(CassetteMiss, match="The cassette is empty"), use_cassette(path):
         post(server, {"n": 1})
+
+
+@pytest.mark.parametrize("mode", ["replay", "record"])
+@pytest.mark.parametrize("text", ["<<<<<<< ours\na: [\n", "just words", "interactions: 7\nversion: 1\n"])
+def test_a_file_that_is_no_cassette_is_named(path: Path, mode: CassetteMode, text: str) -> None:
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"\.yaml is no cassette \(.*Restore it, or delete it"):
+        with use_cassette(path, mode=mode):
+            pass
+    assert path.read_text() == text
 
 
 def test_replaying_leaves_the_file_alone(recorded: str, path: Path) -> None:

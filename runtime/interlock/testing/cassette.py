@@ -10,7 +10,7 @@ import importlib
 import json
 import os
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -98,11 +98,12 @@ def use_cassette(
             wrapped or swallowed it.
         UnplayedInteractions: at the end of a block that ended well otherwise.
         MissingExtra: vcrpy is not installed.
-        ConfigError: the mode is unknown.
+        ConfigError: the mode is unknown, or the file is no cassette.
     """
     chosen = _mode(mode or os.environ.get(VARIABLE) or "replay")
     scrub = scrubber or Scrubber(secrets=secrets_in(os.environ))
-    with models_allowed(), _open(Path(path), chosen, scrub, match_body) as tape:
+    with models_allowed(), ExitStack() as stack:
+        tape = _loaded(stack, _open(Path(path), chosen, scrub, match_body), path)
         cassette = Cassette(path=Path(path), mode=chosen, allow_unplayed=allow_unplayed, _tape=tape)
         if chosen == "replay":
             tape.can_play_response_for = _strict(cassette, tape.can_play_response_for, side_calls)
@@ -159,6 +160,16 @@ def _open(path: Path, mode: CassetteMode, scrub: Scrubber, match_body: bool) -> 
     )
     recorder.register_matcher("same", same)
     return recorder.use_cassette(str(path), match_on=["same"])
+
+
+def _loaded(stack: ExitStack, opened: AbstractContextManager[Any], path: str | os.PathLike[str]) -> Any:
+    try:
+        return stack.enter_context(opened)
+    except Exception as error:  # of vcrpy and yaml, which name no file
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ConfigError(
+            f"{os.fspath(path)} is no cassette ({why}). Restore it, or delete it and record it anew."
+        ) from error
 
 
 def _bytes(body: Any) -> bytes | None:
