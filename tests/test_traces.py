@@ -15,6 +15,7 @@ from interlock.filters import remove_all_tools
 from interlock.messages import Message, RunItem
 from interlock.results import Shown
 from interlock.testing import ScriptedHandler, call
+from interlock.tools import ToolResult
 from interlock.trace_records import numbers, spans
 from interlock.trace_views import Accounts
 from interlock.traces import TracedRun, read_trace
@@ -118,6 +119,22 @@ async def test_what_a_filter_hides_is_removed_and_named(tmp_path: Path) -> None:
     assert numbers(run.calls[-1].start.removed) == [1, 2, 3, 4]
     [moved] = [record for record in run.records if record.type == "took_over"]
     assert moved.shaped_by == "input_filter of the handoff: remove_all_tools"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("shows", [False, True])
+async def test_what_a_note_tells_is_told_also_with_an_image(tmp_path: Path, shows: bool) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+
+    @function_tool
+    def look() -> ToolResult:
+        return ToolResult("seen", media=[image] if shows else ())
+
+    model = ScriptedHandler([call("look"), call("transfer_to_b"), "Done."])
+    agent = Agent("A", model=model, tools=[look], handoffs=[Agent("B", model=model)])
+    await Runner.run(agent, "Hi", run_config=RunConfig(trace=tmp_path / "t.jsonl"))
+    last = only(tmp_path / "t.jsonl").calls[-1]
+    assert (numbers(last.start.told), numbers(last.start.removed)) == ([1, 2, 3, 4], [])
+    assert [item.kind for item in last.items] == ["note", "input"]
 
 
 async def test_a_summary_says_what_it_covers(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from interlock.messages import Message, RunItem, portable
+from interlock.messages import Message, RunItem, portable, text_of
 from interlock.narrative import PREAMBLE
 from interlock.port import ToolSpec
 from interlock.results import Shown
@@ -173,7 +173,7 @@ def _form_of(message: Message, view: Sequence[RunItem]) -> _Form:
             return _made_of(message, item, "view")
     if message["role"] == "system":
         return _Form(message, "system")
-    return _Form(message, "note" if str(message.get("content")).startswith(PREAMBLE) else "view")
+    return _Form(message, "note" if text_of(message).startswith(PREAMBLE) else "view")
 
 
 def _made_of(message: Message, item: RunItem, kind: str) -> _Form:
