@@ -302,6 +302,34 @@ def test_what_was_recorded_is_replayed(tmp_path: Path) -> None:
     assert "Traceback" not in missed.stderr
 
 
+SIGNED = """
+from interlock import Agent, Runner
+print(Runner.run_sync(Agent("a", model="bedrock/converse/amazon.nova-lite-v1:0"), "Hi").final_output)
+"""
+
+
+def test_no_key_is_needed_where_requests_are_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for Bedrock: without a key its client asks the network for one."""
+    pytest.importorskip("boto3")
+    (tmp_path / "ask.py").write_text(SIGNED)
+    url = "https://bedrock-runtime.us-east-1.amazonaws.com/model/amazon.nova-lite-v1%3A0/converse"
+    usage = {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}
+    said = {"message": {"role": "assistant", "content": [{"text": "Hi."}]}}
+    body = json.dumps({"output": said, "stopReason": "end_turn", "usage": usage})
+    response = {
+        "status": {"code": 200, "message": "OK"},
+        "headers": {"content-type": ["application/json"]},
+        "body": {"string": body},
+    }
+    played = {"request": {"method": "POST", "uri": url, "body": None, "headers": {}}, "response": response}
+    (tmp_path / "a.yaml").write_text(json.dumps({"interactions": [played], "version": 1}))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    here = {"AWS_REGION": "us-east-1", "HOME": str(tmp_path)}
+    done = interlock("replay", "--any-body", "a.yaml", "ask.py", cwd=tmp_path, **here)
+    assert done.stdout == "Hi.\n", done.stderr
+
+
 def test_a_cassette_that_is_not_there_is_told(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     done = interlock("replay", "none.yaml", "app:echo", "Hi", cwd=tmp_path)

@@ -21,6 +21,9 @@ from interlock.testing.network import no_network
 
 __all__ = ["record_command", "replay_command"]
 
+_SIGNING = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+"""Without these a client of AWS looks for some in files, and in the network."""
+
 _MORE = """examples:
   interlock {0} hello.yaml app:agent "Hello!"
   interlock {0} hello.yaml app:agent "Hello!" --json     what `interlock run` takes
@@ -96,7 +99,7 @@ def _script(path: str, arguments: Sequence[str]) -> int:
 @contextmanager
 def _placeholders() -> Generator[None]:
     """Set keys that open nothing where there are none: clients want one before they ask."""
-    missing = [name for name in KEYS if not os.environ.get(name)]
+    missing = [name for name in (*KEYS, *_SIGNING) if not os.environ.get(name)]
     os.environ.update(dict.fromkeys(missing, "replayed"))
     try:
         yield
