@@ -104,6 +104,27 @@ async def test_runs_that_go_on_at_the_same_time_do_not_mix(tmp_path: Path) -> No
         assert tool.end.output.removeprefix("seen ") in str(run.end.output)
 
 
+async def test_a_tool_that_goes_to_another_folder_does_not_take_the_file_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "inner").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+    @function_tool
+    def go() -> str:
+        os.chdir(tmp_path / "inner")
+        return "there"
+
+    clerk = Agent("Clerk", model=ScriptedHandler(["Yes."]))
+    model = ScriptedHandler([call("go"), call("ask_clerk", {"input": "Well?"}), "Done."])
+    agent = Agent("A", model=model, tools=[go, clerk.as_tool("ask_clerk", "Asks.")])
+    await Runner.run(agent, "Hi", run_config=RunConfig(trace="t.jsonl"))
+    assert [*(tmp_path / "inner").iterdir()] == []
+    [run] = read_trace(tmp_path / "t.jsonl").runs
+    assert run.end is not None
+    assert [each.end.output for each in run.nested.values() if each.end] == ["Yes."]
+
+
 _KILLED = """
 import os, sys
 from interlock import Agent, RunConfig, Runner, function_tool

@@ -13,7 +13,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from os import PathLike
 from typing import Any, cast
 
@@ -53,9 +53,11 @@ class TraceFile:
     longest: int | None = _LONGEST
 
     def begin(self, start: RunStarted, parent: TraceWriter | None = None, /) -> TraceFile:
-        """Write the first line of a run."""
-        self._append(self._line(start), fresh_line=True)
-        return self
+        """Write the first line of a run; the others follow it, also if a tool changes the folder."""
+        path = parent.path if isinstance(parent, TraceFile) else os.path.abspath(self.path)
+        writer = replace(self, path=path)
+        writer._append(self._line(start), fresh_line=True)
+        return writer
 
     def write(self, record: TraceRecord, /) -> None:
         """Write one line."""

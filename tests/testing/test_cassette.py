@@ -197,6 +197,16 @@ def test_an_empty_cassette_says_so(server: str, path: Path) -> None:
         post(server, {"n": 1})
 
 
+def test_a_recording_is_where_it_was_asked_for_also_if_the_block_goes_elsewhere(
+    server: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(path.parent.parent)
+    with use_cassette(path.relative_to(path.parent.parent), mode="record"):
+        monkeypatch.chdir("/")
+        post(server, {"n": 1})
+    assert path.exists()
+
+
 @pytest.mark.parametrize("mode", ["replay", "record"])
 @pytest.mark.parametrize("text", ["<<<<<<< ours\na: [\n", "just words", "interactions: 7\nversion: 1\n"])
 def test_a_file_that_is_no_cassette_is_named(path: Path, mode: CassetteMode, text: str) -> None:

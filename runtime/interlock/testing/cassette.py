@@ -159,7 +159,7 @@ def _open(path: Path, mode: CassetteMode, scrub: Scrubber, match_body: bool) -> 
         drop_unused_requests=mode == "record",
     )
     recorder.register_matcher("same", same)
-    return recorder.use_cassette(str(path), match_on=["same"])
+    return recorder.use_cassette(str(path.absolute()), match_on=["same"])  # the block may go elsewhere
 
 
 def _loaded(stack: ExitStack, opened: AbstractContextManager[Any], path: str | os.PathLike[str]) -> Any:
