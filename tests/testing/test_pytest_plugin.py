@@ -118,6 +118,58 @@ def test_no_test_asks_a_model_where_that_is_forbidden(suite: pytest.Pytester) ->
     run(suite, "-p", "anyio").assert_outcomes(passed=3)
 
 
+@pytest.mark.parametrize("first", ["closed", "open"])
+def test_models_are_forbidden_or_not_also_where_tests_share_an_event_loop(
+    suite: pytest.Pytester, first: str
+) -> None:
+    """Its tasks have the context variables of the test that began it."""
+    suite.makeini("[pytest]\nforbid_models = true")
+    suite.makepyfile(
+        f"""
+        import pytest
+        from interlock import Agent, Runner, RunConfig, Retry
+        from interlock.errors import ConnectionFailed
+        from interlock.testing import ModelCallBlocked
+        from interlock_providers import OpenAICompatible
+
+        pytestmark = pytest.mark.anyio
+        local = OpenAICompatible("qwen3", base_url="http://127.0.0.1:9/v1", api_key="none")
+
+        @pytest.fixture(scope="module")
+        def anyio_backend():
+            return "asyncio"
+
+        @pytest.fixture(scope="module", autouse=True)
+        async def database(anyio_backend):
+            yield
+
+        async def ask():
+            await Runner.run(Agent("a", model=local), "Hi", run_config=RunConfig(retry=Retry(attempts=1)))
+
+        @pytest.mark.skipif({first == "open"}, reason="comes later")
+        async def test_closed():
+            with pytest.raises(ModelCallBlocked):
+                await ask()
+
+        @pytest.mark.network
+        async def test_open():
+            with pytest.raises(ConnectionFailed):
+                await ask()
+
+        async def test_closed_again():
+            with pytest.raises(ModelCallBlocked):
+                await ask()
+
+        async def test_in_a_cassette(cassette):
+            with pytest.raises(ConnectionFailed, match="not in the cassette"):
+                await ask()
+            cassette.misses.clear()
+        """
+    )
+    closed = int(first == "closed")
+    run(suite, "-p", "anyio").assert_outcomes(passed=3 + closed, skipped=1 - closed)
+
+
 def test_an_import_does_not_reach_it_either(suite: pytest.Pytester) -> None:
     suite.makepyfile("import socket; socket.getaddrinfo('model.invalid', 80)")
     result = run(suite)

@@ -18,34 +18,58 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from interlock.fence import FENCE
+from interlock.port import Request
 from interlock.testing.cassette import VARIABLE, Cassette, use_cassette
-from interlock.testing.fence import no_models
+from interlock.testing.fence import ModelCallBlocked
 from interlock.testing.network import no_network
 
 __all__ = ["cassette"]
 
 
 class _Guard:
-    """The network guard of one pytest session, and the fence around models if it is wanted."""
+    """The network guard of one pytest session, and the fence around models if it is wanted.
+
+    The fence is there all the time and looks at a flag: tests may share an event loop, whose tasks have the
+    context variables of when it began.
+    """
 
     def __init__(self, *, forbid_models: bool) -> None:
-        self._forbid_models = forbid_models
+        self._forbid_models = self._forbidding = forbid_models
+        self._before = FENCE.get()
+        FENCE.set(self._check)
         self.refused: list[list[str]] = []
         self._stack = ExitStack()
 
+    def _check(self, model: str, request: Request) -> None:
+        if self._forbidding:
+            raise ModelCallBlocked(model, request)
+
     def close_network(self) -> None:
         self.refused.append(self._stack.enter_context(no_network()))
-        if self._forbid_models:
-            self._stack.enter_context(no_models())
+        self._forbidding = self._forbid_models
 
     def open_network(self) -> None:
         self._stack.close()
+        self._forbidding = False
+
+    @contextmanager
+    def models_allowed(self) -> Generator[None]:
+        before, self._forbidding = self._forbidding, False
+        try:
+            yield
+        finally:
+            self._forbidding = before
+
+    def end(self) -> None:
+        self.open_network()
+        FENCE.set(self._before)
 
 
 _GUARD = pytest.StashKey[_Guard]()
@@ -75,7 +99,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if guard := config.stash.get(_GUARD, None):
-        guard.open_network()
+        guard.end()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -115,9 +139,8 @@ def cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
     options: dict[str, Any] = dict(marker.kwargs) if marker else {}
     named: tuple[str, ...] = marker.args if marker else ()
     folder = request.config.rootpath / str(request.config.getini("cassette_dir"))
-    with use_cassette(
-        folder / (named[0] if named else _path(request)), mode=_mode(request.config), **options
-    ) as used:
+    path, mode = folder / (named[0] if named else _path(request)), _mode(request.config)
+    with request.config.stash[_GUARD].models_allowed(), use_cassette(path, mode=mode, **options) as used:
         yield used
         if request.node.stash.get(_STOPPED, True):
             used.allow_unplayed = True  # a test that stopped half-way has one problem, not two
