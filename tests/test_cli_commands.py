@@ -229,6 +229,12 @@ def test_a_trace_without_content_says_what_kind_of_error_it_was(
     assert "quince" not in "".join(told)
 
 
+def test_a_trace_shows_what_a_model_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refused = {"role": "assistant", "content": None, "refusal": "I will not."}
+    agent = Agent("A", model=ScriptedHandler([refused]))
+    assert "replied: I will not." in _stepped(tmp_path / "t.jsonl", agent, capsys)
+
+
 def test_a_trace_of_a_run_that_waits_says_for_what(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -62,6 +62,11 @@ def team(*replies: Any) -> Agent[Any]:
     return Agent("front", model=model, handoffs=[Agent("back", model=model, tools=[echo])])
 
 
+def test_a_refusal_is_shown() -> None:
+    refused = {"role": "assistant", "content": None, "refusal": "I will not."}
+    assert "I will not." in shown(Runner.run_sync(Agent("A", model=ScriptedHandler([refused])), "Hi")).text
+
+
 def test_it_shows_who_said_and_did_what() -> None:
     result = Runner.run_sync(team(call("transfer_to_back"), call("echo", {"text": "hm"}), "Done."), "Go!")
     page = shown(result)

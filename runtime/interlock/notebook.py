@@ -62,7 +62,7 @@ def _picture(result: RunResult[Any]) -> str:
 
 def _row(item: RunItem) -> str:
     media = (f"({part['type']})" for part in media_of(item.message.get("content")))
-    said = [text_of(item.message), *media, *_calls(item)]
+    said = [text_of(item.message), item.message.get("refusal"), *media, *_calls(item)]
     return _cells(item.agent or item.message["role"], "\n".join(filter(None, said)), item.kind)
 
 

@@ -93,7 +93,10 @@ def test_a_list_or_a_function_of_agents_will_do(app: str, name: str) -> None:
 
 
 def test_without_a_place_it_says_what_to_replace(app: str) -> None:
-    assert "from app import agent  # replace this" in _code(_loaded(app).agent, "Hi")
+    code = _code(_loaded(app).agent, "Hi")
+    told = "from app import agent as AGENT  # replace this with where the agent is"
+    assert told in code
+    _run(code.replace(told, f"from {app} import agent as AGENT"))
 
 
 @pytest.mark.parametrize(

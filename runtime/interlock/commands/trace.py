@@ -111,7 +111,8 @@ def _named(tool: Mapping[str, Any]) -> object:
 def _said(message: Mapping[str, Any]) -> str:
     known: Any = message
     calls = [_call_in(each["function"]) for each in known.get("tool_calls") or ()]
-    return " ".join(filter(None, (bounded(text_of(known), 10 * _ROOM), ", ".join(calls)))) or "(nothing)"
+    text = bounded(text_of(known) or str(known.get("refusal") or ""), 10 * _ROOM)
+    return " ".join(filter(None, (text, ", ".join(calls)))) or "(nothing)"
 
 
 def _call_in(function: Mapping[str, Any]) -> str:

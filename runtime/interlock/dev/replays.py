@@ -101,7 +101,7 @@ def _imports(run: TracedRun, replies: Sequence[str]) -> Iterator[str]:
 
 def _agent(name: str, spec: str | None) -> Iterator[str]:
     if spec is None:
-        yield "from app import agent  # replace this with where the agent is"
+        yield "from app import agent as AGENT  # replace this with where the agent is"
         return
     module, _, path = spec.partition(":")
     yield f"import {module}"
