@@ -42,6 +42,16 @@ class Echo(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def do_GET(self) -> None:
+        """Send whoever asks somewhere else, once."""
+        moved = self.path.startswith("/old")
+        self.send_response(307 if moved else 200)
+        if moved:
+            self.send_header("location", "/new?api_key=hunter2")
+        self.send_header("content-length", "0" if moved else "4")
+        self.end_headers()
+        self.wfile.write(b"" if moved else b"here")
+
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
@@ -195,6 +205,18 @@ def test_an_empty_cassette_says_so(server: str, path: Path) -> None:
     path.write_text("interactions: []\nversion: 1\n")
     with pytest.raises(CassetteMiss, match="The cassette is empty"), use_cassette(path):
         post(server, {"n": 1})
+
+
+def test_a_redirection_is_followed_again(server: str, path: Path) -> None:
+    def fetched() -> tuple[str, bytes]:
+        with httpx.Client(trust_env=False, follow_redirects=True) as client:
+            return client.get(f"{server}/old").text, urllib.request.urlopen(f"{server}/old").read()
+
+    with use_cassette(path, mode="record"):
+        assert fetched() == ("here", b"here")
+    assert "hunter2" not in path.read_text()
+    with use_cassette(path):
+        assert fetched() == ("here", b"here")
 
 
 def test_a_recording_is_where_it_was_asked_for_also_if_the_block_goes_elsewhere(

@@ -23,7 +23,7 @@ SCRUBBED = "SCRUBBED"
 
 _KEPT_REQUEST_HEADERS = frozenset(("content-type", "accept", "anthropic-version", "anthropic-beta"))
 _KEPT_RESPONSE_HEADERS = frozenset(
-    ("content-type", "content-encoding", "retry-after", "retry-after-ms", "x-should-retry")
+    ("content-type", "content-encoding", "location", "retry-after", "retry-after-ms", "x-should-retry")
 )
 
 _SECRET_VARIABLE = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
