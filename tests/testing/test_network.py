@@ -131,6 +131,23 @@ def test_datagrams_are_stopped(blocked: list[str]) -> None:
     assert blocked == [ADDRESS]
 
 
+@pytest.mark.skipif(not hasattr(socket.socket, "sendmsg"), reason="there is no sendmsg here")
+def test_datagrams_in_pieces_are_stopped(blocked: list[str]) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        with pytest.raises(NetworkBlocked):
+            client.sendmsg([b"query"], [], 0, (ADDRESS, 53))
+        client.connect(("127.0.0.1", 9))
+        client.sendmsg([b"query"], ())
+    assert blocked == [ADDRESS]
+
+
+def test_the_name_of_an_address_is_not_looked_up(blocked: list[str]) -> None:
+    with pytest.raises(NetworkBlocked, match="Looking up"):
+        socket.getnameinfo((ADDRESS, 80), 0)
+    assert socket.getnameinfo(("127.0.0.1", 80), socket.NI_NUMERICHOST)[0] == "127.0.0.1"
+    assert blocked == [ADDRESS]
+
+
 @pytest.mark.parametrize("look_up", ["gethostbyname", "gethostbyname_ex", "gethostbyaddr"])
 def test_older_look_ups_are_stopped(blocked: list[str], look_up: str) -> None:
     with pytest.raises(NetworkBlocked, match="Looking up"):

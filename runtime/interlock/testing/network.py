@@ -67,10 +67,13 @@ def no_network(*, allow: Iterable[str] = ()) -> Generator[list[str]]:
 
 
 _CONNECTING: Collection[tuple[Any, str]] = [
-    (socket.socket, name) for name in ("connect", "connect_ex", "sendto")
+    (socket.socket, name)
+    for name in ("connect", "connect_ex", "sendto", "sendmsg")
+    if hasattr(socket.socket, name)  # not all of them everywhere
 ]
 _RESOLVING: Collection[tuple[Any, str]] = [
-    (socket, name) for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr")
+    (socket, name)
+    for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex", "gethostbyaddr", "getnameinfo")
 ]
 
 
@@ -87,12 +90,12 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _guarded_method(original: Callable[..., Any], check: Callable[[object, str], None]) -> Callable[..., Any]:
-    """Guard a method of sockets: the address is the last argument that is a tuple."""
+    """Guard a method of sockets: the address is the last argument, a tuple that begins with a host."""
 
     def guarded(self: socket.socket, *args: Any) -> Any:
-        address: object = args[-1] if args else None
-        if self.family in _INTERNET and isinstance(address, tuple) and address:
-            check(cast("tuple[object, ...]", address)[0], "Connecting to")
+        host = _first(args[-1]) if args else None
+        if self.family in _INTERNET and isinstance(host, str | bytes):
+            check(host, "Connecting to")
         return original(self, *args)
 
     return guarded
@@ -101,10 +104,16 @@ def _guarded_method(original: Callable[..., Any], check: Callable[[object, str],
 def _guarded_look_up(
     original: Callable[..., Any], check: Callable[[object, str], None]
 ) -> Callable[..., Any]:
-    """Guard a function whose first argument is a host."""
+    """Guard a function whose first argument is a host, or an address that begins with one."""
 
     def guarded(*args: Any, **kwargs: Any) -> Any:
-        check(args[0] if args else kwargs.get("host"), "Looking up")
+        asked: object = args[0] if args else kwargs.get("host")
+        check(_first(asked) or asked, "Looking up")
         return original(*args, **kwargs)
 
     return guarded
+
+
+def _first(address: object) -> object:
+    """Return what an address begins with: its host. What is no address has none."""
+    return cast("tuple[object, ...]", address)[0] if isinstance(address, tuple) and address else None
