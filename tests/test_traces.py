@@ -147,6 +147,15 @@ async def test_a_summary_says_what_it_covers(tmp_path: Path) -> None:
     assert [item.kind for item in last.items] == ["summary", "input"]
 
 
+async def test_an_empty_line_is_no_lost_one(tmp_path: Path) -> None:
+    """A run that begins while another one writes may end that one's line once more."""
+    await play("transfer", tmp_path / "t.jsonl")
+    lines = (tmp_path / "t.jsonl").read_bytes().splitlines(keepends=True)
+    log = read_trace([b"\n", lines[0], b"\n", *lines[1:]])
+    assert log.unreadable == []
+    assert len(log.runs) == 1
+
+
 async def test_what_is_cut_or_unknown_is_left_out(tmp_path: Path) -> None:
     await play("transfer", tmp_path / "t.jsonl")
     lines = (tmp_path / "t.jsonl").read_bytes().splitlines(keepends=True)

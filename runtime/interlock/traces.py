@@ -137,6 +137,8 @@ def read_trace(source: str | PathLike[str] | Iterable[bytes]) -> TraceLog:
     latest: dict[str, _Found] = {}
     unreadable: list[int] = []
     for number, line in enumerate(source, 1):
+        if not line.strip():  # from a run that began while another one wrote: it took that line for a cut one
+            continue
         try:
             record = _record(line)
         except (ValueError, RecursionError):
