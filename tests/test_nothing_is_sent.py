@@ -72,7 +72,7 @@ def test_a_run_opens_nothing(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_traced_opens_that_file_alone(tmp_path: Path) -> None:
-    assert _seen("t.jsonl", cwd=tmp_path) == ["open t.jsonl"]
+    assert _seen("t.jsonl", cwd=tmp_path) == [f"open {tmp_path / 't.jsonl'}"]
     assert [path.name for path in tmp_path.iterdir()] == ["t.jsonl"]
 
 
