@@ -6,6 +6,7 @@ longer than anything else about a call.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import ssl
 from collections.abc import AsyncIterator, Generator
@@ -15,12 +16,16 @@ from typing import Any
 
 import aiohttp
 import httpx
+from multidict import CIMultiDict
 from yarl import URL
 
 from interlock_providers.http_client import LARGE, HttpResponse
 from interlock_providers.pools import Pool, proxy_for
+from interlock_providers.short_way import ShortWay
 
 __all__ = ["AiohttpTransport", "Sent"]
+
+_Headers = list[tuple[str, str]]
 
 _ITS_OWN = frozenset(("content-length", "transfer-encoding"))
 """Headers of a body, which aiohttp writes anew."""
@@ -78,6 +83,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
     def __init__(self, tls: ssl.SSLContext) -> None:
         self._tls = tls
         self._pool: Pool | None = None
+        self._short: tuple[str, _Headers, ShortWay] | None = None
         self._proxy_for = functools.lru_cache(maxsize=100)(_proxy_for)
 
     async def send(self, request: httpx.Request) -> Sent:
@@ -88,17 +94,24 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         """
         pool = self._pool or await self._opened()
         url, body = request.url, await request.aread()
+        proxy = self._proxy_for(url.scheme, url.host)
+        headers = [item for item in request.headers.multi_items() if item[0] not in _ITS_OWN]
+        timeout = _timeout(**request.extensions.get("timeout", {}))
         with _as_httpx():
+            if request.method == "POST" and not proxy and len(body) < LARGE:
+                short = self._short_way(pool, str(url), headers)
+                if short.is_open():
+                    return Sent(HttpResponse(await short.post(body, timeout)))
             response = await pool.session.request(
                 request.method,
                 URL(str(url), encoded=True),
                 data=body if len(body) < LARGE else BytesIO(body),
-                headers=[item for item in request.headers.multi_items() if item[0] not in _ITS_OWN],
+                headers=headers,
                 skip_auto_headers=_ADDED,
                 allow_redirects=False,
                 auto_decompress=False,
-                proxy=self._proxy_for(url.scheme, url.host),
-                timeout=_timeout(**request.extensions.get("timeout", {})),
+                proxy=proxy,
+                timeout=timeout,
             )
         return Sent(HttpResponse(response))
 
@@ -114,8 +127,23 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
 
     async def _opened(self) -> Pool:
         self._pool = pool = Pool(self, self._tls)
+        self._short = None
         await pool.open()
         return pool
+
+    def _short_way(self, pool: Pool, url: str, headers: _Headers) -> ShortWay:
+        """Return the way of the last request, where this one goes to the same address with the same head."""
+        if self._short is None or self._short[:2] != (url, headers):
+            request = aiohttp.ClientRequest(
+                "POST",
+                URL(url, encoded=True),
+                headers=CIMultiDict(headers),
+                skip_auto_headers=_ADDED,
+                loop=asyncio.get_running_loop(),
+                session=pool.session,
+            )
+            self._short = url, headers, ShortWay(pool.session, request)
+        return self._short[2]
 
 
 def _proxy_for(scheme: str, host: str) -> str | None:

@@ -16,6 +16,7 @@ from interlock.errors import InvalidRequest, ProviderError
 from interlock_providers.answers import Answer, error_from_answer, shortened
 from interlock_providers.bodies import beginning
 from interlock_providers.pools import Pool, proxy_for, trusted
+from interlock_providers.short_way import ShortAnswer, ShortWay
 
 __all__ = ["LARGE", "HttpClient", "HttpResponse"]
 
@@ -26,7 +27,7 @@ LARGE = 2**20
 class HttpResponse:
     """An answer whose body has not been read yet."""
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
+    def __init__(self, response: aiohttp.ClientResponse | ShortAnswer) -> None:
         self._response = response
         self.status_code = response.status
         self.headers: Mapping[str, str] = response.headers
@@ -88,7 +89,7 @@ class HttpClient:
         self._url = URL(url, encoded=True)
         self._headers = headers
         self._who = (provider, model)
-        self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+        self._pools: dict[asyncio.AbstractEventLoop, tuple[Pool, ShortWay | None]] = {}
 
     async def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> HttpResponse:
         """Send a body and return the answer as soon as its headers are there.
@@ -96,13 +97,16 @@ class HttpClient:
         Raises:
             ProviderError: the server refused, or redirects elsewhere.
         """
-        pool = self._pools.get(asyncio.get_running_loop()) or await self._opened()
-        data = body if len(body) < LARGE else BytesIO(body)
-        response = HttpResponse(
-            await pool.session.post(
-                self._url, data=data, headers=headers, allow_redirects=False, auto_decompress=False
+        pool, short = self._pools.get(asyncio.get_running_loop()) or await self._opened()
+        if headers is None and len(body) < LARGE and short is not None and short.is_open():
+            response = HttpResponse(await short.post(body))
+        else:
+            data = body if len(body) < LARGE else BytesIO(body)
+            response = HttpResponse(
+                await pool.session.post(
+                    self._url, data=data, headers=headers, allow_redirects=False, auto_decompress=False
+                )
             )
-        )
         if response.status_code >= 300:
             try:
                 raise await self._refusal(response)
@@ -112,19 +116,22 @@ class HttpClient:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
-        pool = self._pools.pop(asyncio.get_running_loop(), None)
-        if pool is not None:
-            await pool.aclose()
+        ways = self._pools.pop(asyncio.get_running_loop(), None)
+        if ways is not None:
+            await ways[0].aclose()
 
-    async def _opened(self) -> Pool:
+    async def _opened(self) -> tuple[Pool, ShortWay | None]:
         for ended in [loop for loop in self._pools if loop.is_closed()]:
-            self._pools.pop(ended).let_go()
+            self._pools.pop(ended)[0].let_go()
         tls = trusted() if self._url.scheme == "https" else True
-        pool = self._pools[asyncio.get_running_loop()] = Pool(
-            self, tls, headers=self._headers, proxy=proxy_for(self._url)
+        loop, proxy = asyncio.get_running_loop(), proxy_for(self._url)
+        pool = Pool(self, tls, headers=self._headers, proxy=proxy)
+        request = aiohttp.ClientRequest(
+            "POST", self._url, headers=self._headers, loop=loop, session=pool.session
         )
+        ways = self._pools[loop] = pool, None if proxy else ShortWay(pool.session, request)
         await pool.open()
-        return pool
+        return ways
 
     async def _refusal(self, response: HttpResponse) -> ProviderError:
         provider, model = self._who

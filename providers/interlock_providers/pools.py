@@ -15,13 +15,12 @@ from weakref import finalize
 import aiohttp
 from yarl import URL
 
-__all__ = ["Pool", "proxy_for", "trusted"]
+__all__ = ["LONGEST_HEADER", "NO_TIMEOUT", "Pool", "proxy_for", "trusted"]
 
-_NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=None)
+NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=None)
 """Deadlines are `interlock_providers.deadlines`'s: they count the waiting of a call and nothing else."""
 
-
-_LONGEST_HEADER = 65536
+LONGEST_HEADER = 65536
 """Bytes. Policies and traces of proxies are longer than the 8190 that aiohttp takes by itself."""
 
 
@@ -50,10 +49,10 @@ class Pool:
         self.session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=tls),
             headers=headers,
-            timeout=_NO_TIMEOUT,
+            timeout=NO_TIMEOUT,
             cookie_jar=aiohttp.DummyCookieJar(),
-            max_line_size=_LONGEST_HEADER,
-            max_field_size=_LONGEST_HEADER,
+            max_line_size=LONGEST_HEADER,
+            max_field_size=LONGEST_HEADER,
             proxy=proxy,
         )
         self._keeper = _keep(self.session)

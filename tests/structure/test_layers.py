@@ -136,6 +136,7 @@ LATE = {
     "interlock_providers.http_client",
     "interlock_providers.openai",
     "interlock_providers.pools",
+    "interlock_providers.short_way",
     "interlock_providers.tapped",
 }
 

@@ -1,0 +1,185 @@
+"""The short way through aiohttp says and hears the same as aiohttp's own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import httpx
+import pytest
+import yaml
+from patience import until
+from rawserver import Raw, RawServer
+from servers import HELLO, Reply, Server
+from yarl import URL
+
+from interlock.testing import use_cassette
+from interlock_providers.aiohttp_transport import AiohttpTransport
+from interlock_providers.http_client import HttpClient
+from interlock_providers.short_way import ShortWay
+
+pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
+
+HEADERS = {
+    "authorization": "Bearer k",
+    "content-type": "application/json",
+    "x-place": "Caf\xe9",
+    "Host": "me",
+}
+
+
+@contextlib.asynccontextmanager
+async def client(url: str, headers: dict[str, str] | None = None) -> AsyncGenerator[HttpClient]:
+    one = HttpClient(url, headers or HEADERS, provider="p", model="m")
+    try:
+        yield one
+    finally:
+        await one.aclose()
+
+
+async def said(one: HttpClient, body: bytes, headers: dict[str, str] | None = None) -> bytes:
+    response = await one.post(body, headers)
+    try:
+        return b"".join([piece async for piece in response.aiter_bytes()])
+    finally:
+        await response.close()
+
+
+def way(session: aiohttp.ClientSession, url: str = "http://h/v1", **headers: str) -> ShortWay:
+    loop = asyncio.get_running_loop()
+    return ShortWay(session, aiohttp.ClientRequest("POST", URL(url), headers=headers, loop=loop))
+
+
+async def test_this_release_of_aiohttp_is_known() -> None:
+    async with aiohttp.ClientSession() as session:
+        assert way(session).is_open()
+
+
+@pytest.mark.parametrize("size", [0, 2**16 - 10, 2**16, 2**19])
+async def test_both_ways_send_the_same(size: int) -> None:
+    body = json.dumps({"text": "x" * size}).encode()
+    with Server(Reply((b"{}",))) as server:
+        async with client(f"{server.url}/a%2Fb?c=%20d") as one:
+            await said(one, body)
+            await said(one, body, {})  # with headers of its own a request goes aiohttp's way
+    short, own = server.requests
+    assert short == own
+    assert short.body == {"text": "x" * size}
+
+
+async def test_one_connection_serves_both_ways() -> None:
+    with Server(Reply((b"{}",))) as server:
+        async with client(server.url) as one:
+            for headers in (None, {}, None, None):
+                await said(one, b"{}", headers)
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("headers", [None, {}])
+async def test_what_comes_before_an_answer_is_no_answer(headers: dict[str, str] | None) -> None:
+    hints = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n"
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nhere"
+    with RawServer(Raw(sent=(hints, answer))) as server:
+        async with client(server.url) as one:
+            assert await said(one, b"{}", headers) == b"here"
+            assert await said(one, b"{}", headers) == b"here"
+
+
+async def test_who_traces_sees_aiohttps_own_way() -> None:
+    async with aiohttp.ClientSession(trace_configs=[aiohttp.TraceConfig()]) as session:
+        assert not way(session).is_open()
+
+
+async def test_a_handler_that_has_asked_before_is_recorded_all_the_same(tmp_path: Path) -> None:
+    with Server(HELLO) as server:
+        async with client(server.url) as one:
+            await said(one, b"{}")
+            path = tmp_path / "a.yaml"
+            path.write_text(yaml.safe_dump(recording_of(server.url, "recorded")))
+            with use_cassette(path):
+                assert await said(one, b"{}") == b"recorded"
+            await said(one, b"{}")
+    assert len(server.requests) == 2
+
+
+def recording_of(url: str, text: str) -> dict[str, Any]:
+    request = {"method": "POST", "uri": url, "body": "{}", "headers": {}}
+    response = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": {"string": text}}
+    return {"version": 1, "interactions": [{"request": request, "response": response}]}
+
+
+@pytest.mark.parametrize("headers", [{"expect": "100-continue"}, {"transfer-encoding": "chunked"}])
+async def test_a_body_that_is_not_just_sent_goes_aiohttps_way(headers: dict[str, str]) -> None:
+    async with aiohttp.ClientSession() as session:
+        assert not way(session, **headers).is_open()
+
+
+async def test_a_password_in_an_address_goes_aiohttps_way() -> None:
+    async with aiohttp.ClientSession() as session:
+        assert not way(session, "http://me:pw@h/v1").is_open()
+
+
+async def test_a_header_cannot_bring_another_one() -> None:
+    with Server(Reply((b"{}",))) as server:
+        async with client(server.url, {"x-mine": "a\r\nx-theirs: b"}) as one:
+            with pytest.raises(ValueError, match="header"):
+                await said(one, b"{}")
+    assert not server.requests
+
+
+async def test_a_body_that_is_left_ends_the_connection() -> None:
+    with Server(Reply((b"x", b"y"), ending="stall")) as server:
+        async with client(server.url) as one:
+            response = await one.post(b"{}")
+            assert not response.is_closed
+            await response.close()
+            assert response.is_closed
+            assert await server.client_hung_up()
+
+
+async def test_a_call_that_is_cancelled_ends_the_connection() -> None:
+    with RawServer(Raw(then="stall")) as server:
+        async with client(server.url) as one:
+            asking = asyncio.create_task(one.post(b"{}"))
+            await until(lambda: bool(server.requests))
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            assert await server.client_hung_up()
+
+
+async def test_a_transport_says_of_each_request_what_belongs_to_it() -> None:
+    with Server(Reply((b"{}",))) as server:
+        transport = AiohttpTransport(ssl.create_default_context())
+        async with httpx.AsyncClient(transport=transport) as one:
+            for path, mine in ("a", "1"), ("a", "2"), ("b", "2"), ("a", "1"), ("a", "1"):
+                await one.post(f"{server.url}/{path}", json={}, headers={"x-mine": mine})
+    sent = [(seen.path[-1], seen.headers["x-mine"]) for seen in server.requests]
+    assert sent == [("a", "1"), ("a", "2"), ("b", "2"), ("a", "1"), ("a", "1")]
+
+
+@contextlib.contextmanager
+def deaf() -> Iterator[str]:
+    """An address that takes no connection and does not refuse one: as many wait there as may."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        address = listener.getsockname()
+        with contextlib.suppress(TimeoutError):
+            while True:
+                stack.enter_context(socket.create_connection(address, timeout=0.2))
+        yield f"http://127.0.0.1:{address[1]}/v1"
+
+
+async def test_a_connection_that_takes_too_long_is_told_as_httpx_tells_it() -> None:
+    transport = AiohttpTransport(ssl.create_default_context())
+    with deaf() as url:
+        async with httpx.AsyncClient(transport=transport, timeout=0.1) as one:
+            with pytest.raises(httpx.ConnectTimeout):
+                await one.post(url, json={})
