@@ -198,15 +198,13 @@ class Chat:
         body: dict[str, Any] = {"model": self.model, "messages": messages}
         if tools:
             body["tools"] = tools
-            body["tool_choice"] = _tool_choice(plan.tool_choice)
-        body["response_format"] = plan.response_format
+            if plan.tool_choice is not None:
+                body["tool_choice"] = _tool_choice(plan.tool_choice)
+        if plan.response_format is not None:
+            body["response_format"] = plan.response_format
         if request.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        body |= {key: value for key, value in request.settings.items() if key not in _NOT_IN_THE_BODY}
-        if not tools:
-            body.pop("parallel_tool_calls", None)  # OpenAI refuses it without tools
-        body |= request.settings.get("extra_body") or {}
-        return {key: value for key, value in body.items() if value is not None}
+        return _with_settings(body, request.settings) if request.settings else body
 
     async def _guarded(
         self,
@@ -357,7 +355,15 @@ class _Coming:
             await self._incoming.close()
 
 
-def _tool_choice(choice: ToolChoice | None) -> str | _Json | None:
-    if choice in (None, "auto", "required", "none"):
+def _with_settings(body: dict[str, Any], settings: _Json) -> _Json:
+    body |= {key: value for key, value in settings.items() if key not in _NOT_IN_THE_BODY}
+    if "tools" not in body:
+        body.pop("parallel_tool_calls", None)  # OpenAI refuses it without tools
+    body |= settings.get("extra_body") or {}
+    return {key: value for key, value in body.items() if value is not None}
+
+
+def _tool_choice(choice: ToolChoice) -> str | _Json:
+    if choice in ("auto", "required", "none"):
         return choice
     return {"type": "function", "function": {"name": choice}}

@@ -159,9 +159,14 @@ _ENCODED = (Conversation, Toolbox)
 
 def body_as_json(body: Mapping[str, Any]) -> bytes:
     """Return a request's body as JSON, of which messages and tools may be encoded already."""
-    known = [(key, value) for key, value in body.items() if isinstance(value, _ENCODED)]
-    if not known:
-        return _encode(body).encode()
-    rest = _encode({key: value for key, value in body.items() if not isinstance(value, _ENCODED)}).encode()
-    head = rest[:-1] + b"," if len(rest) > 2 else b"{"
-    return b"%s%s}" % (head, b",".join([b'"%s":%s' % (key.encode(), value.json()) for key, value in known]))
+    rest: dict[str, Any] = {}
+    known: list[bytes] = []
+    for key, value in body.items():
+        if isinstance(value, _ENCODED):
+            known.append(b'"%s":%s' % (key.encode(), value.json()))
+        else:
+            rest[key] = value
+    if not rest:
+        return b"{%s}" % b",".join(known)
+    head = _encode(rest).encode()
+    return b"%s,%s}" % (head[:-1], b",".join(known)) if known else head

@@ -53,7 +53,10 @@ class HttpResponse:
 
     def aiter_raw(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives: packed, if it is."""
-        return self._response.content.iter_any()
+        content = self._response.content
+        if content.is_eof() and content.exception() is None:
+            return _Arrived(content.read_nowait())
+        return content.iter_any()
 
     aiter_bytes = aiter_raw
 
@@ -67,6 +70,22 @@ class HttpResponse:
         if self._closed is not None:
             self._closed.remove_done_callback(self._tell)
         self._response.close()
+
+
+class _Arrived:
+    """A body that came together with its head, as most do that are not streamed."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def __aiter__(self) -> _Arrived:
+        return self
+
+    async def __anext__(self) -> bytes:
+        body, self._body = self._body, b""
+        if not body:
+            raise StopAsyncIteration
+        return body
 
 
 def _heard(closed: asyncio.Future[None]) -> None:

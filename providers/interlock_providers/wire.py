@@ -39,6 +39,8 @@ BLANK_REASONING: Final = " "
 """What stands in for the reasoning of another model; litellm takes the same for DeepSeek."""
 
 _SYSTEM: Final = ("system", "developer")
+_AS_THEY_ARE: Final = ("user", "system")
+"""Roles that every vendor knows by these names."""
 _CALL_KEYS: Final = frozenset(("id", "type", "function"))
 _LONGEST_RAW_ARGUMENTS = 800
 
@@ -209,8 +211,8 @@ def _fit(message: Message, shape: Shape, ids: _WireIds) -> Message | None:
     role = message["role"]
     if role == "tool":
         return _fit_answer(message, shape, ids)
-    if len(message) == 2 and role != "assistant" and _is_plain(message.get("content")):
-        return _as_role(message, shape)  # what most of a conversation is made of
+    if len(message) == 2 and role in _AS_THEY_ARE and _is_plain(message.get("content")):
+        return message  # what most of a conversation is made of
     content = _fit_content(message.get("content"), shape, keep_blank=not shape.refuses_blank)
     if calls := calls_of(message):
         fitted = _fit_calls(calls, shape, ids)
