@@ -183,3 +183,22 @@ async def test_a_connection_that_takes_too_long_is_told_as_httpx_tells_it() -> N
         async with httpx.AsyncClient(transport=transport, timeout=0.1) as one:
             with pytest.raises(httpx.ConnectTimeout):
                 await one.post(url, json={})
+
+
+@pytest.mark.parametrize("said", [Raw(then="stall"), Reply((b"x",), ending="stall")], ids=["no head", "half"])
+async def test_a_server_that_falls_silent_is_told_as_httpx_tells_it(said: Reply) -> None:
+    transport = AiohttpTransport(ssl.create_default_context())
+    with RawServer(said) as server:
+        async with httpx.AsyncClient(transport=transport, timeout=0.1) as one:
+            with pytest.raises(httpx.ReadTimeout):
+                await one.post(server.url, json={})
+        assert await server.client_hung_up()
+
+
+async def test_a_time_that_is_over_does_not_hold_for_the_next_request() -> None:
+    transport = AiohttpTransport(ssl.create_default_context())
+    with Server(Reply((b"1",)), Reply((b"2",), delay=0.3)) as server:
+        async with httpx.AsyncClient(transport=transport) as one:
+            assert (await one.post(server.url, json={}, timeout=0.1)).text == "1"
+            assert (await one.post(server.url, json={}, timeout=None)).text == "2"
+    assert server.connections == 1
