@@ -20,6 +20,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], int]] = {
     "durable slow": lambda given: _durable(given, "3", "--pace", "20"),
     "durable apart": lambda given: _durable(given, "4", "--apart"),
     "durable outages": lambda given: _durable(given, "3", "--outages", "0.5"),
+    "soak direct": lambda given: soak.main(["--through", "direct", "--runs", str(given.soak)]),
     "soak openai": lambda given: soak.main(["--through", "openai", "--runs", str(given.soak)]),
     "soak litellm": lambda given: soak.main(["--through", "litellm", "--runs", str(given.soak)]),
 }

@@ -13,6 +13,7 @@ import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import anyio
@@ -26,6 +27,7 @@ from interlock.messages import calls_of
 from interlock.port import Handler, Request
 from interlock.testing import assert_valid, call, reply
 from interlock.usage import Usage
+from interlock_providers import OpenAICompatible
 from interlock_providers.openai import OpenAI
 
 __all__ = ["Echo", "Person", "crowd", "over_the_wire", "team"]
@@ -211,9 +213,9 @@ async def over_the_wire(make: Callable[[str], Any], url: str, runs: int) -> None
     assert len(seen) == runs
 
 
-async def openai_crowd(url: str, runs: int) -> None:
-    """Make many runs through the OpenAI handler."""
-    handler = OpenAI("m", base_url=url, api_key="test-not-a-key")
+async def handler_crowd(kind: type[OpenAI | OpenAICompatible], url: str, runs: int) -> None:
+    """Make many runs through one handler."""
+    handler = kind("m", base_url=url, api_key="test-not-a-key")
     try:
         await over_the_wire(lambda _: handler, url, runs)
     finally:
@@ -242,7 +244,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for backend in ("asyncio", "trio"):
         print(f"{given.runs} runs at once on {backend}: {anyio.run(crowd, given.runs, backend=backend)}")
     with echo_server() as url:
-        for name, work in ("OpenAI", openai_crowd), ("LiteLLM", litellm_crowd):
+        for name, work in (
+            ("OpenAICompatible", partial(handler_crowd, OpenAICompatible)),
+            ("OpenAI", partial(handler_crowd, OpenAI)),
+            ("LiteLLM", litellm_crowd),
+        ):
             began = time.perf_counter()
             anyio.run(work, url, given.wire)
             print(f"{given.wire} runs at once through {name}: {time.perf_counter() - began:.1f} s")

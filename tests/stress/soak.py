@@ -215,6 +215,11 @@ def _grown(before: Counter[str], runs: int) -> list[str]:
 
 def make_model(through: str, url: str) -> tuple[Handler, Callable[[], Any]]:
     """Return a handler, and what closes its connections."""
+    if through == "direct":
+        from interlock_providers import OpenAICompatible
+
+        direct = OpenAICompatible("m", base_url=url, api_key="test-not-a-key")
+        return direct, direct.aclose
     if through == "openai":
         from interlock_providers.openai import OpenAI
 
@@ -231,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m stress.soak", description=__doc__)
     parser.add_argument("--runs", type=int, default=20_000)
     parser.add_argument("--warm-up", type=int, default=2_000)
-    parser.add_argument("--through", choices=["litellm", "openai"], default="litellm")
+    parser.add_argument("--through", choices=["litellm", "openai", "direct"], default="litellm")
     parser.add_argument("--trace", action="store_true", help="say where the memory is taken; slow")
     given = parser.parse_args(arguments)
 

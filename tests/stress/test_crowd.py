@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from stress.crowd import crowd, openai_crowd
+from stress.crowd import crowd, handler_crowd
 from stress.echo import echo_server
+
+from interlock_providers import OpenAICompatible
+from interlock_providers.openai import OpenAI
 
 pytestmark = pytest.mark.anyio
 
@@ -18,4 +21,10 @@ async def test_runs_at_the_same_time_see_nothing_of_one_another_and_leave_nothin
 
 async def test_nor_do_they_over_true_connections() -> None:
     with echo_server() as url:
-        await openai_crowd(url, 24)
+        await handler_crowd(OpenAI, url, 24)
+
+
+@pytest.mark.asyncio_only
+async def test_nor_over_aiohttps_own() -> None:
+    with echo_server() as url:
+        await handler_crowd(OpenAICompatible, url, 24)
