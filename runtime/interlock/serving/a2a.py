@@ -125,6 +125,8 @@ class A2ARoutes:
                     await stream.data(event["data"].translate(_LINE_ENDS), name=event.get("event", ""))
                 if scope.cancelled_caught:  # nobody reads, and what is not read is kept here
                     raise ClientGone
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise asyncio.CancelledError  # which the SDK has taken for the end of the stream
         finally:
             with anyio.move_on_after(_PARTING_SECONDS, shield=True):
                 await events.aclose()
