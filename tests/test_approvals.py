@@ -294,6 +294,24 @@ async def test_no_is_no_also_where_no_word_would_be_needed_by_now(watched: bool,
     assert (second.final_output, requests(target)) == ("I stay.", [])
 
 
+OF_THE_CALLER: Any = {"type": "function", "function": {"name": "pay"}}
+
+
+@WATCHED
+@pytest.mark.parametrize("by_now", ["the caller's", "gone", "other arguments"])
+async def test_no_is_no_whatever_the_tool_is_by_now(watched: bool, by_now: str) -> None:
+    first = await run(clerk(Till(), PAY), "Pay 5.", watched)
+    tools = [named("pay")] if by_now == "other arguments" else []
+    changed = agent("clerk", "All right.", tools=tools)
+    config = RunConfig(
+        external_tools=[OF_THE_CALLER] if by_now == "the caller's" else [], raise_on=["unknown_tool"]
+    )
+    state = first.state().reject(first.interruptions[0], message="Too much.")
+    second = await run(changed, state, watched, run_config=config)
+    assert answers_of(second) == ["This call was not approved: Too much."]
+    assert (second.final_output, second.pending, second.errors) == ("All right.", (), ())
+
+
 async def test_of_two_calls_one_may_be_approved_and_one_later() -> None:
     till = Till()
     asks = clerk(till, [PAY, call("pay", {"amount": 6}, id="q")], "Done.")

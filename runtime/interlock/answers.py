@@ -33,14 +33,14 @@ from interlock.nested import Events
 from interlock.outcomes import ToolOutcome
 from interlock.parts import with_media
 from interlock.records import dataclass, maker
-from interlock.routing import Offer, Plan, Wanted, plan, unknown_tool
+from interlock.routing import Offer, Plan, Wanted, unknown_tool
 from interlock.run import Run
 from interlock.schema import clip
 from interlock.showing import show, show_all
 from interlock.tool_runs import run_tools
 from interlock.tools import Tool
 from interlock.transfers import Transfer, cut_short, edge_for, passed_over, try_transfer
-from interlock.waiting import hold_tools, hold_transfer, plan_others
+from interlock.waiting import hold_tools, hold_transfer, plan_turn
 
 __all__ = ["answer_calls"]
 
@@ -87,6 +87,9 @@ class _Answers:
     def give(self, call: ToolCall, answer: _Answer) -> None:
         self.by_id[call["id"]] = answer
 
+    def decline(self, call: ToolCall, text: str) -> None:
+        self.give(call, _Answer(text, error="declined"))
+
     def record(self) -> None:
         """Append the answers that there are. Those that were never given are filled in on reading.
 
@@ -122,9 +125,8 @@ async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], even
         HandoffError: as ``raise_on`` says; `HandoffFilterError` when a filter broke.
         LimitExceeded: too many transfers, or going round without progress.
     """
-    multiple = run.config.multiple_handoffs
-    planned = plan_others(run, calls, offered) if run.approvals.asked else plan(calls, offered, multiple)
     answers = _Answers(run, calls)
+    planned = plan_turn(run, calls, offered, answers.decline)
     transfer: Transfer | None = None
     try:
         if planned.tools:
@@ -154,11 +156,7 @@ async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], even
 
 async def _carry_out(run: Run, planned: Plan, answers: _Answers, events: Events) -> None:
     """Run the tools that need nobody's approval, or have it."""
-
-    def decline(call: ToolCall, text: str) -> None:
-        answers.give(call, _Answer(text, error="declined"))
-
-    free = await hold_tools(run, planned, decline)
+    free = await hold_tools(run, planned, answers.decline)
     if free:
         run.check_budget(len(free))
         run.tool_calls += len(free)

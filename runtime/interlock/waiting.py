@@ -15,7 +15,10 @@ from interlock.routing import Offer, Plan, plan
 from interlock.run import Run
 from interlock.tools import Tool
 
-__all__ = ["hold_tools", "hold_transfer", "plan_others"]
+__all__ = ["hold_tools", "hold_transfer", "plan_turn"]
+
+_Decline = Callable[[ToolCall, str], None]
+"""Answers a call that is not made."""
 
 _FREE: Final = Decision(True)
 _BY_A_TOOL = (
@@ -23,7 +26,23 @@ _BY_A_TOOL = (
 )
 
 
-def plan_others(run: Run, calls: Sequence[ToolCall], offered: Offer) -> Plan:
+def plan_turn(run: Run, calls: Sequence[ToolCall], offered: Offer, decline: _Decline) -> Plan:
+    """Plan the calls of a reply, as far as what was said of them, or was not, lets them be made.
+
+    Args:
+        run: the run.
+        calls: what the model calls.
+        offered: what it was offered.
+        decline: answers a call that is not made.
+    """
+    said, multiple = run.approvals, run.config.multiple_handoffs
+    planned = _plan_others(run, calls, offered) if said.asked else plan(calls, offered, multiple)
+    if said.by_call or said.by_tool:
+        _decline_others(run, planned, decline)
+    return planned
+
+
+def _plan_others(run: Run, calls: Sequence[ToolCall], offered: Offer) -> Plan:
     """Plan the calls of a resumed run; those that waited wait on until somebody says a word on them.
 
     So nothing is done by going on without a word, whatever a ``needs_approval`` says by now.
@@ -38,9 +57,17 @@ def plan_others(run: Run, calls: Sequence[ToolCall], offered: Offer) -> Plan:
     return planned
 
 
-async def hold_tools(
-    run: Run, planned: Plan, decline: Callable[[ToolCall, str], None]
-) -> Sequence[tuple[ToolCall, Any]]:
+def _decline_others(run: Run, planned: Plan, decline: _Decline) -> None:
+    """Answer what was declined though its tool is the caller's by now, which must not make it, or gone."""
+    for calls in (planned.external, planned.unknown):
+        for call in [*calls]:
+            said = run.approvals.of(_interruption(run, call, call["function"].get("name") or ""))
+            if said is not None and not said.approved:
+                calls.remove(call)
+                decline(call, declined_text(said))
+
+
+async def hold_tools(run: Run, planned: Plan, decline: _Decline) -> Sequence[tuple[ToolCall, Any]]:
     """Return the tool calls that are carried out: those that need no approval, or have it.
 
     Args:
@@ -52,11 +79,13 @@ async def hold_tools(
         CallbackError: a ``needs_approval`` function raised. Nothing is carried out then.
     """
     free: list[tuple[ToolCall, Any]] = []
-    heard = run.approvals.by_call or run.approvals.by_tool  # a no is one, also where no word is needed by now
+    heard = run.approvals.by_call or run.approvals.by_tool
     for call, tool in planned.tools:
-        said: Decision | None = _FREE
-        if (heard or tool.needs_approval is not False) and _is_made(call, tool):
-            said = await _said(run, planned, call, tool.name, tool.needs_approval)
+        # a no is one, also where no word is needed by now, or the arguments do not fit any more
+        said = run.approvals.of(_interruption(run, call, tool.name)) if heard else None
+        if said is None:
+            asks = tool.needs_approval is not False and _is_made(call, tool)
+            said = await _said(run, planned, call, tool.name, tool.needs_approval) if asks else _FREE
         if said is not None and said.approved:
             free.append((call, tool))
         elif said is not None:
