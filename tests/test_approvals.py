@@ -31,7 +31,7 @@ from interlock import (
     tool,
 )
 from interlock.approvals import Interruption
-from interlock.errors import CallbackError, ConfigError, LoopDetected, RunTimeout
+from interlock.errors import CallbackError, ConfigError, LoopDetected, RunTimeout, ToolError
 from interlock.events import ApprovalRequested, ToolCalled
 from interlock.sessions import InMemorySessions, Session
 from interlock.testing import assert_valid, call
@@ -381,6 +381,87 @@ async def test_a_word_is_said_once() -> None:
     state = first.state().approve(first.interruptions[0])
     with pytest.raises(ConfigError, match="Calls that wait: none"):
         state.reject(first.interruptions[0])
+
+
+# -- what waits when a run ends before it comes to it --
+
+
+def boom() -> str:
+    """Fail."""
+    raise ValueError("boom")
+
+
+def failing(**options: Any) -> Tool:
+    return tool(on_error="raise", **options)(boom)
+
+
+@WATCHED
+@pytest.mark.parametrize("nested", [False, True])
+async def test_what_waits_is_not_forgotten_by_an_error(watched: bool, nested: bool) -> None:
+    """Nor carried out without a word by a later run, whose tool would ask nobody."""
+    till = Till()
+
+    def made(pays: Agent[Any], *replies: Any) -> Agent[Any]:
+        tools = [pays.as_tool() if nested else pays.tools[0], failing(needs_approval=True)]
+        return agent("boss", *replies, tools=tools)
+
+    asked = call("clerk", {"input": "Pay."}, id="c") if nested else PAY
+    asks = made(clerk(till, PAY), [asked, call("boom", id="b")])
+    first = await run(asks, "Hi", watched)
+    fails, waits = sorted(first.interruptions, key=lambda one: one.name)
+    with pytest.raises(ToolError) as caught:
+        await run(asks, first.state().approve(fails), watched)
+    second = caught.value.result
+    assert second is not None
+    assert (second.stop_reason, second.interruptions) == ("error", (waits,))
+    free = made(clerk(till, "Paid.", needs_approval=False), "Done.")
+    third = await run(free, second.state(), watched)
+    assert (third.interruptions, till.paid) == ((waits,), [])
+    last = await run(free, third.state().approve(waits), watched)
+    assert (last.final_output, last.interruptions, till.paid) == ("Done.", (), [5])
+
+
+async def test_what_waits_is_told_beside_an_error() -> None:
+    both = agent("clerk", [PAY, call("boom", id="b")], tools=[Till().tool(), failing()])
+    with pytest.raises(ToolError) as caught:
+        await run(both, "Hi")
+    assert caught.value.result is not None
+    assert [one.call_id for one in caught.value.result.interruptions] == ["p"]
+
+
+async def test_what_waits_is_not_forgotten_if_the_run_cannot_begin_to_go_on() -> None:
+    def broken(context: Any, of: Any) -> bool:
+        raise ValueError("broken")
+
+    first = await run(clerk(Till(), PAY), "Pay 5.")
+    with pytest.raises(CallbackError) as caught:
+        await run(clerk(Till(), is_enabled=broken), first.state())
+    assert caught.value.result is not None
+    assert caught.value.result.state().interruptions == first.interruptions
+
+
+async def test_what_waits_within_is_not_forgotten_while_whoever_asks_waits_itself() -> None:
+    till = Till()
+
+    def boss(*replies: Any, within: Agent[Any], needs_approval: bool = False) -> Agent[Any]:
+        return agent("boss", *replies, tools=[within.as_tool(needs_approval=needs_approval)])
+
+    asked = call("clerk", {"input": "Pay."}, id="c")
+    first = await run(boss(asked, within=clerk(till, PAY)), "Hi")
+    changed = boss("Done.", within=clerk(till, "Paid.", needs_approval=False), needs_approval=True)
+    second = await run(changed, first.state())
+    assert [one.call_id for one in second.interruptions] == ["c", "p"]
+    third = await run(changed, second.state().approve(second.interruptions[0]))
+    assert (third.interruptions, till.paid) == (first.interruptions, [])
+
+
+async def test_what_waited_within_a_call_that_is_settled_waits_no_more() -> None:
+    first = await run(
+        agent("boss", call("clerk", {"input": "Pay."}, id="c"), tools=[clerk(Till(), PAY).as_tool()]),
+        "Hi",
+    )
+    second = await run(agent("boss", "It is gone."), first.state())
+    assert (second.final_output, second.interruptions) == ("It is gone.", ())
 
 
 async def test_the_conversation_may_go_on_without_a_word() -> None:

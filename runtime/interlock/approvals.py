@@ -7,7 +7,7 @@ agent, its name and its arguments to the letter. What was said is kept by the ru
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import field
 from typing import Any
 
@@ -16,7 +16,14 @@ from interlock.context import ToolContext
 from interlock.fresh import NEW_DICT
 from interlock.records import dataclass
 
-__all__ = ["Approvals", "Decision", "Interruption", "NeedsApproval", "declined_text"]
+__all__ = [
+    "Approvals",
+    "Decision",
+    "Interruption",
+    "NeedsApproval",
+    "declined_text",
+    "still_waiting",
+]
 
 NeedsApproval = bool | Callable[[ToolContext[Any], dict[str, Any]], MaybeAwaitable[bool]]
 """Whether somebody has to approve a call before it is carried out: a bool, or a function of the context and
@@ -76,6 +83,19 @@ class Approvals:
         if made is not None and made.fingerprint == one.fingerprint:
             return made
         return self.by_tool.get((one.agent, one.name))
+
+
+def still_waiting(
+    waiting: Iterable[Interruption], depth: int, settled: Collection[str | None]
+) -> tuple[Interruption, ...]:
+    """Return those of which neither the call itself is settled, nor the one within which it was made.
+
+    Args:
+        waiting: calls in a run and in those within it.
+        depth: how many runs that one is within.
+        settled: ids of its calls that were answered or begun.
+    """
+    return tuple(one for one in waiting if (*one.path, one.call_id)[depth] not in settled)
 
 
 def declined_text(decision: Decision) -> str:

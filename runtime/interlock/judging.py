@@ -13,6 +13,7 @@ from interlock.messages import detached
 from interlock.routing import Plan
 from interlock.run import Run
 from interlock.transfers import Transfer
+from interlock.waiting import all_waiting
 
 __all__ = ["judge"]
 
@@ -40,12 +41,12 @@ def judge(
         HandoffError: as ``raise_on`` says.
         LimitExceeded: too many transfers, or going round without progress.
     """
+    if planned.waiting or run.kept or run.interruptions:
+        run.interruptions = all_waiting(run, planned)
     if raised is not None:
         raise raised
     if planned.external or planned.waiting or run.kept:
         run.pending = tuple(detached(call) for call in planned.external)
-        within = (one for inner in run.kept.values() for one in inner.interruptions)
-        run.interruptions = (*planned.waiting, *within)
         run.stop_reason = "requires_action"
         return
     if transfer is not None and transfer.error is not None:

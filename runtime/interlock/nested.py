@@ -210,6 +210,8 @@ def _gone_on(run: Run, one: Consultation, max_turns: int | None, stood: RunDocum
     from interlock.resuming import resumed_within  # noqa: PLC0415 - for those that were stopped
 
     inner = with_trace(resumed_within(run, one.asked.agent, stood, max_turns, _config(run, one)))
+    path = (*run.path, one.call["id"])
+    inner.interruptions = tuple(each for each in run.interruptions if each.path[: len(path)] == path)
     return _placed(inner, run, one)
 
 

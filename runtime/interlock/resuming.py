@@ -69,6 +69,7 @@ def resumed(
     _check(state.document, config)
     run = _stood(agent, state.document, context, max_turns, hooks, config, stream=stream)
     run.approvals = approvals_of(state.document.get("decisions", ()))
+    run.interruptions = state.interruptions  # as long as the run does not come to them
     run.approvals.asked = frozenset((*one.path, one.call_id) for one in state.interruptions)
     _remember(run, state.document)
     _stand(run, state.document)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from interlock.agents import Agent
-from interlock.approvals import Approvals, Interruption
+from interlock.approvals import Approvals, Interruption, still_waiting
 from interlock.books import Books
 from interlock.callers import Caller
 from interlock.capabilities import Places
@@ -178,6 +178,9 @@ class Run(Books):
         if self.handoffs:
             self.close_records({one.id for one in self.handoffs}, status, error)
         self.places.release()
+        if self.interruptions:
+            settled = self.begun | {item.message.get("tool_call_id") for item in self.items}
+            self.interruptions = still_waiting(self.interruptions, len(self.path), settled)
         if self.parted is None:
             self.parted = self.narrowings, self.shared_memory.get(PAYLOAD_KEY)
         if self.narrowings:

@@ -15,7 +15,7 @@ from interlock.routing import Offer, Plan, plan
 from interlock.run import Run
 from interlock.tools import Tool
 
-__all__ = ["hold_tools", "hold_transfer", "plan_turn"]
+__all__ = ["all_waiting", "hold_tools", "hold_transfer", "plan_turn"]
 
 _Decline = Callable[[ToolCall, str], None]
 """Answers a call that is not made."""
@@ -130,6 +130,14 @@ async def hold_transfer(run: Run, planned: Plan) -> None:
     elif not said.approved:
         planned.transfer = None
         planned.declined.append((wanted, declined_text(said)))
+
+
+def all_waiting(run: Run, planned: Plan) -> tuple[Interruption, ...]:
+    """Return what waits after a turn: here, in the runs within, and in those to which nobody came."""
+    found = [*planned.waiting, *(one for inner in run.kept.values() for one in inner.interruptions)]
+    depth = len(run.path)
+    left = [one for one in run.interruptions if len(one.path) > depth and one.path[depth] in run.to_resume]
+    return (*found, *(one for one in left if one not in found))
 
 
 async def _said(run: Run, planned: Plan, call: ToolCall, name: str, needs: NeedsApproval) -> Decision | None:

@@ -57,7 +57,8 @@ LAYERS = """
     asking tool_runs
     acceptance
     transfers
-    handoffs judging waiting
+    waiting
+    handoffs judging
     answers conclusion endings
     loop
     sessions.foreign sessions.threads sessions.window
