@@ -383,6 +383,20 @@ async def test_a_word_is_said_once() -> None:
         state.reject(first.interruptions[0])
 
 
+@pytest.mark.parametrize("message", [None, 5, ["Too much."]])
+async def test_why_not_is_text(message: Any) -> None:
+    state = (await run(clerk(Till(), PAY), "Hi")).state()
+    with pytest.raises(ConfigError, match="must be text"):
+        state.reject(state.interruptions[0], message=message)
+
+
+async def test_half_a_surrogate_pair_may_say_why_not() -> None:
+    asks = clerk(Till(), PAY, "All right.")
+    state = (await run(asks, "Hi")).state()
+    second = await run(asks, state.reject(state.interruptions[0], message="No \ud83d"))
+    assert answers_of(second) == ["This call was not approved: No ?"]
+
+
 # -- what waits when a run ends before it comes to it --
 
 

@@ -13,7 +13,9 @@ from typing import Any
 
 from interlock.callables import MaybeAwaitable
 from interlock.context import ToolContext
+from interlock.errors import ConfigError
 from interlock.fresh import NEW_DICT
+from interlock.plain_json import sendable
 from interlock.records import dataclass
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "Interruption",
     "NeedsApproval",
     "declined_text",
+    "rejection",
     "still_waiting",
 ]
 
@@ -83,6 +86,17 @@ class Approvals:
         if made is not None and made.fingerprint == one.fingerprint:
             return made
         return self.by_tool.get((one.agent, one.name))
+
+
+def rejection(message: object) -> Decision:
+    """Return a no, with the reason for the model.
+
+    Raises:
+        ConfigError: the reason is no text, so nobody could read the state with it.
+    """
+    if not isinstance(message, str):
+        raise ConfigError(f"The message of reject(one, message=...) must be text, not {message!r:.80}.")
+    return Decision(False, str(sendable(message)))
 
 
 def still_waiting(

@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from interlock.agents import Agent, Handoff
 from interlock.approval_documents import interruption_document, interruption_of
-from interlock.approvals import Decision, Interruption
+from interlock.approvals import Decision, Interruption, rejection
 from interlock.config import RunConfig
 from interlock.context import RunContext
 from interlock.context_shape import failing_as
@@ -267,9 +267,9 @@ class RunState:
             always: whether no call of this tool by this agent may, for the rest of the run.
 
         Raises:
-            ConfigError: it does not wait in this state, or has other arguments there.
+            ConfigError: it does not wait here, or has other arguments; or the message is no text.
         """
-        return self._decided(one, Decision(False, message), always)
+        return self._decided(one, rejection(message), always)
 
     def _decided(self, one: Interruption, decision: Decision, always: bool) -> RunState:
         if not isinstance(cast(object, one), Interruption):
