@@ -418,6 +418,47 @@ async def test_an_approved_call_that_was_cut_off_after_it_was_paid_is_not_paid_a
     assert (result.final_output, till.paid) == ("Paid.", [5])
 
 
+ASK: Any = {"type": "function", "function": {"name": "ask"}}
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_state_that_cannot_go_on_yet_does_not_take_the_place_of_one_that_can(
+    path: Path, known: bool
+) -> None:
+    a = agent("A", call("ask", id="q"), "Then it is blue.")
+    config = RunConfig(external_tools=[ASK])
+    if known:
+        await run(path, a, "Hi", run_config=config)
+        async with Journal(path) as journal:
+            state = await journal.state("r", agents=[a])
+            assert state is not None
+    else:
+        state = (await Runner.run(a, "Hi", run_config=replace(config, run_id="r"))).state()
+    with pytest.raises(ConfigError, match="waits for answers"):
+        await run(path, a, state, run_config=config)
+    answered = state.with_answers([{"role": "tool", "tool_call_id": "q", "content": "blue"}])
+    result = await run(path, a, answered, run_config=config)
+    assert (result.final_output, await status(path)) == ("Then it is blue.", "done")
+
+
+async def test_a_run_that_could_not_begin_may_begin_otherwise(path: Path) -> None:
+    with pytest.raises(ConfigError, match="Input is empty"):
+        await run(path, agent("A"), [])
+    with pytest.raises(ConfigError, match="max_turns"):
+        await run(path, agent("A"), "Hello", max_turns=0)
+    assert (await run(path, agent("A", "Hi."), "Hi")).final_output == "Hi."
+
+
+async def test_a_failed_run_that_cannot_go_on_yet_stays_failed(path: Path) -> None:
+    a = agent("A", HandlerError("down"), "Done.")
+    with pytest.raises(HandlerError):
+        await run(path, a, "Hi")
+    with pytest.raises(ConfigError, match="max_turns"):
+        await run(path, a, max_turns=0)
+    assert await status(path) == "failed"
+    assert (await run(path, a)).final_output == "Done."
+
+
 async def test_a_state_from_before_is_refused(path: Path) -> None:
     till = Till()
     gated = till.tool(needs_approval=True)

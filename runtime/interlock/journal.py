@@ -31,6 +31,7 @@ from interlock.run_document import is_behind
 from interlock.run_state import RunState
 from interlock.runner import DEFAULT_MAX_TURNS, Runner
 from interlock.sqlite_file import SQLiteFile
+from interlock.starting import start
 
 __all__ = ["Journal", "JournalStatus", "JournaledRun"]
 
@@ -134,7 +135,7 @@ class Journal:
             InterlockError: whatever ended the run. It is kept as failed, and the same call tries it again.
         """
         with self._alone(run_id), _telling(run_id):
-            beginning, config = await self._begin(agent, input, run_id, run_config)
+            beginning, config = await self._begin(agent, input, run_id, context, max_turns, hooks, run_config)
             try:
                 result = await Runner.run(
                     agent, beginning, context=context, max_turns=max_turns, hooks=hooks, run_config=config
@@ -161,7 +162,7 @@ class Journal:
         Leaving it early is like a crash: the same call goes on. A reply that is replayed is shown whole.
         """
         with self._alone(run_id), _telling(run_id):
-            beginning, config = await self._begin(agent, input, run_id, run_config)
+            beginning, config = await self._begin(agent, input, run_id, context, max_turns, hooks, run_config)
             happening = Runner.run_streamed(
                 agent, beginning, context=context, max_turns=max_turns, hooks=hooks, run_config=config
             )
@@ -229,60 +230,28 @@ class Journal:
         agent: Agent[Any],
         input: RunInput | RunState | None,
         run_id: str,
+        context: Any,
+        max_turns: int | None,
+        hooks: RunHooks | None,
         config: RunConfig | None,
     ) -> tuple[list[Message] | RunState, RunConfig]:
         """Return what a run begins with, once it is kept, and its settings."""
         config = config or RunConfig()
         if config.executor is not None or config.run_id is not None:
             raise ConfigError("The journal sets run_id and executor of the RunConfig itself: leave them out.")
-        kept = await self._kept(run_id)
-        if kept is None:
-            kept = await self._new(agent, input, run_id)
-        else:
-            kept = await self._known(kept, agent, input, run_id)
+        before = await self._kept(run_id)
+        kept = _new(agent, input, run_id) if before is None else _known(before, agent, input, run_id)
+        state = kept.since if kept.status == "running" else kept.state
+        beginning: list[Message] | RunState = json.loads(kept.input or "[]")
+        if state is not None:
+            beginning = RunState.from_json(state, agents=[agent, *config.agents])
+        if kept != before:
+            # what cannot begin is not kept: nobody could begin it otherwise any more
+            start(agent, beginning, context, max_turns, hooks, replace(config, trace=None), stream=False)
+            await self._change("beginning", partial(_start, run_id=run_id, kept=kept), run_id)
         entries = await self._file.do(partial(_entries, run_id=run_id))
         steps = JournalSteps(entries, partial(self._write, run_id))
-        settings = replace(config, executor=steps, run_id=run_id)
-        state = kept.since if kept.status == "running" else kept.state
-        if state is not None:
-            return RunState.from_json(state, agents=[agent, *config.agents]), settings
-        messages: list[Message] = json.loads(kept.input or "[]")
-        return messages, settings
-
-    async def _new(self, agent: Agent[Any], input: RunInput | RunState | None, run_id: str) -> _Kept:
-        if input is None:
-            raise ConfigError(f"The journal knows no run {run_id!r:.80}: begin it with an input.")
-        if isinstance(input, RunState):
-            kept = _Kept(agent.name, None, _text(input, run_id), "running", None)
-        else:
-            kept = _Kept(agent.name, json.dumps(to_messages(input)), None, "running", None)
-        await self._change("beginning", partial(_start, run_id=run_id, kept=kept), run_id)
-        return kept
-
-    async def _known(
-        self, kept: _Kept, agent: Agent[Any], input: RunInput | RunState | None, run_id: str
-    ) -> _Kept:
-        """Return the run as it is to go on."""
-        if isinstance(input, RunState):
-            text = _text(input, run_id)
-            if text == kept.since:  # it was begun already, and is done, waits, or was cut off
-                input = None
-            else:
-                _check_follows(input, kept)
-                kept = replace(kept, since=text, status="running")
-                await self._change("beginning", partial(_start, run_id=run_id, kept=kept), run_id)
-                return kept
-        elif input is not None and json.dumps(to_messages(input)) != kept.input:
-            raise ConfigError(
-                f"The run {run_id!r:.80} began with other input. Each run needs an id of its own; to go on "
-                "with one, leave the input out."
-            )
-        if agent.name != kept.agent:
-            raise ConfigError(f"The run {run_id!r:.80} began with agent {kept.agent!r}, not {agent.name!r}.")
-        if kept.status == "failed":
-            kept = replace(kept, since=kept.state, status="running")
-            await self._change("beginning", partial(_start, run_id=run_id, kept=kept), run_id)
-        return kept
+        return beginning, replace(config, executor=steps, run_id=run_id)
 
     async def _kept(self, run_id: str) -> _Kept | None:
         sql = "SELECT agent, input, since, status, state FROM interlock_runs WHERE run_id = ?"
@@ -337,6 +306,31 @@ def _telling(run_id: str) -> Generator[None]:
             f"{lost.__cause__}. Make room for it, and make the same call again: it goes on after the last "
             "step that was written."
         ) from lost.__cause__
+
+
+def _new(agent: Agent[Any], input: RunInput | RunState | None, run_id: str) -> _Kept:
+    if input is None:
+        raise ConfigError(f"The journal knows no run {run_id!r:.80}: begin it with an input.")
+    if isinstance(input, RunState):
+        return _Kept(agent.name, None, _text(input, run_id), "running", None)
+    return _Kept(agent.name, json.dumps(to_messages(input)), None, "running", None)
+
+
+def _known(kept: _Kept, agent: Agent[Any], input: RunInput | RunState | None, run_id: str) -> _Kept:
+    """Return the run as it is to go on."""
+    if isinstance(input, RunState):
+        text = _text(input, run_id)
+        if text != kept.since:  # else it was begun already, and is done, waits, or was cut off
+            _check_follows(input, kept)
+            return replace(kept, since=text, status="running")
+    elif input is not None and json.dumps(to_messages(input)) != kept.input:
+        raise ConfigError(
+            f"The run {run_id!r:.80} began with other input. Each run needs an id of its own; to go on "
+            "with one, leave the input out."
+        )
+    if agent.name != kept.agent:
+        raise ConfigError(f"The run {run_id!r:.80} began with agent {kept.agent!r}, not {agent.name!r}.")
+    return replace(kept, since=kept.state, status="running") if kept.status == "failed" else kept
 
 
 def _text(state: RunState, run_id: str) -> str:
