@@ -18,6 +18,7 @@ from teams import agent, requests
 
 from interlock import Agent, RunConfig, Runner, function_handler, function_tool, handoff, tool
 from interlock.errors import (
+    CallbackError,
     ConfigError,
     HandlerError,
     InterlockError,
@@ -75,6 +76,15 @@ class Dying:
         async with aclosing(self._inner.stream(request)) as events:
             async for event in events:
                 yield event
+
+
+def pays() -> Any:
+    """A model that pays unless it is shown that it did."""
+
+    async def say(request: Any) -> Any:
+        return "Paid." if request.messages[-1]["role"] == "tool" else {"content": None, "tool_calls": [PAY]}
+
+    return function_handler(say, name="dying")
 
 
 @pytest.fixture
@@ -318,6 +328,74 @@ async def test_who_was_not_asked_before_a_crash_as_time_was_over_is_not_asked_th
     result = await run(path, a(ScriptedHandler(["Here I am."]), 0, "Paid."))
     assert (result.final_output, till.paid, result.usage.requests) == ("Paid.", [5], 4)
     assert "'B' timed out: there was no answer within 0.05 s" in str(result.messages)
+
+
+async def test_a_run_that_fails_before_it_comes_to_what_was_done_does_not_do_it_again(path: Path) -> None:
+    till = Till()
+
+    def broken(context: Any, of: Any) -> str:
+        raise OSError("the database is away")
+
+    with pytest.raises(Crash):
+        await run(path, Agent("A", model=Dying(PAY), tools=[till.tool()]), "Hi")
+    with pytest.raises(CallbackError):
+        await run(path, Agent("A", broken, model=Dying(), tools=[till.tool()]))
+    assert (await status(path), till.paid) == ("failed", [5])
+    result = await run(path, Agent("A", model=pays(), tools=[till.tool()]))
+    assert (result.final_output, till.paid) == ("Paid.", [5])
+
+
+@pytest.mark.parametrize("beside", [[], ["new"]])
+async def test_a_tool_that_was_done_is_not_run_again_after_one_beside_it_took_too_long(
+    path: Path, beside: list[str]
+) -> None:
+    """Its outcome is kept, and the run that was cut off had not been told of it."""
+    done, life = list[str](), 1
+
+    async def known() -> str:
+        done.append("known")
+        return "1"
+
+    async def slow() -> str:
+        if life == 1:
+            await anyio.sleep(0.1)
+            raise Crash
+        await anyio.sleep_forever()
+        return "never"
+
+    async def new() -> str:
+        if life == 1:
+            await anyio.sleep_forever()
+        done.append("new")
+        return "2"
+
+    tools = [tool(known), tool(slow), tool(new)]
+    calls = [call(name, id=name) for name in ["known", "slow", *beside]]
+    with pytest.raises(BaseException) as crashed:  # noqa: PT011 - groups of crashes as well
+        await run(path, agent("A", calls, tools=tools), "Hi")
+    assert is_crash(crashed.value)
+    life = 2
+    with pytest.raises(RunTimeout):
+        await run(path, agent("A", tools=tools), run_config=RunConfig(timeout=0.1))
+    result = await run(path, agent("A", "Done.", tools=tools))
+    assert (result.final_output, done) == ("Done.", ["known", *beside])
+
+
+async def test_what_was_done_is_not_done_again_if_whoever_asked_for_it_has_to_wait_by_now(path: Path) -> None:
+    till = Till()
+
+    def boss(model: Any, within: Any, **options: Any) -> Agent[Any]:
+        return Agent(
+            "A", model=model, tools=[Agent("B", model=within, tools=[till.tool()]).as_tool(**options)]
+        )
+
+    asked = ScriptedHandler([call("b", {"input": "Pay."}, id="b")])
+    with pytest.raises(Crash):
+        await run(path, boss(asked, Dying(PAY)), "Hi")
+    changed = boss(ScriptedHandler(["Done."]), pays(), needs_approval=True)
+    first = await run(path, changed)
+    result = await run(path, changed, first.state().approve(first.interruptions[0]))
+    assert (result.final_output, till.paid) == ("Done.", [5])
 
 
 async def test_a_call_that_failed_last_is_made_again(path: Path) -> None:

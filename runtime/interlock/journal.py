@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -141,9 +141,9 @@ class Journal:
                     agent, beginning, context=context, max_turns=max_turns, hooks=hooks, run_config=config
                 )
             except InterlockError as error:
-                await self._end(error.result)
+                await self._end(error.result, config)
                 raise
-            await self._end(result)
+            await self._end(result, config)
             return result
 
     async def stream(
@@ -170,10 +170,10 @@ class Journal:
                 async with happening:
                     async for event in happening:
                         if isinstance(event, RunDone):
-                            await self._end(event.result)
+                            await self._end(event.result, config)
                         yield event
             except InterlockError as error:
-                await self._end(error.result)
+                await self._end(error.result, config)
                 raise
 
     async def runs(self, *statuses: JournalStatus) -> list[JournaledRun]:
@@ -265,14 +265,15 @@ class Journal:
         )
         await self._file.do(lambda db: db.execute(sql, (run_id, key, entry, run_id)))
 
-    async def _end(self, result: RunResult[Any] | None) -> None:
-        """Keep where the run stands, which says all that its steps said."""
+    async def _end(self, result: RunResult[Any] | None, config: RunConfig) -> None:
+        """Keep where the run stands, which says all that its steps said, but for those it did not come to."""
         if result is None:  # it did not begin
             return
+        left = cast(JournalSteps, config.executor).left if result.stop_reason != "done" else {}
         state = result.state()
         ended: dict[str, JournalStatus] = {"done": "done", "requires_action": "waiting"}
         status = ended.get(result.stop_reason, "failed")
-        finish = partial(_finish, run_id=state.run_id, status=status, state=state.to_json())
+        finish = partial(_finish, run_id=state.run_id, status=status, state=state.to_json(), left=left)
         await self._change("end", finish, state.run_id)
 
     async def _change(self, what: str, work: Callable[[sqlite3.Connection], None], run_id: str) -> None:
@@ -352,7 +353,6 @@ def _check_follows(given: RunState, kept: _Kept) -> None:
 
 
 def _start(db: sqlite3.Connection, *, run_id: str, kept: _Kept) -> None:
-    db.execute("DELETE FROM interlock_steps WHERE run_id = ?", (run_id,))
     db.execute(
         f"INSERT INTO interlock_runs VALUES (?, ?, ?, ?, 'running', NULL, {_NOW}, {_NOW})"
         f" ON CONFLICT (run_id) DO UPDATE SET since = excluded.since, status = 'running', changed = {_NOW}",
@@ -360,8 +360,10 @@ def _start(db: sqlite3.Connection, *, run_id: str, kept: _Kept) -> None:
     )
 
 
-def _finish(db: sqlite3.Connection, *, run_id: str, status: str, state: str) -> None:
+def _finish(db: sqlite3.Connection, *, run_id: str, status: str, state: str, left: Mapping[str, str]) -> None:
     db.execute("DELETE FROM interlock_steps WHERE run_id = ?", (run_id,))
+    steps = [(run_id, number, key, entry) for number, (key, entry) in enumerate(left.items(), start=1)]
+    db.executemany("INSERT INTO interlock_steps VALUES (?, ?, ?, ?)", steps)
     sql = f"UPDATE interlock_runs SET status = ?, state = ?, changed = {_NOW} WHERE run_id = ?"
     db.execute(sql, (status, state, run_id))
 

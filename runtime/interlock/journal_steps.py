@@ -37,6 +37,18 @@ class JournalSteps:
         self._entries = dict(entries)
         self._write = write
         self._tools = InProcess()
+        self._open: dict[str, str] = {}
+        """What is kept of turns in which other tools were not done yet: the run was not told of it."""
+        self._went_on = False
+        """Whether something was made of which nothing was kept."""
+
+    @property
+    def left(self) -> dict[str, str]:
+        """What is kept and the run did not come to, so that a run that goes on where it ended must find it.
+
+        Once the run has made something new, the rest is of a way that it does not go any more.
+        """
+        return {**self._open, **({} if self._went_on else self._entries)}
 
     async def stream(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
@@ -84,15 +96,19 @@ class JournalSteps:
             return outcome
 
         kept = {call.key: self._entries.pop(call.key) for call in calls if call.key in self._entries}
+        self._open |= kept
         new = [call for call in calls if call.key not in kept]
         made = dict(
             zip(
                 (call.key for call in new), await self._tools.gather(new, written) if new else (), strict=True
             )
         )
+        for key in kept:
+            del self._open[key]
         return [made[call.key] if call.key in made else json.loads(kept[call.key]) for call in calls]
 
     async def _keep(self, key: str, entry: str) -> None:
+        self._went_on = True
         with anyio.CancelScope(shield=True):  # what was done must be known, also of who is cancelled
             try:
                 await self._write(key, entry)
