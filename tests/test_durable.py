@@ -39,6 +39,8 @@ class World:
         self.waiting: list[str] = []
         self.stopped = threading.Event()
         self.failing = True
+        self.away = False
+        """Whether what instructions need is away."""
 
 
 def agents(world: World) -> list[Agent[Any]]:
@@ -57,6 +59,17 @@ def agents(world: World) -> list[Agent[Any]]:
             raise
         return "late"
 
+    def instructions(context: Any, of: Any) -> str:
+        if world.away:
+            raise OSError("away")
+        return "You pay, and wait."
+
+    async def pay_and_wait(request: Request) -> Any:
+        done = sum(message["role"] == "tool" for message in request.messages)
+        one = call("pay", {"amount": 5}, id="p") if not done else call("wait", {}, id="w")
+        return "Never." if done > 1 else asks(one)
+
+    careful = function_handler(pay_and_wait, name="careful")
     both = asks(call("pay", {"amount": 5}, id="p"), call("pay", {"amount": 6}, id="q"))
     more = asks(call("clerk", {"input": "Pay."}, id="c"), call("pay", {"amount": 1}, id="r"))
     slow = Agent("slow", model=says(asks(call("wait", {}, id="w")), "Never."), tools=[tool(wait)])
@@ -69,6 +82,7 @@ def agents(world: World) -> list[Agent[Any]]:
         Agent("boss", model=says(more, "Done."), tools=[clerk.as_tool(), tool(pay)]),
         slow,
         Agent("half", model=says(half, "Never."), tools=[tool(pay), tool(wait)]),
+        Agent("careful", instructions, model=careful, tools=[tool(pay), tool(wait)]),
         Agent("patron", model=says(ask_slow, "Never."), tools=[slow.as_tool()]),
         Agent("failing", model=Failing(world)),
         Agent("talker", model=Talker()),
@@ -329,6 +343,27 @@ def test_what_was_done_when_a_run_was_cancelled_is_in_its_state(worker: Worker) 
     done, cut_off = answers(ended, worker)
     assert (done, worker.world.paid["half"]) == ("paid 5", [5])
     assert "Nobody knows" in cut_off
+
+
+def test_what_is_recorded_is_not_done_again_though_whoever_put_the_state_together_could_not_come_to_it(
+    worker: Worker,
+) -> None:
+    async def act(client: RunClient) -> EndedRun:
+        await client.start("careful", "Hi", run_id="careful")
+        await until(lambda: "careful" in worker.world.waiting)
+        worker.world.away = True
+        await client.cancel("careful")
+        ended = await client.wait("careful")
+        assert (ended.status, answers(ended, worker)) == ("cancelled", [])
+        worker.world.away = False
+        await client.resume(ended)
+        await until(lambda: worker.world.waiting.count("careful") == 2)
+        await client.cancel("careful")
+        return await client.wait("careful")
+
+    ended = client(worker, act)
+    assert isinstance(ended, EndedRun)
+    assert (answers(ended, worker)[0], worker.world.paid["careful"]) == ("paid 5", [5])
 
 
 def test_a_run_is_cancelled_in_the_middle_of_an_agent_that_it_asked(worker: Worker) -> None:

@@ -74,11 +74,11 @@ class Carrier:
         recorded = await self._client.list_workflow_steps_async(workflow_id)
         if recorded and await self._status_of(next_id(workflow_id)) is not None:
             return _MOVED  # whoever had it before was about to say so
-        steps = await taken_over(recorded, show=job["show"])
+        steps = await taken_over(recorded, show=job["show"], before=job.get("steps"))
         result, error = await self._end_of(job, steps)
         if error is None and result is not None and result.stop_reason == "unfinished":
             return await self._move(job, result, workflow_id)
-        return _end(result, error)
+        return _end(result, error, steps.left)
 
     async def _closed(self, job: JobDocument, cancelled: str) -> EndDocument:
         """Make a state of what is recorded of a run that was cancelled."""
@@ -86,8 +86,9 @@ class Carrier:
         if (stood := await self._status_of(cancelled)) is not None and stood.output is not None:
             return cast("EndDocument", stood.output)  # it was done before
         recorded = await self._client.list_workflow_steps_async(cancelled)
-        result, error = await self._end_of({**job, "until": None}, RecordedSteps(recorded_entries(recorded)))
-        end = _end(result, error)
+        steps = RecordedSteps({**job.get("steps", {}), **recorded_entries(recorded)})
+        result, error = await self._end_of({**job, "until": None}, steps)
+        end = _end(result, error, steps.left)
         return end if end["status"] in ("done", "waiting") else {**end, "status": "cancelled"}
 
     async def _move(self, job: JobDocument, result: RunResult[Any], workflow_id: str) -> EndDocument:
@@ -103,6 +104,7 @@ class Carrier:
             "state": result.state().to_json(),
             "follows": job.get("follows", 0) + 1,
         }
+        moved.pop("steps", None)
         where = {
             "workflow_name": WORKFLOW,
             "queue_name": queue_of(agent),
@@ -200,16 +202,16 @@ def _stub(name: str, state: str | None) -> Agent[Any]:
     return Agent(name, model=first, handlers=others)
 
 
-def _end(result: RunResult[Any] | None, error: Exception | None) -> EndDocument:
+def _end(result: RunResult[Any] | None, error: Exception | None, left: Mapping[str, str]) -> EndDocument:
     words = None if error is None else f"{type(error).__name__}: {error}"
-    if result is None:  # it did not begin
-        return {"status": "failed", "state": None, "error": words}
     ended: dict[str, Literal["done", "waiting"]] = {"done": "done", "requires_action": "waiting"}
-    return {
-        "status": ended.get(result.stop_reason, "failed"),
-        "state": result.state().to_json(),
-        "error": words,
-    }
+    end: EndDocument = {"status": "failed", "state": None, "error": words}
+    if result is not None:  # else it did not begin
+        end["status"] = ended.get(result.stop_reason, "failed")
+        end["state"] = result.state().to_json()
+    if left and end["status"] != "done":
+        end["steps"] = {**left}
+    return end
 
 
 def _first(several: BaseException) -> BaseException:

@@ -201,7 +201,8 @@ class RunClient:
             raise ConfigError(
                 f"This is a state of the run {state.run_id!r:.80}, not of {ended.run_id!r:.80}."
             )
-        before = _job(await self._segment(last))
+        segment = await self._segment(last)
+        before = _job(segment)
         newest = ended.state_json or before["state"]
         if state is not None and newest is not None and is_behind(state.document, json.loads(newest)):
             raise ConfigError(
@@ -210,6 +211,7 @@ class RunClient:
         now = newest if state is None else state.to_json()
         job: JobDocument = {**before, "state": now, "until": None, "show": show, "follows": 0}
         job.pop("closes", None)
+        job["steps"] = _left(segment)
         await self._enqueue(job, next_id(last))
 
     async def cancel(self, run_id: str) -> None:
@@ -327,6 +329,12 @@ _WHAT_BEGAN: Final = ("agent", "input", "state")
 
 def _job(segment: Any) -> JobDocument:
     return cast("JobDocument", segment.input["args"][0])
+
+
+def _left(segment: Any) -> dict[str, str]:
+    """Return recorded steps to which a segment did not come, or if it did not end, those it was given."""
+    end: EndDocument | None = segment.output
+    return _job(segment).get("steps", {}) if end is None else end.get("steps", {})
 
 
 def _shown(part: Any, offset: int) -> StepPart:

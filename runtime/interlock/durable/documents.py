@@ -47,6 +47,8 @@ class JobDocument(TypedDict):
     """So many segments before this one are part of what `RunClient.events` shows."""
     closes: NotRequired[str]
     """A cancelled segment, by the engine's name: what is recorded of it is made a state, and no more."""
+    steps: NotRequired[dict[str, str]]
+    """Recorded steps of the segment before, by key, to which it did not come again before it ended."""
 
 
 class EndDocument(TypedDict):
@@ -56,6 +58,8 @@ class EndDocument(TypedDict):
     """``moved``: the run goes on in the next segment, with another worker."""
     state: str | None
     error: str | None
+    steps: NotRequired[dict[str, str]]
+    """Recorded steps to which the run did not come again, by key: the next segment is to find them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

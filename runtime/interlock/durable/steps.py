@@ -45,6 +45,11 @@ class DurableSteps:
         self._attempt = attempt
         self._show = show
 
+    @property
+    def left(self) -> dict[str, str]:
+        """What is recorded and the run did not come to, see `JournalSteps.left`."""
+        return self._journal.left
+
     def stream(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
     ) -> AsyncGenerator[HandlerEvent]:
@@ -118,12 +123,15 @@ class DurableSteps:
             raise failed[0]
 
 
-async def taken_over(recorded: Sequence[Mapping[str, Any]], *, show: bool) -> DurableSteps:
+async def taken_over(
+    recorded: Sequence[Mapping[str, Any]], *, show: bool, before: Mapping[str, str] | None = None
+) -> DurableSteps:
     """Begin to carry on with a run, within its workflow.
 
     Args:
         recorded: the steps that the engine knows of it.
         show: whether events are written down for others.
+        before: recorded steps of the workflow before it, by key.
     """
     dbos = engine().DBOS
     last = max((step["function_id"] for step in recorded), default=0)
@@ -135,7 +143,8 @@ async def taken_over(recorded: Sequence[Mapping[str, Any]], *, show: bool) -> Du
 
     await place.run_async({"name": BEGINS}, begin)
     attempt = 1 + sum(step["function_name"] == BEGINS for step in recorded)
-    return DurableSteps(recorded_entries(recorded), attempt=attempt, show=show)
+    entries = {**(before or {}), **recorded_entries(recorded)}
+    return DurableSteps(entries, attempt=attempt, show=show)
 
 
 def recorded_entries(recorded: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -154,6 +163,11 @@ class RecordedSteps:
 
     def __init__(self, entries: Mapping[str, str]) -> None:
         self._journal = JournalSteps(entries, _kept_already)
+
+    @property
+    def left(self) -> dict[str, str]:
+        """What is recorded and the run did not come to, see `JournalSteps.left`."""
+        return self._journal.left
 
     def stream(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
