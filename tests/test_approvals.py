@@ -469,13 +469,35 @@ async def test_what_waits_within_is_not_forgotten_while_whoever_asks_waits_itsel
     assert (third.interruptions, till.paid) == (first.interruptions, [])
 
 
-async def test_what_waited_within_a_call_that_is_settled_waits_no_more() -> None:
-    first = await run(
-        agent("boss", call("clerk", {"input": "Pay."}, id="c"), tools=[clerk(Till(), PAY).as_tool()]),
-        "Hi",
-    )
-    second = await run(agent("boss", "It is gone."), first.state())
-    assert (second.final_output, second.interruptions) == ("It is gone.", ())
+@WATCHED
+@pytest.mark.parametrize("by_now", ["gone", "the caller's", "a function"])
+async def test_an_agent_that_had_begun_and_is_no_tool_any_more_is_told_and_not_taken_for_another(
+    watched: bool, by_now: str
+) -> None:
+    till, made = Till(), list[str]()
+    both = [PAY, call("pay", {"amount": 6}, id="q")]
+    asked = call("clerk", {"input": "Pay."}, id="c")
+    first = await run(agent("boss", asked, tools=[clerk(till, both).as_tool()]), "Hi", watched)
+    pays = agent("boss", tools=[clerk(till, "Paid.").as_tool()])
+    second = await run(pays, first.state().approve(first.interruptions[0]), watched)
+    assert till.paid == [5]
+
+    @function_tool(name_override="clerk")
+    def other(input: str) -> str:
+        """Ask."""
+        made.append(input)
+        return "asked"
+
+    changed = agent("boss", "I see.", tools=[other] if by_now == "a function" else [])
+    callers: Any = {"type": "function", "function": {"name": "clerk"}}
+    config = RunConfig(external_tools=[callers] if by_now == "the caller's" else [])
+    state = second.state().approve(second.interruptions[0])
+    third = await run(changed, state, watched, run_config=config)
+    assert (third.final_output, third.interruptions, third.pending) == ("I see.", (), ())
+    assert (till.paid, made) == ([5], [])
+    (answer,) = answers_of(third)
+    assert "had begun with this call, and is not there any more" in answer
+    assert [problem.message for problem in third.errors] == [answer]
 
 
 async def test_the_conversation_may_go_on_without_a_word() -> None:

@@ -13,6 +13,7 @@ from interlock.context import ToolContext
 from interlock.messages import ToolCall
 from interlock.routing import Offer, Plan, plan
 from interlock.run import Run
+from interlock.schema import clip
 from interlock.tools import Tool
 
 __all__ = ["all_waiting", "hold_tools", "hold_transfer", "plan_turn"]
@@ -23,6 +24,10 @@ _Decline = Callable[[ToolCall, str], None]
 _FREE: Final = Decision(True)
 _BY_A_TOOL = (
     "The transfer needs somebody's approval, and a tool cannot wait for it: call {name} instead, which can."
+)
+_LOST = (
+    "The agent behind {name!r} had begun with this call, and is not there any more. What it did stays done, "
+    "and what it had left to do was not done. Find out first, if that matters."
 )
 
 
@@ -36,10 +41,30 @@ def plan_turn(run: Run, calls: Sequence[ToolCall], offered: Offer, decline: _Dec
         decline: answers a call that is not made.
     """
     said, multiple = run.approvals, run.config.multiple_handoffs
+    if run.to_resume:
+        calls = _without_lost(run, calls, offered, decline)
     planned = _plan_others(run, calls, offered) if said.asked else plan(calls, offered, multiple)
     if said.by_call or said.by_tool:
         _decline_others(run, planned, decline)
     return planned
+
+
+def _without_lost(
+    run: Run, calls: Sequence[ToolCall], offered: Offer, decline: _Decline
+) -> Sequence[ToolCall]:
+    """Return the calls but for those with which an agent had begun that is no tool any more."""
+    left: list[ToolCall] = []
+    for call in calls:
+        name = call["function"].get("name") or ""
+        route = offered.routes.get(name)
+        asks = isinstance(route, Tool) and isinstance(route.on_invoke_tool, AgentCall)
+        if asks or run.to_resume.pop(call["id"], None) is None:
+            left.append(call)
+            continue
+        text = _LOST.format(name=clip(name, 80))
+        run.problem("tool", text, call_id=call["id"])
+        decline(call, text)
+    return left
 
 
 def _plan_others(run: Run, calls: Sequence[ToolCall], offered: Offer) -> Plan:
