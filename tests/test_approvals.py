@@ -443,6 +443,18 @@ async def test_what_waits_is_told_beside_an_error() -> None:
     assert [one.call_id for one in caught.value.result.interruptions] == ["p"]
 
 
+async def test_who_leaves_a_stream_as_it_is_asked_takes_along_what_waits() -> None:
+    till = Till()
+    asks = clerk(till, [PAY, call("pay", {"amount": 6}, id="q")], "Done.")
+    async with Runner.run_streamed(asks, "Pay.") as stream:
+        async for event in stream:
+            if isinstance(event, ApprovalRequested):
+                break
+    assert [one.call_id for one in stream.result.interruptions] == ["p", "q"]
+    second = await run(clerk(till, "Done.", needs_approval=False), stream.result.state())
+    assert (second.interruptions, till.paid) == (stream.result.interruptions, [])
+
+
 async def test_what_waits_is_not_forgotten_if_the_run_cannot_begin_to_go_on() -> None:
     def broken(context: Any, of: Any) -> bool:
         raise ValueError("broken")

@@ -40,7 +40,7 @@ from interlock.showing import show, show_all
 from interlock.tool_runs import run_tools
 from interlock.tools import Tool
 from interlock.transfers import Transfer, cut_short, edge_for, passed_over, try_transfer
-from interlock.waiting import hold_tools, hold_transfer, plan_turn
+from interlock.waiting import all_waiting, hold_tools, hold_transfer, plan_turn
 
 __all__ = ["answer_calls"]
 
@@ -190,6 +190,8 @@ async def _show_outcomes(run: Run, planned: Plan, calls: Sequence[ToolCall], ans
 async def _show_rest(run: Run, planned: Plan, answers: _Answers) -> None:
     """Show what the transfer that tools asked for came to, and what waits for an approval."""
     await _show_outputs(run, [wanted.call for wanted in planned.transfers if wanted.request], answers)
+    if planned.waiting:
+        run.interruptions = all_waiting(run, planned)  # whoever leaves as it is asked takes them along
     for one in planned.waiting:
         await show(
             ApprovalRequested(agent=one.agent, call_id=one.call_id, name=one.name, arguments=one.arguments)
