@@ -202,6 +202,7 @@ async def test_the_answers_may_come_one_by_one() -> None:
         ([{"role": "user", "content": "Rome"}], "has the role 'user', and an answer is a tool message"),
         ([{"role": "tool", "content": "Rome"}], "is for the call None"),
         ([{"role": "tool", "tool_call_id": "v", "content": 7}], "content must be text"),
+        ([{"role": "tool", "tool_call_id": "v", "content": "?", "x": {1}}], "Answer 0 must be JSON: x: set"),
     ],
 )
 async def test_what_is_no_answer_is_refused(given: Any, why: str) -> None:
@@ -210,6 +211,14 @@ async def test_what_is_no_answer_is_refused(given: Any, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         state.with_answers(given)
     assert len(state.pending) == 2
+
+
+async def test_half_a_surrogate_pair_in_an_answer_is_no_obstacle() -> None:
+    a = agent("A", call("where", id="w"), "There.")
+    state = (await run(a, external_tools=[WHERE])).state()
+    answered = state.with_answers(answers(w="Rome \ud83d"))
+    result = await run(a, RunState.from_json(answered.to_json(), agents=[a]))
+    assert answers_of(result) == ["Rome ?"]
 
 
 async def test_an_agent_that_was_asked_may_ask_the_caller() -> None:

@@ -36,7 +36,7 @@ from interlock.run_document import (
     items_of,
     usage_of,
 )
-from interlock.run_state_text import redacted
+from interlock.run_state_text import answer_as_json, redacted
 from interlock.unfinished import left_over
 from interlock.usage import Usage
 
@@ -306,12 +306,12 @@ class RunState:
             answers: ``tool`` messages, each with the ``tool_call_id`` of its call.
 
         Raises:
-            ConfigError: one is no such message, or its call is not pending, or is answered twice.
+            ConfigError: one is no such message or no JSON, its call is not pending, or is answered twice.
         """
         pending = {call["id"]: call for call in self.document["pending"]}
         items = [*self.document["items"]]
         for place, given in enumerate(answers):
-            message = checked_message(place, given)
+            message = answer_as_json(place, checked_message(place, given))
             call_id = message.get("tool_call_id") or ""
             if message["role"] != "tool" or pending.pop(call_id, None) is None:
                 raise ConfigError(_no_answer(place, message, self.document["pending"], pending))

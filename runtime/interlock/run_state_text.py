@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, cast
 
 from interlock.errors import ConfigError
-from interlock.messages import detached
+from interlock.messages import Message, detached
 from interlock.plain_json import check_json, sendable
 from interlock.redaction import redact, redact_text
 from interlock.run_document import RequestDocument, ResponseDocument, RunDocument
 
-__all__ = ["checked_json", "redacted"]
+__all__ = ["answer_as_json", "checked_json", "redacted"]
 
 
 def redacted(document: RunDocument) -> RunDocument:
@@ -69,6 +69,18 @@ def checked_json(document: RunDocument) -> RunDocument:
             f"This run has no state that another process could read: {error}. What a run shares "
             "must be JSON; keep other objects in the context."
         ) from error
+
+
+def answer_as_json(place: int, message: Message) -> Message:
+    """Return a copy of an answer of the caller's, as `checked_json` would.
+
+    Raises:
+        ConfigError: something in it is no JSON; the message says where.
+    """
+    try:
+        return cast(Message, _checked(cast(Any, message)))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"Answer {place} must be JSON: {error}.") from error
 
 
 def _checked(document: RunDocument) -> RunDocument:
