@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 from typing import Any, Literal, NotRequired
 from uuid import uuid4
 
@@ -47,6 +48,16 @@ class Node(pydantic.BaseModel):
 
 class Marked(pydantic.BaseModel):
     id: str = pydantic.Field(default_factory=lambda: uuid4().hex)
+
+
+class Limits(pydantic.BaseModel):
+    most: float = inf
+    more: dict[str, str] = {}
+
+
+class Tree(pydantic.BaseModel):
+    notes: dict[str, str]
+    branches: list[Tree] = []
 
 
 class Free(pydantic.BaseModel):
@@ -104,6 +115,22 @@ def test_a_wrapped_value_must_come_wrapped() -> None:
 
 def test_an_empty_container_is_a_default_that_can_be_told() -> None:
     assert JsonType(Refund).schema["properties"]["tags"]["description"] == "(default: [])"
+
+
+def test_a_default_that_is_no_number_in_json_is_told_as_text() -> None:
+    """No request with NaN or Infinity in it can be sent."""
+    told = json.dumps(JsonType(Limits).schema["properties"], allow_nan=False)
+    assert '"default": "Infinity"' in told
+
+
+def test_a_type_that_contains_itself_is_an_object_at_the_top() -> None:
+    """Providers refuse arguments whose schema is a reference."""
+    made = JsonType(Tree)
+    assert not made.strict
+    assert made.schema["type"] == "object"
+    assert "$ref" not in made.schema
+    assert made.schema["properties"]["branches"]["items"] == {"$ref": "#/$defs/Tree"}
+    assert made.schema["$defs"].keys() == {"Tree"}
 
 
 def test_titles_that_only_repeat_names_are_left_out() -> None:

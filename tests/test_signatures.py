@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -599,6 +600,20 @@ def test_a_reference_with_a_description_is_written_out_in_the_strict_form() -> N
         "type": "string",
         "description": '(default: "Berlin")',
     }
+
+
+def test_a_default_that_json_cannot_spell_does_not_stop_the_request() -> None:
+    def f(
+        a: dict[str, Any],
+        most: float = math.inf,
+        bounds: list[float] = [-math.inf, math.nan],  # noqa: B006
+        half: str = "\ud800",
+    ) -> Any:
+        return most
+
+    told = json.dumps(signature_of(f).schema["properties"], allow_nan=False, ensure_ascii=False).encode()
+    assert b'"default": "Infinity"' in told
+    assert b'"default": ["-Infinity", "NaN"]' in told
 
 
 def test_a_set_as_a_default_is_told_in_one_order() -> None:

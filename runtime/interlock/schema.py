@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pydantic
     from pydantic.json_schema import GenerateJsonSchema
 
-__all__ = ["JsonType", "clip", "describe_error", "misfit", "plain_schema", "schema_of"]
+__all__ = ["JsonType", "clip", "default_as_json", "describe_error", "misfit", "plain_schema", "schema_of"]
 
 T = TypeVar("T")
 
@@ -59,12 +59,31 @@ def _generator() -> type[GenerateJsonSchema]:
                 return factory()
             return schema.get("default", NoDefault)
 
+        def encode_default(self, dft: Any) -> Any:
+            return default_as_json(super().encode_default(dft))
+
     return Generator
 
 
+def default_as_json(default: object) -> Any:
+    """Return a default as a schema can tell it: infinity and NaN as text, since JSON has no such numbers.
+
+    Raises:
+        ValueError: it has no JSON form.
+    """
+    from pydantic_core import from_json, to_json  # noqa: PLC0415 - see above
+
+    return from_json(to_json(default, inf_nan_mode="strings"))
+
+
 def plain_schema(adapter: pydantic.TypeAdapter[Any]) -> _Schema:
-    """Return the JSON schema of what ``adapter`` accepts, without the titles that repeat names."""
+    """Return the JSON schema of what ``adapter`` accepts, without the titles that repeat names.
+
+    A type that contains itself is spelled out at the top: providers take no reference there.
+    """
     schema = adapter.json_schema(schema_generator=_generator())
+    while isinstance(ref := schema.pop("$ref", None), str):
+        schema = {**schema["$defs"][ref.rpartition("/")[2]], **schema}
     for name, node in ("", schema), *schema.get("$defs", {}).items():
         if not name or node.get("title") == name:
             node.pop("title", None)
@@ -139,17 +158,11 @@ def _adapted(of: Any) -> tuple[pydantic.TypeAdapter[Any], _Schema, bool]:
 
     adapter: pydantic.TypeAdapter[Any] = TypeAdapter(of)
     schema = plain_schema(adapter)
-    if _is_object(schema):
+    if schema.get("type") == "object":
         return adapter, schema, False
     make_type = cast(Any, TypedDict)
     adapter = TypeAdapter(make_type("Response", {_WRAPPER: of}))
     return adapter, plain_schema(adapter), True
-
-
-def _is_object(schema: Mapping[str, Any]) -> bool:
-    while isinstance(ref := schema.get("$ref"), str):
-        schema = schema["$defs"][ref.rpartition("/")[2]] | {"$defs": schema["$defs"]}
-    return schema.get("type") == "object"
 
 
 def describe_error(

@@ -26,7 +26,7 @@ from interlock.callables import name_of
 from interlock.context import RunContext
 from interlock.errors import ConfigError, ModelBehaviorError
 from interlock.records import dataclass
-from interlock.schema import clip, describe_error, misfit, plain_schema
+from interlock.schema import clip, default_as_json, describe_error, misfit, plain_schema
 from interlock.strict import strict_schema
 
 if TYPE_CHECKING:
@@ -325,12 +325,10 @@ def _describe(schema: dict[str, Any], fields: Sequence[_Field], docs: Mapping[st
 
 
 def _told(default: Any) -> dict[str, Any]:
-    from pydantic_core import to_jsonable_python  # noqa: PLC0415 - see `interlock.schema`
-
     if isinstance(default, set | frozenset):  # in one order in every process
         default = sorted(cast("set[object]", default), key=repr)
     try:
-        return {"default": to_jsonable_python(default, inf_nan_mode="strings")}
+        return {"default": default_as_json(default)}
     except ValueError:  # a marker object, say: it applies all the same, and cannot be told
         return {}
 
