@@ -22,6 +22,7 @@ TOOLS = {
     "die": "End without an answer.",
     "answer_and_die": "End after the answer.",
     "babble": "Write lines that are no messages, and then answer.",
+    "latin": "Answer in an encoding that is not UTF-8.",
     "nonsense": "Answer with what is no result.",
     "refuse": "Answer with an error of the protocol.",
     "huge": "Answer with a million letters.",
@@ -53,6 +54,10 @@ def called(number: int, name: str, arguments: dict[str, Any]) -> None:
         sys.stdout.write('Listening...\n{"half a message\n\n[]\n')
     if name == "refuse":
         send(id=number, error={"code": -32602, "message": "no such thing"})
+    elif name == "latin":
+        whole = json.dumps({"jsonrpc": "2.0", "id": number, "result": text("caf\xe9")}, ensure_ascii=False)
+        sys.stdout.buffer.write(f"{whole}\n".encode("latin-1"))
+        sys.stdout.buffer.flush()
     elif name == "nonsense":
         send(id=number, result={"content": "no list"})
     elif name not in ("hang", "die"):

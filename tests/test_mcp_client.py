@@ -225,6 +225,33 @@ async def test_one_of_another_transport_that_ends_the_session_is_not_asked_twice
     assert outcome.error == "raised"
 
 
+async def test_a_transport_that_breaks_is_over_at_once_though_it_takes_its_time_to_end() -> None:
+    """A call that is made while it ends goes to a new one."""
+    office, broken = Office(), anyio.Event()
+
+    @asynccontextmanager
+    async def slow_to_end() -> AsyncGenerator[Any]:
+        async def break_down() -> None:
+            await broken.wait()
+            raise OSError("the cable was cut")
+
+        async with over_streams(office.server) as streams, anyio.create_task_group() as group:
+            if not broken.is_set():
+                group.start_soon(break_down)
+            try:
+                yield streams
+            finally:
+                if group.cancel_scope.cancel_called:
+                    with anyio.CancelScope(shield=True):
+                        await anyio.sleep(1)
+
+    async with MCPClient(slow_to_end) as client:
+        broken.set()
+        await anyio.sleep(0.1)
+        result = await client.call("add", {"a": 1})
+    assert result["structuredContent"] == {"result": 3}
+
+
 def test_no_time_for_a_call_is_a_mistake() -> None:
     with pytest.raises(ConfigError, match="timeout"):
         MCPClient(Office().server, timeout=0)

@@ -66,7 +66,7 @@ async def test_an_agent_uses_it_and_it_is_ended(tmp_path: Path) -> None:
 
 async def test_all_pages_of_the_list_are_read() -> None:
     async with MCPClient(raw()) as client:
-        assert len(client.tools) == 9
+        assert len(client.tools) == 10
 
 
 async def test_it_gets_few_variables_and_those_that_it_is_given() -> None:
@@ -79,6 +79,21 @@ async def test_it_gets_few_variables_and_those_that_it_is_given() -> None:
 async def test_lines_that_are_no_messages_are_passed_over() -> None:
     async with MCPClient(raw()) as client:
         assert (await answer(client, "babble", '{"text": "after all"}')).output == "after all"
+
+
+async def test_bytes_that_are_no_utf_8_are_replaced_and_the_next_call_is_answered() -> None:
+    async with MCPClient(raw(), timeout=3) as client:
+        assert (await answer(client, "latin")).output == "caf\ufffd"
+        assert (await answer(client, "echo", '{"text": "still there"}')).output == "still there"
+
+
+async def test_half_a_surrogate_pair_in_a_call_of_the_app_ends_no_connection(tmp_path: Path) -> None:
+    """Others may be waiting for answers over it."""
+    notes = tmp_path / "notes"
+    async with MCPClient(raw(notes)) as client:
+        result = await client.call("echo", {"text": "cut here: \ud83d"})
+        assert result["content"] == [{"type": "text", "text": "cut here: ?"}]
+    assert len(noted(notes, "started")) == 1
 
 
 async def test_an_answer_that_is_none_is_told() -> None:

@@ -20,6 +20,7 @@ from interlock.mcp.library import ErrorAnswer, ServerLink, SessionExpired, libra
 from interlock.mcp.listing import ListedTool, WantedTools, check_known, wanted_tools
 from interlock.mcp.places import WebServer, server_place
 from interlock.mcp.results import result_media, result_text
+from interlock.plain_json import sendable
 from interlock.redaction import redact_text
 from interlock.tools import Tool, ToolResult
 
@@ -151,7 +152,9 @@ class MCPClient:
             ToolTimeout: the call took longer than ``timeout``.
             ToolError: the server refused the call, or was lost. A tool that fails returns ``isError``.
         """
-        return await self._call(name, dict(arguments or {}), name)
+        # the package breaks the connection, for all who wait, over text that cannot be sent
+        given = cast("dict[str, Any]", sendable(dict(arguments or {})))
+        return await self._call(name, given, name)
 
     async def _list(self, link: ServerLink) -> list[Mapping[str, Any]]:
         with anyio.move_on_after(self._connect_timeout):

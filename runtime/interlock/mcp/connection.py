@@ -118,7 +118,10 @@ class ServerConnection:
                 async with self._opened(self._on_end) as link:
                     self._link = link
                     self._ready.set()
-                    await self._leave.wait()
+                    try:
+                        await self._leave.wait()
+                    finally:
+                        self._end()  # it may take its time to end, and nothing more is to be asked meanwhile
                     with anyio.move_on_after(_LAST_WORDS):
                         await self._until_nobody_asks()
         except Exception as error:

@@ -216,7 +216,11 @@ def _program(place: Program) -> AbstractAsyncContextManager[Any]:
     from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: PLC0415 - an extra
 
     started: Any = StdioServerParameters(
-        command=place.command, args=list(place.args), env=place.env, cwd=place.cwd
+        command=place.command,
+        args=list(place.args),
+        env=place.env,
+        cwd=place.cwd,
+        encoding_error_handler="replace",  # one byte that is no UTF-8 would end all reading, without a word
     )
     return stdio_client(started, errlog=_stderr())
 
