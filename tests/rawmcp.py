@@ -22,6 +22,7 @@ TOOLS = {
     "die": "End without an answer.",
     "answer_and_die": "End after the answer.",
     "babble": "Write lines that are no messages, and then answer.",
+    "halved": "Answer with half an emoji.",
     "latin": "Answer in an encoding that is not UTF-8.",
     "nonsense": "Answer with what is no result.",
     "refuse": "Answer with an error of the protocol.",
@@ -68,7 +69,11 @@ def called(number: int, name: str, arguments: dict[str, Any]) -> None:
 
 def said(name: str, arguments: dict[str, Any]) -> str:
     """Return what a tool that works says."""
-    known = {"environment": " ".join(sorted(os.environ)), "huge": "x" * 1_000_000}
+    known = {
+        "environment": " ".join(sorted(os.environ)),
+        "huge": "x" * 1_000_000,
+        "halved": "cut here: \ud83d",
+    }
     return known.get(name) or str(arguments.get("text"))
 
 

@@ -66,7 +66,7 @@ async def test_an_agent_uses_it_and_it_is_ended(tmp_path: Path) -> None:
 
 async def test_all_pages_of_the_list_are_read() -> None:
     async with MCPClient(raw()) as client:
-        assert len(client.tools) == 10
+        assert len(client.tools) == 11
 
 
 async def test_it_gets_few_variables_and_those_that_it_is_given() -> None:
@@ -85,6 +85,12 @@ async def test_bytes_that_are_no_utf_8_are_replaced_and_the_next_call_is_answere
     async with MCPClient(raw(), timeout=3) as client:
         assert (await answer(client, "latin")).output == "caf\ufffd"
         assert (await answer(client, "echo", '{"text": "still there"}')).output == "still there"
+
+
+async def test_an_answer_that_was_cut_within_an_emoji_is_heard() -> None:
+    """A server in JavaScript sends such."""
+    async with MCPClient(raw(), timeout=3) as client:
+        assert (await answer(client, "halved")).output == "cut here: ?"
 
 
 async def test_half_a_surrogate_pair_in_a_call_of_the_app_ends_no_connection(tmp_path: Path) -> None:

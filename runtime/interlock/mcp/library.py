@@ -5,6 +5,7 @@ All that differs between them is here. What is passed on are plain dicts, as the
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
@@ -14,9 +15,11 @@ from types import ModuleType
 from typing import Any, cast
 
 import anyio
+import pydantic
 
 from interlock.errors import MissingExtra
 from interlock.mcp.places import OwnTransport, Program, ServerObject, ServerPlace, WebServer
+from interlock.plain_json import sendable
 
 __all__ = ["ErrorAnswer", "HungUp", "ServerLink", "SessionExpired", "alone", "library", "linked"]
 
@@ -271,10 +274,34 @@ async def _watched(
         async def pump() -> None:
             async with source, send:
                 async for message in source:
-                    await send.send(message)
+                    await send.send(_mended(message))
                 on_end()
 
         with receive:
             group.start_soon(pump)
             yield receive, write
             group.cancel_scope.cancel()
+
+
+def _mended(message: Any) -> Any:
+    """Return a message that the package could not read for half a surrogate pair, with a question mark there.
+
+    JavaScript cuts a text within an emoji, and is right to send the half as JSON. Whoever waits for that
+    answer would not be told that there was one.
+    """
+    if not isinstance(message, pydantic.ValidationError):
+        return message
+    from mcp.shared.message import SessionMessage  # noqa: PLC0415 - an extra
+
+    try:
+        text = json.dumps(sendable(json.loads(message.errors()[0]["input"])))
+        return SessionMessage(_read(text))
+    except (ValueError, TypeError, RecursionError):
+        return message
+
+
+def _read(text: str) -> Any:
+    types = library().types
+    if hasattr(types, "jsonrpc_message_adapter"):
+        return types.jsonrpc_message_adapter.validate_json(text, by_name=False)
+    return types.JSONRPCMessage.model_validate_json(text)
