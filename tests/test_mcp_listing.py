@@ -19,6 +19,26 @@ def listed(*names: str, **more: Any) -> list[dict[str, Any]]:
     return [{"name": name, "inputSchema": {"type": "object"}, **more} for name in names]
 
 
+KEYS = [
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "enum",
+    "$ref",
+    "$defs",
+    "properties",
+    "required",
+    "description",
+    "a",
+]
+
+
+def arguments(schema: dict[str, Any]) -> dict[str, Any]:
+    found = wanted_tools([{"name": "a", "inputSchema": schema}], prefix="", only=None, where="MCP server 'x'")
+    return dict(found["a"].schema)
+
+
 def names(tools: list[dict[str, Any]], *, prefix: str = "", only: WantedTools = None) -> dict[str, str]:
     found = wanted_tools(tools, prefix=prefix, only=only, where="MCP server 'x'")
     return {name: each.offered for name, each in found.items()}
@@ -89,6 +109,65 @@ def test_a_schema_has_properties_and_no_draft() -> None:
     tools = [{"name": "a", "inputSchema": {"$schema": "http://json-schema.org/draft-07/schema#"}}]
     found = wanted_tools(tools, prefix="", only=None, where="x")
     assert found["a"].schema == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize("odd", [{"properties": None, "required": None}, {"properties": []}])
+def test_other_ways_to_say_that_there_are_none(odd: dict[str, Any]) -> None:
+    """Servers in Go write null and those in PHP a list; OpenAI refuses every request that has it."""
+    assert arguments({"type": "object", **odd}) == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize("key", ["anyOf", "oneOf"])
+def test_a_choice_at_the_top_becomes_arguments_that_may_be_left_out(key: str) -> None:
+    """OpenAI and Claude refuse every request that has one there."""
+    by_url = {"properties": {"to": {"type": "string"}, "url": {"type": "string"}}, "required": ["url"]}
+    by_id = {"properties": {"to": {"type": "string"}, "id": {"type": "integer"}}, "required": ["id"]}
+    shown = arguments({"type": "object", "$defs": {"ById": by_id}, key: [by_url, {"$ref": "#/$defs/ById"}]})
+    assert shown.keys() == {"type", "properties", "$defs", "description"}
+    assert shown["properties"] == {**by_url["properties"], "id": {"type": "integer"}}
+    assert shown["description"].startswith(f'The arguments also have to fit: {{"{key}": [{{"properties"')
+
+
+def test_an_argument_that_differs_from_branch_to_branch_may_be_either() -> None:
+    branches = [{"properties": {"kind": {"const": kind}}} for kind in ("a", "b")]
+    shown = arguments({"type": "object", "oneOf": [*branches, True]})
+    assert shown["properties"] == {"kind": {"anyOf": [{"const": "a"}, {"const": "b"}]}}
+
+
+def test_what_all_branches_require_is_required() -> None:
+    branches = [{"required": ["b"]}, {"properties": {"c": {}}, "required": ["c"]}]
+    own = {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"]}
+    shown = arguments({**own, "allOf": branches, "not": {"required": ["d"]}})
+    assert shown["required"] == ["a", "b", "c"]
+    assert shown["properties"].keys() == {"a", "b", "c"}
+    assert not shown.keys() & {"allOf", "not"}
+
+
+def test_a_reference_at_the_top_is_spelled_out() -> None:
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
+    assert arguments({"$ref": "#/$defs/Node", "$defs": {"Node": node}}) == {**node, "$defs": {"Node": node}}
+
+
+def test_a_choice_further_down_stays_as_it_is() -> None:
+    schema = {"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}
+    assert arguments(schema) == schema
+
+
+json_data = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), json_data, max_size=6))
+def test_whatever_a_server_writes_nothing_that_is_refused_is_left_at_the_top(schema: dict[str, Any]) -> None:
+    try:
+        shown = arguments({**schema, "type": "object"})
+    except ConfigError:
+        return
+    assert not shown.keys() & {"allOf", "anyOf", "oneOf", "not", "enum", "$ref", "$schema"}
+    assert isinstance(shown["properties"], dict)
 
 
 def test_a_title_stands_in_for_a_description() -> None:

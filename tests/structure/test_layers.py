@@ -28,8 +28,8 @@ LAYERS = """
     handler_functions handler_replies trace_records
     attempts fence hooks tools trace_content trace_port traces otel_words
     otel trace_files
-    agent_tools function_tools mcp.listing mcp.places mcp.results
-    mcp.library
+    agent_tools function_tools mcp.schemas mcp.places mcp.results
+    mcp.library mcp.listing
     mcp.connection
     mcp.client
     mcp

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from interlock.errors import ConfigError
+from interlock.mcp.schemas import object_schema
 from interlock.names import LONGEST_TOOL_NAME, odd_tool_name
 
 __all__ = ["ListedTool", "WantedTools", "check_known", "offered_name", "wanted_tools"]
@@ -91,13 +92,11 @@ def offered_name(name: str) -> str:
 
 
 def _listed(tool: Mapping[str, Any], name: str, prefix: str) -> ListedTool:
-    schema = dict(tool.get("inputSchema") or {})
-    schema.pop("$schema", None)  # says which draft it is written in; some providers refuse it
     return ListedTool(
         name=name,
         offered=offered_name(prefix + name),
         description=str(tool.get("description") or tool.get("title") or ""),
-        schema={"type": "object", "properties": {}, **schema},  # OpenAI refuses a schema without properties
+        schema=object_schema(tool.get("inputSchema") or {}),
     )
 
 

@@ -1,0 +1,82 @@
+"""The schema of a tool's arguments, without what model providers refuse at its top."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+__all__ = ["object_schema"]
+
+_Schema = Mapping[str, Any]
+
+_BRANCHING = ("allOf", "anyOf", "oneOf")
+_REFUSED = (*_BRANCHING, "enum", "not", "$ref")
+"""OpenAI and Claude refuse a request with one of these at the top of a schema, for all tools in it."""
+
+
+def object_schema(given: _Schema) -> dict[str, Any]:
+    """Return a schema whose top says no more than which arguments there are.
+
+    Arguments that stand in branches are offered together, as ones that may be left out, and the rule is told
+    in words: the server sees to it anyway. Further down all stays as it is.
+
+    Args:
+        given: as the server wrote it; it may use all of JSON Schema.
+    """
+    schema: dict[str, Any] = _read({key: each for key, each in given.items() if key != "$ref"})
+    if "$ref" in given:
+        schema = {**_read(_target(given, given)), **schema}
+    schema = cast("dict[str, Any]", {"type": "object", "properties": {}, **schema})  # OpenAI wants properties
+    rules = {key: schema.pop(key) for key in _REFUSED if key in schema}
+    if not rules:
+        return schema
+    told = f"The arguments also have to fit: {json.dumps(rules, ensure_ascii=False)}"
+    schema["description"] = f"{schema.get('description') or ''} {told}".lstrip()
+    schema["properties"] = _together(schema, rules, given)
+    all_of = [name for each in _branches(rules, given, ("allOf",)) for name in each.get("required", ())]
+    if all_of:
+        schema["required"] = list(dict.fromkeys([*schema.get("required", ()), *all_of]))
+    return schema
+
+
+def _read(schema: _Schema) -> dict[str, Any]:
+    """Leave out which draft it is written in, and the null and ``[]`` of servers in Go and PHP for "none"."""
+    read = {key: each for key, each in schema.items() if key != "$schema" and each is not None}
+    if not isinstance(read.get("properties"), Mapping):
+        read.pop("properties", None)
+    if "required" in read:
+        read["required"] = [name for name in _list(read["required"]) if isinstance(name, str)]
+    return read
+
+
+def _together(schema: _Schema, rules: _Schema, whole: _Schema) -> dict[str, Any]:
+    own: dict[str, Any] = schema["properties"]
+    found: dict[str, list[Any]] = {}
+    for branch in _branches(rules, whole, _BRANCHING):
+        for name, each in branch.get("properties", {}).items():
+            known = found.setdefault(name, [])
+            if each not in known:
+                known.append(each)
+    added = {name: each[0] if len(each) == 1 else {"anyOf": each} for name, each in found.items()}
+    return {**added, **own}
+
+
+def _branches(rules: _Schema, whole: _Schema, keys: tuple[str, ...]) -> Iterator[_Schema]:
+    for key in keys:
+        for branch in _list(rules.get(key)):
+            if isinstance(branch, Mapping):  # true and false are schemas as well
+                yield _read(_target(cast("_Schema", branch), whole))
+
+
+def _target(node: _Schema, whole: _Schema) -> _Schema:
+    """Return what a node refers to, or the node."""
+    _, _, path = str(node.get("$ref", "")).partition("#/")
+    key, _, name = path.partition("/")
+    held: object = whole.get(key) if key in ("$defs", "definitions") else None
+    found: object = cast("_Schema", held).get(name) if isinstance(held, Mapping) else None
+    return cast("_Schema", found) if isinstance(found, Mapping) else node
+
+
+def _list(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
