@@ -52,6 +52,14 @@ def test_each_kind_of_content_has_words(block: dict[str, Any], shown: str) -> No
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}},
         ),
         (
+            {"type": "image", "data": "aGVs\nbG8=\n", "mimeType": "image/JPG; name=x"},
+            {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,aGVsbG8="}},
+        ),
+        (
+            {"type": "audio", "data": "aGVsbG8=", "mimeType": "audio/vnd.wave"},
+            {"type": "input_audio", "input_audio": {"data": "aGVsbG8=", "format": "wav"}},
+        ),
+        (
             {"type": "audio", "data": "aGVsbG8=", "mimeType": "audio/mpeg"},
             {"type": "input_audio", "input_audio": {"data": "aGVsbG8=", "format": "mp3"}},
         ),

@@ -12,7 +12,9 @@ from interlock.calls import to_text
 __all__ = ["result_media", "result_text"]
 
 _IMAGES = ("image/gif", "image/jpeg", "image/png", "image/webp")
-_SOUNDS = {"audio/mpeg": "mp3", "audio/mp3": "mp3", "audio/wav": "wav", "audio/x-wav": "wav"}
+_SOUNDS = {"audio/mpeg": "mp3", "audio/mp3": "mp3"} | dict.fromkeys(
+    ("audio/wav", "audio/wave", "audio/x-wav", "audio/vnd.wave"), "wav"
+)
 
 
 def result_text(result: Mapping[str, Any]) -> str:
@@ -67,7 +69,9 @@ def _parts(block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def _bytes_of(block: Mapping[str, Any]) -> tuple[str, str]:
     """Return the type and the base64 of bytes, wherever they are."""
     held: Mapping[str, Any] = block.get("resource") or block
-    return str(held.get("mimeType") or ""), str(held.get("data") or held.get("blob") or "")
+    mime_type = str(held.get("mimeType") or "").partition(";")[0].strip().lower()
+    data = "".join(str(held.get("data") or held.get("blob") or "").split())  # some write it in lines
+    return "image/jpeg" if mime_type == "image/jpg" else mime_type, data
 
 
 def _is_base64(data: str) -> bool:
