@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import types
 import unicodedata
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ import anyio.to_thread
 from interlock.callables import name_of, resolve
 from interlock.context import ToolContext
 from interlock.errors import ConfigError, ModelBehaviorError, ToolTimeout
+from interlock.plain_json import sendable
 from interlock.records import dataclass
 from interlock.schema import clip, describe_error
 from interlock.signatures import Signature, unbound
@@ -214,11 +216,28 @@ def _whole_text(value: object) -> str:
             return value.decode()
         text = to_json(value, inf_nan_mode="strings", fallback=own_text).decode()
     except (PydanticSerializationError, UnicodeDecodeError) as error:
-        raise NoTextError(str(error)) from error
+        return _without_halves(value, error)
     for each in odd:
         if not _speaks(type(each)):
             raise NoTextError(f"a value of type {type(each).__name__} has no JSON form")
     return str(value) if odd and odd[0] is value else text
+
+
+def _without_halves(value: object, error: ValueError) -> str:
+    """Return JSON data with a question mark for each half of a surrogate pair.
+
+    A list of the files in a folder has some, if one of the names is not UTF-8.
+
+    Raises:
+        NoTextError: it is something else that failed.
+    """
+    from pydantic_core import to_json  # noqa: PLC0415 - see `interlock.schema`
+
+    try:
+        data = sendable(json.loads(json.dumps(value)))
+        return to_json(data, inf_nan_mode="strings").decode()
+    except (TypeError, ValueError, RecursionError):
+        raise NoTextError(str(error)) from error
 
 
 def _speaks(kind: Any) -> bool:
