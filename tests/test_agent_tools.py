@@ -15,6 +15,7 @@ from teams import agent, answers_of, look_up, requests
 from interlock import (
     Agent,
     GuardrailResult,
+    HandoffRequest,
     RunConfig,
     RunContext,
     Runner,
@@ -35,6 +36,7 @@ from interlock.errors import (
 from interlock.port import Request
 from interlock.results import NestedEvent
 from interlock.testing import ScriptedHandler, call, reply
+from interlock.tools import ToolResult
 from interlock.usage import Usage
 
 pytestmark = pytest.mark.anyio
@@ -194,6 +196,29 @@ async def test_output_makes_the_answer_from_the_result() -> None:
         return agent("manager", [ask("a"), ask("b")], "Ok.", tools=tools)
 
     assert answers_of((await both(make)).result) == ['{"turns":1}', "2!"]
+
+
+async def test_output_may_say_more_than_text_like_any_tool() -> None:
+    seen = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}
+
+    def make() -> Agent[Any]:
+        drawn = ToolResult("Sales by month.", media=[seen], usage=Usage(requests=1, input_tokens=7))
+        return agent("m", ask("a"), "Ok.", tools=[agent("a", "1").as_tool(output=lambda result: drawn)])
+
+    ended = await both(make)
+    (answer,) = [each for each in ended.result.to_input_list() if each["role"] == "tool"]
+    assert answer.get("content") == [{"type": "text", "text": "Sales by month."}, seen]
+    assert ended.result.usage.requests == 4
+
+
+async def test_output_may_hand_over_like_any_tool() -> None:
+    def make() -> Agent[Any]:
+        asked = agent("a", "1").as_tool(output=lambda result: HandoffRequest("boss"))
+        return agent("m", ask("a"), tools=[asked], handoffs=[agent("boss", "I am here.")])
+
+    ended = await both(make)
+    assert ended.result.final_output == "I am here."
+    assert ended.result.last_agent.name == "boss"
 
 
 async def test_an_output_function_that_raises_is_a_failure() -> None:
@@ -357,6 +382,22 @@ async def test_what_an_output_guardrail_stopped_does_not_reach_the_manager() -> 
     ended = await both(make)
     assert "OutputGuardrailTripped" in answers_of(ended.result)[0]
     assert "1234" not in answers_of(ended.result)[0]
+
+
+async def test_what_a_guardrail_reports_of_it_does_not_either() -> None:
+    """It is for the app, and may well quote what was stopped."""
+
+    def quotes(context: RunContext[Any], agent: Agent[Any], output: str) -> GuardrailResult:
+        return GuardrailResult(True, {"found in": output})
+
+    def make() -> Agent[Any]:
+        return manager(ask(), "No.", helper=agent("helper", "the PIN is 1234", output_guardrails=[quotes]))
+
+    ended = await both(make)
+    expected = "Tool 'helper' failed: OutputGuardrailTripped: guardrail 'quotes' stopped it."
+    assert answers_of(ended.result) == [expected]
+    (problem,) = ended.result.errors
+    assert "1234" in str(problem.error)
 
 
 async def test_the_guardrails_of_the_run_are_about_the_run_as_a_whole() -> None:

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.agent_tools import AgentCall
 from interlock.callables import cancelled_itself, resolve
-from interlock.calls import refusal_text, to_text
+from interlock.calls import refusal_text
 from interlock.config import RunConfig
 from interlock.context import ToolContext
 from interlock.errors import (
     ConfigError,
     GuardrailTripped,
+    InputGuardrailTripped,
     LimitExceeded,
     MaxTurnsExceeded,
     ModelBehaviorError,
@@ -39,7 +40,7 @@ from interlock.schema import clip
 from interlock.showing import show
 from interlock.starting import start, with_trace
 from interlock.time_limits import in_time
-from interlock.tools import Tool
+from interlock.tools import Tool, outcome_of
 
 if TYPE_CHECKING:
     from interlock.run_document import RunDocument
@@ -159,22 +160,31 @@ class Consultation:
         output: Any = inner.final_output
         if self.asked.output is not None:
             output = await resolve(self.asked.output(inner.result()))
-        return ToolOutcome(to_text(output, self.tool.max_result))
+        return outcome_of(output, self.tool.max_result)
 
     async def _failed(self, context: ToolContext[Any], error: Exception) -> ToolOutcome:
         """Let the tool's policy decide; a report says how far the agent came."""
         if isinstance(error, ToolTimeout) and self.inner is not None:
             error.result = self.inner.result()
         outcome = await self.tool.failed(context, error)
-        # what a guardrail stopped must not get round it
-        if self.tool.on_error != "report" or self.inner is None or isinstance(error, GuardrailTripped):
+        if self.tool.on_error != "report" or self.inner is None:
             return outcome
+        if isinstance(error, GuardrailTripped):  # what it stopped must not get round it
+            return _not_quoted(outcome, self.tool, error)
         said = [text_of(item.message) for item in self.inner.items if item.kind == "model"]
         last = next(filter(None, reversed(said)), "")
         if not last:
             return outcome
         so_far = f"\nThe last that the agent said, which is no final answer: {clip(last, _LONGEST_PARTIAL)}"
         return replace(outcome, output=outcome.output + so_far)
+
+
+def _not_quoted(outcome: ToolOutcome, tool: Tool, error: GuardrailTripped) -> ToolOutcome:
+    """Leave out what a guardrail has reported, unless of what came in: it may quote what it stopped."""
+    if isinstance(error, InputGuardrailTripped):
+        return outcome
+    why = f"{type(error).__name__}: guardrail {error.guardrail!r} stopped it."
+    return replace(outcome, output=f"Tool {tool.name!r} failed: {why}")
 
 
 def consultations(run: Run, calls: Sequence[tuple[ToolCall, Tool, AgentCall]]) -> list[Consultation]:

@@ -44,6 +44,7 @@ __all__ = [
     "OnError",
     "Tool",
     "ToolResult",
+    "outcome_of",
 ]
 
 OnError = Literal["report", "raise"] | Callable[[ToolContext[Any], Exception], MaybeAwaitable[str]]
@@ -189,8 +190,8 @@ class Tool:
     async def _carried_out(self, context: ToolContext[Any], values: Any) -> ToolOutcome:
         try:
             if self.timeout is None:
-                return _outcome(await self._call(context, values), self.max_result)
-            return _outcome(await self._call_in_time(context, values, self.timeout), self.max_result)
+                return outcome_of(await self._call(context, values), self.max_result)
+            return outcome_of(await self._call_in_time(context, values, self.timeout), self.max_result)
         except Exception as error:
             return await self.failed(context, error)
         except BaseException as error:
@@ -289,7 +290,12 @@ def _check(made: Tool) -> None:
         raise ConfigError(f"Tool {made.name!r}: {'; '.join(wrong)}.")
 
 
-def _outcome(value: Any, most: int | None) -> ToolOutcome:
+def outcome_of(value: Any, most: int | None) -> ToolOutcome:
+    """Return what comes of a call that returned ``value``, of which a model is shown so many characters.
+
+    Raises:
+        NoTextError: it cannot be shown to a model.
+    """
     content: object = value.content if isinstance(value, ToolResult) else value
     usage = value.usage if isinstance(value, ToolResult) else None
     if usage is not None and not is_usage(usage):
