@@ -223,6 +223,25 @@ async def test_a_tool_in_a_class_without_an_instance_is_a_configuration_error() 
         await answer(Counter.add, '{"n": 1}')
 
 
+async def test_a_class_method_is_no_tool_before_there_is_the_class() -> None:
+    """The model would be asked for ``cls``."""
+    unchecked: Any = tool
+    with pytest.raises(ConfigError, match=r"write tool\(TheClass\.of_today\) where"):
+
+        class Cart:
+            @classmethod
+            @unchecked
+            def of_today(cls, day: int) -> str:
+                return f"{cls.__name__} {day}"
+
+    class Basket:
+        @classmethod
+        def of_today(cls, day: int) -> str:
+            return f"{cls.__name__} {day}"
+
+    assert (await answer(tool(Basket.of_today), '{"day": 3}')).output == "Basket 3"
+
+
 async def test_a_tool_as_a_class_attribute_that_is_no_method_stays_as_it_is() -> None:
     class Box:
         it = lookup

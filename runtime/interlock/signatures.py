@@ -117,6 +117,11 @@ def signature_of(function: Callable[..., Any], *, strict: bool = True) -> Signat
     name = name_of(function)
     declared = _parameters(function, name)
     of_class = is_method(function, declared)
+    if is_method(function, declared, "cls"):
+        raise ConfigError(
+            f"{name!r} is a class method: its class has to be there first. Leave out the decorator, and "
+            f"write tool(TheClass.{name}) where the tool is used."
+        )
     declared = declared[of_class:]
     context = _context(function, declared, name)
     fields = [_field(function, each, name) for each in declared if each.name != context]
@@ -159,13 +164,15 @@ def _parameters(function: Callable[..., Any], name: str) -> Sequence[inspect.Par
     return [each for each in found if each.name not in bound]
 
 
-def is_method(function: Callable[..., Any], declared: Sequence[inspect.Parameter]) -> bool:
-    """Whether this is a function in the body of a class."""
+def is_method(
+    function: Callable[..., Any], declared: Sequence[inspect.Parameter], first: str = "self"
+) -> bool:
+    """Whether this is a function in the body of a class, which is given the instance, or else the class."""
     if not inspect.isfunction(function) or not declared:
         return False
     owner = function.__qualname__.rpartition(".")[0]
-    is_self = declared[0].name == "self" and declared[0].annotation is _EMPTY
-    return is_self and bool(owner) and not owner.endswith("<locals>")
+    is_first = declared[0].name == first and declared[0].annotation is _EMPTY
+    return is_first and bool(owner) and not owner.endswith("<locals>")
 
 
 def _is_positional(parameter: inspect.Parameter, rest: str | None) -> bool:
