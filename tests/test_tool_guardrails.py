@@ -87,6 +87,19 @@ async def test_what_an_output_guardrail_answers_takes_the_place_of_the_result(st
     assert "500 EUR" not in str(requests(agent)[-1].messages)
 
 
+@pytest.mark.parametrize("answer", [5, {"refused": True}, b"No."])
+async def test_an_answer_that_is_no_text_is_told_and_sent_to_nobody(answer: Any) -> None:
+    agent, _ = team([Watch(answer=answer)])
+    with pytest.raises(CallbackError, match="guardrail 'Watch' must answer with text, not"):
+        await play(agent)
+    assert len(requests(agent)) == 1
+
+
+async def test_half_a_surrogate_pair_in_an_answer_can_be_sent() -> None:
+    agent, _ = team([Watch(answer="Not \ud800")])
+    assert answers_of(await play(agent)) == ["Not ?"]
+
+
 async def test_what_the_tool_consumed_is_counted_all_the_same() -> None:
     plain, _ = team()
     guarded, _ = team(None, [Watch(answer="(withheld)")])

@@ -95,6 +95,8 @@ async def _check(
         raise TypeError(f"guardrail {name_of(guardrail)!r} must return a GuardrailResult, not {found!r:.80}")
     if found.answer is not None and error is not ToolGuardrailTripped:
         raise TypeError(f"guardrail {name_of(guardrail)!r} gave an answer; only those of tools can")
+    if not isinstance(cast("object", found.answer), str | None):
+        raise TypeError(f"guardrail {name_of(guardrail)!r} must answer with text, not {found.answer!r:.80}")
     if found.tripwire_triggered:
         name = name_of(guardrail)
         raise error(

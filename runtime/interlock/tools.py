@@ -180,12 +180,12 @@ class Tool:
         given: Any = cast("tuple[str, Any]", values)[1] if isinstance(values, tuple) else values
         said = await screened(self.input_guardrails, context, self, given)
         if said is not None:
-            return ToolOutcome(said, error="guardrail")
+            return ToolOutcome(to_text(said), error="guardrail")
         outcome = await self._carried_out(context, values)
         if outcome.handoff is not None:  # there is no result
             return outcome
         said = await screened(self.output_guardrails, context, self, outcome.output)
-        return outcome if said is None else ToolOutcome(said, error="guardrail", usage=outcome.usage)
+        return outcome if said is None else ToolOutcome(to_text(said), error="guardrail", usage=outcome.usage)
 
     async def _carried_out(self, context: ToolContext[Any], values: Any) -> ToolOutcome:
         try:
