@@ -25,6 +25,7 @@ TOOLS = {
     "halved": "Answer with half an emoji.",
     "latin": "Answer in an encoding that is not UTF-8.",
     "nonsense": "Answer with what is no result.",
+    "find": "Tell which arguments came.",
     "refuse": "Answer with an error of the protocol.",
     "huge": "Answer with a million letters.",
 }
@@ -73,6 +74,7 @@ def said(name: str, arguments: dict[str, Any]) -> str:
         "environment": " ".join(sorted(os.environ)),
         "huge": "x" * 1_000_000,
         "halved": "cut here: \ud83d",
+        "find": json.dumps(arguments),
     }
     return known.get(name) or str(arguments.get("text"))
 
@@ -81,7 +83,8 @@ def listed(cursor: str | None) -> dict[str, Any]:
     """Return a page of the list: one tool, and where to go on."""
     names = list(TOOLS)
     place = int(cursor or 0)
-    tool = {"name": names[place], "description": TOOLS[names[place]], "inputSchema": {"type": "object"}}
+    schema = {"type": "object", "properties": {"filter[id]": {"type": "integer"}, "text": {}}}
+    tool = {"name": names[place], "description": TOOLS[names[place]], "inputSchema": schema}
     return {"tools": [tool], **({"nextCursor": str(place + 1)} if place + 1 < len(names) else {})}
 
 

@@ -153,6 +153,18 @@ def test_a_choice_further_down_stays_as_it_is() -> None:
     assert arguments(schema) == schema
 
 
+def test_arguments_get_names_that_claude_takes() -> None:
+    """It refuses every request that has another one."""
+    names = ["$top", "filter[id]", "filter(id)", "at.time", "x" * 65, ""]
+    tool = {"name": "a", "inputSchema": {"properties": {name: {} for name in names}, "required": ["$top"]}}
+    found = wanted_tools([tool], prefix="", only=None, where="x")["a"]
+    offered = list(found.schema["properties"])
+    assert offered == ["_top", "filter_id_", "filter_id__63cf8e", "at.time", f"{'x' * 57}_78c741", "_da39a3"]
+    assert [found.arguments.get(name, name) for name in offered] == names
+    assert found.schema["required"] == ["_top"]
+    assert found.schema["properties"]["_top"] == {"description": "(The server calls it $top)"}
+
+
 json_data = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -66,7 +67,7 @@ async def test_an_agent_uses_it_and_it_is_ended(tmp_path: Path) -> None:
 
 async def test_all_pages_of_the_list_are_read() -> None:
     async with MCPClient(raw()) as client:
-        assert len(client.tools) == 11
+        assert len(client.tools) == 12
 
 
 async def test_it_gets_few_variables_and_those_that_it_is_given() -> None:
@@ -74,6 +75,12 @@ async def test_it_gets_few_variables_and_those_that_it_is_given() -> None:
         variables = (await answer(client, "environment")).output.split()
     assert "TOKEN" in variables
     assert "OPENAI_API_KEY" not in variables
+
+
+async def test_an_argument_under_another_name_reaches_the_server_under_its_own() -> None:
+    async with MCPClient(raw()) as client:
+        found = await answer(client, "find", '{"filter_id_": 3, "text": "a"}')
+    assert json.loads(found.output) == {"filter[id]": 3, "text": "a"}
 
 
 async def test_lines_that_are_no_messages_are_passed_over() -> None:

@@ -177,15 +177,16 @@ class MCPClient:
             name=listed.offered,
             description=listed.description,
             params_json_schema=listed.schema,
-            on_invoke_tool=functools.partial(self._invoked, listed.name),
+            on_invoke_tool=functools.partial(self._invoked, listed),
             strict=False,  # as the server wrote it: a null that stands for a default would be sent to it
             on_error=_told,
             needs_approval=gated,
         )
 
-    async def _invoked(self, name: str, context: ToolContext[Any], arguments: str) -> ToolResult:
+    async def _invoked(self, tool: ListedTool, context: ToolContext[Any], arguments: str) -> ToolResult:
         given = cast("dict[str, Any]", pydantic_core.from_json(arguments))
-        result = await self._call(name, given, context.tool_name)
+        given = {tool.arguments.get(name, name): each for name, each in given.items()}
+        result = await self._call(tool.name, given, context.tool_name)
         text = result_text(result)
         if result.get("isError"):
             raise ToolError(text or "the server does not say why")

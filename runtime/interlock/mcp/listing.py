@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from interlock.errors import ConfigError
-from interlock.mcp.schemas import object_schema
+from interlock.mcp.schemas import digest_of, object_schema, renamed
 from interlock.names import LONGEST_TOOL_NAME, odd_tool_name
 
 __all__ = ["ListedTool", "WantedTools", "check_known", "offered_name", "wanted_tools"]
@@ -31,6 +30,8 @@ class ListedTool:
     """As the model is to call it."""
     description: str
     schema: Mapping[str, Any]
+    arguments: Mapping[str, str]
+    """The server's names of arguments that are offered under others, by those."""
 
 
 def wanted_tools(
@@ -87,16 +88,17 @@ def offered_name(name: str) -> str:
     folded = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
     if len(folded) <= LONGEST_TOOL_NAME and re.fullmatch(r"[\w\-./ ]+", name, re.ASCII):
         return folded
-    digest = hashlib.sha1(name.encode(errors="surrogatepass"), usedforsecurity=False).hexdigest()[:6]
-    return f"{folded[: LONGEST_TOOL_NAME - 7]}_{digest}"
+    return f"{folded[: LONGEST_TOOL_NAME - 7]}_{digest_of(name)}"
 
 
 def _listed(tool: Mapping[str, Any], name: str, prefix: str) -> ListedTool:
+    schema, arguments = renamed(object_schema(tool.get("inputSchema") or {}))
     return ListedTool(
         name=name,
         offered=offered_name(prefix + name),
         description=str(tool.get("description") or tool.get("title") or ""),
-        schema=object_schema(tool.get("inputSchema") or {}),
+        schema=schema,
+        arguments=arguments,
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-__all__ = ["object_schema"]
+__all__ = ["digest_of", "object_schema", "renamed"]
 
 _Schema = Mapping[str, Any]
 
@@ -38,6 +40,46 @@ def object_schema(given: _Schema) -> dict[str, Any]:
     if all_of:
         schema["required"] = list(dict.fromkeys([*schema.get("required", ()), *all_of]))
     return schema
+
+
+def renamed(schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return a schema whose arguments have names that Claude takes, and the server's names by those.
+
+    Claude refuses a request for one ``filter[id]`` in it. What the server calls it is told with the argument.
+
+    Args:
+        schema: as `object_schema` returns it.
+    """
+    properties: dict[str, Any] = schema["properties"]
+    names: dict[str, str] = {}
+    for name in properties:
+        if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", name):
+            names[name] = _name(name, {*properties, *names.values()})
+    if not names:
+        return schema, {}
+    made = {names.get(name, name): _told(each, name in names, name) for name, each in properties.items()}
+    changed: dict[str, Any] = {"properties": made}
+    if "required" in schema:
+        changed["required"] = [names.get(name, name) for name in schema["required"]]
+    return {**schema, **changed}, {offered: name for name, offered in names.items()}
+
+
+def digest_of(name: str) -> str:
+    """Return six hex digits that keep two names apart."""
+    return hashlib.sha1(name.encode(errors="surrogatepass"), usedforsecurity=False).hexdigest()[:6]
+
+
+def _name(name: str, taken: set[str]) -> str:
+    folded = re.sub(r"[^a-zA-Z0-9_.-]", "_", name)
+    is_free = 1 <= len(folded) <= 64 and folded not in taken
+    return folded if is_free else f"{folded[:57]}_{digest_of(name)}"
+
+
+def _told(node: Any, is_renamed: bool, name: str) -> Any:
+    if not is_renamed or not isinstance(node, Mapping):
+        return node
+    known = cast("_Schema", node)
+    return {**known, "description": f"{known.get('description') or ''} (The server calls it {name})".lstrip()}
 
 
 def _read(schema: _Schema) -> dict[str, Any]:
