@@ -252,6 +252,28 @@ async def test_a_transport_that_breaks_is_over_at_once_though_it_takes_its_time_
     assert result["structuredContent"] == {"result": 3}
 
 
+async def test_one_that_has_ended_before_it_was_written_to_is_said() -> None:
+    """What a program that ends at once raises is up to which of the two is faster."""
+
+    @asynccontextmanager
+    async def ended() -> AsyncGenerator[Any]:
+        to_us, heard = anyio.create_memory_object_stream[Any](0)
+        said, from_us = anyio.create_memory_object_stream[Any](0)
+
+        async def write() -> None:
+            await from_us.receive()
+            raise ConnectionResetError("Connection lost")
+
+        with to_us, heard, said, from_us:
+            async with anyio.create_task_group() as group:
+                group.start_soon(write)
+                yield heard, said
+
+    with pytest.raises(ToolError, match="'it' cannot be used: it ended at once"):
+        async with MCPClient(ended, name="it"):
+            pass
+
+
 def test_no_time_for_a_call_is_a_mistake() -> None:
     with pytest.raises(ConfigError, match="timeout"):
         MCPClient(Office().server, timeout=0)

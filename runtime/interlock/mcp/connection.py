@@ -28,6 +28,8 @@ _LAST_WORDS = 1.0
 """Seconds for handing on what a server has said before it ended."""
 _GRACE = 10.0
 """Seconds that a server has to end in order; the package itself gives a program about five."""
+_NOBODY_READS = (ConnectionResetError, BrokenPipeError)
+"""What writing to a program that has ended may raise, before reading from it shows that it has."""
 
 
 class ServerConnection:
@@ -149,11 +151,12 @@ class ServerConnection:
             scope.cancel()
 
     def _why(self, otherwise: str) -> str:
-        if self._failure is not None and not isinstance(self._failure, HungUp):
+        ended = self._closed_by_server or isinstance(self._failure, _NOBODY_READS)
+        if self._failure is not None and not isinstance(self._failure, (HungUp, *_NOBODY_READS)):
             return redact_text(reason_of(self._failure)).partition("\n")[0].rstrip(".")
-        if self._closed_by_server and self._link is None:
+        if ended and self._link is None:
             return "it ended at once; what it wrote to stderr may say why"
-        return "it has ended" if self._closed_by_server else otherwise
+        return "it has ended" if ended else otherwise
 
 
 def in_background(work: Callable[[], Coroutine[Any, Any, None]]) -> object:
