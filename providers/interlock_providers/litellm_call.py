@@ -122,7 +122,7 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
         **({"response_format": plan.response_format} if plan.response_format else {}),
         **{key: value for key, value in merged.items() if value is not None},
     }
-    if request.stream and not cannot_stream(target.provider):
+    if request.stream and not cannot_stream(target.provider, target.name):
         arguments |= {"stream": True, "stream_options": {"include_usage": True}}
     return Call(arguments=_fixed(arguments, target), plan=plan)
 

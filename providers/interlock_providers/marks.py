@@ -17,7 +17,9 @@ _BEGINNINGS = ("message_start", "message-start", "response.", "content_", "conte
 _ENDINGS = frozenset(
     ("message_stop", "message-end", "response.completed", "response.incomplete", "response.failed")
 )
-_COUNTED = ("message", "response", "delta", "x_groq")
+_BEDROCK = "amazon-bedrock-invocationMetrics"
+"""What Bedrock adds to the last event of a model that it lets speak in its own words (``invoke``)."""
+_COUNTED = ("message", "response", "delta", "x_groq", "metadata")
 """What holds the usage of an event, where the event itself does not."""
 
 
@@ -38,7 +40,7 @@ def ends(event: _Json) -> bool:
     for choice in event.get("choices") or event.get("candidates") or ():
         if choice.get("finish_reason") or choice.get("finishReason"):
             return True
-    if event.get("done") is True or event.get("type") in _ENDINGS:
+    if event.get("done") is True or event.get("type") in _ENDINGS or _BEDROCK in event:
         return True
     delta = event.get("delta")  # Anthropic's; in the Responses API it is text
     if isinstance(delta, dict) and cast("_Json", delta).get("stop_reason"):

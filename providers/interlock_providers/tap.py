@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
 from codecs import BOM_UTF8
 from collections.abc import Mapping
 from typing import Any, cast
@@ -41,6 +42,9 @@ _KIND = rb":event-type\x07\x00"
 _BINARY_TALK = re.compile(_KIND + rb".(contentBlock(Start|Delta)|messageStart)", re.DOTALL)
 _BINARY_END = re.compile(_KIND + rb".messageStop", re.DOTALL)
 _BINARY_USAGE = re.compile(rb'"usage"\s*:\s*\{')
+_PACKED = re.compile(rb'"bytes"\s*:\s*"([A-Za-z0-9+/=]*+)("?)')
+"""Where Bedrock passes on what a model says in the model's own words (``invoke``): JSON in base64, once per
+event. In text of a model the quotes would be escaped."""
 
 _DONE = (b"data: [DONE]", b"data:[DONE]")
 _SKIPPED = (b":", b"id:", b"retry:")
@@ -202,8 +206,7 @@ class Tap:
     def feed(self, data: bytes) -> bytes:
         """Note the next bytes of a stream, and return what litellm is to see of them."""
         if _BINARY in self._content_type:
-            self._look_into(self._rest + data)
-            self._rest = data[-_OVERLAP:]
+            self._rest = self._look_into(self._rest + data)
             return data
         head, newline, self._rest = (self._rest + data).rpartition(b"\n")
         if not newline:
@@ -340,10 +343,27 @@ class Tap:
     def _break(self, data: bytes) -> None:
         self.strange, self.is_broken = data.strip()[:_LARGEST_QUOTE], True
 
-    def _look_into(self, data: bytes) -> None:
+    def _look_into(self, data: bytes) -> bytes:
+        """Note what is in a binary stream, and return what has to be seen again with the next bytes."""
         self._talked = self._talked or bool(_BINARY_TALK.search(data))
         self._ended = self._ended or bool(_BINARY_END.search(data))
         self.usage_seen = self.usage_seen or bool(_BINARY_USAGE.search(data))
+        again = len(data) - _OVERLAP
+        for packed in _PACKED.finditer(data):
+            if packed[2]:
+                self._unpack(packed[1])
+            else:
+                again = min(again, packed.start())
+        return data[max(again, 0) :]
+
+    def _unpack(self, packed: bytes) -> None:
+        try:
+            event = _parsed(b64decode(packed))
+        except (ValueError, RecursionError):
+            return  # bytes of something else, such as an image
+        if isinstance(event, dict):
+            self._talked = True
+            self._look(cast("dict[str, Any]", event), b"")
 
     def _done(self, line: bytes) -> bytes:
         told = self._end_event()

@@ -76,9 +76,12 @@ def _maker(name: str) -> str:
     return labels[0].partition("-")[0]
 
 
-def cannot_stream(provider: str) -> bool:
-    """Whether litellm cannot read this provider's streams: none of Cohere's (1.105 to 1.109)."""
-    return provider in ("cohere", "cohere_chat")
+def cannot_stream(provider: str, name: str) -> bool:
+    """Whether litellm cannot read a model's streams (1.105 to 1.109).
+
+    It reads none of Cohere's, and nothing in those of a model that was imported into Bedrock.
+    """
+    return provider in ("cohere", "cohere_chat") or (provider == "bedrock" and name.startswith("openai/"))
 
 
 def ignores_tool_choice(provider: str) -> bool:
