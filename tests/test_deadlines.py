@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import selectors
 import time
 import weakref
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from typing import Any, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -17,11 +19,19 @@ from servers import HELLO, HELLO_STREAM, Server
 from interlock.errors import ConfigError, ProviderTimeout
 from interlock.port import Request
 from interlock_providers import LiteLLM, OpenAICompatible, close_litellm
-from interlock_providers.deadlines import AsyncioDeadline, Deadline, check_seconds, deadline_for
+from interlock_providers.deadlines import (
+    Alarm,
+    Alarms,
+    AsyncioDeadline,
+    Deadline,
+    check_seconds,
+    deadline_for,
+)
 from interlock_providers.openai import OpenAI
 
 pytestmark = pytest.mark.anyio
 
+T = TypeVar("T")
 
 KINDS: list[type[Deadline]] = [Deadline]
 """What the running test is about."""
@@ -42,7 +52,10 @@ def kind(request: pytest.FixtureRequest) -> None:
 
 
 def deadline(total: float | None = None, gap: float | None = None) -> Deadline:
-    return KINDS[0](total, gap, provider="mistral", model="m")
+    if KINDS[0] is Deadline:
+        return Deadline(total, gap, provider="mistral", model="m")
+    alarm = Alarm(asyncio.get_running_loop())
+    return AsyncioDeadline(total, gap, provider="mistral", model="m", alarm=alarm)
 
 
 async def at_once() -> str:
@@ -207,10 +220,117 @@ class _Recording(asyncio.SelectorEventLoop):
         super().__init__()
         self.alarms: list[asyncio.TimerHandle] = []
 
-    def call_at(self, *given: Any, **more: Any) -> asyncio.TimerHandle:
-        alarm = super().call_at(*given, **more)
-        self.alarms.append(alarm)
-        return alarm
+    def call_at(self, when: float, what: Any, *given: Any, **more: Any) -> asyncio.TimerHandle:
+        handle = super().call_at(when, what, *given, **more)
+        if isinstance(getattr(what, "__self__", None), Alarm):
+            self.alarms.append(handle)
+        return handle
+
+
+class _Hasty(asyncio.SelectorEventLoop):
+    """Its seconds are milliseconds."""
+
+    def __init__(self) -> None:
+        super().__init__(_HastySelector())
+
+    def time(self) -> float:
+        return super().time() * 1000
+
+
+class _HastySelector(selectors.DefaultSelector):
+    def select(self, timeout: float | None = None) -> Any:
+        return super().select(timeout and timeout / 1000)
+
+
+async def slowly(seconds: float, limit: Deadline) -> float:
+    """Wait for a reply that takes so long, and return how long was waited for it."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    try:
+        await limit.first(lambda: asyncio.sleep(seconds))
+    except ProviderTimeout:
+        return -(loop.time() - began)
+    return loop.time() - began
+
+
+def hasty(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    with asyncio.Runner(loop_factory=_Hasty) as runner:
+        return runner.run(work())
+
+
+def test_a_wait_is_longer_than_an_alarm_is_set_for() -> None:
+    alarms = Alarms()
+
+    async def both() -> list[float]:
+        limits = [deadline_for(each, None, provider="p", model="m", alarms=alarms) for each in (90, 40)]
+        return [await slowly(60, limit) for limit in limits]
+
+    in_time, late = hasty(both)
+    assert in_time >= 60
+    assert -60 < late <= -40
+
+
+def test_calls_at_once_are_late_each_at_its_own_time() -> None:
+    alarms = Alarms()
+
+    async def at_once() -> list[float]:
+        limits = [
+            deadline_for(each, None, provider="p", model="m", alarms=alarms) for each in (70, None, 20, 40)
+        ]
+        return await asyncio.gather(*(slowly(100, limit) for limit in limits))
+
+    longest, endless, shortest, middle = hasty(at_once)
+    assert endless >= 100
+    assert -100 < longest <= -70 < middle <= -40 < shortest <= -20
+
+
+def test_an_alarm_is_set_once_for_many_calls() -> None:
+    async def calls() -> None:
+        with Server(HELLO) as server:
+            handler = _MAKE["OpenAICompatible"](server.url)
+            for _ in range(5):
+                async for _ in handler.stream(Request(messages=[{"role": "user", "content": "Hi"}])):
+                    pass
+
+    with asyncio.Runner(loop_factory=_Recording) as runner:
+        runner.run(calls())
+        assert len(cast(_Recording, runner.get_loop()).alarms) == 1
+
+
+def test_an_alarm_that_stays_keeps_nothing_of_a_call_alive() -> None:
+    class Kept: ...
+
+    alarms = Alarms()
+    var: ContextVar[Kept] = ContextVar("kept")
+
+    async def call() -> weakref.ref[Kept]:
+        kept = Kept()
+        var.set(kept)
+        limit = deadline_for(60, 60, provider="p", model="m", alarms=alarms)
+        await limit.first(at_once)
+        limit.close()
+        return weakref.ref(kept)
+
+    async def app() -> Kept | None:
+        known = await asyncio.create_task(call())
+        await asyncio.sleep(0)  # the task's last step is over
+        gc.collect()
+        return known()
+
+    assert asyncio.run(app()) is None
+
+
+def test_a_handler_forgets_event_loops_that_have_ended() -> None:
+    alarms = Alarms()
+
+    async def loop_here() -> weakref.ref[Any]:
+        await deadline_for(60, 60, provider="p", model="m", alarms=alarms).first(at_once)
+        return weakref.ref(asyncio.get_running_loop())
+
+    before = asyncio.run(loop_here())
+    asyncio.run(loop_here())
+    gc.collect()
+    assert before() is None
 
 
 _MAKE: dict[str, Callable[[str], Any]] = {
@@ -222,8 +342,7 @@ _MAKE: dict[str, Callable[[str], Any]] = {
 
 @pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize("name", _MAKE)
-def test_a_call_that_is_over_leaves_no_alarm_behind(name: str, watched: bool) -> None:
-    """It would keep the call alive for as long as the call might have lasted."""
+def test_a_handler_that_was_closed_leaves_no_alarm_behind(name: str, watched: bool) -> None:
 
     async def call() -> None:
         with Server(HELLO_STREAM if watched else HELLO) as server:
@@ -236,6 +355,5 @@ def test_a_call_that_is_over_leaves_no_alarm_behind(name: str, watched: bool) ->
     with asyncio.Runner(loop_factory=_Recording) as runner:
         runner.run(call())
         loop = cast(_Recording, runner.get_loop())
-        far = [alarm for alarm in loop.alarms if alarm.when() > loop.time() + 60]
-        assert far, "nobody set a deadline"
-        assert all(alarm.cancelled() for alarm in far)
+        assert loop.alarms, "nobody set a deadline"
+        assert all(alarm.cancelled() for alarm in loop.alarms)

@@ -26,7 +26,7 @@ from interlock.usage import Usage
 from interlock_providers.answers import Answer, error_from_answer, shortened
 from interlock_providers.bodies import MOST_BYTES, body_of
 from interlock_providers.conversations import Conversations, Toolboxes
-from interlock_providers.deadlines import deadline_for
+from interlock_providers.deadlines import Alarms, deadline_for
 from interlock_providers.failures import to_provider_error
 from interlock_providers.plain_replies import plain_reply
 from interlock_providers.reading import MISSHAPEN, FailedReply, Reading, UnreadableEvent, failure_in
@@ -96,6 +96,7 @@ class Chat:
         max_bytes: what one reply may have at most; None for no limit.
         needs_finish: whether a streamed reply is complete only with a finish reason, whatever else came.
         url: where the endpoint is, for errors.
+        alarms: of the handler, which closes them; without, each call has one of its own.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Chat:
         max_bytes: int | None = MOST_BYTES,
         needs_finish: bool = False,
         url: str = "",
+        alarms: Alarms | None = None,
     ) -> None:
         self.provider = provider
         self.model = model
@@ -119,6 +121,7 @@ class Chat:
         self._max_bytes = max_bytes
         self._needs_finish = needs_finish
         self._url = url
+        self._alarms = alarms
 
     async def stream(self, request: Request, post: Post) -> AsyncGenerator[HandlerEvent]:
         """Send the request and yield the reply, its pieces first if it comes in pieces.
@@ -127,7 +130,8 @@ class Chat:
             ProviderError: whatever went wrong.
         """
         about_to_ask(f"{self.provider}/{self.model}", request)
-        deadline = deadline_for(*self._limits, provider=self.provider, model=self.model)
+        total, gap = self._limits
+        deadline = deadline_for(total, gap, provider=self.provider, model=self.model, alarms=self._alarms)
         plan = self._plan(request)
         # without tools there is no next request that would go on from this one
         run_id = "" if request.context is None else request.context.run_id

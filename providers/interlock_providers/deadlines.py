@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from contextvars import Context
+from math import inf
 from typing import TypeVar
 
 import anyio
 
 from interlock.errors import ConfigError, ProviderTimeout
 
-__all__ = ["AsyncioDeadline", "Deadline", "check_seconds", "deadline_for"]
+__all__ = ["Alarm", "Alarms", "AsyncioDeadline", "Deadline", "check_seconds", "deadline_for"]
 
 T = TypeVar("T")
+
+_LONGEST = 15.0
+"""Seconds for which an alarm is set; as long as aiohttp keeps a connection that nobody uses."""
 
 
 def check_seconds(**limits: float | None) -> None:
@@ -98,26 +104,38 @@ class Deadline:
 class AsyncioDeadline(Deadline):
     """The same on asyncio alone, for a fraction of the time: it is set for every piece that is waited for.
 
-    What `asyncio.timeout` does, without the object that does it, and with one alarm for all pieces: it is set
-    anew when it rings and nothing is due, and that is seldom.
+    What `asyncio.timeout` does, without the object that does it, and without an alarm of its own.
+
+    Args:
+        total: see `Deadline`, as all but the last.
+        gap: likewise.
+        provider: likewise.
+        model: likewise.
+        alarm: rings for it.
     """
 
-    _alarm: asyncio.TimerHandle | None = None
-    _waits: asyncio.Task[object] | None = None
-    _due = 0.0
-    _rang = False
+    def __init__(
+        self, total: float | None, gap: float | None, *, provider: str, model: str, alarm: Alarm
+    ) -> None:
+        super().__init__(total, gap, provider=provider, model=model)
+        self.due = 0.0
+        """When the wait has to be over that goes on, on the clock of the event loop."""
+        self._alarm = alarm
+        self._task: asyncio.Task[object] | None = None
+        self._rang = False
 
     async def _within(
         self, seconds: float | None, call: Callable[[], Awaitable[T]], late: Callable[[], ProviderTimeout]
     ) -> T:
         if seconds is None:
             return await call()
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        alarm, task = self._alarm, asyncio.current_task()
         assert task is not None
-        began, cancelled_before = loop.time(), task.cancelling()
-        self._waits, self._due = task, began + seconds
-        if self._alarm is None or self._alarm.when() > self._due:
-            self._set(loop)
+        began, cancelled_before = alarm.loop.time(), task.cancelling()
+        self._task, self.due = task, began + seconds
+        alarm.waiting.add(self)
+        if alarm.rings_at > self.due:
+            alarm.set(began, self.due)
         try:
             return await call()
         except asyncio.CancelledError as error:
@@ -125,37 +143,109 @@ class AsyncioDeadline(Deadline):
                 raise late() from error
             raise
         finally:
-            self._waits = None
+            alarm.waiting.discard(self)
+            self._task = None
             if self._rang:  # also if a library made something else of it, or nothing
                 self._rang = False
                 task.uncancel()
-            self._waited += loop.time() - began
+            self._waited += alarm.loop.time() - began
+
+    def ring(self) -> None:
+        """End the wait: its time is over."""
+        assert self._task is not None
+        self._rang = True
+        self._task.cancel()
 
     def close(self) -> None:
-        """Leave nothing behind on the event loop, not even until the alarm would have rung."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
+        """Leave nothing of the call behind on the event loop."""
+        if not self._alarm.stays:
+            self._alarm.close()
 
-    def _set(self, loop: asyncio.AbstractEventLoop) -> None:
+
+class Alarm:
+    """Rings for all calls of a handler on one event loop.
+
+    It may stay set for some seconds when the last of them is over, so that the next need not set it: to set
+    one and to call it off for every call takes a twentieth of the time of the call.
+
+    Args:
+        loop: rings.
+        stays: whether it does; else it is of one call.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, stays: bool = False) -> None:
+        self.loop = loop
+        self.rings_at = inf
+        """When it rings at the latest, on the clock of the loop; infinite when it is not set."""
+        self.waiting: set[AsyncioDeadline] = set()
+        """Calls that wait for a piece of their replies."""
+        self.stays = stays
+        self._handle: asyncio.TimerHandle | None = None
+
+    def set(self, now: float, due: float) -> None:
+        """Ring then, or after `_LONGEST`, to see what is due by then."""
         self.close()
-        self._alarm = loop.call_at(self._due, self._ring, loop)
+        self.rings_at = min(due, now + _LONGEST)
+        # in no call's context: that would be kept as long as this is set
+        self._handle = self.loop.call_at(self.rings_at, self._ring, context=Context())
 
-    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._alarm = None
-        if self._waits is None:
-            return  # the next wait sets it
-        if loop.time() < self._due:
-            self._set(loop)
-            return
-        self._rang = True
-        self._waits.cancel()
+    def close(self) -> None:
+        """Do not ring."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle, self.rings_at = None, inf
+
+    def _ring(self) -> None:
+        self._handle, self.rings_at = None, inf
+        now = self.loop.time()
+        late = {call for call in self.waiting if call.due <= now}
+        self.waiting -= late
+        for call in late:
+            call.ring()
+        if self.waiting:
+            self.set(now, min(call.due for call in self.waiting))
 
 
-def deadline_for(total: float | None, gap: float | None, *, provider: str, model: str) -> Deadline:
-    """Return the deadline of a call for the event loop that goes on."""
+class Alarms:
+    """The alarms of a handler, one per event loop that it is used on."""
+
+    def __init__(self) -> None:
+        self._of: dict[asyncio.AbstractEventLoop, Alarm] = {}
+
+    def on(self, loop: asyncio.AbstractEventLoop) -> Alarm:
+        """Return the one of the running event loop."""
+        return self._of.get(loop) or self._made(loop)
+
+    def close(self) -> None:
+        """Leave nothing behind on the running event loop, if it is one of asyncio's."""
+        with suppress(RuntimeError):
+            if (alarm := self._of.pop(asyncio.get_running_loop(), None)) is not None:
+                alarm.close()
+
+    def _made(self, loop: asyncio.AbstractEventLoop) -> Alarm:
+        for ended in [each for each in self._of if each.is_closed()]:
+            del self._of[ended]
+        alarm = self._of[loop] = Alarm(loop, stays=True)
+        return alarm
+
+
+def deadline_for(
+    total: float | None, gap: float | None, *, provider: str, model: str, alarms: Alarms | None = None
+) -> Deadline:
+    """Return the deadline of a call for the event loop that goes on. Close it.
+
+    Args:
+        total: see `Deadline`, as all but the last.
+        gap: likewise.
+        provider: likewise.
+        model: likewise.
+        alarms: of the handler, if it has any: they ring on asyncio.
+    """
     try:
-        kind = Deadline if asyncio.current_task() is None else AsyncioDeadline
+        loop = asyncio.get_running_loop()
     except RuntimeError:  # it is none of asyncio's
-        kind = Deadline
-    return kind(total, gap, provider=provider, model=model)
+        loop = None
+    if loop is None or asyncio.current_task() is None:
+        return Deadline(total, gap, provider=provider, model=model)
+    alarm = Alarm(loop) if alarms is None else alarms.on(loop)
+    return AsyncioDeadline(total, gap, provider=provider, model=model, alarm=alarm)

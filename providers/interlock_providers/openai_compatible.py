@@ -19,7 +19,7 @@ from interlock_providers.answers import key_hint
 from interlock_providers.bodies import ACCEPTED, MOST_BYTES
 from interlock_providers.chat import Chat
 from interlock_providers.conversations import body_as_json
-from interlock_providers.deadlines import check_seconds
+from interlock_providers.deadlines import Alarms, check_seconds
 from interlock_providers.endpoints import (
     OPENAI,
     Destination,
@@ -98,6 +98,7 @@ class OpenAICompatible:
         self._api_key = api_key
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}
         self._client: HttpClient | None = None
+        self._alarms = Alarms()
         self._chat = Chat(
             provider=self.provider,
             model=model,
@@ -106,6 +107,7 @@ class OpenAICompatible:
             chunk_timeout=chunk_timeout,
             max_bytes=max_bytes,
             url=self._url,
+            alarms=self._alarms,
         )
 
     def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
@@ -123,6 +125,7 @@ class OpenAICompatible:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. The handler may be used again."""
+        self._alarms.close()
         if self._client is not None:
             await self._client.aclose()
 
