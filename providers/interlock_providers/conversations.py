@@ -160,13 +160,14 @@ _ENCODED = (Conversation, Toolbox)
 def body_as_json(body: Mapping[str, Any]) -> bytes:
     """Return a request's body as JSON, of which messages and tools may be encoded already."""
     rest: dict[str, Any] = {}
-    known: list[bytes] = []
+    pieces: list[bytes] = []
     for key, value in body.items():
         if isinstance(value, _ENCODED):
-            known.append(b'"%s":%s' % (key.encode(), value.json()))
+            pieces.append(b"%b:%b" % (_encode(key).encode(), value.json()))
+        elif isinstance(value, str):  # such as the model; of a text alone this is quick
+            pieces.append(f"{_encode(key)}:{_encode(value)}".encode())
         else:
             rest[key] = value
-    if not rest:
-        return b"{%s}" % b",".join(known)
-    head = _encode(rest).encode()
-    return b"%s,%s}" % (head[:-1], b",".join(known)) if known else head
+    if rest:
+        pieces.append(_encode(rest).encode()[1:-1])
+    return b"{%b}" % b",".join(pieces)

@@ -16,6 +16,7 @@ from interlock.errors import InvalidRequest, ProviderError
 from interlock_providers.answers import Answer, error_from_answer, shortened
 from interlock_providers.bodies import beginning
 from interlock_providers.pools import Pool, proxy_for, trusted
+from interlock_providers.received import Arrived
 from interlock_providers.short_way import ShortAnswer, ShortWay
 
 __all__ = ["LARGE", "HttpClient", "HttpResponse"]
@@ -55,7 +56,7 @@ class HttpResponse:
         """Yield the body as it arrives: packed, if it is."""
         content = self._response.content
         if content.is_eof() and content.exception() is None:
-            return _Arrived(content.read_nowait())
+            return Arrived(content.read_nowait())
         return content.iter_any()
 
     aiter_bytes = aiter_raw
@@ -70,22 +71,6 @@ class HttpResponse:
         if self._closed is not None:
             self._closed.remove_done_callback(self._tell)
         self._response.close()
-
-
-class _Arrived:
-    """A body that came together with its head, as most do that are not streamed."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    def __aiter__(self) -> _Arrived:
-        return self
-
-    async def __anext__(self) -> bytes:
-        body, self._body = self._body, b""
-        if not body:
-            raise StopAsyncIteration
-        return body
 
 
 def _heard(closed: asyncio.Future[None]) -> None:

@@ -9,13 +9,34 @@ from typing import Any, Final
 
 import anyio
 
-__all__ = ["JSON", "Received", "parsed"]
+__all__ = ["JSON", "Arrived", "Received", "parsed"]
 
 _DRAINING = 0.5  # seconds to wait for the end of the body after [DONE], so that the connection lives on
 
 JSON: Final = json.JSONDecoder(parse_constant=lambda _: None)
 """Reads what a vendor writes, with null for NaN and infinity: Python's servers write them, and nobody takes
 them back."""
+
+
+class Arrived:
+    """A body that came together with its head, as most do that are not streamed."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def __aiter__(self) -> Arrived:
+        return self
+
+    async def __anext__(self) -> bytes:
+        body = self.rest()
+        if not body:
+            raise StopAsyncIteration
+        return body
+
+    def rest(self) -> bytes:
+        """Return what was not read yet, at once."""
+        body, self._body = self._body, b""
+        return body
 
 
 class Received:
@@ -46,14 +67,20 @@ class Received:
         if piece is None:
             self.over = True
             return b""
+        return self._counted(piece) or await self.more()
+
+    def _counted(self, piece: bytes) -> bytes:
         if self._limit is not None:
             self._count += len(piece)
             if self._count > self._limit:
                 raise self._too_much()
-        return piece or await self.more()
+        return piece
 
     async def all(self) -> bytes:
         """Return the whole body."""
+        if isinstance(self._pieces, Arrived):
+            self.over = True
+            return self._counted(self._pieces.rest())
         pieces: list[bytes] = []
         while piece := await self.more():
             pieces.append(piece)

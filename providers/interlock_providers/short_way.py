@@ -113,7 +113,10 @@ class ShortWay:
         Raises:
             aiohttp.ClientError: there is none.
         """
-        connection = await self._connected(timeout)
+        try:
+            connection = await self._connector.connect(self._request, traces=[], timeout=timeout)
+        except TimeoutError as error:
+            raise aiohttp.ConnectionTimeoutError(f"Connection timeout to host {self._request.url}") from error
         try:
             protocol = connection.protocol
             assert protocol is not None
@@ -142,12 +145,6 @@ class ShortWay:
             connection.close()
             raise
         return ShortAnswer(message, content, connection)
-
-    async def _connected(self, timeout: aiohttp.ClientTimeout) -> Connection:
-        try:
-            return await self._connector.connect(self._request, traces=[], timeout=timeout)
-        except TimeoutError as error:
-            raise aiohttp.ConnectionTimeoutError(f"Connection timeout to host {self._request.url}") from error
 
     def _write(self, transport: asyncio.Transport | None, body: bytes) -> None:
         if transport is None or transport.is_closing():
