@@ -163,7 +163,7 @@ def body_as_json(body: Mapping[str, Any]) -> bytes:
     pieces: list[bytes] = []
     for key, value in body.items():
         if isinstance(value, _ENCODED):
-            pieces.append(b"%b:%b" % (_encode(key).encode(), value.json()))
+            pieces.append(b'"%b":%b' % (key.encode(), value.json()))
         elif isinstance(value, str):  # such as the model; of a text alone this is quick
             pieces.append(f"{_encode(key)}:{_encode(value)}".encode())
         else:
