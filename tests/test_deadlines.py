@@ -9,6 +9,7 @@ import time
 import weakref
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
+from math import inf
 from typing import Any, TypeVar, cast
 
 import anyio
@@ -282,6 +283,25 @@ def test_calls_at_once_are_late_each_at_its_own_time() -> None:
     longest, endless, shortest, middle = hasty(at_once)
     assert endless >= 100
     assert -100 < longest <= -70 < middle <= -40 < shortest <= -20
+
+
+def test_a_call_that_outlives_its_handler_is_late_and_leaves_nothing_behind() -> None:
+    alarms = Alarms()
+
+    async def app() -> tuple[float, float]:
+        limit = deadline_for(40, None, provider="p", model="m", alarms=alarms)
+        alarm = alarms.on(asyncio.get_running_loop())
+        async with asyncio.TaskGroup() as group:
+            waits = group.create_task(slowly(100, limit))
+            await asyncio.sleep(1)
+            alarms.close()
+        await slowly(1, limit)
+        limit.close()
+        return waits.result(), alarm.rings_at
+
+    waited, rings_at = hasty(app)
+    assert -100 < waited <= -40
+    assert rings_at == inf
 
 
 def test_an_alarm_is_set_once_for_many_calls() -> None:

@@ -130,8 +130,6 @@ class Chat:
             ProviderError: whatever went wrong.
         """
         about_to_ask(f"{self.provider}/{self.model}", request)
-        total, gap = self._limits
-        deadline = deadline_for(total, gap, provider=self.provider, model=self.model, alarms=self._alarms)
         plan = self._plan(request)
         # without tools there is no next request that would go on from this one
         run_id = "" if request.context is None else request.context.run_id
@@ -139,6 +137,8 @@ class Chat:
         messages = prepare(request.messages, self._shape) if goes_on is None else goes_on
         body = self._body(request, plan, messages)
         coming = _Coming(post, body, self._received, asked=request.stream)
+        total, gap = self._limits
+        deadline = deadline_for(total, gap, provider=self.provider, model=self.model, alarms=self._alarms)
         try:
             await self._guarded(deadline.first, coming.begin, coming)
             if coming.streams:

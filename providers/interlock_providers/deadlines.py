@@ -118,11 +118,12 @@ class AsyncioDeadline(Deadline):
         self, total: float | None, gap: float | None, *, provider: str, model: str, alarm: Alarm
     ) -> None:
         super().__init__(total, gap, provider=provider, model=model)
-        self.due = 0.0
-        """When the wait has to be over that goes on, on the clock of the event loop."""
+        self.due = inf
+        """When the present wait has to be over, on the clock of the loop; infinite when there is none."""
         self._alarm = alarm
         self._task: asyncio.Task[object] | None = None
         self._rang = False
+        alarm.calls.add(self)
 
     async def _within(
         self, seconds: float | None, call: Callable[[], Awaitable[T]], late: Callable[[], ProviderTimeout]
@@ -133,7 +134,6 @@ class AsyncioDeadline(Deadline):
         assert task is not None
         began, cancelled_before = alarm.loop.time(), task.cancelling()
         self._task, self.due = task, began + seconds
-        alarm.waiting.add(self)
         if alarm.rings_at > self.due:
             alarm.set(began, self.due)
         try:
@@ -143,8 +143,7 @@ class AsyncioDeadline(Deadline):
                 raise late() from error
             raise
         finally:
-            alarm.waiting.discard(self)
-            self._task = None
+            self._task, self.due = None, inf
             if self._rang:  # also if a library made something else of it, or nothing
                 self._rang = False
                 task.uncancel()
@@ -153,13 +152,12 @@ class AsyncioDeadline(Deadline):
     def ring(self) -> None:
         """End the wait: its time is over."""
         assert self._task is not None
-        self._rang = True
+        self.due, self._rang = inf, True
         self._task.cancel()
 
     def close(self) -> None:
         """Leave nothing of the call behind on the event loop."""
-        if not self._alarm.stays:
-            self._alarm.close()
+        self._alarm.forget(self)
 
 
 class Alarm:
@@ -177,20 +175,31 @@ class Alarm:
         self.loop = loop
         self.rings_at = inf
         """When it rings at the latest, on the clock of the loop; infinite when it is not set."""
-        self.waiting: set[AsyncioDeadline] = set()
-        """Calls that wait for a piece of their replies."""
-        self.stays = stays
+        self.calls: set[AsyncioDeadline] = set()
+        """Those that are under way."""
+        self._stays = stays
         self._handle: asyncio.TimerHandle | None = None
 
     def set(self, now: float, due: float) -> None:
         """Ring then, or after `_LONGEST`, to see what is due by then."""
-        self.close()
+        self._unset()
         self.rings_at = min(due, now + _LONGEST)
         # in no call's context: that would be kept as long as this is set
         self._handle = self.loop.call_at(self.rings_at, self._ring, context=Context())
 
+    def forget(self, call: AsyncioDeadline) -> None:
+        """Note that a call is over."""
+        self.calls.discard(call)
+        if not (self._stays or self.calls):
+            self._unset()
+
     def close(self) -> None:
-        """Do not ring."""
+        """Stay set no longer than there are calls."""
+        self._stays = False
+        if not self.calls:
+            self._unset()
+
+    def _unset(self) -> None:
         if self._handle is not None:
             self._handle.cancel()
             self._handle, self.rings_at = None, inf
@@ -198,12 +207,11 @@ class Alarm:
     def _ring(self) -> None:
         self._handle, self.rings_at = None, inf
         now = self.loop.time()
-        late = {call for call in self.waiting if call.due <= now}
-        self.waiting -= late
-        for call in late:
-            call.ring()
-        if self.waiting:
-            self.set(now, min(call.due for call in self.waiting))
+        for call in self.calls:
+            if call.due <= now:
+                call.ring()
+        if (due := min((call.due for call in self.calls), default=inf)) < inf:
+            self.set(now, due)
 
 
 class Alarms:
@@ -217,14 +225,14 @@ class Alarms:
         return self._of.get(loop) or self._made(loop)
 
     def close(self) -> None:
-        """Leave nothing behind on the running event loop, if it is one of asyncio's."""
+        """Leave nothing behind on the running event loop, if it is asyncio's. No call loses its time."""
         with suppress(RuntimeError):
             if (alarm := self._of.pop(asyncio.get_running_loop(), None)) is not None:
                 alarm.close()
 
     def _made(self, loop: asyncio.AbstractEventLoop) -> Alarm:
-        for ended in [each for each in self._of if each.is_closed()]:
-            del self._of[ended]
+        for ended in [each for each in tuple(self._of) if each.is_closed()]:
+            self._of.pop(ended, None)
         alarm = self._of[loop] = Alarm(loop, stays=True)
         return alarm
 

@@ -67,20 +67,18 @@ class Received:
         if piece is None:
             self.over = True
             return b""
-        return self._counted(piece) or await self.more()
-
-    def _counted(self, piece: bytes) -> bytes:
-        if self._limit is not None:
-            self._count += len(piece)
-            if self._count > self._limit:
-                raise self._too_much()
-        return piece
+        self._count += len(piece)
+        if self._limit is not None and self._count > self._limit:
+            raise self._too_much()
+        return piece or await self.more()
 
     async def all(self) -> bytes:
         """Return the whole body."""
         if isinstance(self._pieces, Arrived):
-            self.over = True
-            return self._counted(self._pieces.rest())
+            self.over, body = True, self._pieces.rest()
+            if self._limit is not None and len(body) > self._limit:
+                raise self._too_much()
+            return body
         pieces: list[bytes] = []
         while piece := await self.more():
             pieces.append(piece)
