@@ -81,6 +81,14 @@ def test_the_end_of_bedrocks_binary_stream_is_known_across_a_cut() -> None:
     assert not tap.was_cut
 
 
+def test_a_picture_in_a_binary_stream_is_not_kept() -> None:
+    tap = streaming("bedrock", {"content-type": "application/vnd.amazon.eventstream"})
+    tap.feed(b'{"source": {"bytes": "')
+    for _ in range(50):
+        tap.feed(b"A" * 2**16)
+    assert len(tap._rest) < 2**20
+
+
 def test_a_finish_reason_within_an_argument_is_text() -> None:
     tap = streaming()
     said = chunk(tool_calls=[{"function": {"arguments": '{"finish_reason": "stop"}'}}])

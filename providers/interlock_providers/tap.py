@@ -65,6 +65,8 @@ _UNSAFE = (
 )
 
 _BINARY = "amazon.eventstream"
+_LARGEST_EVENT = 2**20
+"""Bytes of an event that are waited for; what is longer is no text."""
 _OVERLAP = 40
 """Bytes kept from one binary chunk to the next, so that a mark is found across the cut."""
 
@@ -352,7 +354,7 @@ class Tap:
         for packed in _PACKED.finditer(data):
             if packed[2]:
                 self._unpack(packed[1])
-            else:
+            elif len(data) - packed.start() < _LARGEST_EVENT:
                 again = min(again, packed.start())
         return data[max(again, 0) :]
 
