@@ -17,7 +17,7 @@ import pytest
 from servers import JSON, Reply, Server
 
 from interlock import Agent, Retry, RunConfig, Runner, RunResult, function_tool
-from interlock.errors import IncompleteResponse
+from interlock.errors import IncompleteResponse, ServerFailed
 from interlock_providers.litellm import LiteLLM
 from interlock_providers.litellm_library import close_litellm
 
@@ -138,6 +138,15 @@ async def test_a_stream_without_its_end_is_half_an_answer(model: str) -> None:
         pytest.raises(IncompleteResponse, match="was cut off"),
     ):
         await answer(model, server)
+
+
+async def test_an_error_within_a_stream_is_one() -> None:
+    error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    with (
+        Server(streamed(*REPLIES[CLAUDE][:3], error)) as server,
+        pytest.raises(ServerFailed, match="Overloaded"),
+    ):
+        await answer(CLAUDE, server)
 
 
 @pytest.mark.parametrize("piece", [1, 7, 100_000])

@@ -360,12 +360,13 @@ class Tap:
 
     def _unpack(self, packed: bytes) -> None:
         try:
-            event = _parsed(b64decode(packed))
+            data = b64decode(packed)
+            event = _parsed(data)
         except (ValueError, RecursionError):
             return  # bytes of something else, such as an image
         if isinstance(event, dict):
             self._talked = True
-            self._look(cast("dict[str, Any]", event), b"")
+            self._look(cast("dict[str, Any]", event), data)
 
     def _done(self, line: bytes) -> bytes:
         told = self._end_event()
