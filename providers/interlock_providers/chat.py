@@ -137,8 +137,7 @@ class Chat:
         messages = prepare(request.messages, self._shape) if goes_on is None else goes_on
         body = self._body(request, plan, messages)
         coming = _Coming(post, body, self._received, asked=request.stream)
-        total, gap = self._limits
-        deadline = deadline_for(total, gap, provider=self.provider, model=self.model, alarms=self._alarms)
+        deadline = deadline_for(*self._limits, provider=self.provider, model=self.model, alarms=self._alarms)
         try:
             await self._guarded(deadline.first, coming.begin, coming)
             if coming.streams:

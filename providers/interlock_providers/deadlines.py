@@ -164,7 +164,7 @@ class Alarm:
     """Rings for all calls of a handler on one event loop.
 
     It may stay set for some seconds when the last of them is over, so that the next need not set it: to set
-    one and to call it off for every call takes a twentieth of the time of the call.
+    one and to call it off for every call was a fortieth of the instructions of a call.
 
     Args:
         loop: rings.
@@ -221,7 +221,7 @@ class Alarms:
         self._of: dict[asyncio.AbstractEventLoop, Alarm] = {}
 
     def on(self, loop: asyncio.AbstractEventLoop) -> Alarm:
-        """Return the one of the running event loop."""
+        """Return the one of an event loop."""
         return self._of.get(loop) or self._made(loop)
 
     def close(self) -> None:
@@ -250,10 +250,10 @@ def deadline_for(
         alarms: of the handler, if it has any: they ring on asyncio.
     """
     try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:  # it is none of asyncio's
-        loop = None
-    if loop is None or asyncio.current_task() is None:
+        task = asyncio.current_task()
+    except RuntimeError:  # the loop is none of asyncio's
+        task = None
+    if task is None:
         return Deadline(total, gap, provider=provider, model=model)
-    alarm = Alarm(loop) if alarms is None else alarms.on(loop)
+    alarm = Alarm(task.get_loop()) if alarms is None else alarms.on(task.get_loop())
     return AsyncioDeadline(total, gap, provider=provider, model=model, alarm=alarm)
