@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock_providers.conversations import Conversations, Toolboxes, body_as_json
+from interlock_providers.conversations import Conversation, Conversations, Toolboxes, body_as_json
 from interlock_providers.shapes import shape_of
 from interlock_providers.wire import Outgoing, prepare, tools_for
 
@@ -42,9 +42,18 @@ class Counting(dict[str, Any]):
 
 def sent(conversations: Conversations, messages: list[Any]) -> Any:
     conversation = conversations.take("run", messages)
+    if conversation is None:
+        assert [message["role"] for message in messages] == ["system", "user"]
+        return messages
     said = json.loads(conversation.json())
     conversations.put_back("run", conversation)
     return said
+
+
+def taken(conversations: Conversations, run_id: str, messages: list[Any]) -> Conversation:
+    conversation = conversations.take(run_id, messages)
+    assert conversation is not None
+    return conversation
 
 
 messages = st.lists(
@@ -90,8 +99,8 @@ def test_a_message_is_looked_at_once() -> None:
 
 def test_two_runs_with_the_same_messages_do_not_meet() -> None:
     conversations = Conversations(shape_of("openai"))
-    shown = [SYSTEM, USER]
-    first, second = conversations.take("one", shown), conversations.take("another", shown)
+    shown = [SYSTEM, USER, CALL, ANSWER]
+    first, second = taken(conversations, "one", shown), taken(conversations, "another", shown)
     assert first is not second
     first.extend_to([*shown, CALL, ANSWER])
     assert json.loads(second.json()) == shown
@@ -99,23 +108,37 @@ def test_two_runs_with_the_same_messages_do_not_meet() -> None:
 
 def test_what_is_not_put_back_is_forgotten() -> None:
     conversations = Conversations(shape_of("openai"))
-    first = conversations.take("run", [SYSTEM, USER])
-    assert conversations.take("run", [SYSTEM, USER]) is not first
+    shown = [SYSTEM, USER, CALL, ANSWER]
+    first = taken(conversations, "run", shown)
+    assert taken(conversations, "run", shown) is not first
+
+
+def test_of_what_only_begins_nothing_is_kept() -> None:
+    conversations = Conversations(shape_of("openai"))
+    assert conversations.take("run", [SYSTEM, USER]) is None
+
+
+def test_a_run_that_begins_again_is_forgotten() -> None:
+    """A target that is shown nothing but the newest message has a request like the first of a run."""
+    conversations = Conversations(shape_of("openai"))
+    sent(conversations, [SYSTEM, USER, CALL, ANSWER])
+    assert conversations.take("run", [SYSTEM, USER]) == [SYSTEM, USER]
+    assert not conversations._kept
 
 
 def test_a_run_has_one_conversation_at_most() -> None:
     """Whoever it is handed over to sees other messages, and whoever handed over does not go on."""
     conversations = Conversations(shape_of("openai"))
     for user in ("to the first agent", "to the second"):
-        sent(conversations, [SYSTEM, {"role": "user", "content": user}])
+        sent(conversations, [SYSTEM, {"role": "user", "content": user}, CALL, ANSWER])
     assert len(conversations._kept) == 1
 
 
 def test_only_so_many_are_kept() -> None:
     conversations = Conversations(shape_of("openai"))
     for number in range(1100):
-        shown: list[Any] = [SYSTEM, {"role": "user", "content": str(number)}]
-        conversations.put_back(str(number), conversations.take(str(number), shown))
+        shown: list[Any] = [SYSTEM, {"role": "user", "content": str(number)}, CALL, ANSWER]
+        conversations.put_back(str(number), taken(conversations, str(number), shown))
     assert len(conversations._kept) == 1000
 
 
@@ -127,10 +150,11 @@ def test_next_to_nothing(shown: list[Any]) -> None:
 
 
 def test_a_body() -> None:
-    conversation = Conversations(shape_of("openai")).take("run", [SYSTEM, USER])
+    shown = [SYSTEM, USER, CALL, ANSWER]
+    conversation = taken(Conversations(shape_of("openai")), "run", shown)
     body = {"model": "m", "messages": conversation, "n": 1}
-    assert json.loads(body_as_json(body)) == {"model": "m", "messages": [SYSTEM, USER], "n": 1}
-    assert json.loads(body_as_json({"messages": conversation})) == {"messages": [SYSTEM, USER]}
+    assert json.loads(body_as_json(body)) == {"model": "m", "messages": shown, "n": 1}
+    assert json.loads(body_as_json({"messages": conversation})) == {"messages": shown}
     assert json.loads(body_as_json({"messages": [USER]})) == {"messages": [USER]}
 
 
@@ -182,8 +206,9 @@ def test_stand_ins_follow_the_messages() -> None:
 
 def test_messages_and_tools_that_are_encoded_already_stand_in_one_body() -> None:
     shape, tools = shape_of("openai"), (TOOL,)
-    conversation = Conversations(shape).take("run", [SYSTEM, USER])
+    shown = [SYSTEM, USER, CALL, ANSWER]
+    conversation = taken(Conversations(shape), "run", shown)
     box = Toolboxes(shape).fitted([USER], tools)
     for rest in ({}, {"model": "m"}):
         body = {"messages": conversation, **rest, "tools": box}
-        assert json.loads(body_as_json(body)) == {"messages": [SYSTEM, USER], **rest, "tools": [TOOL]}
+        assert json.loads(body_as_json(body)) == {"messages": shown, **rest, "tools": [TOOL]}

@@ -19,7 +19,7 @@ import httpx
 from multidict import CIMultiDict
 from yarl import URL
 
-from interlock_providers.http_client import LARGE, HttpResponse
+from interlock_providers.http_client import LARGE, HttpAnswer, HttpResponse, opened
 from interlock_providers.pools import Pool, proxy_for
 from interlock_providers.short_way import ShortWay
 
@@ -49,7 +49,7 @@ _MEANT: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[httpx.Tr
 class Sent(httpx.AsyncByteStream):
     """The answer to a request, its body as it came: still packed, where it is packed."""
 
-    def __init__(self, response: HttpResponse) -> None:
+    def __init__(self, response: HttpAnswer) -> None:
         self._response = response
         self.status_code = response.status_code
         self.headers = response.headers
@@ -101,7 +101,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             if request.method == "POST" and not proxy and len(body) < LARGE:
                 short = self._short_way(pool, str(url), headers)
                 if short.is_open():
-                    return Sent(HttpResponse(await short.post(body, timeout)))
+                    return Sent(opened(await short.post(body, timeout)))
             response = await pool.session.request(
                 request.method,
                 URL(str(url), encoded=True),

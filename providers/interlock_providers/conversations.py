@@ -18,7 +18,7 @@ from typing import Any
 from interlock.messages import Message
 from interlock.port import ToolSpec
 from interlock_providers.shapes import Shape
-from interlock_providers.wire import Outgoing, tools_for
+from interlock_providers.wire import Outgoing, opens, tools_for
 
 __all__ = ["Conversation", "Conversations", "Toolbox", "Toolboxes", "body_as_json"]
 
@@ -99,9 +99,15 @@ class Conversations:
         self._shape = shape
         self._kept: dict[str, Conversation] = {}
 
-    def take(self, run_id: str, messages: Sequence[Message]) -> Conversation:
-        """Return the conversation of a run's request with these messages, ready to be sent."""
+    def take(self, run_id: str, messages: Sequence[Message]) -> Conversation | None:
+        """Return the conversation of a run's request with these messages, ready to be sent.
+
+        None for one that only begins, and can be sent as it is: the next request will be the first that
+        something is kept of.
+        """
         kept = self._kept.pop(run_id, None)
+        if kept is None and opens(messages):
+            return None
         goes_on = kept is not None and kept.goes_on_with(messages)
         conversation = kept if kept is not None and goes_on else Conversation(self._shape)
         conversation.extend_to(messages)

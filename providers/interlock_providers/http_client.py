@@ -14,12 +14,13 @@ from yarl import URL
 
 from interlock.errors import InvalidRequest, ProviderError
 from interlock_providers.answers import Answer, error_from_answer, shortened
+from interlock_providers.at_once import Whole
 from interlock_providers.bodies import beginning
 from interlock_providers.pools import Pool, proxy_for, trusted
 from interlock_providers.received import Arrived
 from interlock_providers.short_way import ShortAnswer, ShortWay
 
-__all__ = ["LARGE", "HttpClient", "HttpResponse"]
+__all__ = ["LARGE", "HttpAnswer", "HttpClient", "HttpResponse", "opened"]
 
 LARGE = 2**20
 """A body that is this long is handed to aiohttp as a file: it warns of long bytes."""
@@ -73,6 +74,15 @@ class HttpResponse:
         self._response.close()
 
 
+HttpAnswer = HttpResponse | Whole
+"""What comes back."""
+
+
+def opened(answer: ShortAnswer | Whole) -> HttpAnswer:
+    """Return an answer of the short way, to be read."""
+    return answer if isinstance(answer, Whole) else HttpResponse(answer)
+
+
 def _heard(closed: asyncio.Future[None]) -> None:
     """Take note of how a connection ended, or asyncio complains that nobody did."""
     if not closed.cancelled():
@@ -95,7 +105,7 @@ class HttpClient:
         self._who = (provider, model)
         self._pools: dict[asyncio.AbstractEventLoop, tuple[Pool, ShortWay | None]] = {}
 
-    async def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> HttpResponse:
+    async def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> HttpAnswer:
         """Send a body and return the answer as soon as its headers are there.
 
         Raises:
@@ -103,7 +113,7 @@ class HttpClient:
         """
         pool, short = self._pools.get(asyncio.get_running_loop()) or await self._opened()
         if headers is None and len(body) < LARGE and short is not None and short.is_open():
-            response = HttpResponse(await short.post(body))
+            response: HttpAnswer = opened(await short.post(body))
         else:
             data = body if len(body) < LARGE else BytesIO(body)
             response = HttpResponse(
@@ -137,7 +147,7 @@ class HttpClient:
         await pool.open()
         return ways
 
-    async def _refusal(self, response: HttpResponse) -> ProviderError:
+    async def _refusal(self, response: HttpAnswer) -> ProviderError:
         provider, model = self._who
         status = response.status_code
         if status < 400:

@@ -34,7 +34,7 @@ from interlock_providers.endpoints import (
 )
 
 if TYPE_CHECKING:
-    from interlock_providers.http_client import HttpClient, HttpResponse
+    from interlock_providers.http_client import HttpAnswer, HttpClient
 
 __all__ = ["OpenAICompatible"]
 
@@ -143,7 +143,7 @@ class OpenAICompatible:
 
     def _post(
         self, client: HttpClient, headers: Mapping[str, str] | None, body: Mapping[str, Any]
-    ) -> Awaitable[HttpResponse]:
+    ) -> Awaitable[HttpAnswer]:
         return client.post(body_as_json(body), headers)
 
     def _check_loop(self) -> None:

@@ -15,9 +15,11 @@ import re
 from types import FunctionType
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http import HttpProcessingError, RawResponseMessage
 
+from interlock_providers.at_once import FirstLook, Heads, Whole
 from interlock_providers.pools import LONGEST_HEADER, NO_TIMEOUT
 
 __all__ = ["ShortAnswer", "ShortWay"]
@@ -92,6 +94,7 @@ class ShortWay:
         self._connector = connector
         self._request = request
         self._head = _head_of(request)
+        self._heads = Heads(asyncio.get_running_loop())
 
     def is_open(self) -> bool:
         """Whether this can be used now: not while somebody looks on by aiohttp's own means."""
@@ -103,7 +106,7 @@ class ShortWay:
             and not self._session.trace_configs
         )
 
-    async def post(self, body: bytes, timeout: aiohttp.ClientTimeout = NO_TIMEOUT) -> ShortAnswer:
+    async def post(self, body: bytes, timeout: aiohttp.ClientTimeout = NO_TIMEOUT) -> ShortAnswer | Whole:
         """Send a body and return the answer as soon as its headers are there.
 
         Args:
@@ -120,15 +123,15 @@ class ShortWay:
         try:
             protocol = connection.protocol
             assert protocol is not None
-            protocol.set_response_params(
-                read_until_eof=True,
-                auto_decompress=False,
-                read_timeout=timeout.sock_read,
-                max_line_size=LONGEST_HEADER,
-                max_field_size=LONGEST_HEADER,
-            )
-            self._write(protocol.transport, body)
-            protocol.start_timeout()
+            if timeout.sock_read is None:
+                whole = await self._at_once(protocol, body)
+                if whole is not None:
+                    connection.release()
+                    return whole
+            else:
+                _make_ready(protocol, timeout.sock_read)
+                self._write(_open(protocol.transport), body)
+                protocol.start_timeout()
             message, content = await protocol.read()
             while 100 <= message.code < 200 and message.code != _SWITCHING:
                 message, content = await protocol.read()  # what comes before an answer is none
@@ -146,14 +149,36 @@ class ShortWay:
             raise
         return ShortAnswer(message, content, connection)
 
-    def _write(self, transport: asyncio.Transport | None, body: bytes) -> None:
-        if transport is None or transport.is_closing():
-            raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
+    async def _at_once(self, protocol: ResponseHandler, body: bytes) -> Whole | None:
+        """Send a body and return the answer, if it comes in one piece; None when the protocol reads it."""
+        transport = _open(protocol.transport)
+        look = FirstLook(self._heads, protocol, transport, _make_ready)
+        self._write(transport, body)
+        return await look.answer
+
+    def _write(self, transport: asyncio.Transport, body: bytes) -> None:
         if len(body) < _SMALL:
             transport.write(b"%b%d\r\n\r\n%b" % (self._head, len(body), body))
         else:
             transport.write(b"%b%d\r\n\r\n" % (self._head, len(body)))
             transport.write(body)
+
+
+def _open(transport: asyncio.Transport | None) -> asyncio.Transport:
+    if transport is None or transport.is_closing():
+        raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
+    return transport
+
+
+def _make_ready(protocol: ResponseHandler, read_timeout: float | None = None) -> None:
+    """Let a connection's protocol read the answer that is coming."""
+    protocol.set_response_params(
+        read_until_eof=True,
+        auto_decompress=False,
+        read_timeout=read_timeout,
+        max_line_size=LONGEST_HEADER,
+        max_field_size=LONGEST_HEADER,
+    )
 
 
 def _head_of(request: aiohttp.ClientRequest) -> bytes:

@@ -24,7 +24,7 @@ from interlock_providers.media import not_again, only
 from interlock_providers.repeated import without_repeated
 from interlock_providers.shapes import Shape
 
-__all__ = ["Outgoing", "prepare", "tools_for"]
+__all__ = ["Outgoing", "opens", "prepare", "tools_for"]
 
 NO_OUTPUT: Final = "(no output)"
 """What a tool said that said nothing: an empty result is refused or dropped by half of the vendors."""
@@ -47,7 +47,7 @@ _LONGEST_RAW_ARGUMENTS = 800
 
 def prepare(messages: Sequence[Message], shape: Shape) -> Sequence[Message]:
     """Return ``messages`` as this vendor takes them; the same object when they are fine already."""
-    if _opens(messages):
+    if opens(messages):
         return messages
     outgoing = Outgoing(shape)
     for message in messages:
@@ -57,7 +57,7 @@ def prepare(messages: Sequence[Message], shape: Shape) -> Sequence[Message]:
     return messages if same else out
 
 
-def _opens(messages: Sequence[Message]) -> bool:
+def opens(messages: Sequence[Message]) -> bool:
     """Whether this is how nearly all conversations begin, which every vendor takes as it is."""
     if len(messages) != 2:
         return False

@@ -134,6 +134,7 @@ VENDORS = {"aiohttp", "litellm", "openai"}
 LATE = {
     # modules that are about one library and nothing else, and that nobody loads before it is needed
     "interlock_providers.aiohttp_transport",
+    "interlock_providers.at_once",
     "interlock_providers.http_client",
     "interlock_providers.openai",
     "interlock_providers.pools",

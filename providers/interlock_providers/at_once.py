@@ -1,0 +1,193 @@
+"""A small answer, read at once.
+
+aiohttp reads an answer as it comes in: a queue for the heads, a stream for the body, and a wait for each.
+Most answers that are not streamed are small, say how long they are, and are of no use before all of them is
+there. So all of one is waited for: aiohttp's parser reads the head, and the rest is the body.
+
+Whatever else comes, aiohttp is given from its first byte: an answer that is long, streamed or in chunks, one
+that refuses or ends the connection, and one that is not as it should be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import NamedTuple
+
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http import HttpResponseParser, RawResponseMessage
+
+from interlock_providers.pools import LONGEST_HEADER
+from interlock_providers.received import Arrived
+
+__all__ = ["FirstLook", "Head", "Heads", "Whole"]
+
+_GOOD = b"HTTP/1.1 200 "
+_END = b"\r\n\r\n"
+_DIGITS = 5
+"""Of the length of a body that is waited for: it has less than 100 kB."""
+
+
+class Whole:
+    """An answer that was read to its end; to who asked it is what `HttpResponse` is.
+
+    Args:
+        message: its head.
+        body: as it came: packed, if it is.
+    """
+
+    __slots__ = ("body", "headers", "raw_headers", "status_code")
+
+    def __init__(self, message: RawResponseMessage, body: bytes) -> None:
+        self.status_code: int = message.code
+        self.headers: Mapping[str, str] = message.headers
+        self.raw_headers = message.raw_headers
+        self.body = body
+
+    @property
+    def response(self) -> Whole:
+        """The answer itself."""
+        return self
+
+    def aiter_raw(self) -> AsyncIterator[bytes]:
+        """Yield the body: packed, if it is."""
+        return Arrived(self.body)
+
+    aiter_bytes = aiter_raw
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection was given back: it was."""
+        return True
+
+    async def close(self) -> None:
+        """Do nothing: the connection was given back."""
+
+
+class Head(NamedTuple):
+    """The head of an answer that can be read at once."""
+
+    message: RawResponseMessage
+    size: int
+    """In bytes, as that of the answer."""
+    whole: int
+    """Size of the answer."""
+
+
+class Heads:
+    """Reads the heads of answers, one after another, with a parser of aiohttp's.
+
+    Args:
+        loop: of the connections.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._parser = self._made()
+
+    def of(self, data: bytes) -> Head | None:
+        """Return the head that these bytes begin with; None unless the answer can be read at once."""
+        size = data.find(_END) + 4
+        if size < 4 or not data.startswith(_GOOD):
+            return None
+        message = self._read(data[:size])
+        if message is None:
+            self._parser = self._made()
+            return None
+        headers = message.headers
+        length = headers.get("content-length", "")
+        if len(length) > _DIGITS or not length.isdecimal() or "transfer-encoding" in headers:
+            return None
+        if "event-stream" in headers.get("content-type", ""):
+            return None
+        return Head(message, size, size + int(length))
+
+    def _read(self, head: bytes) -> RawResponseMessage | None:
+        """Return what a head says; None when nothing should be read after it by this parser."""
+        try:
+            messages, upgraded, rest = self._parser.feed_data(head)
+        except Exception:  # aiohttp is given it again, and tells what is wrong
+            return None
+        if len(messages) != 1 or upgraded or rest or messages[0][0].should_close:
+            return None
+        return messages[0][0]
+
+    def _made(self) -> HttpResponseParser:
+        return HttpResponseParser(
+            BaseProtocol(self._loop),
+            self._loop,
+            LONGEST_HEADER,
+            response_with_body=False,  # what is read are heads
+            auto_decompress=False,
+            max_line_size=LONGEST_HEADER,
+            max_field_size=LONGEST_HEADER,
+        )
+
+
+class FirstLook(asyncio.Protocol):
+    """Stands in front of aiohttp's protocol of a connection until it is known who reads the answer.
+
+    Args:
+        heads: reads its head.
+        protocol: is given whatever cannot be read at once.
+        transport: the connection.
+        ready: makes ``protocol`` ready for an answer.
+    """
+
+    __slots__ = ("_came", "_head", "_heads", "_protocol", "_ready", "_transport", "answer")
+
+    def __init__(
+        self,
+        heads: Heads,
+        protocol: ResponseHandler,
+        transport: asyncio.Transport,
+        ready: Callable[[ResponseHandler], None],
+    ) -> None:
+        self.answer: asyncio.Future[Whole | None] = asyncio.get_running_loop().create_future()
+        """The answer; None when the protocol has it."""
+        self._heads = heads
+        self._protocol = protocol
+        self._transport = transport
+        self._ready = ready
+        self._came = b""
+        self._head: Head | None = None
+        transport.set_protocol(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what comes, until it is a whole answer, or cannot become one."""
+        came = self._came + data
+        head = self._head or self._heads.of(came)
+        if head is not None and len(came) == head.whole and not self.answer.done():
+            self._transport.set_protocol(self._protocol)
+            self.answer.set_result(Whole(head.message, came[head.size :]))
+            return
+        self._came, self._head = came, head
+        if head is None or len(came) >= head.whole:
+            self._step_aside()
+
+    def eof_received(self) -> None:
+        """Let the protocol have the end."""
+        self._step_aside()
+        self._protocol.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let the protocol know."""
+        self._step_aside()
+        self._protocol.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Let the protocol know."""
+        self._protocol.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Let the protocol know."""
+        self._protocol.resume_writing()
+
+    def _step_aside(self) -> None:
+        self._transport.set_protocol(self._protocol)
+        self._ready(self._protocol)
+        if self._came:
+            self._protocol.data_received(self._came)
+        if not self.answer.done():
+            self.answer.set_result(None)
