@@ -158,6 +158,26 @@ def test_a_body() -> None:
     assert json.loads(body_as_json({"messages": [USER]})) == {"messages": [USER]}
 
 
+values = st.recursive(
+    st.text() | st.integers() | st.booleans() | st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(rest=st.dictionaries(st.text(), values, max_size=5), place=st.integers(0, 5))
+def test_a_body_says_what_json_says(rest: dict[str, Any], place: int) -> None:
+    shown: list[Any] = [SYSTEM, USER, CALL, ANSWER]
+    told = {"messages": shown, "tools": [TOOL]}
+    encoded: dict[str, Any] = {
+        "messages": taken(Conversations(shape_of("openai")), "run", shown),
+        "tools": Toolboxes(shape_of("openai")).fitted(shown, (TOOL,)),
+    }
+    first, last = [*rest.items()][:place], [*rest.items()][place:]
+    body = body_as_json(dict([*first, *encoded.items(), *last]))
+    assert json.loads(body) == dict([*first, *told.items(), *last])
+
+
 def test_asking_for_the_messages_changes_nothing() -> None:
     outgoing = Outgoing(shape_of("mistral"))
     for message in (USER, CALL, PICTURE):

@@ -8,7 +8,7 @@ from contextlib import aclosing
 import anyio
 import pytest
 
-from interlock_providers.received import Received, parsed
+from interlock_providers.received import Arrived, Received, parsed
 
 pytestmark = pytest.mark.anyio
 
@@ -34,6 +34,20 @@ async def test_it_comes_as_a_whole() -> None:
 
 async def test_too_much_is_an_error() -> None:
     body = Received(pieces(b"a", b"bc"), limit=2, too_much=lambda: RuntimeError("too much"))
+    with pytest.raises(RuntimeError, match="too much"):
+        await body.all()
+    await body.aclose()
+
+
+@pytest.mark.parametrize("limit", [3, None])
+async def test_what_came_with_its_head_is_there_at_once(limit: int | None) -> None:
+    body = Received(Arrived(b"abc"), limit=limit)
+    assert await body.all() == b"abc"
+    assert body.over
+
+
+async def test_too_much_of_that_is_an_error_too() -> None:
+    body = Received(Arrived(b"abc"), limit=2, too_much=lambda: RuntimeError("too much"))
     with pytest.raises(RuntimeError, match="too much"):
         await body.all()
     await body.aclose()

@@ -234,7 +234,7 @@ class Chat:
 
     def _completion(self, answer: bytes) -> MessageDone:
         completion = parsed(answer.removeprefix(codecs.BOM_UTF8))
-        if not isinstance(completion, Mapping) or not completion:
+        if not isinstance(completion, dict) or not completion:  # of JSON there is no other mapping
             raise self._unreadable(answer)
         whole = cast("_Json", completion)
         try:

@@ -123,14 +123,16 @@ class ShortWay:
         try:
             protocol = connection.protocol
             assert protocol is not None
+            transport = _open(protocol.transport)
             if timeout.sock_read is None:
-                whole = await self._at_once(protocol, body)
-                if whole is not None:
+                look = FirstLook(self._heads, protocol, transport, _make_ready)
+                self._write(transport, body)
+                if (whole := await look.answer) is not None:
                     connection.release()
                     return whole
             else:
                 _make_ready(protocol, timeout.sock_read)
-                self._write(_open(protocol.transport), body)
+                self._write(transport, body)
                 protocol.start_timeout()
             message, content = await protocol.read()
             while 100 <= message.code < 200 and message.code != _SWITCHING:
@@ -148,13 +150,6 @@ class ShortWay:
             connection.close()
             raise
         return ShortAnswer(message, content, connection)
-
-    async def _at_once(self, protocol: ResponseHandler, body: bytes) -> Whole | None:
-        """Send a body and return the answer, if it comes in one piece; None when the protocol reads it."""
-        transport = _open(protocol.transport)
-        look = FirstLook(self._heads, protocol, transport, _make_ready)
-        self._write(transport, body)
-        return await look.answer
 
     def _write(self, transport: asyncio.Transport, body: bytes) -> None:
         if len(body) < _SMALL:

@@ -126,10 +126,12 @@ class Books(Hops):
         """Add what was consumed to the run and to an agent: the active one, if none is named."""
         name = self.agent.name if agent is None else agent
         total, before = self.usage + usage, self.usage_by_agent.get(name, NO_USAGE)
-        self.usage_by_agent[name] = total if before is self.usage else before + usage
+        # what one agent consumed since a transfer is often what it consumed at all, so it is added up once
+        so_far = self.usage_by_agent[name] = total if before is self.usage else before + usage
         self.usage, self.moment = total, None
         if self.open_handoff is not None:
-            self.spent[self.open_handoff] += usage
+            spent = self.spent[self.open_handoff]
+            self.spent[self.open_handoff] = so_far if spent is before else spent + usage
         if self.config.limits is not None and self.config.limits.cost is not None:
             self._check_price(total)
 

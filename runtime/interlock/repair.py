@@ -25,6 +25,7 @@ NOTHING_LEFT = "added a user message, because nothing was left to answer"
 """The one repair that is no longer needed once something is added."""
 
 _NOTHING_TO_ANSWER = "Please continue."
+_OF_THE_APP = ("system", "developer")
 _UNKNOWN_TOOL = "unknown_tool"
 
 
@@ -33,10 +34,8 @@ def problems(messages: Sequence[Message]) -> list[str]:
     found: list[str] = []
     seen: set[str] = set()
     open_calls: list[str] = []
-    spoken = False
     for index, message in enumerate(messages):
         role = message["role"]
-        spoken = spoken or role not in ("system", "developer")
         if role == "tool":
             answered = message.get("tool_call_id") or ""
             if answered in open_calls:
@@ -54,9 +53,15 @@ def problems(messages: Sequence[Message]) -> list[str]:
         if role == "assistant" and says_nothing(message):
             found.append(f"message {index}: assistant message without text or calls")
     found += [f"at the end: tool call {call} has no answer" for call in open_calls]
-    if not spoken:
+    if _is_all_of_the_app(messages):
         found.append("nothing to answer: no user, assistant or tool message")
     return found
+
+
+def _is_all_of_the_app(messages: Sequence[Message]) -> bool:
+    if messages and messages[-1]["role"] not in _OF_THE_APP:
+        return False
+    return all(message["role"] in _OF_THE_APP for message in messages)
 
 
 def _bad_ids(index: int, ids: list[str], seen: set[str]) -> list[str]:
@@ -126,7 +131,7 @@ class _Mender:
                 taken |= self._with_answers(index, message)
             else:
                 self.out.append(message)
-        if all(message["role"] in ("system", "developer") for message in self.out):
+        if _is_all_of_the_app(self.out):
             self.notes.append(NOTHING_LEFT)
             self.out.append({"role": "user", "content": _NOTHING_TO_ANSWER})
         return self.out, self.notes

@@ -62,9 +62,9 @@ def _wrong_call(call: object) -> str | None:
     function: object = known.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
         return f"a tool call without a function: {call!r:.200}"
-    for key in ("name", "arguments"):
-        if not isinstance(known["function"].get(key) or "", str):
-            return f"a name or arguments that are not text: {call!r:.200}"
+    name, arguments = known["function"].get("name"), known["function"].get("arguments")
+    if not isinstance(name or "", str) or not isinstance(arguments or "", str):
+        return f"a name or arguments that are not text: {call!r:.200}"
     return None
 
 
