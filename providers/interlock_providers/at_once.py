@@ -126,16 +126,19 @@ class Heads:
 
 
 class FirstLook(asyncio.Protocol):
-    """Stands in front of aiohttp's protocol of a connection until it is known who reads the answer.
+    """Stands in front of aiohttp's protocol of a connection, and takes the answers that can be read at once.
+
+    It stays there as long as all of them can, and lets the protocol have what comes while none is expected:
+    then aiohttp has asked.
 
     Args:
-        heads: reads its head.
+        heads: reads the heads.
         protocol: is given whatever cannot be read at once.
         transport: the connection.
         ready: makes ``protocol`` ready for an answer.
     """
 
-    __slots__ = ("_came", "_head", "_heads", "_protocol", "_ready", "_transport", "answer")
+    __slots__ = ("_came", "_expected", "_head", "_heads", "_protocol", "_ready", "_transport")
 
     def __init__(
         self,
@@ -144,23 +147,31 @@ class FirstLook(asyncio.Protocol):
         transport: asyncio.Transport,
         ready: Callable[[ResponseHandler], None],
     ) -> None:
-        self.answer: asyncio.Future[Whole | None] = asyncio.get_running_loop().create_future()
-        """The answer; None when the protocol has it."""
         self._heads = heads
         self._protocol = protocol
         self._transport = transport
         self._ready = ready
+        self._expected: asyncio.Future[Whole | None] | None = None
         self._came = b""
         self._head: Head | None = None
         transport.set_protocol(self)
 
+    def answer(self) -> asyncio.Future[Whole | None]:
+        """Expect an answer, and return where it will be; None there when the protocol has it."""
+        self._expected = asyncio.get_running_loop().create_future()
+        return self._expected
+
     def data_received(self, data: bytes) -> None:
         """Take what comes, until it is a whole answer, or cannot become one."""
+        expected = self._expected
+        if expected is None:
+            self._protocol.data_received(data)
+            return
         came = self._came + data
         head = self._head or self._heads.of(came)
-        if head is not None and len(came) == head.whole and not self.answer.done():
-            self._transport.set_protocol(self._protocol)
-            self.answer.set_result(Whole(head.message, came[head.size :]))
+        if head is not None and len(came) == head.whole and not expected.done():
+            expected.set_result(Whole(head.message, came[head.size :]))
+            self._expected, self._came, self._head = None, b"", None
             return
         self._came, self._head = came, head
         if head is None or len(came) >= head.whole:
@@ -186,8 +197,10 @@ class FirstLook(asyncio.Protocol):
 
     def _step_aside(self) -> None:
         self._transport.set_protocol(self._protocol)
+        if self._expected is None:
+            return
         self._ready(self._protocol)
         if self._came:
             self._protocol.data_received(self._came)
-        if not self.answer.done():
-            self.answer.set_result(None)
+        if not self._expected.done():
+            self._expected.set_result(None)

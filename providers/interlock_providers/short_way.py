@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from types import FunctionType
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -36,6 +35,7 @@ _OF_A_BODY = ("expect", "transfer-encoding")
 """Headers that say how a body is sent, when it is not just sent."""
 
 _OF_AIOHTTP = aiohttp.client.__dict__
+_OF_A_SESSION = vars(aiohttp.ClientSession)
 
 _SWITCHING = 101
 """The one status below 200 that is an answer."""
@@ -98,13 +98,9 @@ class ShortWay:
 
     def is_open(self) -> bool:
         """Whether this can be used now: not while somebody looks on by aiohttp's own means."""
-        request = vars(aiohttp.ClientSession)["_request"]
-        return (
-            bool(self._head)
-            and type(request) is FunctionType
-            and request.__globals__ is _OF_AIOHTTP  # a recorder puts a function of its own in its place
-            and not self._session.trace_configs
-        )
+        # a recorder puts something of its own in its place
+        is_its_own = getattr(_OF_A_SESSION["_request"], "__globals__", None) is _OF_AIOHTTP
+        return is_its_own and bool(self._head) and not self._session.trace_configs
 
     async def post(self, body: bytes, timeout: aiohttp.ClientTimeout = NO_TIMEOUT) -> ShortAnswer | Whole:
         """Send a body and return the answer as soon as its headers are there.
@@ -125,9 +121,12 @@ class ShortWay:
             assert protocol is not None
             transport = _open(protocol.transport)
             if timeout.sock_read is None:
-                look = FirstLook(self._heads, protocol, transport, _make_ready)
+                look: object = transport.get_protocol()
+                if not isinstance(look, FirstLook):
+                    look = FirstLook(self._heads, protocol, transport, _make_ready)
+                answer = look.answer()
                 self._write(transport, body)
-                if (whole := await look.answer) is not None:
+                if (whole := await answer) is not None:
                     connection.release()
                     return whole
             else:
