@@ -32,7 +32,7 @@ from interlock_providers.plain_replies import plain_reply
 from interlock_providers.reading import MISSHAPEN, FailedReply, Reading, UnreadableEvent, failure_in
 from interlock_providers.received import Received, parsed
 from interlock_providers.shapes import Shape
-from interlock_providers.structured import AnswerEvents, Plan, as_answer, plan_for
+from interlock_providers.structured import PLAN, AnswerEvents, Plan, as_answer, plan_for
 from interlock_providers.vendors import can_be_forced, takes_schema
 from interlock_providers.wire import prepare
 
@@ -192,7 +192,7 @@ class Chat:
 
     def _plan(self, request: Request) -> Plan:
         if request.output_schema is None:
-            return Plan(tools=request.tools, tool_choice=request.tool_choice)
+            return PLAN(tools=request.tools, tool_choice=request.tool_choice)
         native = takes_schema(self.provider, self.model, with_tools=bool(request.tools))
         return plan_for(request, native=native, can_force=can_be_forced(self.model, request.settings))
 

@@ -16,7 +16,7 @@ from interlock.events import HandlerEvent, MessageDone, TextDelta, ToolCallDelta
 from interlock.messages import Message, calls_of
 from interlock.output_modes import OutputMode, schema_prompt
 from interlock.port import OutputSchema, Request, ToolChoice, ToolSpec
-from interlock.records import record
+from interlock.records import maker, record
 
 __all__ = ["AnswerEvents", "Plan", "as_answer", "plan_for", "told"]
 
@@ -35,6 +35,9 @@ class Plan:
     """The name of the tool whose arguments are the answer, if there is one."""
     prompt: str | None = None
     """What has to be added to the instructions."""
+
+
+PLAN = maker(Plan)
 
 
 def plan_for(request: Request, *, native: bool, calls: bool = True, can_force: bool = True) -> Plan:

@@ -34,9 +34,9 @@ from interlock.messages import calls_of
 from interlock.models import next_handler
 from interlock.port import MODEL_REQUEST, Request, ToolChoice, family_of
 from interlock.prompts import system_message
-from interlock.records import record
+from interlock.records import maker, record
 from interlock.replies import unseen_of, wrong_with
-from interlock.results import RunDone, RunEvent, Shown
+from interlock.results import SHOWN, RunDone, RunEvent, Shown
 from interlock.routing import Offer, offer
 from interlock.run import Run
 from interlock.showing import show, show_all, shown_by
@@ -126,6 +126,9 @@ class _Turn:
     """Judges the input while the model is asked."""
 
 
+_TURN = maker(_Turn)
+
+
 async def _begin_turn(run: Run) -> _Turn:
     run.begin_turn()
     check = None if run.started else await _start_agent(run)
@@ -133,11 +136,11 @@ async def _begin_turn(run: Run) -> _Turn:
     system = await system_message(run, offered)
     messages, repairs = run.view.messages(family_of(run.handler), run.reader())
     run.repairs += (*repairs,)
-    shown = Shown(system, messages, len(messages))
+    shown = SHOWN(system=system, growing=messages, count=len(messages))
     request = _request(run, offered, shown)
     if heard(run):
         await tell(run, "on_llm_start", "on_llm_start", request)
-    return _Turn(request, shown, offered, repairs, check)
+    return _TURN(request=request, shown=shown, offered=offered, repairs=repairs, check=check)
 
 
 async def _after(run: Run, offered: Offer, unseen: list[HandlerEvent], reply: MessageDone) -> None:

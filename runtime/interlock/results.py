@@ -333,6 +333,7 @@ class RunResult(Generic[T]):
 _MODEL_CALL = maker(ModelCall)
 RECORD = maker(HandoffRecord)
 RESULT = maker(RunResult)
+SHOWN = maker(Shown)
 """Make them for the run."""
 
 
