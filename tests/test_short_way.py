@@ -23,7 +23,7 @@ from yarl import URL
 from interlock.testing import use_cassette
 from interlock_providers.aiohttp_transport import AiohttpTransport
 from interlock_providers.http_client import HttpClient
-from interlock_providers.short_way import ShortWay
+from interlock_providers.short_way import Posted, ShortWay
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
@@ -54,7 +54,7 @@ async def said(one: HttpClient, body: bytes, headers: dict[str, str] | None = No
 
 def way(session: aiohttp.ClientSession, url: str = "http://h/v1", **headers: str) -> ShortWay:
     loop = asyncio.get_running_loop()
-    return ShortWay(session, aiohttp.ClientRequest("POST", URL(url), headers=headers, loop=loop))
+    return ShortWay(session, Posted("POST", URL(url), headers=headers, loop=loop))
 
 
 async def test_this_release_of_aiohttp_is_known() -> None:

@@ -21,7 +21,7 @@ from yarl import URL
 
 from interlock_providers.http_client import LARGE, HttpAnswer, HttpResponse, opened
 from interlock_providers.pools import Pool, proxy_for
-from interlock_providers.short_way import ShortWay
+from interlock_providers.short_way import Posted, ShortWay
 
 __all__ = ["AiohttpTransport", "Sent"]
 
@@ -134,7 +134,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
     def _short_way(self, pool: Pool, url: str, headers: _Headers) -> ShortWay:
         """Return the way of the last request, where this one goes to the same address with the same head."""
         if self._short is None or self._short[:2] != (url, headers):
-            request = aiohttp.ClientRequest(
+            request = Posted(
                 "POST",
                 URL(url, encoded=True),
                 headers=CIMultiDict(headers),

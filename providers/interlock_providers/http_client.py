@@ -18,7 +18,7 @@ from interlock_providers.at_once import Whole
 from interlock_providers.bodies import beginning
 from interlock_providers.pools import Pool, proxy_for, trusted
 from interlock_providers.received import Arrived
-from interlock_providers.short_way import ShortAnswer, ShortWay
+from interlock_providers.short_way import Posted, ShortAnswer, ShortWay
 
 __all__ = ["LARGE", "HttpAnswer", "HttpClient", "HttpResponse", "opened"]
 
@@ -140,9 +140,7 @@ class HttpClient:
         tls = trusted() if self._url.scheme == "https" else True
         loop, proxy = asyncio.get_running_loop(), proxy_for(self._url)
         pool = Pool(self, tls, headers=self._headers, proxy=proxy)
-        request = aiohttp.ClientRequest(
-            "POST", self._url, headers=self._headers, loop=loop, session=pool.session
-        )
+        request = Posted("POST", self._url, headers=self._headers, loop=loop, session=pool.session)
         ways = self._pools[loop] = pool, None if proxy else ShortWay(pool.session, request)
         await pool.open()
         return ways

@@ -15,13 +15,14 @@ import re
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 from aiohttp.http import HttpProcessingError, RawResponseMessage
 
 from interlock_providers.at_once import FirstLook, Heads, Whole
 from interlock_providers.pools import LONGEST_HEADER, NO_TIMEOUT
 
-__all__ = ["ShortAnswer", "ShortWay"]
+__all__ = ["Posted", "ShortAnswer", "ShortWay"]
 
 _IS_KNOWN = aiohttp.__version__.startswith("3.14.")
 """Whether this release of aiohttp is one whose connections are used here as it uses them itself."""
@@ -79,6 +80,19 @@ class ShortAnswer:
             self.connection = None
 
 
+class Posted(aiohttp.ClientRequest):
+    """A request that says where to post, again and again."""
+
+    _key: ConnectionKey | None = None
+
+    @property
+    def connection_key(self) -> ConnectionKey:
+        """By which the pool knows the connections that will do: the same for each of its calls."""
+        if self._key is None:
+            self._key = super().connection_key
+        return self._key
+
+
 class ShortWay:
     """Posts to one address over the connections of a session.
 
@@ -87,7 +101,7 @@ class ShortWay:
         request: says where to, and with which headers. Its own body is not sent.
     """
 
-    def __init__(self, session: aiohttp.ClientSession, request: aiohttp.ClientRequest) -> None:
+    def __init__(self, session: aiohttp.ClientSession, request: Posted) -> None:
         connector = session.connector
         assert connector is not None
         self._session = session
@@ -175,7 +189,7 @@ def _make_ready(protocol: ResponseHandler, read_timeout: float | None = None) ->
     )
 
 
-def _head_of(request: aiohttp.ClientRequest) -> bytes:
+def _head_of(request: Posted) -> bytes:
     """Return what goes before the body's length, or nothing where only aiohttp's own way is right."""
     url, headers = request.url, [(name, value) for name, value in request.headers.items()]
     if not _IS_KNOWN or url.raw_user or url.raw_password:
