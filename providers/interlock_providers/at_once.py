@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp.base_protocol import BaseProtocol
-from aiohttp.client_proto import ResponseHandler
 from aiohttp.http import HttpResponseParser, RawResponseMessage
 
 from interlock_providers.pools import LONGEST_HEADER
 from interlock_providers.received import Arrived
+
+if TYPE_CHECKING:
+    from aiohttp.client_proto import ResponseHandler
 
 __all__ = ["FirstLook", "Head", "Heads", "Whole"]
 

@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import re
+from typing import TYPE_CHECKING
 
 import aiohttp
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 from aiohttp.http import HttpProcessingError, RawResponseMessage
 
 from interlock_providers.at_once import FirstLook, Heads, Whole
 from interlock_providers.pools import LONGEST_HEADER, NO_TIMEOUT
+
+if TYPE_CHECKING:
+    from aiohttp.client_proto import ResponseHandler
+    from aiohttp.client_reqrep import ConnectionKey
 
 __all__ = ["Posted", "ShortAnswer", "ShortWay"]
 
@@ -108,7 +111,7 @@ class ShortWay:
         self._connector = connector
         self._request = request
         self._head = _head_of(request)
-        self._heads = Heads(asyncio.get_running_loop())
+        self._heads = Heads(asyncio.get_running_loop()) if self._head else None
 
     def is_open(self) -> bool:
         """Whether this can be used now: not while somebody looks on by aiohttp's own means."""
@@ -134,7 +137,7 @@ class ShortWay:
             protocol = connection.protocol
             assert protocol is not None
             transport = _open(protocol.transport)
-            if timeout.sock_read is None:
+            if timeout.sock_read is None and self._heads is not None:
                 look: object = transport.get_protocol()
                 if not isinstance(look, FirstLook):
                     look = FirstLook(self._heads, protocol, transport, _make_ready)
