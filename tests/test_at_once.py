@@ -37,7 +37,7 @@ WHOLE = {
     "plain": answer(LENGTH),
     "many headers": answer(*(b"x-%d: %d" % (number, number) for number in range(60)), LENGTH),
     "a long header": answer(b"x: " + b"y" * 40_000, LENGTH),
-    "spaces": answer(b"Content-Length:   2  "),
+    "spaces": answer(b"Content-Length:   2"),
     "a length with zeros": answer(b"content-length: 002"),
     "empty": answer(b"content-length: 0", body=b""),
     "blank lines": answer(b"content-length: 8", body=b"\r\n\r\n\r\n\r\n"),
@@ -47,6 +47,7 @@ WHOLE = {
 NOT_WHOLE = {
     "chunked": answer(CHUNKED, body=b"2\r\n{}\r\n0\r\n\r\n"),
     "chunked with a length": answer(CHUNKED, LENGTH, body=b"2\r\n{}\r\n0\r\n\r\n"),
+    "a length and a comma": answer(b"content-length: 2,"),
     "two lengths": answer(LENGTH, b"content-length: 3"),
     "no length": answer(b"connection: close"),
     "it ends": answer(LENGTH, b"connection: close"),
