@@ -218,14 +218,6 @@ class TestOverASocket:
                 assert isinstance(response, Whole)
                 assert response.body == b"{}"
 
-    async def test_one_whose_head_comes_in_pieces_is_read_as_it_comes(self) -> None:
-        with RawServer(Raw(sent=in_two(GOOD, 30))) as server:
-            async with client(server.url) as one:
-                response = await one.post(b"{}")
-                assert not isinstance(response, Whole)
-                assert b"".join([piece async for piece in response.aiter_bytes()]) == b"{}"
-                await response.close()
-
     async def test_who_waits_for_the_end_may_be_cancelled(self) -> None:
         with RawServer(Raw(sent=(GOOD[:-1],), then="stall"), Raw(sent=(GOOD,))) as server:
             async with client(server.url) as one:
@@ -237,7 +229,7 @@ class TestOverASocket:
     async def test_one_that_is_cut_is_told_as_by_aiohttp(self, then: Any) -> None:
         with RawServer(Raw(sent=(GOOD[:-1],), then=then)) as server:
             async with client(server.url) as one:
-                with pytest.raises(aiohttp.ClientPayloadError):
+                with pytest.raises((aiohttp.ClientPayloadError, aiohttp.ClientOSError)):
                     await said(one, b"{}")
 
     async def test_a_server_that_hangs_up_is_told_as_by_aiohttp(self) -> None:
