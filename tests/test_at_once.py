@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
+import socket
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
 import aiohttp
 import anyio
 import pytest
 from aiohttp.base_protocol import BaseProtocol
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.http import HttpResponseParser
 from hypothesis import given
 from hypothesis import strategies as st
 from patience import until
 from rawserver import Raw, RawServer
+from servers import PATIENCE
 from test_short_way import client, said
 
 from interlock.errors import ProviderError
-from interlock_providers.at_once import Heads, Whole
+from interlock_providers.at_once import FirstLook, Heads, Whole
 from interlock_providers.http_client import HttpClient
 
 GOOD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
@@ -60,6 +64,7 @@ NOT_WHOLE = {
     "no content": answer(first=b"HTTP/1.1 204 No Content", body=b""),
     "refused": answer(LENGTH, first=b"HTTP/1.1 400 Bad Request"),
     "a redirect": answer(LENGTH, b"location: /there", first=b"HTTP/1.1 307 There"),
+    "two heads": b"HTTP/1.1 200 OK\ncontent-length: 0\n\nHTTP/1.1 204 No Content\r\n\r\n",
     "hints before": b"HTTP/1.1 103 Early Hints\r\n\r\n" + GOOD,
     "no head": b"{}",
     "half a head": answer(LENGTH)[:20],
@@ -125,9 +130,22 @@ async def test_it_comes_to_the_same_as_by_aiohttps_own_way(sent: bytes, place: i
 
 @pytest.mark.anyio
 @pytest.mark.asyncio_only
+@pytest.mark.parametrize("sent", GOES_ON.values(), ids=GOES_ON)
+async def test_nobody_waits_for_more_than_came(sent: bytes) -> None:
+    heard: list[object] = []
+    for headers in (None, {}):
+        with RawServer(Raw(sent=(sent,), then="keep")) as server, anyio.fail_after(PATIENCE / 2):
+            async with client(server.url) as one:
+                heard.append(await outcome(one, headers))
+    assert heard[0] == heard[1]
+
+
+@pytest.mark.anyio
+@pytest.mark.asyncio_only
+@pytest.mark.parametrize("place", [0, -1], ids=["at once", "but for a byte"])
 @pytest.mark.parametrize("sent", WHOLE.values(), ids=WHOLE)
-async def test_the_next_answer_is_another(sent: bytes) -> None:
-    with RawServer(Raw(sent=(sent,)), Raw(sent=(GOOD,))) as server:
+async def test_the_next_answer_is_another(sent: bytes, place: int) -> None:
+    with RawServer(Raw(sent=in_two(sent, place)), Raw(sent=(GOOD,))) as server:
         async with client(server.url) as one:
             assert await outcome(one, None) == sent.partition(b"\r\n\r\n")[2]
             assert await outcome(one, None) == b"{}"
@@ -159,7 +177,7 @@ pieces = st.sampled_from(
         *(b"transfer-encoding: chunked\r\n", b"transfer-encoding: gzip\r\n"),
         *(b"connection: close\r\n", b"connection: upgrade\r\nupgrade: x\r\n"),
         *(b"x: y\r\n", b" z\r\n", b": v\r\n", b"x y: z\r\n", b"x:\0\r\n"),
-        *(b"\r\n", b"\n", b"\r", b"{}", b"2\r\n{}\r\n0\r\n\r\n", GOOD),
+        *(b"content-length: 0\n\n", b"\r\n", b"\n", b"\r", b"{}", b"2\r\n{}\r\n0\r\n\r\n", GOOD),
     ]
 )
 answers = st.lists(pieces, max_size=8).map(b"".join) | st.lists(pieces, max_size=5).map(
@@ -210,6 +228,13 @@ class TestOverASocket:
                     await response.close()
         assert server.connections == 1
 
+    async def test_its_connection_serves_a_request_that_goes_aiohttps_way(self) -> None:
+        with RawServer(Raw(sent=(GOOD,))) as server:
+            async with client(server.url) as one:
+                for headers in (None, {}, None):
+                    assert await said(one, b"{}", headers) == b"{}"
+        assert server.connections == 1
+
     @pytest.mark.parametrize("place", [-1, GOOD.index(b"{")], ids=["but for a byte", "but for its body"])
     async def test_an_answer_whose_end_comes_later_is_waited_for(self, place: int) -> None:
         with RawServer(Raw(sent=in_two(GOOD, place))) as server:
@@ -258,3 +283,33 @@ class TestOverASocket:
             async with client(server.url) as one:
                 assert await said(one, body) == b"{}"
         assert len(server.requests[0].body["text"]) == 900_000
+
+
+@contextlib.asynccontextmanager
+async def look_over_a_socket() -> AsyncGenerator[tuple[FirstLook, ResponseHandler, socket.socket]]:
+    """A look at a connection, the protocol behind it, and the other end."""
+    loop = asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    with theirs:
+        transport, protocol = await loop.create_connection(lambda: ResponseHandler(loop), sock=ours)
+        yield FirstLook(Heads(loop), protocol, transport), protocol, theirs
+        transport.abort()
+
+
+@pytest.mark.anyio
+@pytest.mark.asyncio_only
+async def test_an_answer_that_comes_with_the_cancellation_hurts_nobody() -> None:
+    async with look_over_a_socket() as (look, _, _):
+        look.answer().cancel()
+        look.data_received(GOOD)
+
+
+@pytest.mark.anyio
+@pytest.mark.asyncio_only
+async def test_aiohttp_knows_when_to_wait_with_writing() -> None:
+    async with look_over_a_socket() as (_, protocol, theirs):
+        assert protocol.transport is not None
+        protocol.transport.write(b"x" * 10_000_000)
+        assert protocol.writing_paused
+        await anyio.to_thread.run_sync(theirs.recv, 10_000_000, socket.MSG_WAITALL)
+        await until(lambda: not protocol.writing_paused)

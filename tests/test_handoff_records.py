@@ -292,6 +292,19 @@ async def test_the_usage_of_a_hop_is_that_of_its_targets_replies() -> None:
     assert second.tokens == 1_001
 
 
+async def test_the_usage_of_a_hop_back_is_what_was_consumed_since() -> None:
+    b = agent("B", reply("", calls=[call("transfer_to_a", id="u")], usage=used(10)), handoffs=["A"])
+    a = agent(
+        "A",
+        reply("", calls=[TO_B], usage=used(1)),
+        reply("", calls=[call("nothing", id="n")], usage=used(100)),
+        reply("Done.", usage=used(1_000)),
+        handoffs=[b],
+    )
+    there, back = (await Runner.run(a, "Hi")).handoffs
+    assert (there.usage, back.usage) == (used(10), used(100) + used(1_000))
+
+
 async def test_hops_and_the_first_agent_add_up_to_the_run() -> None:
     """Row 2-24: nothing is counted twice, and nothing is lost."""
     played = await both(chain)

@@ -11,7 +11,7 @@ that refuses or ends the connection, and one that is not as it should be.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp.base_protocol import BaseProtocol
@@ -23,7 +23,7 @@ from interlock_providers.received import Arrived
 if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler
 
-__all__ = ["FirstLook", "Head", "Heads", "Whole"]
+__all__ = ["FirstLook", "Head", "Heads", "Whole", "make_ready"]
 
 _GOOD = b"HTTP/1.1 200 "
 _END = b"\r\n\r\n"
@@ -86,7 +86,7 @@ class Heads:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._parser = self._made()
+        self._parser: HttpResponseParser | None = None
 
     def of(self, data: bytes) -> Head | None:
         """Return the head that these bytes begin with; None unless the answer can be read at once."""
@@ -95,11 +95,11 @@ class Heads:
             return None
         message = self._read(data[:size])
         if message is None:
-            self._parser = self._made()
+            self._parser = None
             return None
         headers = message.headers
         length = headers.get("content-length", "")
-        if len(length) > _DIGITS or not length.isdecimal() or "transfer-encoding" in headers:
+        if len(length) > _DIGITS or not length.isdecimal():
             return None
         if "event-stream" in headers.get("content-type", ""):
             return None
@@ -107,13 +107,13 @@ class Heads:
 
     def _read(self, head: bytes) -> RawResponseMessage | None:
         """Return what a head says; None when nothing should be read after it by this parser."""
+        parser = self._parser = self._parser or self._made()
         try:
-            messages, upgraded, rest = self._parser.feed_data(head)
+            messages, _, _ = parser.feed_data(head)
         except Exception:  # aiohttp is given it again, and tells what is wrong
             return None
-        if len(messages) != 1 or upgraded or rest or messages[0][0].should_close:
-            return None
-        return messages[0][0]
+        (message, _), *more = messages
+        return None if more or message.should_close else message
 
     def _made(self) -> HttpResponseParser:
         return HttpResponseParser(
@@ -137,22 +137,14 @@ class FirstLook(asyncio.Protocol):
         heads: reads the heads.
         protocol: is given whatever cannot be read at once.
         transport: the connection.
-        ready: makes ``protocol`` ready for an answer.
     """
 
-    __slots__ = ("_came", "_expected", "_head", "_heads", "_protocol", "_ready", "_transport")
+    __slots__ = ("_came", "_expected", "_head", "_heads", "_protocol", "_transport")
 
-    def __init__(
-        self,
-        heads: Heads,
-        protocol: ResponseHandler,
-        transport: asyncio.Transport,
-        ready: Callable[[ResponseHandler], None],
-    ) -> None:
+    def __init__(self, heads: Heads, protocol: ResponseHandler, transport: asyncio.Transport) -> None:
         self._heads = heads
         self._protocol = protocol
         self._transport = transport
-        self._ready = ready
         self._expected: asyncio.Future[Whole | None] | None = None
         self._came = b""
         self._head: Head | None = None
@@ -180,8 +172,7 @@ class FirstLook(asyncio.Protocol):
             self._step_aside()
 
     def eof_received(self) -> None:
-        """Let the protocol have the end."""
-        self._step_aside()
+        """Let the protocol know; the connection is lost now."""
         self._protocol.eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -201,8 +192,24 @@ class FirstLook(asyncio.Protocol):
         self._transport.set_protocol(self._protocol)
         if self._expected is None:
             return
-        self._ready(self._protocol)
+        make_ready(self._protocol)
         if self._came:
             self._protocol.data_received(self._came)
         if not self._expected.done():
             self._expected.set_result(None)
+
+
+def make_ready(protocol: ResponseHandler, read_timeout: float | None = None) -> None:
+    """Let a connection's protocol read the answer that is coming.
+
+    Args:
+        protocol: aiohttp's.
+        read_timeout: seconds that each read may take; None for no limit.
+    """
+    protocol.set_response_params(
+        read_until_eof=True,
+        auto_decompress=False,
+        read_timeout=read_timeout,
+        max_line_size=LONGEST_HEADER,
+        max_field_size=LONGEST_HEADER,
+    )

@@ -18,11 +18,10 @@ import aiohttp
 from aiohttp.connector import Connection
 from aiohttp.http import HttpProcessingError, RawResponseMessage
 
-from interlock_providers.at_once import FirstLook, Heads, Whole
-from interlock_providers.pools import LONGEST_HEADER, NO_TIMEOUT
+from interlock_providers.at_once import FirstLook, Heads, Whole, make_ready
+from interlock_providers.pools import NO_TIMEOUT
 
 if TYPE_CHECKING:
-    from aiohttp.client_proto import ResponseHandler
     from aiohttp.client_reqrep import ConnectionKey
 
 __all__ = ["Posted", "ShortAnswer", "ShortWay"]
@@ -111,7 +110,7 @@ class ShortWay:
         self._connector = connector
         self._request = request
         self._head = _head_of(request)
-        self._heads = Heads(asyncio.get_running_loop()) if self._head else None
+        self._heads = Heads(asyncio.get_running_loop())
 
     def is_open(self) -> bool:
         """Whether this can be used now: not while somebody looks on by aiohttp's own means."""
@@ -137,17 +136,17 @@ class ShortWay:
             protocol = connection.protocol
             assert protocol is not None
             transport = _open(protocol.transport)
-            if timeout.sock_read is None and self._heads is not None:
+            if timeout.sock_read is None:
                 look: object = transport.get_protocol()
                 if not isinstance(look, FirstLook):
-                    look = FirstLook(self._heads, protocol, transport, _make_ready)
+                    look = FirstLook(self._heads, protocol, transport)
                 answer = look.answer()
                 self._write(transport, body)
                 if (whole := await answer) is not None:
                     connection.release()
                     return whole
             else:
-                _make_ready(protocol, timeout.sock_read)
+                make_ready(protocol, timeout.sock_read)
                 self._write(transport, body)
                 protocol.start_timeout()
             message, content = await protocol.read()
@@ -179,17 +178,6 @@ def _open(transport: asyncio.Transport | None) -> asyncio.Transport:
     if transport is None or transport.is_closing():
         raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
     return transport
-
-
-def _make_ready(protocol: ResponseHandler, read_timeout: float | None = None) -> None:
-    """Let a connection's protocol read the answer that is coming."""
-    protocol.set_response_params(
-        read_until_eof=True,
-        auto_decompress=False,
-        read_timeout=read_timeout,
-        max_line_size=LONGEST_HEADER,
-        max_field_size=LONGEST_HEADER,
-    )
 
 
 def _head_of(request: Posted) -> bytes:

@@ -46,7 +46,7 @@ class RunConfig:
     """Starts the run at this handler of the first agent instead of at its default."""
     fallback: bool = False
     """Whether, when a handler fails before it showed anything, the agent's next one by priority answers."""
-    scopes: Collection[str] = ()
+    scopes: Collection[str] = frozenset()
     """Who is asking, such as ``("owner",)``; nothing for somebody unknown. See `interlock.scopes`."""
     user_id: str | None = None
     """The app's name for the user. Tools and hooks find it in their context; no model is told."""

@@ -59,8 +59,6 @@ def problems(messages: Sequence[Message]) -> list[str]:
 
 
 def _is_all_of_the_app(messages: Sequence[Message]) -> bool:
-    if messages and messages[-1]["role"] not in _OF_THE_APP:
-        return False
     return all(message["role"] in _OF_THE_APP for message in messages)
 
 

@@ -29,8 +29,6 @@ DEFAULT_MAX_TURNS = 10
 N = TypeVar("N", int, float)
 
 _DEFAULTS = RunConfig()
-_NOBODY: frozenset[str] = frozenset()
-"""The scopes of somebody unknown; Python makes another empty set each time."""
 
 
 def start(
@@ -74,7 +72,7 @@ def start(
         call_ids=known,
         read_calls=bool(known),
         shared_memory=unshared(dict(config.shared_memory)) if config.shared_memory else {},
-        scopes=frozenset(config.scopes) if config.scopes else _NOBODY,
+        scopes=frozenset(config.scopes),
         capture=_captured,
     )
     return with_trace(run)
