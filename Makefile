@@ -4,6 +4,7 @@
 #   make test          the tests
 #   make record        the cassettes anew; RECORD_ARGS="--live --model VENDOR/MODEL" asks a true provider
 #   make bench         what interlock costs on top of a loop written by hand; BENCH_ARGS="--rounds 9"
+#   make count         the same in instructions, for which it needs valgrind; COUNT_ARGS="--only OpenAI"
 #   make profile       where the CPU time of a run goes; PROFILE_ARGS="OpenAICompatible s1"
 #   make docs          the site, into site/
 #   make stress        thousands of random runs, at once and one after another; STRESS_ARGS="fuzz --fuzz 500"
@@ -16,13 +17,14 @@ SOURCES = pyproject.toml scripts/venv scripts/bounds.py
 PYTEST_ARGS ?=
 RECORD_ARGS ?=
 BENCH_ARGS ?=
+COUNT_ARGS ?=
 PROFILE_ARGS ?=
 STRESS_ARGS ?=
 export PYTHON
 # what is compiled once need not be compiled by every worker, nor by every process that a test starts
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo durable-demo test record lint format types mypy pyright check test-lowest test-newest bench extras profile docs
+.PHONY: demo durable-demo test record lint format types mypy pyright check test-lowest test-newest bench count extras profile docs
 .PHONY: stress clean help
 
 demo: $(VENV)/.ready-run
@@ -45,6 +47,9 @@ bench: $(VENV)/.ready-run
 
 extras: $(VENV)/.ready-test
 	$(BIN)/python benchmarks/measure_extras.py $(EXTRAS_ARGS)
+
+count: $(VENV)/.ready-run
+	$(BIN)/python benchmarks/count_instructions.py $(COUNT_ARGS)
 
 profile: $(VENV)/.ready-run
 	$(BIN)/python benchmarks/profile_run.py $(PROFILE_ARGS)

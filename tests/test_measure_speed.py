@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "measure_speed.py"
 NAMES = ["by hand, no HTTP", "interlock, no HTTP", "by hand, aiohttp", "OpenAICompatible"]
@@ -50,3 +53,12 @@ def test_the_profile_names_functions_and_tells_initialisers_apart() -> None:
     assert "loop.py" in done.stdout
     assert done.stdout.count("__init__ of ") > 1
     assert "make_Run\n" in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind counts the instructions")
+def test_instructions_are_counted_per_run() -> None:
+    command = [sys.executable, str(SCRIPT.parent / "count_instructions.py")]
+    only = ["--only", "interlock, no HTTP", "--scenarios", "s1"]
+    done = subprocess.run([*command, *only], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^\| interlock, no HTTP \| 0\.[1-9]\d\d M \|$", done.stdout, re.MULTILINE)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.records import dataclass, maker, record, remade
+from interlock.records import dataclass, maker, record, remaker
 
 
 @record(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def test_a_maker_refuses_what_the_class_refuses() -> None:
 
 def test_remade_changes_what_it_is_told_to() -> None:
     old = Line(Point(1), Point(2), names=["a"])
-    assert remade(make_line, old, {"end": None}) == Line(Point(1), names=["a"])
+    assert remaker(Line)(old, end=None) == Line(Point(1), names=["a"])
     assert old.end == Point(2)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from interlock.events import MessageDone
 from interlock.messages import ToolCall, calls_of
-from interlock.replies import with_own_ids, wrong_with
+from interlock.replies import is_empty, is_sound, with_own_ids, wrong_with
 from interlock.testing import call
 
 
@@ -116,3 +116,57 @@ def test_a_number_that_is_none_becomes_null() -> None:
     taken: Any = with_own_ids(MessageDone(message=message), 1, set()).message
     assert taken["tool_calls"][0]["x"] is None
     assert taken["content"] == [{"type": "x", "y": None}]
+
+
+texts: st.SearchStrategy[Any] = st.sampled_from(
+    ["", " ", "Hi", None, 5, [], [{"type": "text", "text": "Hi"}]]
+)
+functions: st.SearchStrategy[Any] = st.fixed_dictionaries(
+    {},
+    optional={
+        "name": st.sampled_from(["f", None, 5]),
+        "arguments": st.sampled_from(["{}", {}, 0]),
+        "x": st.just(1),
+    },
+)
+odd_calls: st.SearchStrategy[Any] = st.fixed_dictionaries(
+    {"function": st.one_of(functions, st.just(None))},
+    optional={"id": ids, "type": st.sampled_from(["function", "other"]), "index": st.just(float("nan"))},
+)
+whole_calls = st.builds(lambda made: call("f", id=made), ids)
+messages: st.SearchStrategy[Any] = st.fixed_dictionaries(
+    {"role": st.sampled_from(["assistant", "assistant", "assistant", "user"])},
+    optional={
+        "content": texts,
+        "tool_calls": st.one_of(
+            st.lists(whole_calls, max_size=3), st.lists(odd_calls, max_size=2), st.just(None)
+        ),
+        "_kind": st.just("nudge"),
+        "refusal": st.just("No."),
+    },
+)
+
+
+@given(messages, st.sets(ids))
+def test_a_sound_reply_is_taken_as_it_would_be_after_a_close_look(message: Any, used: set[str]) -> None:
+    if not is_sound(message):
+        return
+    assert wrong_with(message) is None
+    assert not is_empty(message)
+    at_once, closely = {*used}, {*used}
+    taken = with_own_ids(MessageDone(message=message), 3, at_once, sound=True)
+    assert taken == with_own_ids(MessageDone(message=message), 3, closely)
+    assert at_once == closely
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "assistant", "content": "Hi"},
+        {"role": "assistant", "content": "Hi", "tool_calls": []},
+        {"role": "assistant", "content": None, "tool_calls": [call("f"), call("g")]},
+        {"role": "assistant", "tool_calls": [call("f")]},
+    ],
+)
+def test_what_nearly_all_models_reply_is_sound(message: Any) -> None:
+    assert is_sound(message)

@@ -20,7 +20,7 @@ from typing import Any
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-def _made(name: str, url: str) -> Any:
+def made(name: str, url: str) -> Any:
     """Return ``module.Class`` made for this server."""
     module, _, kind = name.partition(".")
     return getattr(importlib.import_module(f"speed.{module}"), kind)(url)
@@ -59,7 +59,7 @@ def _memory(what: str) -> int:
 
 async def main(name: str, url: str) -> None:
     """Do the tasks until there are no more."""
-    contender = _made(name, url)
+    contender = made(name, url)
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         try:

@@ -19,9 +19,8 @@ from interlock.errors import (
     ProviderTimeout,
     UnreadableResponse,
 )
-from interlock.events import DONE, HandlerEvent, MessageDone
+from interlock.events import REMADE_DONE, HandlerEvent, MessageDone
 from interlock.messages import calls_of
-from interlock.records import remade
 from interlock.usage import Usage
 from interlock_providers.answers import error_from_answer, shortened
 from interlock_providers.deadlines import Deadline
@@ -162,7 +161,7 @@ class Exchange:
         self._check_choice(done)
         if self.call.plan.answer_tool is not None:
             done = as_answer(done, self.call.plan.answer_tool)
-        return remade(DONE, done, {"usage": self._counted(done.usage)})
+        return REMADE_DONE(done, usage=self._counted(done.usage))
 
     async def close(self) -> None:
         """Give up whatever of the reply was not read. litellm 1.105 leaves some connections open."""

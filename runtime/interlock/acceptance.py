@@ -172,11 +172,12 @@ async def _agreed(
     """
     if run.config.detect_loops and run.progress.goes_round(run.in_charge, target.name, data_of(request)):
         raise Refused(GOES_ROUND, refusal="loop")
-    router = CapabilityRouter((target,), cast(Any, run.config.available))
-    if why := router.refusal(target, request.capabilities_required):
-        raise Refused(why)
-    place = None if run.config.capacity is None else run.config.capacity.take(target)
-    if place is None and run.config.capacity is not None:
+    if request.capabilities_required or run.config.available is not None:
+        router = CapabilityRouter((target,), cast(Any, run.config.available))
+        if why := router.refusal(target, request.capabilities_required):
+            raise Refused(why)
+    place = None
+    if run.config.capacity is not None and (place := run.config.capacity.take(target)) is None:
         raise Refused(AT_MAXIMUM)
     response: HandoffResponse | None = None
     try:

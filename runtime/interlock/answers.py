@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, Literal
 
 from interlock.agents import Handoff
@@ -70,6 +71,7 @@ class _Answer:
 
 
 _ANSWER = maker(_Answer)
+_is_mistake = attrgetter("mistake")
 
 
 class _Answers:
@@ -97,7 +99,7 @@ class _Answers:
         """
         for call in self.calls:
             if (answer := self.by_id.get(call["id"])) is not None:
-                content = with_media(answer.text, answer.media)
+                content = with_media(answer.text, answer.media) if answer.media else answer.text
                 message: Message = {"role": "tool", "tool_call_id": call["id"], "content": content}
                 self.run.add(answer.kind, message)
                 self.raised = self.raised or answer.stop
@@ -105,7 +107,7 @@ class _Answers:
                     self.run.problem(answer.problem, answer.text, call_id=call["id"], error=answer.exception)
 
     def only_mistakes(self) -> bool:
-        return bool(self.by_id) and all(answer.mistake for answer in self.by_id.values())
+        return bool(self.by_id) and all(map(_is_mistake, self.by_id.values()))
 
 
 async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], events: Events) -> None:

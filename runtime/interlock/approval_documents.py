@@ -46,14 +46,20 @@ def decision_documents(approvals: Approvals) -> list[DecisionDocument]:
     ]
 
 
-def approvals_of(documents: Iterable[DecisionDocument]) -> Approvals:
-    """Return what documents hold; of two decisions on the same the later one counts."""
-    approvals = Approvals()
+def approvals_of(documents: Iterable[DecisionDocument], asked: Iterable[Interruption]) -> Approvals:
+    """Return what documents hold; of two decisions on the same the later one counts.
+
+    Args:
+        documents: what was said.
+        asked: what it may have been said of.
+    """
+    by_call: dict[tuple[str, ...], Decision] = {}
+    by_tool: dict[tuple[str, str], Decision] = {}
     for document in documents:
         on = document["on"]
         made = Decision(document["approved"], document["message"], document["fingerprint"])
         if made.fingerprint:
-            approvals.by_call[*on,] = made
+            by_call[*on,] = made
         else:
-            approvals.by_tool[on[0], on[1]] = made
-    return approvals
+            by_tool[on[0], on[1]] = made
+    return Approvals(by_call, by_tool, frozenset((*one.path, one.call_id) for one in asked))

@@ -7,7 +7,7 @@ agent, its name and its arguments to the letter. What was said is kept by the ru
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -69,13 +69,13 @@ class Decision:
     """That of the call; empty for all calls of a tool."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Approvals:
     """All that was said in a run and in those within it."""
 
-    by_call: dict[tuple[str, ...], Decision] = field(default_factory=NEW_DICT)
+    by_call: Mapping[tuple[str, ...], Decision] = field(default_factory=NEW_DICT)
     """By the path and the id of the call."""
-    by_tool: dict[tuple[str, str], Decision] = field(default_factory=NEW_DICT)
+    by_tool: Mapping[tuple[str, str], Decision] = field(default_factory=NEW_DICT)
     """By agent and name, for the rest of the run."""
     asked: frozenset[tuple[str, ...]] = frozenset()
     """Calls that waited when the run stopped, by the path and the id."""
@@ -86,6 +86,9 @@ class Approvals:
         if made is not None and made.fingerprint == one.fingerprint:
             return made
         return self.by_tool.get((one.agent, one.name))
+
+
+NO_APPROVALS = Approvals()
 
 
 def rejection(message: object) -> Decision:

@@ -26,7 +26,7 @@ from interlock.handoff_request import recordable
 from interlock.port import Handler, Request
 from interlock.results import Shown
 from interlock.run import Run
-from interlock.showing import show
+from interlock.showing import show, show_all
 from interlock.time_limits import in_time
 from interlock.usage import is_usage
 
@@ -52,15 +52,16 @@ async def ask_model(run: Run, request: Request, shown: Shown, check: Check | Non
         too_late(run.callers, run.in_charge)  # nobody is asked for whose answer nobody waits any longer
     run.begin_call(request, shown)
     if check is None and run.config.executor is None and run.config.turn_timeout is None and not run.callers:
-        take = partial(_take, run)
-        await attempt(_answering(run), request, run.config.retry, run.begin_attempt, take)
+        note = partial(_note, run)
+        await attempt(_answering(run), request, run.config.retry, run.begin_attempt, note)
         return
     events = _events(run, request)
     try:
         if check is not None:
             await _judged(run, events, check)
         async for event in events:
-            await _take(run, event)
+            if _note(run, event):
+                await show(event)
     finally:
         await events.aclose()
 
@@ -93,8 +94,7 @@ async def _judged(run: Run, events: AsyncGenerator[HandlerEvent], check: Check) 
     except BaseException:
         run.refuse_reply()
         raise
-    for event in held:
-        await _show(run, event)
+    await show_all(held)
     if failed is not None:
         raise failed
 
@@ -108,17 +108,6 @@ async def _judge(
         refusals.append(error)
         reading.cancel()
     judged.set()
-
-
-async def _take(run: Run, event: HandlerEvent) -> None:
-    """Note and show what arrives."""
-    if _note(run, event):
-        await _show(run, event)
-
-
-async def _show(run: Run, event: HandlerEvent) -> None:
-    if run.watched:
-        await show(event)
 
 
 def _events(run: Run, request: Request) -> AsyncGenerator[HandlerEvent]:
@@ -191,7 +180,7 @@ def _note(run: Run, event: HandlerEvent) -> bool:
         )
     elif not run.partial:
         run.partial.append("")  # nothing to keep, but something was shown
-    return True
+    return run.watched
 
 
 def _noted_text(run: Run, text: object) -> bool:
@@ -202,7 +191,7 @@ def _noted_text(run: Run, text: object) -> bool:
             f"Handler {run.handler.name!r} yielded a TextDelta in turn {run.turn} whose text is {text!r:.80}."
         )
     run.partial.append(text)
-    return True
+    return run.watched
 
 
 def _counted(run: Run, done: MessageDone) -> MessageDone:

@@ -66,16 +66,16 @@ async def attempt(
     request: Request,
     retry: Retry,
     begin: Callable[[], None],
-    take: Callable[[HandlerEvent], Awaitable[None]],
+    note: Callable[[HandlerEvent], bool],
 ) -> None:
-    """Make a model call, and make it again as ``retry`` allows.
+    """Make a model call, and make it again as ``retry`` allows; show what arrives.
 
     Args:
         handler: answers.
         request: what it is asked.
         retry: whether and when.
         begin: told of each attempt.
-        take: given each event.
+        note: given each event, says whether to show it.
 
     Raises:
         ProviderError: the last attempt's error.
@@ -89,7 +89,8 @@ async def attempt(
             try:
                 async for event in events:
                     shown = True
-                    await take(event)
+                    if note(event):
+                        await show(event)
             finally:
                 await events.aclose()
             return
@@ -102,16 +103,21 @@ async def attempt(
             if not cancelled_itself(error):
                 raise
             raise HandlerError(f"Handler {handler.name!r} was cancelled from within.") from error
-        await take(failed)
-        await retry.sleep(delay)
+        await _wait(failed, retry, note)
         number += 1
+
+
+async def _wait(failed: AttemptFailed, retry: Retry, note: Callable[[HandlerEvent], bool]) -> None:
+    if note(failed):
+        await show(failed)
+    await retry.sleep(failed.delay)
 
 
 def attempts(
     handler: Handler, request: Request, retry: Retry, begin: Callable[[], None] = lambda: None
 ) -> AsyncGenerator[HandlerEvent]:
     """Return what `attempt` gives as a generator, for whoever is to pass it on."""
-    return shown_by(lambda: attempt(handler, request, retry, begin, show))
+    return shown_by(lambda: attempt(handler, request, retry, begin, lambda _: True))
 
 
 def _stream_of(handler: Handler, request: Request) -> AsyncGenerator[HandlerEvent]:

@@ -282,6 +282,8 @@ class Places:
 
     def release(self) -> None:
         """Give back all of them. Safe to call twice."""
+        if self._held is _NONE_HELD:
+            return
         while self._held:
             self.come_back()
         self._held = _NONE_HELD

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 
 from interlock.handoff_request import HandoffStatus
 from interlock.messages import Message
-from interlock.records import dataclass, maker
+from interlock.records import dataclass, maker, remaker
 from interlock.usage import Usage
 
 __all__ = [
@@ -85,6 +85,7 @@ class MessageDone:
 
 
 DONE = maker(MessageDone)
+REMADE_DONE = remaker(MessageDone)
 TEXT = maker(TextDelta)
 """Make those of the handlers that come with interlock."""
 

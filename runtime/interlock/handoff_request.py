@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from interlock.errors import ConfigError, HandoffStateError
 from interlock.fresh import NEW_DICT
-from interlock.records import dataclass, maker
+from interlock.records import dataclass, maker, remaker
 
 __all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "recordable"]
 
@@ -260,6 +260,7 @@ class HandoffRequest:
 
 
 REQUEST = maker(HandoffRequest, checked=False)
+REMADE_REQUEST = remaker(HandoffRequest)
 RESPONSE = maker(HandoffResponse, checked=False)
 """Make those of a run: all that is in them was checked, or is the run's own."""
 

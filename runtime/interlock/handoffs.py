@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
 from interlock.acceptance import data_of
 from interlock.agents import Agent, Handoff
-from interlock.callables import name_of, resolve, users_code
+from interlock.callables import MaybeAwaitable, name_of, resolve, users_code
 from interlock.callers import Caller
 from interlock.errors import HandoffTimeout
 from interlock.events import HandoffFailed, HandoffReturned
@@ -30,6 +30,9 @@ from interlock.results import RECORD
 from interlock.run import Run
 from interlock.tell import tell
 from interlock.transfers import Transfer
+
+if TYPE_CHECKING:
+    from interlock.trace_port import Tracing
 
 __all__ = ["come_back", "give_up", "put_on_record", "take_over"]
 
@@ -58,7 +61,7 @@ def put_on_record(run: Run, transfer: Transfer) -> None:
             response=_response(transfer),
             passed_over=transfer.passed_over,
             parent_id=run.open_handoff,
-            depth=1 + sum(one.taken and one.turn < run.turn for one in run.handoffs),
+            depth=1 + sum([one.taken and one.turn < run.turn for one in run.handoffs]),
             started=transfer.started,
             ended=None if made else run.config.clock(),
         )
@@ -120,20 +123,19 @@ async def take_over(run: Run, transfer: Transfer) -> None:
     run.open_record(transfer.request.request_id, waits=transfer.returns)
     if isinstance(target, Agent):
         run.source_prompt = source_prompt
+        run.meet(target)
     _carry(run, transfer)
-    _trace_it(run, transfer, len(seen))
+    if run.tracing is not None:
+        _trace_it(run, run.tracing, transfer, len(seen))
     run.progress.transferred(speaker, target.name, data_of(transfer.request))
-    if _log.isEnabledFor(logging.INFO):
-        _announce(run, speaker, transfer)
+    _announce(run, speaker, transfer)
     try:
-        await tell(run, "on_handoff", None, target)
+        if run.hooks is not None:
+            await tell(run, "on_handoff", None, target)
     finally:  # it is made: who is cancelled here finds the target in charge
-        if isinstance(target, Agent) and not target.graph.keys() <= run.graph.keys():
-            run.graph = {**run.graph, **target.graph, **run.graph}  # who is new comes last
         run.switch(target if isinstance(target, Agent) else source, handler, given=transfer.input)
     if isinstance(target, Agent):
-        await tell(run, None, "on_handoff", source)
-        await _received(run, target, transfer)
+        await _greet(run, source, target, transfer)
 
 
 def _without_not_tried(run: Run) -> list[RunItem]:
@@ -252,6 +254,8 @@ def _carry(run: Run, transfer: Transfer) -> None:
 
 def _announce(run: Run, speaker: str, transfer: Transfer) -> None:
     """Log a transfer for either side: with its reason, and nothing else that was said (rows 2-23, 2-28)."""
+    if not _log.isEnabledFor(logging.INFO):
+        return
     source, target = loggable_text(speaker), loggable_text(transfer.target_name)
     line = "[handoff] Executing handoff: %s -> %s in turn %d of run %s"
     log(run, _log, logging.INFO, line, source, target, run.turn, run.run_id)
@@ -259,10 +263,18 @@ def _announce(run: Run, speaker: str, transfer: Transfer) -> None:
     log(run, _log, logging.INFO, "[%s] Received handoff from %s%s", target, source, why)
 
 
-async def _received(run: Run, target: Agent[Any], transfer: Transfer) -> None:
+async def _greet(run: Run, source: Agent[Any], target: Agent[Any], transfer: Transfer) -> None:
+    """Call the target's own hooks."""
+    if target.hooked:
+        await tell(run, None, "on_handoff", source)
+    if target.on_handoff_received is not None:
+        await _received(run, target, target.on_handoff_received, transfer)
+
+
+async def _received(
+    run: Run, target: Agent[Any], hook: Callable[[HandoffContext], MaybeAwaitable[None]], transfer: Transfer
+) -> None:
     """Call the target's own hook, last of all, with the history that it is about to be shown (row 0-17)."""
-    if target.on_handoff_received is None:
-        return
     messages, _ = View(run.view.items).messages(family_of(run.handler), run.reader())
     carries = PAYLOAD_KEY in run.shared_memory
     payload = {PAYLOAD_KEY: recordable(run.shared_memory[PAYLOAD_KEY])} if carries else {}
@@ -276,7 +288,7 @@ async def _received(run: Run, target: Agent[Any], transfer: Transfer) -> None:
             metadata=payload,
         )
     with users_code(f"on_handoff_received of agent {target.name!r}"):
-        await resolve(target.on_handoff_received(context))
+        await resolve(hook(context))
 
 
 async def _passed_on(run: Run) -> str | None:
@@ -338,17 +350,15 @@ def _shaping(run: Run, edge: Handoff) -> tuple[str, HandoffInputFilter, bool] | 
     return "nest_handoff_history", fold, True
 
 
-def _trace_it(run: Run, transfer: Transfer, before: int) -> None:
+def _trace_it(run: Run, tracing: Tracing, transfer: Transfer, before: int) -> None:
     """Let a trace know what shaped the view of who takes over; a filter of the app's by its own name, too."""
-    if run.tracing is None:
-        return
     shaping = _shaping(run, transfer.edge)
     if shaping is not None:
         what, apply, own = shaping
         shaped_by = what if own else f"{what}: {name_of(apply)}"
     else:
         shaped_by = None
-    run.tracing.took_over(transfer.request.request_id, shaped_by, before)
+    tracing.took_over(transfer.request.request_id, shaped_by, before)
 
 
 def _without_calls(items: list[RunItem], call_ids: Collection[str]) -> list[RunItem]:

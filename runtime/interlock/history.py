@@ -21,7 +21,7 @@ from interlock.filters import HandoffInputData, as_items, is_system, newest_of_u
 from interlock.messages import Message, RunItem, call_ids, checked_message, detached, item_of, portable
 from interlock.narrative import Reader, narrated
 from interlock.parts import media_of, without_media
-from interlock.repair import NOTHING_LEFT, problems, repair
+from interlock.repair import NOTHING_LEFT, examined, repair
 
 __all__ = [
     "HandoffHistoryMapper",
@@ -252,24 +252,26 @@ class View:
         if self.rendered_for(family, reader) and self._goes_on():
             return self._wire, ()
         items = self.items if reader is None else narrated(self.items, reader)
-        new = _rendered(items, family)
-        self._wire, notes = found = repair(new)
-        self._ids = call_ids(self._wire)
-        if notes:
-            self._ids |= call_ids(new)
+        self._wire = new = _rendered(items, family)
+        wrong, self._ids = examined(new)
+        notes: Sequence[str] = ()
+        found: Sequence[str] = ()
+        if wrong:
+            self._wire, notes = repair(new)
+            self._ids = call_ids(self._wire) | call_ids(new)
             told = self._told if family == self._family and reader is self._reader else ()
-            found = self._wire, [note for note in notes if note not in told]
+            found = [note for note in notes if note not in told]
         self._told, self._family, self._reader = notes, family, reader
         self._rendered = 0 if NOTHING_LEFT in notes else len(self.items)
-        return found
+        return self._wire, found
 
     def _goes_on(self) -> bool:
         """Take in what is new, if that is valid by itself, and what comes before too, with it."""
         assert self._family is not None
         new = _rendered(self.items[self._rendered :], self._family)
         if new:
-            ids = call_ids(new)
-            if not self._ids.isdisjoint(ids) or problems(new):
+            wrong, ids = examined(new)
+            if wrong or not self._ids.isdisjoint(ids):
                 return False
             self._wire += new
             self._ids |= ids

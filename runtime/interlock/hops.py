@@ -13,8 +13,8 @@ from interlock.config import RunConfig
 from interlock.events import HandoffCompleted
 from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.handoff_request import HandoffStatus
-from interlock.records import dataclass, remade
-from interlock.results import RECORD, HandoffRecord
+from interlock.records import dataclass
+from interlock.results import REMADE_RECORD, HandoffRecord
 from interlock.sharing import Narrowed, narrowed
 from interlock.usage import NO_USAGE, Usage
 
@@ -69,13 +69,13 @@ class Hops:
         """Put on record how these transfers ended, as far as they have not; with no status as they stand."""
         for place, one in enumerate(self.handoffs):
             if one.id in ids and one.ended is None:
-                ending = {
-                    "status": one.status if status is None else one.status.to(status, one.id),
-                    "error": error,
-                    "ended": self.config.clock(),
-                    "usage": self.spent.get(one.id),
-                }
-                self.handoffs[place] = remade(RECORD, one, ending)
+                self.handoffs[place] = REMADE_RECORD(
+                    one,
+                    status=one.status if status is None else one.status.to(status, one.id),
+                    error=error,
+                    ended=self.config.clock(),
+                    usage=self.spent.get(one.id),
+                )
                 self.closed += (self.handoffs[place],)
 
     def take_completed(self) -> list[HandoffCompleted]:

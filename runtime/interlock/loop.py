@@ -35,7 +35,7 @@ from interlock.models import next_handler
 from interlock.port import MODEL_REQUEST, Request, ToolChoice, family_of
 from interlock.prompts import system_message
 from interlock.records import maker, record
-from interlock.replies import unseen_of, wrong_with
+from interlock.replies import is_sound, unseen_of, wrong_with
 from interlock.results import SHOWN, RunDone, RunEvent, Shown
 from interlock.routing import Offer, offer
 from interlock.run import Run
@@ -302,10 +302,11 @@ def _accept(run: Run) -> tuple[list[HandlerEvent], MessageDone]:
             f"Handler {run.handler.name!r} ended in turn {run.turn} without a MessageDone. "
             "Every handler must yield exactly one, with the complete message."
         )
-    if wrong := wrong_with(reply.message):
+    sound = is_sound(reply.message)
+    if not sound and (wrong := wrong_with(reply.message)):
         raise HandlerError(f"Handler {run.handler.name!r} gave a reply in turn {run.turn} with {wrong}.")
     if reply.finish_reason in ("length", "content_filter"):
         run.warn(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
-    shown = run.partial.copy()
-    reply = run.accept(reply)
+    shown = run.partial.copy() if run.stream else ()
+    reply = run.accept(reply, sound=sound)
     return unseen_of(reply.message, shown) if run.stream else [], reply

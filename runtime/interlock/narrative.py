@@ -57,7 +57,9 @@ def _question_last(items: list[RunItem], reader: Reader) -> list[RunItem]:
 
     It is what the reader is to answer, and many look for it at the end.
     """
-    note = max((place for place, item in enumerate(items) if item.kind == "note"), default=-1)
+    note = len(items) - 1
+    while note > 0 and items[note].kind != "note":
+        note -= 1
     for place in range(note - 1, -1, -1):
         item = items[place]
         if item.message["role"] == "user" and item.kind != "note":
@@ -187,7 +189,13 @@ def _line(agent: str, call: ToolCall, answer: RunItem | None, reader: Reader) ->
         told |= _earlier_transfer(arguments, result or "")
     else:
         told |= {"called": function.get("name") or "", "with": arguments, "result": result}
-    return f"- {_as_json(told).translate(_LINE_ENDS)}"
+    line = f"- {_object(told)}"
+    return line if line.isascii() else line.translate(_LINE_ENDS)
+
+
+def _object(told: dict[str, Any]) -> str:
+    """Return what `json.dumps` would; most of it is text, for which no encoder need be made."""
+    return "{" + ", ".join([f'"{key}": {_as_json(value)}' for key, value in told.items()]) + "}"
 
 
 def _earlier_transfer(arguments: object, answer: str) -> dict[str, Any]:

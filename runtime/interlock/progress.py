@@ -15,12 +15,12 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from interlock.fresh import NEW_DICT, NEW_LIST, NEW_SET
-from interlock.records import dataclass
+from interlock.records import dataclass, maker
 
 if TYPE_CHECKING:
     from hashlib import blake2b
 
-__all__ = ["Progress"]
+__all__ = ["PROGRESS", "Progress"]
 
 _NUDGE_AT = 3
 """A call may be made twice with one result: to look again after a while is sensible. The third time it
@@ -169,6 +169,10 @@ class Progress:
         names = [*self.names]
         more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
         return ", ".join([*names[:_MOST_NAMES], *more])
+
+
+PROGRESS = maker(Progress)
+"""Makes those of a run."""
 
 
 def _by_call(made: Iterable[_Result]) -> dict[str, str]:

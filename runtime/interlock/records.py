@@ -15,14 +15,12 @@ those there is `maker`.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
-from operator import attrgetter
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-__all__ = ["dataclass", "maker", "record", "remade"]
+__all__ = ["dataclass", "maker", "record", "remaker"]
 
 T = TypeVar("T")
 
@@ -39,19 +37,43 @@ def maker(kind: type[T], *, checked: bool = True) -> type[T]:
     passed its ``__post_init__``, unless that is not to be ``checked``. The class has slots of its own.
     """
     check = getattr(kind, "__post_init__", None) if checked else None
-    guarded = kind.__setattr__ is not object.__setattr__
-    begun = type(kind.__name__, (kind,), {"__module__": kind.__module__, **_NO_GUARD}) if guarded else kind
-    known: dict[str, Any] = {"new": object.__new__, "begun": begun, "kind": kind, "check": check}
     arguments: list[str] = []
-    lines = ["made = new(begun)"]
+    known: dict[str, Any] = {"check": check}
+    lines: list[str] = []
     for each in fields(cast(Any, kind)):
         argument, line, known[f"default_{each.name}"] = _source(each)
         arguments += [argument] * each.init
         lines.append(line)
-    lines += ["made.__class__ = kind"] * guarded + ["check(made)"] * (check is not None) + ["return made"]
+    checks = ["check(made)"] * (check is not None)
     name = f"make_{kind.__name__}"
-    exec("\n ".join([f"def {name}(*, {', '.join(arguments)}):", *lines]), known)
-    return cast("type[T]", known[name])
+    return cast("type[T]", _written(name, f"*, {', '.join(arguments)}", kind, lines, checks, known))
+
+
+def remaker(kind: type[T]) -> Callable[..., T]:
+    """Return a function that does what `dataclasses.replace` does in a tenth of the time.
+
+    It takes an object of ``kind``, and by name what is to be different. Nothing is checked.
+    """
+    names = [each.name for each in fields(cast(Any, kind))]
+    arguments = ", ".join(f"{name}=same" for name in names)
+    lines = [f"made.{name} = old.{name} if {name} is same else {name}" for name in names]
+    known = {"same": object()}
+    return cast(
+        "Callable[..., T]",
+        _written(f"remake_{kind.__name__}", f"old, *, {arguments}", kind, lines, [], known),
+    )
+
+
+def _written(
+    name: str, arguments: str, kind: type[Any], fill: list[str], checks: list[str], known: dict[str, Any]
+) -> object:
+    """Return a function that makes an object, fills it and, if its class is frozen, freezes it."""
+    guarded = cast(Any, kind).__setattr__ is not object.__setattr__
+    begun = type(kind.__name__, (kind,), {"__module__": kind.__module__, **_NO_GUARD}) if guarded else kind
+    known |= {"new": object.__new__, "begun": begun, "kind": kind}
+    lines = ["made = new(begun)", *fill, *["made.__class__ = kind"] * guarded, *checks, "return made"]
+    exec("\n ".join([f"def {name}({arguments}):", *lines]), known)
+    return known[name]
 
 
 def _source(each: Field[Any]) -> tuple[str, str, object]:
@@ -73,19 +95,6 @@ _NO_GUARD: Mapping[str, Any] = {
 }
 
 _LITERALS: Mapping[Any, str] = {list: "[]", dict: "{}"}
-
-
-def remade(make: type[T], old: T, changes: Mapping[str, object]) -> T:
-    """Return what `dataclasses.replace` does, by means of a `maker` and in a quarter of the time."""
-    names: tuple[str, ...] = cast(Any, old).__slots__
-    values: dict[str, Any] = dict(zip(names, _reader(names)(old), strict=True))
-    values.update(changes)
-    return make(**values)
-
-
-@functools.cache
-def _reader(names: tuple[str, ...]) -> Callable[[object], tuple[Any, ...]]:
-    return cast("Callable[[object], tuple[Any, ...]]", attrgetter(*names))
 
 
 def _with_shared_methods(made: type[T], *, eq: bool, repr: bool, hashable: bool) -> type[T]:

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from interlock.messages import Message, ToolCall, calls_of, text_of
 
-__all__ = ["NOTHING_LEFT", "NO_ANSWER", "problems", "repair", "says_nothing"]
+__all__ = ["NOTHING_LEFT", "NO_ANSWER", "examined", "problems", "repair", "says_nothing"]
 
 NO_ANSWER = "No result was recorded for this call."
 """The answer that stands in for a tool result that was never recorded."""
@@ -31,11 +31,21 @@ _UNKNOWN_TOOL = "unknown_tool"
 
 def problems(messages: Sequence[Message]) -> list[str]:
     """Return what a provider would refuse in ``messages``, one line each; empty when all is well."""
+    return examined(messages)[0]
+
+
+def examined(messages: Sequence[Message]) -> tuple[list[str], set[str]]:
+    """Return the `problems` of ``messages``, and the ids of the calls in them.
+
+    Where there are no problems, every answer is to one of these.
+    """
     found: list[str] = []
     seen: set[str] = set()
     open_calls: list[str] = []
+    answerable = False
     for index, message in enumerate(messages):
         role = message["role"]
+        answerable = answerable or role not in _OF_THE_APP
         if role == "tool":
             answered = message.get("tool_call_id") or ""
             if answered in open_calls:
@@ -50,12 +60,12 @@ def problems(messages: Sequence[Message]) -> list[str]:
             found += _bad_ids(index, open_calls, seen)
         else:
             open_calls = []
-        if role == "assistant" and says_nothing(message):
+        if role == "assistant" and not calls and says_nothing(message):
             found.append(f"message {index}: assistant message without text or calls")
     found += [f"at the end: tool call {call} has no answer" for call in open_calls]
-    if _is_all_of_the_app(messages):
+    if not answerable:
         found.append("nothing to answer: no user, assistant or tool message")
-    return found
+    return found, seen
 
 
 def _is_all_of_the_app(messages: Sequence[Message]) -> bool:

@@ -8,17 +8,48 @@ import operator
 from collections.abc import Sequence
 from typing import Any, cast
 
+from typing_extensions import TypeIs
+
 from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.messages import Message, ToolCall, calls_of, text_of
 from interlock.pieces import together
 from interlock.plain_json import finite
 from interlock.repair import says_nothing
 
-__all__ = ["is_empty", "unseen_of", "with_own_ids", "wrong_with"]
-
+__all__ = ["is_empty", "is_sound", "unseen_of", "with_own_ids", "wrong_with"]
 
 _PLAIN = frozenset(("role", "content", "tool_calls"))
 _INWARD = ("thinking", "redacted_thinking", "reasoning")
+
+
+def is_sound(message: object) -> bool:
+    """Whether a message is a reply as nearly all are: some text, or whole calls, and nothing else.
+
+    Nothing is wrong with such a one, nothing in it is odd, and it is not empty. Any other is looked at
+    closely, and may be right all the same.
+    """
+    if not _is_dict(message) or message.get("role") != "assistant":
+        return False
+    content, calls = message.get("content"), message.get("tool_calls")
+    if len(message) != 1 + ("content" in message) + ("tool_calls" in message):
+        return False
+    if not calls:
+        return type(content) is str and content != "" and not content.isspace()
+    whole = type(calls) is list and all(map(_is_whole, cast("list[object]", calls)))
+    return whole and (content is None or type(content) is str)
+
+
+def _is_dict(value: object) -> TypeIs[dict[str, Any]]:
+    return type(value) is dict
+
+
+def _is_whole(call: object) -> bool:
+    if not _is_dict(call) or len(call) != 3 or call.get("type") != "function":
+        return False
+    function: object = call.get("function")
+    if not _is_dict(function) or len(function) != 2 or type(call.get("id")) is not str:
+        return False
+    return type(function.get("name")) is str and type(function.get("arguments")) is str
 
 
 def wrong_with(message: object) -> str | None:
@@ -68,19 +99,30 @@ def _wrong_call(call: object) -> str | None:
     return None
 
 
-def with_own_ids(reply: MessageDone, turn: int, used: set[str]) -> MessageDone:
+def with_own_ids(reply: MessageDone, turn: int, used: set[str], *, sound: bool = False) -> MessageDone:
     """Return a reply whose calls are whole, with ids that differ from all earlier ones of the run.
 
     Some providers send no ids or repeat them (feature row 1-47). The new ones follow from the turn, so a
     replayed run makes the same. Keys that begin with an underscore are interlock's own: no model sets them.
     A number that is none is null: nobody could send it back, or keep it.
+
+    Args:
+        reply: as the handler gave it.
+        turn: in which it did.
+        used: the ids of all earlier calls; those of the reply are added.
+        sound: whether it `is_sound`.
     """
-    if not _is_plain(reply.message):
+    if not (sound or _is_plain(reply.message)):
         kept = {key: value for key, value in reply.message.items() if not key.startswith("_")}
         reply = dataclasses.replace(reply, message=cast(Message, finite(kept)))
     calls = calls_of(reply.message)
     if not calls:
         return reply
+    if sound:
+        ids = {call["id"] for call in calls}
+        if len(ids) == len(calls) and "" not in ids and used.isdisjoint(ids):
+            used |= ids
+            return reply
     whole = [_whole(call, index, turn, used) for index, call in enumerate(calls)]
     if all(map(operator.is_, whole, calls)):
         return reply

@@ -32,7 +32,7 @@ from interlock.fresh import NEW_DICT
 from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from interlock.messages import Message, RunItem, ToolCall, marked, shown_later
 from interlock.port import Request, ToolChoice, ToolSpec
-from interlock.records import dataclass, maker, record
+from interlock.records import dataclass, maker, record, remaker
 from interlock.repair import repair
 from interlock.usage import Usage, summed
 
@@ -332,6 +332,7 @@ class RunResult(Generic[T]):
 
 _MODEL_CALL = maker(ModelCall)
 RECORD = maker(HandoffRecord)
+REMADE_RECORD = remaker(HandoffRecord)
 RESULT = maker(RunResult)
 SHOWN = maker(Shown)
 """Make them for the run."""

@@ -68,9 +68,8 @@ def resumed(
     """
     _check(state.document, config)
     run = _stood(agent, state.document, context, max_turns, hooks, config, stream=stream)
-    run.approvals = approvals_of(state.document.get("decisions", ()))
+    run.approvals = approvals_of(state.document.get("decisions", ()), state.interruptions)
     run.interruptions = state.interruptions  # as long as the run does not come to them
-    run.approvals.asked = frozenset((*one.path, one.call_id) for one in state.interruptions)
     _remember(run, state.document)
     _stand(run, state.document)
     return run
@@ -211,7 +210,7 @@ def _count(run: Run, document: RunDocument) -> None:
     run.spent = {name: usage_of(usage) for name, usage in document["spent"].items()}
     run.errors = tuple(Problem(**cast(Any, problem)) for problem in document["errors"])
     run.repairs, run.warnings = tuple(document["repairs"]), tuple(document["warnings"])
-    run.progress = _progress(document["progress"])
+    run.looked_at = _progress(document["progress"])
 
 
 def _progress(seen: ProgressDocument) -> Progress:

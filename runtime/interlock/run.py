@@ -13,28 +13,27 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from interlock.agents import Agent
-from interlock.approvals import Approvals, Interruption, still_waiting
-from interlock.books import Books
+from interlock.approvals import NO_APPROVALS, Approvals, Interruption, still_waiting
 from interlock.callers import Caller
 from interlock.capabilities import Places
 from interlock.context import MOMENT, RunContext
-from interlock.errors import HandoffTimeout, ProviderError, ProviderTimeout
-from interlock.events import AttemptFailed, MessageDone
-from interlock.fresh import NEW_DICT, NEW_LIST, NEW_SET
+from interlock.events import MessageDone
+from interlock.fresh import NEW_DICT, NEW_SET
 from interlock.handoff_request import HandoffStatus
 from interlock.history import View
 from interlock.hooks import RunHooks
 from interlock.keeping import Keeper
 from interlock.messages import ITEM, ItemKind, Message, RunItem, ToolCall
+from interlock.model_calls import ModelCalls
 from interlock.models import lineup
 from interlock.narrative import Reader
 from interlock.payloads import PAYLOAD_KEY
 from interlock.pieces import together
-from interlock.port import Handler, Request, family_of, tool_name
-from interlock.progress import Progress
+from interlock.port import Handler, family_of, tool_name
+from interlock.progress import PROGRESS, Progress
 from interlock.records import dataclass, maker
 from interlock.replies import is_empty, with_own_ids, wrong_with
-from interlock.results import RESULT, ModelCall, RunResult, Shown, StopReason
+from interlock.results import RESULT, RunResult, StopReason
 from interlock.routing import Offer
 from interlock.usage import Usage
 
@@ -46,12 +45,11 @@ __all__ = ["RUN", "Run"]
 
 
 @dataclass(slots=True, kw_only=True)
-class Run(Books):
+class Run(ModelCalls):
     """One run while it goes on."""
 
     first: Agent[Any]
     """The agent that the run begins with."""
-    handler: Handler
     graph: Mapping[str, Agent[Any]]
     hooks: RunHooks | None
     stream: bool
@@ -90,7 +88,6 @@ class Run(Books):
     """Who is shown the history, once it was asked for."""
     source_prompt: str | None = field(default=None, init=False)
     """The section of the prompt with the source's instructions, when the last handoff passes them on."""
-    calls: list[ModelCall] = field(default_factory=NEW_LIST, init=False)
     call_ids: set[str] = field(default_factory=NEW_SET)
     """The ids of all tool calls so far; a reply that repeats one gets new ones."""
     offered: Offer | None = field(default=None, init=False)
@@ -101,7 +98,8 @@ class Run(Books):
     """How many in a row."""
     mistakes: int = field(default=0, init=False)
     """Turns in a row with nothing but mistakes."""
-    progress: Progress = field(default_factory=maker(Progress), init=False)
+    looked_at: Progress | None = field(default=None, init=False)
+    """What is known of its going round, once there was anything to know."""
     over_limit: int = field(default=0, init=False)
     """Transfers that were refused because there had been enough; progress does not earn another."""
     failed: frozenset[tuple[str, str]] = frozenset()
@@ -112,7 +110,7 @@ class Run(Books):
     """Calls that the caller has to answer."""
     interruptions: Sequence[Interruption] = field(default=(), init=False)
     """Calls that wait for somebody's approval, here and in the runs within this one."""
-    approvals: Approvals = field(default_factory=maker(Approvals), init=False)
+    approvals: Approvals = field(default=NO_APPROVALS, init=False)
     """What was said of such calls; runs within this one have the same."""
     path: tuple[str, ...] = field(default=(), init=False)
     """Ids of the calls that the runs around this one are answered with, the outermost first."""
@@ -155,6 +153,13 @@ class Run(Books):
             )
         return self.moment
 
+    @property
+    def progress(self) -> Progress:
+        """What is known of its going round."""
+        if self.looked_at is None:
+            self.looked_at = PROGRESS()
+        return self.looked_at
+
     def reader(self) -> Reader | None:
         """Return for whom foreign calls are told; the same one as long as the same handler is in charge."""
         if self.config.foreign_calls == "shown" or not (self.handoffs or self.read_calls):
@@ -194,6 +199,11 @@ class Run(Books):
         """Name of who speaks: the agent, or the handler that it was handed over to."""
         return self.handler.name if self.stands_in else self.agent.name
 
+    def meet(self, agent: Agent[Any]) -> None:
+        """Let an agent, and all that it can reach, be of the run; who is new comes last."""
+        if not agent.graph.keys() <= self.graph.keys():
+            self.graph = {**self.graph, **agent.graph, **self.graph}
+
     def switch(self, agent: Agent[Any], handler: Handler, *, given: Any = None) -> None:
         """Let another agent, or another handler of the same agent, go on with what it is given."""
         if agent is not self.agent:
@@ -205,8 +215,8 @@ class Run(Books):
 
     def replace_handler(self, handler: Handler, error: Exception) -> None:
         """Let another handler make the model call that failed."""
-        self._end_call(None, error)
-        self._count_failed(error)
+        self.end_call(None, error)
+        self.count_failed(error)
         self.forget()
         self.failed |= {(self.agent.name, self.handler.name)}
         self.handler, self.again = handler, True
@@ -250,76 +260,17 @@ class Run(Books):
         self.view.add(item)
         return item
 
-    def begin_call(self, request: Request, shown: Shown) -> None:
-        """Note a model call before it is made, so that a failed one is on the result as well."""
-        self.open_call = (request, shown)
-        self.attempted = True
-        if self.tracing is not None:
-            self.tracing.model_started(request)
-
-    def unbegin_call(self, error: HandoffTimeout) -> None:
-        """Take a model call back that was noted and never made, if there is one."""
-        if self.open_call is not None:
-            self.open_call, self.attempted = None, False
-            if self.tracing is not None:
-                self.tracing.model_ended(None, error)
-
-    def accept(self, reply: MessageDone) -> MessageDone:
-        """Take a complete reply into the transcript and return it as it stands there."""
-        done = with_own_ids(reply, self.turn, self.call_ids)
-        self._end_call(done)
+    def accept(self, reply: MessageDone, *, sound: bool = False) -> MessageDone:
+        """Take a complete reply, which may be known to be sound, into the transcript; return it as it stands
+        there.
+        """
+        done = with_own_ids(reply, self.turn, self.call_ids, sound=sound)
+        self.end_call(done)
         self.count(reply.usage or Usage(requests=1, estimated=True))
         self.forget()
         self.add("model", done.message, origin=family_of(self.handler))
-        self.empty_replies = self.empty_replies + 1 if is_empty(done.message) else 0
+        self.empty_replies = self.empty_replies + 1 if not sound and is_empty(done.message) else 0
         return done
-
-    def _end_call(self, reply: MessageDone | None, error: BaseException | None = None) -> None:
-        assert self.open_call is not None
-        if self.tracing is not None:
-            self.tracing.model_ended(reply, error)
-        request, shown = self.open_call
-        self.open_call = None
-        self.calls.append(ModelCall.of(request, shown, self.handler.name, reply))
-
-    def forget(self) -> None:
-        """Drop what arrived: it is in the transcript now, or it is void."""
-        self.arrived = None
-        self.partial.clear()
-
-    def refuse_reply(self) -> None:
-        """Drop what arrived of a reply to an input that must not be answered; what it took is counted."""
-        if self.arrived is not None:
-            self._count_failed(None)
-            self.attempted = False
-        self.forget()
-
-    def void_attempt(self, failed: AttemptFailed) -> None:
-        """Count an attempt that failed and is to be made again.
-
-        Raises:
-            BudgetExceeded: there may be no other.
-        """
-        self._count_failed(failed.error)
-        if self.tracing is not None:
-            self.tracing.model_retried(failed)
-        self.forget()
-        self.attempted = False
-        self.check_budget()
-
-    def begin_attempt(self) -> None:
-        """Note that the model call is being made, and not waited for (see `interlock.attempts`)."""
-        self.attempted = True
-
-    def _count_failed(self, error: BaseException | None) -> None:
-        """Count a call that has no complete reply. One that the provider refused cost nothing."""
-        if self.arrived is not None and self.arrived.usage is not None:
-            self.count(self.arrived.usage)
-            return
-        refused = isinstance(error, ProviderError) and not isinstance(error, ProviderTimeout)
-        nothing_came = self.arrived is None and not self.partial
-        free = refused and nothing_came
-        self.count(Usage(requests=1, cost=0.0) if free else Usage(requests=1, estimated=True))
 
     def keep_partial(self, error: BaseException | None = None) -> None:
         """Keep what arrived of a reply whose call did not come to its end, and count the call."""
@@ -329,9 +280,9 @@ class Run(Books):
         if reply is not None and not wrong_with(reply.message):
             self.accept(reply)
             return
-        self._end_call(None, error)
+        self.end_call(None, error)
         if self.attempted:
-            self._count_failed(error)
+            self.count_failed(error)
         if not text and self.partial:
             self.warn(f"turn {self.turn}: the reply was cut off before it said anything")
         self.forget()

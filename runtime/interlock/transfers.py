@@ -14,12 +14,12 @@ from interlock.callables import is_failure, resolve
 from interlock.calls import reason_of
 from interlock.capabilities import Place
 from interlock.errors import ModelBehaviorError
-from interlock.handoff_request import REQUEST, HandoffRequest, HandoffResponse, HandoffStatus
+from interlock.handoff_request import REMADE_REQUEST, REQUEST, HandoffRequest, HandoffResponse, HandoffStatus
 from interlock.messages import ToolCall, unshared
 from interlock.models import handler_for, load
 from interlock.payloads import HandoffPayload, sent_by
 from interlock.port import Handler
-from interlock.records import maker, record, remade
+from interlock.records import maker, record
 from interlock.routing import Wanted
 from interlock.run import Run
 from interlock.schema import clip, describe_error
@@ -192,7 +192,7 @@ async def _prepared(
 
 
 def _asked_of(name: str, request: HandoffRequest) -> HandoffRequest:
-    return request if request.to_agent == name else remade(REQUEST, request, {"to_agent": name})
+    return request if request.to_agent == name else REMADE_REQUEST(request, to_agent=name)
 
 
 def _not_made(wanted: Wanted, request: HandoffRequest, error: BaseException) -> Transfer:
@@ -275,11 +275,11 @@ def _with_input(wanted: Wanted, request: HandoffRequest) -> HandoffRequest:
             value = edge.input_type.parse(arguments_of(wanted), strict=True)
         except ModelBehaviorError as error:
             raise Refused(str(error)) from error
-        return remade(REQUEST, request, {"input": value})
+        return REMADE_REQUEST(request, input=value)
     if wanted.request is not None:
         return request
     reason = _reason(edge, wanted.call["function"].get("arguments") or "")
-    return request if reason == request.reason else remade(REQUEST, request, {"reason": reason})
+    return request if reason == request.reason else REMADE_REQUEST(request, reason=reason)
 
 
 def _reason(edge: Handoff, arguments: str) -> str | None:
@@ -300,12 +300,10 @@ def _said(arguments: str) -> str | None:
 
 
 def _within_limit(run: Run) -> None:
-    taken = sum(record.taken for record in run.handoffs)
-    if run.config.max_handoffs is not None and taken >= run.config.max_handoffs:
-        raise Refused(
-            f"the limit of {run.config.max_handoffs} transfers is reached; answer the user yourself",
-            refusal="limit",
-        )
+    most = run.config.max_handoffs
+    if most is None or len(run.handoffs) < most or sum(record.taken for record in run.handoffs) < most:
+        return
+    raise Refused(f"the limit of {most} transfers is reached; answer the user yourself", refusal="limit")
 
 
 async def _payload(run: Run, edge: Handoff, request: HandoffRequest) -> HandoffPayload | None:

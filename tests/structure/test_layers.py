@@ -47,7 +47,8 @@ LAYERS = """
     handoff_documents models notebook sharing
     hops trace_notes trace_views
     books callers graph handoff_store
-    matrix run
+    matrix model_calls
+    run
     capturing
     resuming
     logs
