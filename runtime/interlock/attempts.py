@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextvars import ContextVar
+from types import AsyncGeneratorType
 from typing import Final
 
 import anyio
@@ -74,7 +75,7 @@ async def attempt(
         handler: answers.
         request: what it is asked.
         retry: whether and when.
-        begin: told of each attempt.
+        begin: told of each attempt but the first.
         note: given each event, says whether to show it.
 
     Raises:
@@ -83,7 +84,6 @@ async def attempt(
     number = 1
     while True:
         shown = False
-        begin()
         try:
             events = _stream_of(handler, request)
             try:
@@ -104,6 +104,7 @@ async def attempt(
                 raise
             raise HandlerError(f"Handler {handler.name!r} was cancelled from within.") from error
         await _wait(failed, retry, note)
+        begin()
         number += 1
 
 
@@ -125,7 +126,7 @@ def _stream_of(handler: Handler, request: Request) -> AsyncGenerator[HandlerEven
     if (watcher := WATCHER.get()) is not None:
         watcher(request)
     events = handler.stream(request)
-    if hasattr(events, "__aiter__") and hasattr(events, "aclose"):
+    if isinstance(events, AsyncGeneratorType) or (hasattr(events, "__aiter__") and hasattr(events, "aclose")):
         return events
     if isinstance(events, Coroutine):
         events.close()  # or Python warns that nobody awaited it

@@ -56,7 +56,10 @@ async def run_loop(run: Run) -> None:
     raised: Exception | None = None
     try:
         await begin(run)
-        await (_go_on(run) if run.turn else _check_run_input(run))
+        if run.turn:
+            await _go_on(run)
+        elif run.config.input_guardrails:
+            await _check_run_input(run)
         while run.stop_reason == "unfinished":
             await _take_turn(run)
             if run.keeper is not None:
@@ -135,7 +138,8 @@ async def _begin_turn(run: Run) -> _Turn:
     offered = run.offered or await _offer(run)
     system = await system_message(run, offered)
     messages, repairs = run.view.messages(family_of(run.handler), run.reader())
-    run.repairs += (*repairs,)
+    if repairs:
+        run.repairs += (*repairs,)
     shown = SHOWN(system=system, growing=messages, count=len(messages))
     request = _request(run, offered, shown)
     if heard(run):
@@ -186,10 +190,9 @@ def _is_answer(run: Run) -> bool:
 
 
 async def _check_run_input(run: Run) -> None:
-    if run.config.input_guardrails:
-        messages = [item.message for item in run.view.items]
-        with users_code("An input guardrail of the run"):
-            await check_input(run.config.input_guardrails, run.now(), run.agent, messages)
+    messages = [item.message for item in run.view.items]
+    with users_code("An input guardrail of the run"):
+        await check_input(run.config.input_guardrails, run.now(), run.agent, messages)
 
 
 async def _start_agent(run: Run) -> Check | None:
@@ -244,13 +247,17 @@ def _warn_of_many(run: Run, offered: Offer) -> None:
 
 def _request(run: Run, offered: Offer, shown: Shown) -> Request:
     """Put together what the handler is given."""
-    settings: dict[str, Any] = {**run.config.model_settings, **run.agent.model_settings}
-    choice = _tool_choice(run, offered, settings.pop("tool_choice")) if "tool_choice" in settings else None
+    settings: dict[str, Any] = {}
+    choice: ToolChoice | None = None
+    if run.config.model_settings or run.agent.model_settings:
+        settings = {**run.config.model_settings, **run.agent.model_settings}
+        choice = _tool_choice(run, offered, settings.pop("tool_choice", None))
+        settings = {key: value for key, value in settings.items() if value is not None}
     return MODEL_REQUEST(
         messages=shown.messages(),
         tools=offered.specs,
         tool_choice=choice,
-        settings={key: value for key, value in settings.items() if value is not None} if settings else {},
+        settings=settings,
         output_schema=run.agent.output_schema,
         stream=run.stream,
         agent=run.agent.name,

@@ -10,15 +10,15 @@ it can be read back byte for byte.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, cast
 
 from interlock.fresh import NEW_DICT
 from interlock.messages import ITEM, Message, RunItem, ToolCall, calls_of, portable
-from interlock.records import record
+from interlock.records import maker, record
 
-__all__ = ["PREAMBLE", "Reader", "narrated"]
+__all__ = ["PREAMBLE", "READER", "Reader", "narrated"]
 
 PREAMBLE = (
     "Note of the runtime, not of the user: what other agents did before you took over. "
@@ -41,6 +41,10 @@ class Reader:
     """By call id, to whom the transfers of the run led, and whether they were made."""
 
 
+READER = maker(Reader)
+"""Makes those of a run."""
+
+
 def narrated(items: Sequence[RunItem], reader: Reader) -> Sequence[RunItem]:
     """Return the items as ``reader`` is to see them: the same ones, if no call among them is foreign.
 
@@ -49,7 +53,7 @@ def narrated(items: Sequence[RunItem], reader: Reader) -> Sequence[RunItem]:
     foreign = _foreign_calls(items, reader)
     if not foreign:
         return items
-    return _question_last(list(_told(items, foreign, reader)), reader)
+    return _question_last(_told(items, foreign, reader), reader)
 
 
 def _question_last(items: list[RunItem], reader: Reader) -> list[RunItem]:
@@ -78,9 +82,9 @@ def _foreign_calls(items: Sequence[RunItem], reader: Reader) -> _Foreign:
     transfers = {item.message.get("tool_call_id") for item in items if item.kind == "handoff"}
     found: _Foreign = {}
     for place, item in enumerate(items):
-        if item.agent is None:
+        if item.agent is None or not (calls := calls_of(item.message)):
             continue
-        for call in calls_of(item.message):
+        for call in calls:
             call_id = call.get("id") or ""
             is_transfer = call_id in transfers or call_id in reader.transfers
             lacks = call["function"].get("name") not in reader.can_call
@@ -93,29 +97,31 @@ def _foreign_calls(items: Sequence[RunItem], reader: Reader) -> _Foreign:
     return found
 
 
-def _told(items: Sequence[RunItem], foreign: _Foreign, reader: Reader) -> Iterator[RunItem]:
+def _told(items: Sequence[RunItem], foreign: _Foreign, reader: Reader) -> list[RunItem]:
+    told: list[RunItem] = []
     answered_ids = {item.message.get("tool_call_id") for item in items}
     callers = _Callers(foreign)
     note = _Note()
     for place, item in enumerate(items):
         message = item.message
-        if message["role"] == "tool" and (asked := callers.foreign_call(message)):
-            note.add(item, _line(*asked, item, reader))
+        if message["role"] == "tool":
+            if asked := callers.foreign_call(message):
+                note.add(item, _line(*asked, item, reader))
+            else:  # a note must not come between a call and its answer
+                told.append(item)
             continue
         calls = callers.seen(place, message)
         kept = [call for call in calls if (place, call.get("id") or "") not in foreign]
         if len(kept) == len(calls):
-            if message["role"] != "tool":  # a note must not come between a call and its answer
-                yield from note.finished()
-            yield item
+            told += (*note.finished(), item)
         elif kept or message.get("content"):
-            yield from note.finished()
-            yield replace(item, message=_without(message, kept), origin=None)
+            told += (*note.finished(), replace(item, message=_without(message, kept), origin=None))
         for call in calls:
             call_id = call.get("id") or ""
             if (place, call_id) in foreign and call_id not in answered_ids:
                 note.add(item, _line(*foreign[place, call_id], None, reader))
-    yield from note.finished()
+    told += note.finished()
+    return told
 
 
 class _Callers:
@@ -164,14 +170,15 @@ class _Note:
         if isinstance(content, list) and item.message["role"] == "tool":
             self.parts += [part for part in content if part.get("type") != "text"]
 
-    def finished(self) -> Iterator[RunItem]:
-        """Yield the note, if there is one, and begin anew."""
+    def finished(self) -> Sequence[RunItem]:
+        """Return the note, if there is one, and begin anew."""
         if self.first is None:
-            return
+            return ()
         text = "\n".join([PREAMBLE, *self.lines])
         content: Any = [{"type": "text", "text": text}, *self.parts] if self.parts else text
-        yield ITEM(id=self.first.id, kind="note", message={"role": "user", "content": content})
+        made = ITEM(id=self.first.id, kind="note", message={"role": "user", "content": content})
         self.first, self.lines, self.parts = None, [], []
+        return (made,)
 
 
 def _line(agent: str, call: ToolCall, answer: RunItem | None, reader: Reader) -> str:

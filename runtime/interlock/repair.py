@@ -42,10 +42,8 @@ def examined(messages: Sequence[Message]) -> tuple[list[str], set[str]]:
     found: list[str] = []
     seen: set[str] = set()
     open_calls: list[str] = []
-    answerable = False
     for index, message in enumerate(messages):
         role = message["role"]
-        answerable = answerable or role not in _OF_THE_APP
         if role == "tool":
             answered = message.get("tool_call_id") or ""
             if answered in open_calls:
@@ -58,28 +56,36 @@ def examined(messages: Sequence[Message]) -> tuple[list[str], set[str]]:
         if calls := message.get("tool_calls"):
             open_calls = [call.get("id") or "" for call in calls]
             found += _bad_ids(index, open_calls, seen)
-        else:
+            seen.update(open_calls)
+        elif open_calls:
             open_calls = []
         if role == "assistant" and not calls and says_nothing(message):
             found.append(f"message {index}: assistant message without text or calls")
-    found += [f"at the end: tool call {call} has no answer" for call in open_calls]
-    if not answerable:
+    if open_calls:
+        found += [f"at the end: tool call {call} has no answer" for call in open_calls]
+    if _is_all_of_the_app(messages):
         found.append("nothing to answer: no user, assistant or tool message")
     return found, seen
 
 
 def _is_all_of_the_app(messages: Sequence[Message]) -> bool:
-    return all(message["role"] in _OF_THE_APP for message in messages)
+    for message in reversed(messages):  # the last one tells, nearly always
+        if message["role"] not in _OF_THE_APP:
+            return False
+    return True
 
 
 def _bad_ids(index: int, ids: list[str], seen: set[str]) -> list[str]:
     found: list[str] = []
+    if seen.isdisjoint(ids) and "" not in ids and (len(ids) == 1 or len({*ids}) == len(ids)):
+        return found
+    known = {*seen}
     for call_id in ids:
         if not call_id:
             found.append(f"message {index}: tool call without an id")
-        elif call_id in seen:
+        elif call_id in known:
             found.append(f"message {index}: tool call id {call_id} is used twice")
-        seen.add(call_id)
+        known.add(call_id)
     return found
 
 

@@ -6,7 +6,7 @@ why the next run starts at the default handler again, however this one ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import field
 from functools import partial
@@ -26,7 +26,7 @@ from interlock.keeping import Keeper
 from interlock.messages import ITEM, ItemKind, Message, RunItem, ToolCall
 from interlock.model_calls import ModelCalls
 from interlock.models import lineup
-from interlock.narrative import Reader
+from interlock.narrative import READER, Reader
 from interlock.payloads import PAYLOAD_KEY
 from interlock.pieces import together
 from interlock.port import Handler, family_of, tool_name
@@ -165,15 +165,24 @@ class Run(ModelCalls):
         if self.config.foreign_calls == "shown" or not (self.handoffs or self.read_calls):
             return None  # every call in the history is the agent's own
         if self.read_by is None:
-            edges = (edge for edge in self.agent.edges if edge.to_handler is not self.handler)
-            names = {tool_name(tool) for tool in (*self.agent.all_tools, *self.config.external_tools)}
-            self.read_by = Reader(
+            self.read_by = READER(
                 agent=self.agent.name,
                 stands_in=self.stands_in,
-                can_call=names | {edge.tool_name for edge in edges},
+                can_call=self._can_call(),
                 transfers={each.call_id: (each.target, each.taken) for each in self.handoffs},
             )
         return self.read_by
+
+    def _can_call(self) -> Collection[str]:
+        """Return the names of the tools and transfers of whoever is in charge, and of the caller's tools."""
+        agent, handler = self.agent, self.handler.name
+        names: frozenset[str] | None = agent.worked_out.get((Reader, handler))
+        if names is None:
+            edges = [edge for edge in agent.edges if (to := edge.to_handler) is None or to.name != handler]
+            names = frozenset([tool.name for tool in agent.all_tools] + [edge.tool_name for edge in edges])
+            agent.worked_out[Reader, handler] = names
+        external = self.config.external_tools
+        return names.union(map(tool_name, external)) if external else names
 
     def wind_up(self, status: HandoffStatus | None = None, error: str | None = None) -> None:
         """End what must not outlive the run, which with no status ended before its agents were done.
@@ -241,7 +250,8 @@ class Run(ModelCalls):
             MaxTurnsExceeded: that would be one too many.
             BudgetExceeded: the run has consumed what it may.
         """
-        self.check_budget()
+        if self.config.limits is not None:
+            self.check_budget()
         if self.again:
             self.again = False
             return

@@ -173,21 +173,18 @@ async def _invoked(run: Run, call: ToolCall, tool: Tool, take: Take) -> tuple[To
     if run.tracing is not None:
         run.tracing.tool_started(call)
     try:
-        outcome = await _carried_out(run, call, tool, context)
+        arguments = call["function"].get("arguments") or ""
+        if run.tracing is None:
+            outcome = await tool.invoke(context, arguments)
+        else:
+            with run.tracing.inside(call["id"]):
+                outcome = await tool.invoke(context, arguments)
     except (ToolError, ConfigError, GuardrailTripped, CallbackError) as raised:
         outcome, stop = _stopped(raised), True
     _took(run, take, call, outcome, stop)  # a hook that is cancelled must not lose it
     if watched:
         await _tell_end(run, tool, outcome, context)
     return outcome, stop
-
-
-async def _carried_out(run: Run, call: ToolCall, tool: Tool, context: Any) -> ToolOutcome:
-    arguments = call["function"].get("arguments") or ""
-    if run.tracing is None:
-        return await tool.invoke(context, arguments)
-    with run.tracing.inside(call["id"]):
-        return await tool.invoke(context, arguments)
 
 
 def _took(run: Run, take: Take, call: ToolCall, outcome: ToolOutcome, stop: bool) -> None:

@@ -65,9 +65,9 @@ def is_usage(value: object) -> TypeIs[Usage]:
     """Whether it is a usage, and all numbers in it are such."""
     if not isinstance(value, Usage):
         return False
-    tokens = value.input_tokens, value.output_tokens, value.cached_tokens, value.reasoning_tokens
     try:
-        return 0 <= sum(tokens, value.requests) + (value.cost or 0.0) < inf
+        tokens = value.input_tokens + value.output_tokens + value.cached_tokens + value.reasoning_tokens
+        return 0 <= tokens + value.requests + (value.cost or 0.0) < inf
     except TypeError:
         return False
 
