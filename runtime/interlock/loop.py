@@ -56,10 +56,7 @@ async def run_loop(run: Run) -> None:
     raised: Exception | None = None
     try:
         await begin(run)
-        if run.turn:
-            await _go_on(run)
-        elif run.config.input_guardrails:
-            await _check_run_input(run)
+        await (_go_on(run) if run.turn else _check_run_input(run))
         while run.stop_reason == "unfinished":
             await _take_turn(run)
             if run.keeper is not None:
@@ -190,9 +187,10 @@ def _is_answer(run: Run) -> bool:
 
 
 async def _check_run_input(run: Run) -> None:
-    messages = [item.message for item in run.view.items]
-    with users_code("An input guardrail of the run"):
-        await check_input(run.config.input_guardrails, run.now(), run.agent, messages)
+    if run.config.input_guardrails:
+        messages = [item.message for item in run.view.items]
+        with users_code("An input guardrail of the run"):
+            await check_input(run.config.input_guardrails, run.now(), run.agent, messages)
 
 
 async def _start_agent(run: Run) -> Check | None:

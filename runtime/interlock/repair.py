@@ -57,12 +57,11 @@ def examined(messages: Sequence[Message]) -> tuple[list[str], set[str]]:
             open_calls = [call.get("id") or "" for call in calls]
             found += _bad_ids(index, open_calls, seen)
             seen.update(open_calls)
-        elif open_calls:
+        else:
             open_calls = []
         if role == "assistant" and not calls and says_nothing(message):
             found.append(f"message {index}: assistant message without text or calls")
-    if open_calls:
-        found += [f"at the end: tool call {call} has no answer" for call in open_calls]
+    found += [f"at the end: tool call {call} has no answer" for call in open_calls]
     if _is_all_of_the_app(messages):
         found.append("nothing to answer: no user, assistant or tool message")
     return found, seen
