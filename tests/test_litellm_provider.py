@@ -731,6 +731,39 @@ async def test_a_known_model_has_a_price_and_it_is_the_same_streamed_and_whole(w
     assert done.usage.cost == pytest.approx(5 * 0.15e-6 + 7 * 0.6e-6)
 
 
+def answered(watched: bool, model: str, **bill: Any) -> Reply:
+    """A reply of this model, which says what it took."""
+    usage = {**USAGE, **bill}
+    if not watched:
+        return said({"content": "Hello"}, usage=usage, model=model, created=1)
+    told = chunk({"role": "assistant", "content": "Hello"}, model=model)
+    end = event({"id": "r1", "model": model, "created": 1, "choices": [], "usage": usage})
+    return streamed(told, chunk({}, finish="stop", model=model), end)
+
+
+@BOTH
+@pytest.mark.parametrize("model", ["openrouter/anthropic/claude-haiku-4.5", "openai/nobody-knows-me", OPENAI])
+async def test_what_the_vendor_says_that_a_call_cost_counts(model: str, watched: bool) -> None:
+    async with served(answered(watched, "m-1", cost=0.25)) as server:
+        done = await reply_of(handler_at(server.url, model), request(stream=watched))
+    assert done.usage is not None
+    assert done.usage.cost == 0.25
+
+
+@BOTH
+async def test_the_price_is_that_of_the_model_that_answered(watched: bool) -> None:
+    """A deployment of Azure's, or an alias, has a name of its own."""
+    async with served(answered(watched, "gpt-4o-mini-2024-07-18")) as server:
+        done = await reply_of(handler_at(server.url, "openai/our-own-alias"), request(stream=watched))
+    assert done.usage is not None
+    assert done.usage.cost == pytest.approx(5 * 0.15e-6 + 7 * 0.6e-6)
+
+
+def test_a_model_that_litellm_has_no_entry_of_is_not_free() -> None:
+    """Of OpenRouter's it makes entries up, in which all prices are zero."""
+    assert price(load_litellm(), "openrouter", "nobody/knows-me", {"prompt_tokens": 1}) is None
+
+
 def test_nobody_is_asked_what_ollama_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     with Server(HELLO) as server:
         monkeypatch.setenv("OLLAMA_API_BASE", server.url)

@@ -22,7 +22,7 @@ __all__ = [
     "lookup",
 ]
 
-MODEL = "bench-model"
+MODEL = "gpt-4o-mini"
 KEY = "no-key-is-needed"
 ANSWER = "The answer is 42."
 TRIAGE = "You are the triage agent. Hand over to the specialist whenever something has to be looked up."

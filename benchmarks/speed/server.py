@@ -26,7 +26,7 @@ _TRANSFER = re.compile(
 )
 _ASKS_WHY = re.compile(rb'"required": ?\["reason"\]')
 _USAGE = {"prompt_tokens": 50, "completion_tokens": 10, "total_tokens": 60}
-_HEAD = {"id": "chatcmpl-0123456789abcdef", "created": 1_700_000_000, "model": "bench-model-2026-01-01"}
+_HEAD = {"id": "chatcmpl-0123456789abcdef", "created": 1_700_000_000, "model": "gpt-4o-mini-2024-07-18"}
 
 
 def marker(turns: int = 1, chunks: int = 1, wait: int = 0) -> str:

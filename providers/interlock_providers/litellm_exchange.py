@@ -28,7 +28,7 @@ from interlock_providers.echoes import Echoes
 from interlock_providers.failures import to_provider_error
 from interlock_providers.foreign import set_aside
 from interlock_providers.litellm_call import Call, Target
-from interlock_providers.litellm_library import as_dict, price
+from interlock_providers.litellm_library import as_dict, cost_of, price
 from interlock_providers.reading import MISSHAPEN
 from interlock_providers.structured import as_answer
 from interlock_providers.tap import Tap
@@ -72,6 +72,7 @@ class Exchange:
         self._sent = False
         self._reply: Any = None
         self._usage: Mapping[str, Any] = {}
+        self._cost: float | None = None
         self._assembler = Assembler()
         self._echoes = Echoes()
         self._thought = LeadingThought()
@@ -89,6 +90,7 @@ class Exchange:
             arguments = self._arguments()
             reply = await self._guarded(self._deadline.first, lambda: self._asked(arguments))
             if not hasattr(reply, "__aiter__"):
+                self._cost = cost_of(reply)
                 return reply
             self._reply = reply
             return await self._guarded(self._deadline.first, lambda: anext(reply, None))
@@ -305,10 +307,16 @@ class Exchange:
             )
 
     def _counted(self, usage: Usage | None) -> Usage:
-        """Return the usage with its price, and with the truth about who counted the tokens."""
+        """Return the usage with its price, and with the truth about who counted the tokens.
+
+        The vendor knows best what it takes, where it says so. Else litellm has worked it out for this call,
+        a streamed one as well, or there is its table.
+        """
         if usage is None:
             return Usage(requests=1, estimated=True)
-        cost = price(self._litellm, self._target.provider, self._target.name, self._usage)
+        cost = self._cost if usage.cost is None else usage.cost
+        if cost is None:
+            cost = price(self._litellm, self._target.provider, self._target.name, self._usage)
         return Usage(
             usage.requests,
             usage.input_tokens,

@@ -8,11 +8,12 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping
+from math import inf
 from typing import Any, cast
 
 from pydantic import BaseModel
 
-__all__ = ["as_dict", "close_litellm", "load_in_a_thread", "load_litellm", "model_info", "price"]
+__all__ = ["as_dict", "close_litellm", "cost_of", "load_in_a_thread", "load_litellm", "model_info", "price"]
 
 _LISTENING = "interlock_providers.tapped"
 
@@ -78,6 +79,13 @@ async def close_litellm() -> None:
     litellm.in_memory_llm_clients_cache.flush_cache()
 
 
+def cost_of(reply: object) -> float | None:
+    """Return what litellm says that a whole reply cost in US dollars; None where it does not know."""
+    hidden: object = getattr(reply, "_hidden_params", None)
+    cost: object = cast("dict[str, Any]", hidden).get("response_cost") if isinstance(hidden, dict) else None
+    return float(cost) if isinstance(cost, int | float) and 0 < cost < inf else None
+
+
 def price(litellm: Any, provider: str, model: str, usage: Mapping[str, Any]) -> float | None:
     """Return what a call cost in US dollars by litellm's price table, or None for an unknown price.
 
@@ -95,8 +103,9 @@ def price(litellm: Any, provider: str, model: str, usage: Mapping[str, Any]) -> 
     except Exception:  # an unknown model raises several things; a price is no reason to lose a reply
         return None
     cost = float(prompt) + float(completion)
-    # a model that costs nothing has a price; one whose price is unknown has none
-    return cost if cost > 0 or info.get("input_cost_per_token") is not None else None
+    # a model that costs nothing has a price; one whose price is unknown, or whose entry was made up, has none
+    known = info.get("key") in litellm.model_cost and info.get("input_cost_per_token") is not None
+    return cost if cost > 0 or known else None
 
 
 def model_info(litellm: Any, provider: str, model: str) -> Mapping[str, Any] | None:
