@@ -271,8 +271,11 @@ class Run(ModelCalls):
         return item
 
     def accept(self, reply: MessageDone, *, sound: bool = False) -> MessageDone:
-        """Take a complete reply, which may be known to be sound, into the transcript; return it as it stands
-        there.
+        """Take a complete reply into the transcript and return it as it stands there.
+
+        Args:
+            reply: as the handler gave it.
+            sound: whether it is known to be (see `interlock.replies.is_sound`).
         """
         done = with_own_ids(reply, self.turn, self.call_ids, sound=sound)
         self.end_call(done)
