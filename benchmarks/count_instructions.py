@@ -46,7 +46,7 @@ def counted(kind: str, scenario: str, url: str) -> float:
 
 def _counted(kind: str, scenario: str, url: str, runs: int) -> int:
     command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable, __file__]
-    # what a hash decides is the same each time, and so are garbage and addresses
+    # what a hash decides is the same each time
     environment = {**os.environ, "PYTHONHASHSEED": "0", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     done = subprocess.run(
         [*command, "--run", kind, scenario, url, str(runs)], capture_output=True, text=True, env=environment

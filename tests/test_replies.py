@@ -170,3 +170,41 @@ def test_a_sound_reply_is_taken_as_it_would_be_after_a_close_look(message: Any, 
 )
 def test_what_nearly_all_models_reply_is_sound(message: Any) -> None:
     assert is_sound(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "assistant", "content": " \n"},
+        {"role": "assistant", "content": ""},
+        {"role": "assistant", "content": None},
+        {"role": "assistant", "content": [{"type": "text", "text": "Hi"}]},
+        {"role": "assistant", "content": "Hi", "refusal": "No."},
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "tool_calls": (call("f"),)},
+        {"role": "assistant", "content": 5, "tool_calls": [call("f")]},
+        calling({**call("f"), "index": 0}),
+        calling({**call("f"), "type": "other"}),
+        calling({**call("f"), "id": None}),
+        calling({**call("f"), "function": {"name": "f", "arguments": "{}", "x": 1}}),
+        calling({**call("f"), "function": {"name": "f", "arguments": None}}),
+        calling({**call("f"), "function": {"name": 5, "arguments": "{}"}}),
+        [],
+    ],
+)
+def test_any_other_reply_is_looked_at_closely(message: Any) -> None:
+    assert not is_sound(message)
+
+
+@pytest.mark.parametrize("sound", [False, True])
+def test_ids_of_a_sound_reply_are_known_from_then_on_and_none_comes_twice(sound: bool) -> None:
+    used: set[str] = set()
+    reply = done(call("f", id="a"), call("g", id="b"))
+    assert with_own_ids(reply, 1, used, sound=sound) is reply
+    assert used == {"a", "b"}
+    again = with_own_ids(done(call("f", id="a"), call("f", id="c")), 2, used, sound=sound)
+    assert [made["id"] for made in calls_of(again.message)] == ["call_2_0", "c"]
+    twice = with_own_ids(done(call("f", id="d"), call("f", id="d")), 3, used, sound=sound)
+    assert [made["id"] for made in calls_of(twice.message)] == ["d", "call_3_1"]
+    unnamed = with_own_ids(done(call("f", id="")), 4, used, sound=sound)
+    assert [made["id"] for made in calls_of(unnamed.message)] == ["call_4_0"]

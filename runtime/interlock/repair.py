@@ -76,7 +76,7 @@ def _is_all_of_the_app(messages: Sequence[Message]) -> bool:
 
 def _bad_ids(index: int, ids: list[str], seen: set[str]) -> list[str]:
     found: list[str] = []
-    if seen.isdisjoint(ids) and "" not in ids and (len(ids) == 1 or len({*ids}) == len(ids)):
+    if seen.isdisjoint(ids) and "" not in ids and len({*ids}) == len(ids):
         return found
     known = {*seen}
     for call_id in ids:
