@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -346,3 +346,29 @@ async def test_a_run_that_is_left_while_it_waits_counts_the_attempts_that_were_m
                 break
     assert stream.result.usage == Usage(requests=1, cost=0.0)
     assert len(model.requests) == 1
+
+
+class Wavering:
+    """Fails at first, and begins to answer at the second attempt."""
+
+    name = "wavering"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+        self.asked += 1
+        if self.asked == 1:
+            raise ServerFailed("busy", retryable=True)
+        yield TextDelta("Hel")
+        yield DONE
+
+
+async def test_a_second_attempt_that_is_left_early_is_counted_too() -> None:
+    agent = Agent("helper", model=Wavering())
+    stream = Runner.run_streamed(agent, "Hi", run_config=RunConfig(retry=Clock().retry()))
+    async with stream:
+        async for event in stream:
+            if isinstance(event, TextDelta):
+                break
+    assert stream.result.usage.requests == 2

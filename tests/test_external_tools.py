@@ -431,3 +431,16 @@ async def test_what_is_pending_may_be_edited() -> None:
     played.result.pending[0]["function"]["arguments"] = "{}"
     said = calls_of(played.result.new_items[0].message)
     assert said[0]["function"]["arguments"] == '{"x": 1}'
+
+
+async def test_the_callers_tools_are_no_foreign_calls_to_anybody() -> None:
+    """Whoever is in charge can call them, so another agent's call of one is shown, and not told in a note."""
+    model = ScriptedHandler([call("transfer_to_b"), call("where", id="w"), "Done."])
+    a = Agent("a", model=model, handoffs=[Agent("b", model=model)])
+    config = RunConfig(external_tools=BOTH)
+    first = await Runner.run(a, "Where?", run_config=config)
+    answer: Any = {"role": "tool", "tool_call_id": "w", "content": "Rome"}
+    second = await Runner.run(a, [*first.to_input_list(), answer], run_config=config)
+    assert second.last_agent is a
+    shown = second.calls[-1].messages
+    assert [each["id"] for message in shown for each in calls_of(message)] == ["w"]
