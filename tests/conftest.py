@@ -46,6 +46,7 @@ _UNTRACED = {
     "test_litellm_provider.py",
     "test_openai_compatible.py",
     "test_openai_provider.py",
+    "test_redirects.py",
     "test_replay_recordings.py",
     "test_socket_cancelled.py",
     "test_socket_failures.py",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from mcpservers import Office
 from served import listening
-from servers import Reply, Server
+from servers import HELLO, Reply, Server
 
 from interlock import Agent, Runner
 from interlock.context import ToolContext
@@ -159,3 +159,14 @@ async def test_a_transport_of_ones_own_will_do(door: tuple[Door, str]) -> None:
 
     async with MCPClient(lambda: streamable_http_client(door[1]), name="own") as client:
         assert (await answer(client, "add", '{"a": 1}')).output == "3"
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_elsewhere_is_not_followed(status: int) -> None:
+    """The headers, and what is asked, are for one server."""
+    with Server(HELLO) as other:
+        with Server(Reply(status=status, headers={"location": f"{other.url}/mcp"})) as server:
+            with pytest.raises(ToolError, match=other.url.removeprefix("http://").removesuffix("/v1")):
+                async with MCPClient({"url": f"{server.url}/mcp", "headers": {"x-key": "test-not-a-key"}}):
+                    pass
+        assert other.connections == 0

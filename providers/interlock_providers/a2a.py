@@ -32,6 +32,7 @@ from interlock.scopes import Scope, checked_scope
 from interlock.usage import Usage
 from interlock_providers.deadlines import check_seconds
 from interlock_providers.failures import to_provider_error
+from interlock_providers.redirects import redirect_refused
 from interlock_providers.remote_urls import parse_url
 
 if TYPE_CHECKING:
@@ -173,6 +174,16 @@ class A2AAgent:
         from a2a.client.errors import A2AClientError  # noqa: PLC0415 - an extra
         from a2a.utils.errors import A2AError, InternalError, InvalidAgentResponseError  # noqa: PLC0415
 
+        answer: Any = getattr(error.__cause__, "response", None)
+        if answer is not None and 300 <= answer.status_code < 400:
+            return redirect_refused(
+                answer.status_code,
+                answer.headers,
+                url=str(answer.url),
+                provider=self.family,
+                model=self.name,
+                argument="url",
+            )
         if not isinstance(error, A2AError) or isinstance(error, A2AClientError):
             return to_provider_error(error, provider=self.family, model=self.name)
         its_own = isinstance(error, InternalError | InvalidAgentResponseError)

@@ -12,12 +12,13 @@ from io import BytesIO
 import aiohttp
 from yarl import URL
 
-from interlock.errors import InvalidRequest, ProviderError
-from interlock_providers.answers import Answer, error_from_answer, shortened
+from interlock.errors import ProviderError
+from interlock_providers.answers import Answer, error_from_answer
 from interlock_providers.at_once import Whole
 from interlock_providers.bodies import beginning
 from interlock_providers.pools import Pool, proxy_for, trusted
 from interlock_providers.received import Arrived
+from interlock_providers.redirects import redirect_refused
 from interlock_providers.short_way import Posted, ShortAnswer, ShortWay
 
 __all__ = ["LARGE", "HttpAnswer", "HttpClient", "HttpResponse", "opened"]
@@ -149,14 +150,8 @@ class HttpClient:
         provider, model = self._who
         status = response.status_code
         if status < 400:
-            where = shortened(response.headers.get("location", "nowhere"), 200)
-            return InvalidRequest(
-                f"{provider} answered {status}, a redirect to {where!r}, which is not followed: a "
-                "key would go there too. Pass the new address as base_url.",
-                status=status,
-                provider=provider,
-                model=model,
-            )
+            url = str(self._url)
+            return redirect_refused(status, response.headers, url=url, provider=provider, model=model)
         body = await beginning(response)
         answer = Answer(status, response.headers, body.decode("utf-8", "replace"))
         return error_from_answer(answer, provider=provider, model=model, url=str(self._url))

@@ -30,6 +30,7 @@ from interlock_providers.foreign import set_aside
 from interlock_providers.litellm_call import Call, Target
 from interlock_providers.litellm_library import as_dict, cost_of, price
 from interlock_providers.reading import MISSHAPEN
+from interlock_providers.redirects import redirect_refused
 from interlock_providers.structured import as_answer
 from interlock_providers.tap import Tap
 from interlock_providers.thoughts import LeadingThought
@@ -87,7 +88,10 @@ class Exchange:
         """
         if not self._sent:
             self._sent = True
-            arguments = self._arguments()
+            try:
+                arguments = self._arguments()
+            except Exception as error:  # Azure's client is made here, and not without a key
+                raise self._meant(error) from error
             reply = await self._guarded(self._deadline.first, lambda: self._asked(arguments))
             if not hasattr(reply, "__aiter__"):
                 self._cost = cost_of(reply)
@@ -187,7 +191,7 @@ class Exchange:
     def _arguments(self) -> dict[str, Any]:
         connection = self._connection()
         arguments: dict[str, Any] = {"model": self._model, **connection, **self.call.arguments}
-        if self._line is not None and self._target.provider != "bedrock":  # which signs what it sends
+        if self._tap is not None and self._target.provider != "bedrock":  # which signs what it sends
             arguments["messages"], self._line.parts = set_aside(arguments["messages"])
         return arguments
 
@@ -202,11 +206,13 @@ class Exchange:
             responses=target.responses,
             api_base=target.api_base,
             api_key=target.api_key,
+            given=self.call.arguments,
         )
         if (client := tapped.tapped_client(route)) is not None:
-            self._tap = Tap(target.provider, streams=bool(self.call.arguments.get("stream")))
-            self._line = tapped.Line(self._tap, self._max_bytes, self._unreadable)
+            tap = Tap(target.provider, streams=bool(self.call.arguments.get("stream")))
+            self._line = tapped.Line(tap, self._max_bytes, self._unreadable, self._moved, route.is_tapped)
             self._ongoing = tapped.Ongoing(self._line)
+            self._tap = tap if route.is_tapped else None
             connection |= client
         return connection
 
@@ -251,6 +257,10 @@ class Exchange:
             model=self._model,
             retryable=again,
         )
+
+    def _moved(self, status: int, headers: Mapping[str, str], url: str) -> ProviderError:
+        who = {"provider": self._target.provider, "model": self._model}
+        return redirect_refused(status, headers, url=url, argument="api_base", **who)
 
     def _misshapen(self, error: Exception) -> UnreadableResponse:
         return self._unreadable(f"it has another shape than any ({shortened(str(error), 200)})", True)

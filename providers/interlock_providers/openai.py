@@ -41,9 +41,9 @@ from interlock_providers.endpoints import (
     shape_at,
     told_key,
 )
+from interlock_providers.redirects import redirect_refused
 
 if TYPE_CHECKING:
-    from httpx import AsyncClient
     from openai import AsyncOpenAI, AsyncStream
 
 __all__ = ["OpenAI"]
@@ -168,6 +168,10 @@ class OpenAI:
                 stream=True,  # for us to read, whether it streams or not
             )
             return incoming
+        except openai.APIStatusError as error:  # of a client of one's own
+            if error.status_code < 400:
+                raise self._redirected(error.status_code, error.response.headers) from None
+            raise
         except Exception as error:
             if isinstance(error.__cause__, ProviderError):
                 raise error.__cause__ from None  # it comes from _look_at
@@ -176,7 +180,7 @@ class OpenAI:
     def _options(self, request: Request) -> Any:
         headers: Mapping[str, str] = request.settings.get("extra_headers") or {}
         headers = {"accept-encoding": ACCEPTED, **headers}
-        return {"headers": headers, "timeout": self._timeout, "max_retries": 0}
+        return {"headers": headers, "timeout": self._timeout, "max_retries": 0, "follow_redirects": False}
 
     def _the_client(self) -> AsyncOpenAI:
         """Return the client of this event loop: connections cannot move from one loop to another."""
@@ -202,31 +206,34 @@ class OpenAI:
 
     async def _look_at(self, response: Response) -> None:
         """Let an answer pass if it may hold a reply; the library would read all of any other."""
+        if 300 <= response.status_code < 400:
+            raise self._redirected(response.status_code, response.headers)
         if response.status_code >= 400:
             body = (await beginning(response)).decode("utf-8", "replace")
             answer = Answer(response.status_code, response.headers, body)
             raise error_from_answer(answer, provider=self.provider, model=self.model, url=self._url)
 
+    def _redirected(self, status: int, headers: Mapping[str, str]) -> ProviderError:
+        return redirect_refused(status, headers, url=self._url, provider=self.provider, model=self.model)
 
-def _carrier(event_hooks: dict[str, list[Any]]) -> AsyncClient:
+
+def _carrier(event_hooks: dict[str, list[Any]]) -> Any:  # a client of httpx, or of httpx2 since openai 3
     """Return what sends the requests of this event loop: aiohttp where that can, in the guise of httpx.
 
     httpx itself looks at all its connections for each request, which with some hundreds at once takes longer
     than all the rest.
     """
     if not _is_for_aiohttp():
-        from openai import DefaultAsyncHttpxClient  # noqa: PLC0415 - of httpx, or of httpx2 since openai 3
+        from openai import DefaultAsyncHttpxClient  # noqa: PLC0415 - see above
 
-        return DefaultAsyncHttpxClient(event_hooks=event_hooks)
+        return DefaultAsyncHttpxClient(event_hooks=event_hooks, follow_redirects=False)
     import httpx  # noqa: PLC0415 - takes longer than all of interlock
 
     from interlock_providers.aiohttp_transport import AiohttpTransport  # noqa: PLC0415 - imports httpx
     from interlock_providers.pools import trusted  # noqa: PLC0415 - imports aiohttp
 
     transport = AiohttpTransport(trusted())
-    return httpx.AsyncClient(
-        transport=transport, event_hooks=event_hooks, follow_redirects=True, timeout=None
-    )
+    return httpx.AsyncClient(transport=transport, event_hooks=event_hooks, timeout=None)
 
 
 def _is_for_aiohttp() -> bool:

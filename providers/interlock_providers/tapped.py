@@ -1,5 +1,7 @@
 """The HTTP client that litellm is given, so that a `Tap` reads each answer before litellm does.
 
+It follows no redirect, which litellm's own clients do, with key and conversation.
+
 One client serves all the calls of an event loop. Which call an answer belongs to is known from a
 context variable, because litellm creates tasks of its own.
 
@@ -8,8 +10,9 @@ This imports httpx and litellm; `interlock_providers.litellm` imports it at the 
 
 from __future__ import annotations
 
+import os
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
@@ -20,7 +23,9 @@ import httpx
 import litellm
 import openai
 from anyio.lowlevel import RunVar
+from litellm.llms.azure.azure import AzureChatCompletion
 from litellm.llms.custom_httpx import http_handler as _untyped
+from litellm.llms.openai_like import json_loader
 
 from interlock.errors import ProviderError
 from interlock.records import record
@@ -32,6 +37,7 @@ from interlock_providers.tap import Tap
 __all__ = ["Line", "Ongoing", "Route", "close_client", "listen", "stop_listening", "tapped_client"]
 
 _http = cast(Any, _untyped)
+_azure = cast(Any, AzureChatCompletion)()
 
 _ONGOING: ContextVar[Ongoing | None] = ContextVar("interlock_ongoing", default=None)
 
@@ -45,11 +51,24 @@ _OWN_HTTP = frozenset(
 )
 """Providers that litellm asks through an HTTP client of its own, which it takes as ``client=``."""
 
+_UNREAD = frozenset("bedrock_mantle databricks_agent edenai langflow langgraph lemonade opencode_go".split())
+"""They are asked through such a client as well. How they answer was not looked at, so there is no tap."""
+
+_UNREAD_BY_SDK = frozenset(("bigmodel", "text-completion-openai"))
+_UNREAD_BY_KEY = frozenset(("anthropic_text", "cloudflare", "cohere", "gradient_ai"))
+
+_AZURE = frozenset(("azure", "azure_text"))
+_AZURE_KEYS = ("AZURE_OPENAI_API_KEY", "AZURE_API_KEY")
+_AZURE_LOGIN = (
+    "azure_ad_token azure_ad_token_provider tenant_id client_id client_secret azure_username azure_password "
+    "azure_scope".split()
+)
+
 _NOT_BY_SDK = frozenset("anyscale chatgpt clarifai github_copilot ragflow".split())
 """Called compatible with OpenAI by litellm, and not asked through openai's library all the same."""
 
-# Both lists were surveyed by calling every provider of litellm 1.105.3 and 1.109.1; a provider that is
-# in neither is simply not tapped.
+# These lists were surveyed by calling every provider of litellm 1.105.3, 1.109.1 and 1.110.2; a provider that
+# is in none is asked through litellm's own client.
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -61,6 +80,13 @@ class Route:
     """Whether it goes to the Responses API."""
     api_base: str | None
     api_key: str | None
+    given: Mapping[str, Any]
+    """The arguments of the call."""
+
+    @property
+    def is_tapped(self) -> bool:
+        """Whether it is known how the answer is to be read."""
+        return self.responses or self.provider not in _UNREAD | _UNREAD_BY_SDK | _UNREAD_BY_KEY | _AZURE
 
 
 @dataclass(slots=True)
@@ -72,6 +98,10 @@ class Line:
     """What the body of the answer may have."""
     unreadable: Callable[[str, bool], ProviderError]
     """Makes the error for a body that cannot be read, of the reason and whether it may pass later."""
+    moved: Callable[[int, Mapping[str, str], str], ProviderError]
+    """Makes the error for a redirect, of status, headers and the address that was asked."""
+    is_tapped: bool = True
+    """Else litellm alone reads the answer."""
     parts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What is to stand in the request in the place of marks, see `interlock_providers.foreign`."""
     failure: httpx.TransportError | ProviderError | None = None
@@ -112,18 +142,23 @@ def stop_listening(token: Token[Ongoing | None]) -> None:
 
 def tapped_client(route: Route) -> Mapping[str, Any] | None:
     """Return the arguments that make litellm use the tapped client, or None when this route cannot."""
-    if route.responses or route.provider == "cohere_chat":
-        return _found_by_key(route.provider)
-    if route.provider in _OWN_HTTP:
+    if route.responses or route.provider == "cohere_chat" or route.provider in _UNREAD_BY_KEY:
+        return _found_by_key("cohere_chat" if route.provider == "cohere" else route.provider)
+    if route.provider in _OWN_HTTP or route.provider in _UNREAD:
         return {"client": _client()}
+    if route.provider in _AZURE:
+        return _client().azure(route)
     if _goes_by_sdk(route.provider) and route.api_base and route.api_key:
         return {"client": _client().sdk(route.api_base, route.api_key)}
     return None
 
 
 def _goes_by_sdk(provider: str) -> bool:
+    if provider in ("openai", "custom_openai") or provider in _UNREAD_BY_SDK:
+        return True
     compatible: list[str] = cast(Any, litellm).openai_compatible_providers
-    return provider in ("openai", "custom_openai") or (provider in compatible and provider not in _NOT_BY_SDK)
+    known = provider in compatible or cast(Any, json_loader).JSONProviderRegistry.exists(provider)
+    return known and provider not in _NOT_BY_SDK
 
 
 async def close_client() -> None:
@@ -162,24 +197,51 @@ def _client() -> _TappedHandler:
 class _TappedHandler(_http.AsyncHTTPHandler):  # type: ignore[name-defined,misc]  # untyped for us
     """litellm's client over our transport."""
 
-    _sdks: dict[tuple[str, str], openai.AsyncOpenAI] | None = None
+    _sdks: dict[tuple[object, ...], openai.AsyncOpenAI] | None = None
 
     def sdk(self, api_base: str, api_key: str) -> openai.AsyncOpenAI:
         """Return openai's client for an address and a key; a new one asks for the platform in a thread."""
+
+        def made() -> openai.AsyncOpenAI:
+            return _OneAttempt(api_key=api_key, base_url=api_base, http_client=self.client)
+
+        return self._kept((api_base, api_key), made)
+
+    def azure(self, route: Route) -> Mapping[str, Any] | None:
+        """Return the client that litellm makes for Azure, over our transport."""
+        ours = {name: route.given.get(name) for name in _AZURE_LOGIN}
+        ours["azure_ad_token"] = ours["azure_ad_token"] or os.environ.get("AZURE_AD_TOKEN")
+        base = route.api_base or litellm.api_base or os.environ.get("AZURE_API_BASE")
+        key = route.api_key or litellm.api_key or litellm.azure_key or _first_of(_AZURE_KEYS)
+        version = route.given.get("api_version") or litellm.api_version or os.environ.get("AZURE_API_VERSION")
+        if not base or "gateway.ai.cloudflare.com" in base:
+            return None  # for that, litellm makes another one
+
+        def made() -> openai.AsyncOpenAI:
+            theirs: openai.AsyncOpenAI = _azure.get_azure_openai_client(
+                api_key=key, api_base=base, api_version=version, litellm_params=ours, _is_async=True
+            )
+            return theirs.copy(http_client=self.client, max_retries=0)
+
+        return {"client": self._kept((base, key, version, *ours.values()), made)}
+
+    def _kept(self, key: tuple[object, ...], make: Callable[[], openai.AsyncOpenAI]) -> openai.AsyncOpenAI:
         if self._sdks is None:
             self._sdks = {}
-        known, key = self._sdks, (api_base, api_key)
+        known = self._sdks
         if key not in known:
             if len(known) >= _MOST_SDKS:  # keys change from call to call
                 known.clear()
-            known[key] = _OneAttempt(api_key=api_key, base_url=api_base, http_client=self.client)
+            known[key] = make()
         return known[key]
 
     def create_client(self, *args: Any, **kwargs: Any) -> httpx.AsyncClient:
         headers = {"accept-encoding": ACCEPTED}
-        return httpx.AsyncClient(
-            transport=_TappedTransport(), headers=headers, follow_redirects=True, timeout=None
-        )
+        return httpx.AsyncClient(transport=_TappedTransport(), headers=headers, timeout=None)
+
+
+def _first_of(names: Iterable[str]) -> str | None:
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)
 
 
 class _OneAttempt(openai.AsyncOpenAI):
@@ -213,6 +275,12 @@ class _TappedTransport(httpx.AsyncBaseTransport):
         if request.headers.get("accept-encoding") != ACCEPTED:
             request.headers["accept-encoding"] = ACCEPTED
         line.response = response = await self._inner.send(request)
+        if 300 <= response.status_code < 400:
+            await response.aclose()
+            raise line.moved(response.status_code, response.headers, str(request.url))
+        if not line.is_tapped:
+            headers = response.raw_headers
+            return httpx.Response(response.status_code, headers=headers, stream=response, request=request)
         line.tap.begin(request.url.path, request.content, response.status_code, response.headers)
         kept = [item for item in response.raw_headers if item[0].lower() not in _OF_THE_BODY]
         if line.tap.reads_whole:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any, cast
 
@@ -243,8 +244,17 @@ async def _http(place: WebServer) -> AsyncGenerator[Any]:
 
     client: Any = cast(Any, streamable_http).create_mcp_http_client(headers=place.headers)
     client.timeout = (_SECONDS, None, _SECONDS, _SECONDS)
+    client.event_hooks = {"request": [partial(_stay, client.build_request("POST", place.url).url)]}
     async with client, streamable_http.streamable_http_client(place.url, http_client=client) as streams:
         yield streams
+
+
+async def _stay(home: Any, request: Any) -> None:
+    """Refuse to go where a redirect leads: the headers are for one server. Version 1 would go anywhere."""
+    url = request.url
+    if (url.scheme, url.host, url.port) != (home.scheme, home.host, home.port):
+        there = f"{url.scheme}://{url.netloc.decode()}"
+        raise ErrorAnswer(f"redirect to {there} not followed; use that URL if it is the right server")
 
 
 @asynccontextmanager
