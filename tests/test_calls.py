@@ -87,7 +87,7 @@ def test_half_a_surrogate_pair_is_replaced() -> None:
 def test_half_a_surrogate_pair_in_a_list_does_not_hide_the_rest_of_it() -> None:
     """As in a list of files, one of which has a name that is not UTF-8."""
     found = {"files": ["a.txt", "b\udcff.txt"], "sizes": (1, math.inf), "\ud800": None}
-    assert to_text(found) == '{"files":["a.txt","b?.txt"],"sizes":[1,"Infinity"],"?":null}'
+    assert to_text(found) == '{"files":["a.txt","b\ufffd.txt"],"sizes":[1,"Infinity"],"\ufffd":null}'
 
 
 def a_circle() -> list[Any]:

@@ -251,6 +251,7 @@ async def in_pieces(scene: Scene, *, stream: bool) -> Played:
             return played
         text = result.state().to_json(include_secrets=True)
         given = RunState.from_json(text, agents=[agent])
+        assert given.to_json(include_secrets=True) == text
         assert given == result.state()
         settings["shared_memory"] = {}
     raise AssertionError("it ends")

@@ -251,8 +251,8 @@ async def test_half_a_surrogate_pair_is_no_obstacle() -> None:
     a = agent("A", call("look_up", {"order": 1}, id="l"), "Done.", tools=[look_up])
     result = await stopped(a, "half \ud83d", shared_memory={"k\ud83d": ["\ud83d!"], "é": "é"})
     state = RunState.from_json(result.state().to_json(), agents=[a])
-    assert state.items[0].message.get("content") == "half ?"
-    assert state.document["shared_memory"] == {"k?": ["?!"], "é": "é"}
+    assert state.items[0].message.get("content") == "half \ufffd"
+    assert state.document["shared_memory"] == {"k\ufffd": ["\ufffd!"], "é": "é"}
     assert (await Runner.run(a, state)).final_output == "Done."
 
 

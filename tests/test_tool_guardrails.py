@@ -97,7 +97,7 @@ async def test_an_answer_that_is_no_text_is_told_and_sent_to_nobody(answer: Any)
 
 async def test_half_a_surrogate_pair_in_an_answer_can_be_sent() -> None:
     agent, _ = team([Watch(answer="Not \ud800")])
-    assert answers_of(await play(agent)) == ["Not ?"]
+    assert answers_of(await play(agent)) == ["Not \ufffd"]
 
 
 async def test_what_the_tool_consumed_is_counted_all_the_same() -> None:

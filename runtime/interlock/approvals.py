@@ -48,14 +48,16 @@ class Interruption:
     call_id: str
     path: tuple[str, ...] = ()
     """Ids of the calls of agents as tools within which it was made, the outermost first."""
+    run_id: str = ""
+    """The run in which it waits; of a call within agents as tools, the outermost one."""
 
     @property
     def fingerprint(self) -> str:
-        """A digest of what is approved: nothing else may be carried out on the strength of it."""
+        """A digest of what is approved: nothing else is done on the strength of it, and nothing elsewhere."""
         import hashlib  # noqa: PLC0415 - loads OpenSSL, for the few runs that wait for somebody
 
-        text = json.dumps([self.agent, self.name, self.arguments])
-        return hashlib.sha256(text.encode()).hexdigest()
+        what = [self.run_id, *self.path, self.call_id, self.agent, self.name, self.arguments]
+        return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,14 @@ class Approvals:
     asked: frozenset[tuple[str, ...]] = frozenset()
     """Calls that waited when the run stopped, by the path and the id."""
 
-    def of(self, one: Interruption) -> Decision | None:
-        """Return what was said of this very call, else of its tool; None if nobody has said anything."""
-        made = self.by_call.get((*one.path, one.call_id))
+    def of(self, one: Interruption, *, spent: bool = False) -> Decision | None:
+        """Return what was said of this very call, else of its tool; None if nobody has said anything.
+
+        Args:
+            one: the call.
+            spent: whether it was begun already: what was said of it is used up then.
+        """
+        made = None if spent else self.by_call.get((*one.path, one.call_id))
         if made is not None and made.fingerprint == one.fingerprint:
             return made
         return self.by_tool.get((one.agent, one.name))
@@ -99,7 +106,7 @@ def rejection(message: object) -> Decision:
     """
     if not isinstance(message, str):
         raise ConfigError(f"The message of reject(one, message=...) must be text, not {message!r:.80}.")
-    return Decision(False, str(sendable(message)))
+    return Decision(False, sendable(message))
 
 
 def still_waiting(

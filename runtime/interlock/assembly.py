@@ -29,6 +29,7 @@ from interlock.events import DONE, TEXT, HandlerEvent, MessageDone, ReasoningDel
 from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.messages import Message, ToolCall, text_of
 from interlock.pieces import Pieces, add_blocks, continues, joined, merge, merge_others, own, together
+from interlock.plain_json import is_utf8, sendable
 from interlock.records import dataclass
 from interlock.usage import to_usage
 
@@ -238,10 +239,10 @@ class Assembler:
     def _say(self, text: str, events: list[HandlerEvent]) -> None:
         """Take text and show it, but for half a character at its end: nobody could print that."""
         self._add_text(text)
-        if self._half or text[-1] >= _HALF:
+        if self._half or not is_utf8(text):
             text = together((self._half, text))
             self._half = text[-1] if _HALF <= text[-1] <= _LAST_HALF else ""
-            text = text[:-1] if self._half else text
+            text = sendable(text[:-1] if self._half else text)
         if text:
             events.append(TEXT(text=text))
 

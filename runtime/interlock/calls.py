@@ -199,8 +199,7 @@ def _boundary(text: str, most: int) -> int:
 
 def _whole_text(value: object) -> str:
     if isinstance(value, str):
-        text = str.__str__(value)  # the value of a string enum, not its name
-        return text if text.isascii() else text.encode("utf-8", "replace").decode()
+        return sendable(str.__str__(value))  # the value of a string enum, not its name
     if value is None:
         return ""
     from pydantic_core import PydanticSerializationError, to_json  # noqa: PLC0415 - see `interlock.schema`
@@ -224,7 +223,7 @@ def _whole_text(value: object) -> str:
 
 
 def _without_halves(value: object, error: ValueError) -> str:
-    """Return JSON data with a question mark for each half of a surrogate pair.
+    """Return JSON data with U+FFFD for each half of a surrogate pair.
 
     A list of the files in a folder has some, if one of the names is not UTF-8.
 

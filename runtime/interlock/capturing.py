@@ -47,7 +47,10 @@ def captured(run: Run) -> RunState:
             "This run answers a call of another run, and goes on with that one only: take the state of the "
             "outer result."
         )
-    return RunState(checked_json(_document(run)), {**run.graph})
+    document = _document(run)
+    if "decisions" in document:
+        document = _without_spent(document)
+    return RunState(checked_json(document), {**run.graph})
 
 
 def _document(run: Run) -> RunDocument:
@@ -109,6 +112,24 @@ def _within(inner: Run) -> RunDocument:
     document = _document(inner)
     own = bool(document["narrowings"])
     return {**document, "shared_memory": {}, "payload": document["payload"] if own else None}
+
+
+def _without_spent(document: RunDocument) -> RunDocument:
+    """Leave out decisions on calls that were answered or begun: each counts once."""
+    said = document.get("decisions", [])
+    left = [each for each in said if not (each["fingerprint"] and _is_settled(document, each["on"]))]
+    rest = cast(RunDocument, {key: value for key, value in document.items() if key != "decisions"})
+    return {**rest, "decisions": left} if left else rest
+
+
+def _is_settled(document: RunDocument, place: Sequence[str]) -> bool:
+    """Whether the call of a path and an id was answered or begun."""
+    call_id, *rest = place
+    answered = {item["message"].get("tool_call_id") for item in document["items"]}
+    if call_id in document["begun"] or call_id in answered:
+        return True
+    inner = document.get("within", {}).get(call_id)
+    return bool(rest) and inner is not None and _is_settled(inner, rest)
 
 
 def _problem(problem: Problem) -> ProblemDocument:

@@ -43,8 +43,24 @@ def checked_document(data: object) -> RunDocument:
         document = _contract().validate_python(data, strict=True)
     except pydantic.ValidationError as error:
         raise ValueError(_misfit(error)) from None  # its own text shows values
+    document = cast(RunDocument, _as_written(document, data))
     _check(document)
     return document
+
+
+def _as_written(checked: object, data: object) -> object:
+    """Return checked data in the order, and with the numbers, in which it was written: 5 does not become 5.0.
+
+    So a state that is read and written again is the same text.
+    """
+    if isinstance(checked, dict) and isinstance(data, dict):
+        known = cast("dict[str, object]", checked)
+        given = cast("dict[str, object]", data)
+        return {key: _as_written(known[key], each) for key, each in given.items() if key in known}
+    if isinstance(checked, list) and isinstance(data, list):
+        pairs = zip(cast("list[object]", checked), cast("list[object]", data), strict=True)
+        return [_as_written(*pair) for pair in pairs]
+    return data if checked == data else checked
 
 
 def _check(document: RunDocument) -> None:
@@ -124,9 +140,20 @@ def _check_calls(document: RunDocument) -> None:
         for call in item["message"].get("tool_calls") or ():
             if item["kind"] == "model" and not call.get("id"):
                 raise ValueError(f"items[{item['id']}]: a call of the run has no id")
+    _check_ids(document)
     made = {call["id"] for item in document["items"] for call in item["message"].get("tool_calls") or ()}
     if strangers := [call["id"] for call in document["pending"] if call["id"] not in made]:
         raise ValueError(f"pending: there is no call {strangers[0]!r:.60} in the items")
+
+
+def _check_ids(document: RunDocument) -> None:
+    """See that no decision and no answer can be taken for those of another call of the run's."""
+    seen: set[str] = set()
+    for item in document["items"]:
+        for call in item["message"].get("tool_calls") or () if item["kind"] == "model" else ():
+            if call["id"] in seen:
+                raise ValueError(f"items[{item['id']}]: two calls of the run have the id {call['id']!r:.60}")
+            seen.add(call["id"])
 
 
 def _check_handoffs(document: RunDocument) -> None:

@@ -98,7 +98,7 @@ class HandoffContext:
 
         Args:
             messages: the conversation, such as ``result.to_input_list()``. Half a surrogate pair, which
-                models now and then write, becomes a question mark.
+                models now and then write, becomes U+FFFD.
             agent: name of the agent that hands over; ``metadata["agent_name"]``.
             run_id: which run; ``metadata["run_id"]``.
             handoff_id: which transfer; ``metadata["handoff_id"]``.

@@ -22,7 +22,6 @@ from interlock.errors import HandlerError, HandoffTimeout, InterlockError, LoopD
 from interlock.events import (
     AgentUpdated,
     EmptyReply,
-    HandlerEvent,
     HandlerFallback,
     HandoffFailed,
     MessageDone,
@@ -144,11 +143,11 @@ async def _begin_turn(run: Run) -> _Turn:
     return _TURN(request=request, shown=shown, offered=offered, repairs=repairs, check=check)
 
 
-async def _after(run: Run, offered: Offer, unseen: list[HandlerEvent], reply: MessageDone) -> None:
+async def _after(run: Run, offered: Offer, unseen: Sequence[RunEvent], reply: MessageDone) -> None:
     """Show a reply and do what it asks for: answer its calls, or take it as the final output."""
     if run.watched:
-        for delta in unseen:
-            await show(delta)
+        for event in unseen:
+            await show(event)
         await show(reply)
     if heard(run):
         await tell(run, "on_llm_end", "on_llm_end", reply)
@@ -299,8 +298,8 @@ def _fall_back(run: Run, error: Exception) -> HandlerFallback | HandoffFailed:
     return HandlerFallback(agent=run.agent.name, handler=failed, next_handler=handler.name, error=error)
 
 
-def _accept(run: Run) -> tuple[list[HandlerEvent], MessageDone]:
-    """Take the complete reply; return what of it nobody has seen yet, and itself."""
+def _accept(run: Run) -> tuple[Sequence[RunEvent], MessageDone]:
+    """Take the complete reply; return what of it nobody has seen yet, what was repaired in it, and itself."""
     reply = run.arrived
     if reply is None:
         raise HandlerError(
@@ -312,6 +311,7 @@ def _accept(run: Run) -> tuple[list[HandlerEvent], MessageDone]:
         raise HandlerError(f"Handler {run.handler.name!r} gave a reply in turn {run.turn} with {wrong}.")
     if reply.finish_reason in ("length", "content_filter"):
         run.warn(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
-    shown = run.partial.copy() if run.stream else ()
+    shown, known = run.partial.copy() if run.stream else (), len(run.repairs)
     reply = run.accept(reply, sound=sound)
-    return unseen_of(reply.message, shown) if run.stream else [], reply
+    unseen: list[RunEvent] = [*unseen_of(reply.message, shown)] if run.stream else []
+    return unseen + [Repaired(agent=run.agent.name, repair=each) for each in run.repairs[known:]], reply

@@ -107,7 +107,7 @@ class OpenTelemetry:
         """Start a span below another one, or below the app's own."""
         kinds = self._api.SpanKind
         return self._tracer.start_span(
-            str(sendable(name)),
+            sendable(name),
             context=None if parent is None else self._api.set_span_in_context(parent),
             kind=kinds.CLIENT if client else kinds.INTERNAL,
             attributes=_sendable(attributes),
@@ -115,8 +115,8 @@ class OpenTelemetry:
 
     def fail(self, span: Span, kind: str, message: str) -> None:
         """Say on a span that it ended with an error."""
-        span.set_attribute(ERROR, str(sendable(kind)))
-        told = str(sendable(quoted(message))) if self.content else None
+        span.set_attribute(ERROR, sendable(kind))
+        told = sendable(quoted(message)) if self.content else None
         span.set_status(self._api.StatusCode.ERROR, told)
 
     def current(self, span: Span) -> AbstractContextManager[object]:
@@ -275,7 +275,7 @@ class _Spans:
 
 def _sendable(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes that an exporter can send: half a surrogate pair in one stops all that it sends."""
-    return cast("dict[str, Any]", sendable(dict(attributes)))
+    return sendable(dict(attributes))
 
 
 _TOLD: Mapping[type[Any], Callable[[_Spans, Any], None]] = {

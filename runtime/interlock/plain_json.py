@@ -25,7 +25,9 @@ __all__ = [
     "encode",
     "finite",
     "integral",
+    "is_utf8",
     "sendable",
+    "sendable_json",
 ]
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -127,14 +129,64 @@ def check_json(value: object, max_depth: int = MAX_DEPTH) -> None:
         waiting += [(each, (*path, step)) for step, each in _inside(cast(Any, node)) if _is_work(each)]
 
 
-def sendable(value: object) -> object:
-    """Return JSON data with a question mark for each half of a surrogate pair, which nobody could send."""
+def sendable(value: T) -> T:
+    """Return JSON data with U+FFFD for each half of a surrogate pair, which UTF-8 cannot hold.
+
+    Models cut emoji in two, and file names may be no UTF-8. It is the same object if there is none of that.
+
+    Raises:
+        RecursionError: there is one in something that refers to itself, or is nested too deep.
+    """
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+        return value if is_utf8(value) else cast(T, _whole_characters(value))
+    return cast(T, _sendable(value)) if isinstance(value, dict | list) and _has_halves(value) else value
+
+
+def _has_halves(value: object) -> bool:
+    waiting, seen = [value], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, str):
+            if not is_utf8(node):
+                return True
+        elif isinstance(node, dict | list) and id(node) not in seen:
+            seen.add(id(node))
+            waiting += node
+            if isinstance(node, dict):
+                waiting += cast("dict[object, object]", node).values()
+    return False
+
+
+def _sendable(value: object) -> object:
+    if isinstance(value, str):
+        return value if is_utf8(value) else _whole_characters(value)
     if isinstance(value, dict):
         fields = cast("dict[object, object]", value)
-        return {sendable(key): sendable(each) for key, each in fields.items()}
-    return [sendable(each) for each in cast("list[object]", value)] if isinstance(value, list) else value
+        return {_sendable(key): _sendable(each) for key, each in fields.items()}
+    return [_sendable(each) for each in cast("list[object]", value)] if isinstance(value, list) else value
+
+
+def _whole_characters(text: str) -> str:
+    # by way of UTF-16, where two halves that fit are one character
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def sendable_json(text: str) -> str:
+    r"""Return JSON text with U+FFFD for each half of a surrogate pair, written as ``\ud83d`` or as itself.
+
+    Python reads such an escape, and vendors refuse it. Everything else stays to the letter.
+    """
+    return _HALF_ESCAPED.sub(_kept, sendable(text))
+
+
+_HALF_ESCAPED = re.compile(
+    r"(\\u[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\\\)|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
+"""Half a pair as an escape; before that, in the group, what is none: a whole pair, or a backslash."""
+
+
+def _kept(found: re.Match[str]) -> str:
+    return found[1] or r"\ufffd"
 
 
 def finite(value: T) -> T:
@@ -187,7 +239,7 @@ def _wrong(value: object) -> str:
     if isinstance(value, dict):
         return next((wrong for key in cast("dict[object, object]", value) if (wrong := _wrong_key(key))), "")
     if isinstance(value, str):
-        return "" if _is_utf8(value) else "half a surrogate pair cannot be sent as UTF-8"
+        return "" if is_utf8(value) else "half a surrogate pair cannot be sent as UTF-8"
     if isinstance(value, float):
         return "" if math.isfinite(value) else f"{value} is no JSON number"
     if value is None or isinstance(value, list | int):
@@ -199,10 +251,11 @@ def _wrong(value: object) -> str:
 def _wrong_key(key: object) -> str:
     if not isinstance(key, str):
         return f"a key must be text, not {type(key).__name__}"
-    return "" if _is_utf8(key) else "half a surrogate pair in a key cannot be sent as UTF-8"
+    return "" if is_utf8(key) else "half a surrogate pair in a key cannot be sent as UTF-8"
 
 
-def _is_utf8(text: str) -> bool:
+def is_utf8(text: str) -> bool:
+    """Whether UTF-8 can hold a text: not so with half a surrogate pair in it."""
     if not text.isascii():
         try:
             text.encode()

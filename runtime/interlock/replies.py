@@ -10,23 +10,25 @@ from typing import Any, cast
 
 from typing_extensions import TypeIs
 
+from interlock.errors import HandlerError
 from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.messages import Message, ToolCall, calls_of, text_of
 from interlock.pieces import together
-from interlock.plain_json import finite
+from interlock.plain_json import finite, is_utf8, sendable
 from interlock.repair import says_nothing
 
 __all__ = ["is_empty", "is_sound", "unseen_of", "with_own_ids", "wrong_with"]
 
 _PLAIN = frozenset(("role", "content", "tool_calls"))
 _INWARD = ("thinking", "redacted_thinking", "reasoning")
+_HALF_REPLACED = "replaced half a character in the reply"
 
 
 def is_sound(message: object) -> bool:
     """Whether a message is a reply as nearly all are: some text, or whole calls, and nothing else.
 
-    Nothing is wrong with such a one, nothing in it is odd, and it is not empty. Any other is looked at
-    closely, and may be right all the same.
+    Nothing is wrong with such a one, nothing in it is odd, UTF-8 can hold it, and it is not empty. Any other
+    is looked at closely, and may be right all the same.
     """
     if not _is_dict(message) or message.get("role") != "assistant":
         return False
@@ -34,22 +36,26 @@ def is_sound(message: object) -> bool:
     if len(message) != 1 + ("content" in message) + ("tool_calls" in message):
         return False
     if not calls:
-        return type(content) is str and content != "" and not content.isspace()
+        return type(content) is str and content != "" and not content.isspace() and is_utf8(content)
     whole = type(calls) is list and all(map(_is_whole, cast("list[object]", calls)))
-    return whole and (content is None or type(content) is str)
+    return whole and (content is None or _is_text(content))
 
 
 def _is_dict(value: object) -> TypeIs[dict[str, Any]]:
     return type(value) is dict
 
 
+def _is_text(value: object) -> bool:
+    return type(value) is str and is_utf8(value)
+
+
 def _is_whole(call: object) -> bool:
     if not _is_dict(call) or len(call) != 3 or call.get("type") != "function":
         return False
     function: object = call.get("function")
-    if not _is_dict(function) or len(function) != 2 or type(call.get("id")) is not str:
+    if not _is_dict(function) or len(function) != 2 or not _is_text(call.get("id")):
         return False
-    return type(function.get("name")) is str and type(function.get("arguments")) is str
+    return _is_text(function.get("name")) and _is_text(function.get("arguments"))
 
 
 def wrong_with(message: object) -> str | None:
@@ -99,34 +105,45 @@ def _wrong_call(call: object) -> str | None:
     return None
 
 
-def with_own_ids(reply: MessageDone, turn: int, used: set[str], *, sound: bool = False) -> MessageDone:
-    """Return a reply whose calls are whole, with ids that differ from all earlier ones of the run.
+def with_own_ids(
+    reply: MessageDone, turn: int, used: set[str], *, sound: bool = False
+) -> tuple[MessageDone, Sequence[str]]:
+    """Return a reply that can be kept and sent back, and what had to be changed in it, one line each.
 
-    Some providers send no ids or repeat them (feature row 1-47). The new ones follow from the turn, so a
-    replayed run makes the same. Keys that begin with an underscore are interlock's own: no model sets them.
-    A number that is none is null: nobody could send it back, or keep it.
+    Its calls are whole, with ids that differ from all earlier ones of the run: some providers send no ids or
+    repeat them (feature row 1-47), and ids that UTF-8 cannot hold would be one id once they are written. The
+    new ones follow from the turn, so a replayed run makes the same. Keys that begin with an underscore are
+    interlock's own: no model sets them. A number that is none is null, and half a surrogate pair is U+FFFD.
+    In arguments it is what JSON writes for it: they mean the same as before, and a tool refuses them.
 
     Args:
         reply: as the handler gave it.
         turn: in which it did.
         used: the ids of all earlier calls; those of the reply are added.
         sound: whether it `is_sound`.
+
+    Raises:
+        HandlerError: it is nested too deep to be kept.
     """
-    if not (sound or _is_plain(reply.message)):
-        kept = {key: value for key, value in reply.message.items() if not key.startswith("_")}
-        reply = dataclasses.replace(reply, message=cast(Message, finite(kept)))
-    calls = calls_of(reply.message)
-    if not calls:
-        return reply
+    message, calls = reply.message, calls_of(reply.message)
     if sound:
         ids = {call["id"] for call in calls}
         if len(ids) == len(calls) and "" not in ids and used.isdisjoint(ids):
             used |= ids
-            return reply
-    whole = [_whole(call, index, turn, used) for index, call in enumerate(calls)]
-    if all(map(operator.is_, whole, calls)):
-        return reply
-    return dataclasses.replace(reply, message=cast(Message, {**reply.message, "tool_calls": whole}))
+            return reply, ()
+    notes: list[str] = []
+    try:
+        if not (sound or _is_plain(message)):
+            message = cast(Message, finite({key: value for key, value in message.items() if key[:1] != "_"}))
+        whole = [_whole(call, index, turn, used, notes) for index, call in enumerate(calls_of(message))]
+        if not all(map(operator.is_, whole, calls_of(message))):
+            message = cast(Message, {**message, "tool_calls": whole})
+        if (fit := sendable(message)) is not message:
+            message = fit
+            notes.append(_HALF_REPLACED)
+    except RecursionError as error:
+        raise HandlerError(f"The reply of turn {turn} is nested too deep to be kept.") from error
+    return reply if message is reply.message else dataclasses.replace(reply, message=message), notes
 
 
 def _is_plain(message: Message) -> bool:
@@ -139,21 +156,31 @@ def _is_plain(message: Message) -> bool:
     return True
 
 
-def _whole(call: ToolCall, index: int, turn: int, used: set[str]) -> ToolCall:
+def _whole(call: ToolCall, index: int, turn: int, used: set[str], notes: list[str]) -> ToolCall:
     old: Any = call.get("id")
-    call_id = old if isinstance(old, str) else ""
+    call_id = old if isinstance(old, str) and is_utf8(old) else ""
     if not call_id or call_id in used:
         first = f"call_{turn}_{index}"
         others = (f"{first}_{n}" for n in itertools.count(2))
         call_id = next(made for made in itertools.chain((first,), others) if made not in used)
+        if old and isinstance(old, str):  # else there was none
+            notes.append(f"renamed tool call {old[:80]!r} to {call_id!r}")
     used.add(call_id)
     function: Any = call["function"]
-    if not isinstance(function.get("name"), str) or not isinstance(function.get("arguments"), str):
-        name, arguments = function.get("name") or "", function.get("arguments") or "{}"  # such as None, or {}
+    name, arguments = function.get("name"), function.get("arguments")
+    if not (isinstance(name, str) and isinstance(arguments, str)):
+        name, arguments = name or "", arguments or "{}"  # such as None, or {}
         function = {**function, "name": name, "arguments": arguments}
-    elif call_id == old and call.get("type") == "function":
+    if not is_utf8(arguments):
+        function = {**function, "arguments": _escaped(arguments)}
+    if function is call["function"] and call_id == old and call.get("type") == "function":
         return call
     return cast(ToolCall, {**call, "id": call_id, "type": "function", "function": function})
+
+
+def _escaped(arguments: str) -> str:
+    """Return JSON text with each half of a surrogate pair as an escape, which says the same."""
+    return together((arguments,)).encode(errors="backslashreplace").decode()
 
 
 def is_empty(message: Message) -> bool:
@@ -178,7 +205,7 @@ def unseen_of(message: Message, shown: Sequence[str]) -> list[HandlerEvent]:
         shown: the pieces of text that were; empty when nothing at all was, not even a call.
     """
     if shown:
-        text, seen = text_of(message), together(shown)
+        text, seen = text_of(message), sendable(together(shown))
         return [TextDelta(text[len(seen) :])] if text.startswith(seen) and text != seen else []
     return _deltas_of(message)
 

@@ -29,6 +29,7 @@ from interlock.models import lineup
 from interlock.narrative import READER, Reader
 from interlock.payloads import PAYLOAD_KEY
 from interlock.pieces import together
+from interlock.plain_json import sendable
 from interlock.port import Handler, family_of, tool_name
 from interlock.progress import PROGRESS, Progress
 from interlock.records import dataclass, maker
@@ -262,7 +263,10 @@ class Run(ModelCalls):
         self.first_of_turn = len(self.items)
 
     def add(self, kind: ItemKind, message: Message, *, origin: str | None = None) -> RunItem:
-        """Append to the transcript and to the view."""
+        """Append to the transcript and to the view. What a model said was made sendable before."""
+        content = message.get("content")
+        if kind != "model" and not (isinstance(content, str) and content.isascii()):
+            message = sendable(message)
         place, name = len(self.items), self.agent.name
         asked_by = self.callers[-1].call["id"] if self.callers else None
         item = ITEM(id=place, kind=kind, message=message, agent=name, origin=origin, asked_by=asked_by)
@@ -277,7 +281,9 @@ class Run(ModelCalls):
             reply: as the handler gave it.
             sound: whether it is known to be (see `interlock.replies.is_sound`).
         """
-        done = with_own_ids(reply, self.turn, self.call_ids, sound=sound)
+        done, repairs = with_own_ids(reply, self.turn, self.call_ids, sound=sound)
+        if repairs:
+            self.repairs += (*repairs,)
         self.end_call(done)
         self.count(reply.usage or Usage(requests=1, estimated=True))
         self.forget()
@@ -289,7 +295,7 @@ class Run(ModelCalls):
         """Keep what arrived of a reply whose call did not come to its end, and count the call."""
         if self.open_call is None:
             return
-        reply, text = self.arrived, together(self.partial)
+        reply, text = self.arrived, sendable(together(self.partial))
         if reply is not None and not wrong_with(reply.message):
             self.accept(reply)
             return

@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Any, cast
 
 from interlock.agents import Agent, Handoff
-from interlock.approval_documents import interruption_document, interruption_of
+from interlock.approval_documents import check_waiting, interruption_of
 from interlock.approvals import Decision, Interruption, rejection
 from interlock.config import RunConfig
 from interlock.context import RunContext
@@ -27,7 +27,7 @@ from interlock.context_shape import failing_as
 from interlock.document_checks import checked_document
 from interlock.errors import ConfigError
 from interlock.messages import Message, RunItem, ToolCall, checked_message, detached
-from interlock.plain_json import MAX_BYTES, MAX_DEPTH, decode, encode, sendable
+from interlock.plain_json import MAX_BYTES, MAX_DEPTH, decode, encode
 from interlock.routing import offer
 from interlock.run_document import (
     DecisionDocument,
@@ -244,7 +244,7 @@ class RunState:
     @property
     def interruptions(self) -> Sequence[Interruption]:
         """Calls that wait for somebody's approval, see `approve` and `reject`."""
-        return tuple(interruption_of(each) for each in self.document.get("interruptions", ()))
+        return tuple(interruption_of(each, self.run_id) for each in self.document.get("interruptions", ()))
 
     def approve(self, one: Interruption, *, always: bool = False) -> RunState:
         """Return the state in which a call may be carried out, once, with the arguments that it has.
@@ -272,20 +272,8 @@ class RunState:
         return self._decided(one, rejection(message), always)
 
     def _decided(self, one: Interruption, decision: Decision, always: bool) -> RunState:
-        if not isinstance(cast(object, one), Interruption):
-            raise ConfigError(
-                f"Pass one Interruption, such as result.interruptions[0] or one of state.interruptions, not "
-                f"{one!r:.80}."
-            )
-        document = interruption_document(one)
         waiting = self.document.get("interruptions", [])
-        if sendable(cast(object, document)) not in waiting:
-            known = ", ".join(f"{each['name']} ({each['call_id']})" for each in waiting) or "none"
-            raise ConfigError(
-                f"The call {one.call_id!r:.80} of {one.name!r:.80} does not wait for approval in this state, "
-                f"or has other arguments there. Calls that wait: {known:.400}."
-            )
-        one = interruption_of(cast(Any, sendable(cast(object, document))))
+        check_waiting(one, self.run_id, waiting)
         on = [one.agent, one.name] if always else [*one.path, one.call_id]
         said: DecisionDocument = {
             "on": on,
@@ -293,7 +281,7 @@ class RunState:
             "message": decision.message,
             "fingerprint": "" if always else one.fingerprint,
         }
-        left = [each for each in waiting if not _concerns(said, interruption_of(each), one)]
+        left = [each for each in waiting if not _concerns(said, interruption_of(each, self.run_id), one)]
         changed = {"interruptions": left, "decisions": [*self.document.get("decisions", []), said]}
         return replace(self, document=cast(RunDocument, {**self.document, **changed}))
 

@@ -56,8 +56,7 @@ def _without(said: RequestDocument | ResponseDocument | None) -> dict[str, Any] 
 def checked_json(document: RunDocument) -> RunDocument:
     """Return a copy of a document that shares nothing with the run that it was made of.
 
-    Half a surrogate pair, which models and tools now and then write, becomes a question mark: nobody could
-    send it.
+    Half a surrogate pair, which models and tools now and then write, becomes U+FFFD: UTF-8 cannot hold it.
 
     Raises:
         ConfigError: something in it is no JSON; the message says where.
@@ -89,6 +88,6 @@ def _checked(document: RunDocument) -> RunDocument:
     except ValueError as error:
         if "surrogate" not in str(error):
             raise
-        document = cast(RunDocument, sendable(document))
+        document = sendable(document)
         check_json(document)
     return detached(document)

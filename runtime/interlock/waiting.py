@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from interlock.agent_tools import AgentCall
 from interlock.approvals import Decision, Interruption, NeedsApproval, declined_text
+from interlock.books import Books
 from interlock.callables import resolve, users_code
 from interlock.context import ToolContext
 from interlock.messages import ToolCall
@@ -75,7 +76,7 @@ def _plan_others(run: Run, calls: Sequence[ToolCall], offered: Offer) -> Plan:
     held: dict[str, Interruption] = {}
     for call in calls:
         one = _interruption(run, call, call["function"].get("name") or "")
-        if (*run.path, call["id"]) in run.approvals.asked and run.approvals.of(one) is None:
+        if (*run.path, call["id"]) in run.approvals.asked and _decision(run, one) is None:
             held[call["id"]] = one
     planned = plan([call for call in calls if call["id"] not in held], offered, run.config.multiple_handoffs)
     planned.waiting += held.values()
@@ -86,7 +87,7 @@ def _decline_others(run: Run, planned: Plan, decline: _Decline) -> None:
     """Answer what was declined though its tool is the caller's by now, which must not make it, or gone."""
     for calls in (planned.external, planned.unknown):
         for call in [*calls]:
-            said = run.approvals.of(_interruption(run, call, call["function"].get("name") or ""))
+            said = _decision(run, _interruption(run, call, call["function"].get("name") or ""))
             if said is not None and not said.approved:
                 calls.remove(call)
                 decline(call, declined_text(said))
@@ -107,7 +108,7 @@ async def hold_tools(run: Run, planned: Plan, decline: _Decline) -> Sequence[tup
     heard = run.approvals.by_call or run.approvals.by_tool
     for call, tool in planned.tools:
         # a no is one, also where no word is needed by now, or the arguments do not fit any more
-        said = run.approvals.of(_interruption(run, call, tool.name)) if heard else None
+        said = _decision(run, _interruption(run, call, tool.name)) if heard else None
         if said is None:
             asks = tool.needs_approval is not False and _is_made(call, tool)
             said = await _said(run, planned, call, tool.name, tool.needs_approval) if asks else _FREE
@@ -168,7 +169,7 @@ def all_waiting(run: Run, planned: Plan) -> tuple[Interruption, ...]:
 async def _said(run: Run, planned: Plan, call: ToolCall, name: str, needs: NeedsApproval) -> Decision | None:
     """Return what was said of a call; None, once it is noted, if it waits for somebody to say it."""
     one = _interruption(run, call, name)
-    if (made := run.approvals.of(one)) is not None:
+    if (made := _decision(run, one)) is not None:
         return made
     if not await _asks(run, call, one, needs):
         return _FREE
@@ -176,10 +177,22 @@ async def _said(run: Run, planned: Plan, call: ToolCall, name: str, needs: Needs
     return None
 
 
+def _decision(run: Run, one: Interruption) -> Decision | None:
+    """Return what was said of a call of this run. A decision is spent once its call was begun."""
+    return run.approvals.of(one, spent=one.call_id in run.begun)
+
+
 def _interruption(run: Run, call: ToolCall, name: str) -> Interruption:
-    arguments = call["function"].get("arguments") or ""
+    outermost: Books = run
+    while outermost.outer is not None:
+        outermost = outermost.outer
     return Interruption(
-        agent=run.agent.name, name=name, arguments=arguments, call_id=call["id"], path=run.path
+        agent=run.agent.name,
+        name=name,
+        arguments=call["function"].get("arguments") or "",
+        call_id=call["id"],
+        path=run.path,
+        run_id=outermost.run_id,
     )
 
 

@@ -87,8 +87,8 @@ def test_lines_of_a_stream_are_ascii() -> None:
 
 def test_half_of_a_character_breaks_no_stream() -> None:
     with served(agent("broken \ud83d end", "broken \ud83d end")) as url:
-        assert text_in(deltas_of(events_of(post(url, ask(stream=True))))) == "broken \ud83d end"
-        assert json.loads(post(url, ask()).text)["choices"][0]["message"]["content"] == "broken \ud83d end"
+        assert text_in(deltas_of(events_of(post(url, ask(stream=True))))) == "broken \ufffd end"
+        assert json.loads(post(url, ask()).text)["choices"][0]["message"]["content"] == "broken \ufffd end"
 
 
 def test_a_base_url_works_with_and_without_v1() -> None:

@@ -93,8 +93,10 @@ async def _piece(
 def _state(case: Case, result: RunResult[Any]) -> RunState:
     """Return the state of a run as another process reads it, with the answers of the caller's."""
     here = result.state()
-    there = RunState.from_json(here.to_json(include_secrets=True), agents=case.agents)
+    text = here.to_json(include_secrets=True)
+    there = RunState.from_json(text, agents=case.agents)
     assert there == here
+    assert there.to_json(include_secrets=True) == text
     assert (there.status, there.reason, there.error) == (here.status, here.reason, here.error)
     return there.with_answers(
         {"role": "tool", "tool_call_id": call["id"], "content": "Here."} for call in there.pending

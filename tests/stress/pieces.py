@@ -73,5 +73,5 @@ def _facts(results: list[RunResult[Any]], error: InterlockError | None) -> dict[
             for made in result.calls
         ],
     }
-    # half a surrogate pair cannot be written as UTF-8: "?" stands in for it
-    return {name: HALF.sub("?", repr(value)) for name, value in found.items()}
+    # half a surrogate pair cannot be written as UTF-8: U+FFFD stands in for it
+    return {name: HALF.sub("\ufffd", repr(value)) for name, value in found.items()}

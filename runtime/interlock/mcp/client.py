@@ -153,7 +153,7 @@ class MCPClient:
             ToolError: the server refused the call, or was lost. A tool that fails returns ``isError``.
         """
         # the package breaks the connection, for all who wait, over text that cannot be sent
-        given = cast("dict[str, Any]", sendable(dict(arguments or {})))
+        given = sendable(dict(arguments or {}))
         return await self._call(name, given, name)
 
     async def _list(self, link: ServerLink) -> list[Mapping[str, Any]]:

@@ -294,7 +294,7 @@ async def _watched(
 
 
 def _mended(message: Any) -> Any:
-    """Return a message that the package could not read for half a surrogate pair, with a question mark there.
+    """Return a message that the package could not read for half a surrogate pair, with U+FFFD there.
 
     JavaScript cuts a text within an emoji, and is right to send the half as JSON. Whoever waits for that
     answer would not be told that there was one.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -88,8 +88,7 @@ def _parts(bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
     from a2a.types import Part  # noqa: PLC0415 - an extra
     from google.protobuf.json_format import ParseDict  # noqa: PLC0415 - an extra
 
-    plain = cast("list[dict[str, Any]]", sendable([dict(body) for body in bodies]))
-    return [ParseDict(body, Part()) for body in plain]
+    return [ParseDict(body, Part()) for body in sendable([dict(body) for body in bodies])]
 
 
 class PieceFlow:

@@ -35,6 +35,7 @@ from interlock.fresh import NEW_LIST
 from interlock.messages import Message, ToolCall, text_of
 from interlock.output_modes import json_in
 from interlock.pieces import together
+from interlock.plain_json import is_utf8, sendable
 from interlock.results import RunEvent, RunResult
 from interlock.usage import Usage
 
@@ -61,10 +62,10 @@ class _Texts:
 
     def add(self, piece: str) -> str:
         """Return what a piece of the present text adds."""
-        if self.half or piece[-1:] >= _HALF:
+        if self.half or not is_utf8(piece):
             piece = together((self.half, piece))
             self.half = piece[-1] if _HALF <= piece[-1:] <= _LAST_HALF else ""
-            piece = piece[:-1] if self.half else piece
+            piece = sendable(piece[:-1] if self.half else piece)
         return self._added(piece)
 
     def _added(self, piece: str) -> str:
@@ -80,7 +81,7 @@ class _Texts:
 
     def close(self) -> str:
         """End the present text, and return what of it was held back: half a character that stays alone."""
-        rest = self._added(self.half)
+        rest = self._added(sendable(self.half))
         self.open, self.half = False, ""
         self.blank.clear()
         return rest
