@@ -122,6 +122,7 @@ def test_parts_of_a_tool_result_that_say_something_stay() -> None:
         ("[1]", '{"_invalid_arguments": "[1]"}'),
         ("null", '{"_invalid_arguments": "null"}'),
         ('{"x": NaN}', '{"_invalid_arguments": "{\\"x\\": NaN}"}'),
+        ('{"x": 1e400}', '{"_invalid_arguments": "{\\"x\\": 1e400}"}'),
         ('{"x":1}{"y":2}', '{"_invalid_arguments": "{\\"x\\":1}{\\"y\\":2}"}'),
     ],
 )

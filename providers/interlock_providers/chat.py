@@ -21,6 +21,7 @@ from interlock.errors import IncompleteResponse, ProviderError, ProviderTimeout,
 from interlock.events import HandlerEvent, MessageDone
 from interlock.fence import about_to_ask
 from interlock.messages import Message, calls_of
+from interlock.plain_json import sendable
 from interlock.port import Request, ToolChoice
 from interlock.usage import Usage
 from interlock_providers.answers import Answer, error_from_answer, shortened
@@ -359,6 +360,7 @@ class _Coming:
 
 
 def _with_settings(body: dict[str, Any], settings: _Json) -> _Json:
+    settings = sendable({**settings})  # whoever wrote them: vendors refuse half a surrogate pair
     body |= {key: value for key, value in settings.items() if key not in _NOT_IN_THE_BODY}
     if "tools" not in body:
         body.pop("parallel_tool_calls", None)  # OpenAI refuses it without tools

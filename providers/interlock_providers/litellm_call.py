@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from interlock.messages import Message, calls_of
+from interlock.plain_json import sendable
 from interlock.port import Request, ToolChoice, ToolSpec
 from interlock.records import record
 from interlock_providers.endpoints import PATH
@@ -101,7 +102,7 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
         request: what the run wants.
         settings: the handler's own settings; those of the request win.
     """
-    merged = {**settings, **request.settings}
+    merged = sendable({**settings, **request.settings})
     merged.pop("tool_choice", None)
     vendor_tools = (
         merged.pop("tools", None) or ()

@@ -79,7 +79,7 @@ _PLAIN_KEYS: Final = frozenset(("role", "content", "name", "tool_calls", "tool_c
 _DEFAULT: Final = Shape()
 _OPENAI: Final = Shape(
     # "string too long. Expected a string with maximum length 40" (vercel/ai 5171, litellm 17343)
-    id_pattern=re.compile(r".{1,40}", re.DOTALL),
+    id_pattern=re.compile("[^\ud800-\udfff]{1,40}"),
     ends_with_user=False,
     starts_with_user=False,
     refuses_blank=False,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import operator
 import re
 from collections.abc import Mapping, Sequence
@@ -18,8 +19,8 @@ from copy import copy
 from typing import Any, Final, NoReturn, cast
 
 from interlock.messages import Message, ToolCall, calls_of, text_of
+from interlock.plain_json import sendable, sendable_json
 from interlock.port import ToolSpec
-from interlock_providers.encodable import encodable, encodable_within
 from interlock_providers.media import not_again, only
 from interlock_providers.repeated import without_repeated
 from interlock_providers.shapes import Shape
@@ -263,7 +264,7 @@ def _instead_of_nothing(message: Message, shape: Shape) -> str | None:
         return ""  # OpenAI takes null only beside calls
     if message["role"] == "user":
         return EMPTY_MESSAGE
-    return message.get("refusal") or ("" if _carries_more(message) else None)
+    return sendable(message.get("refusal")) or ("" if _carries_more(message) else None)
 
 
 def _sendable(message: Message, shape: Shape) -> Message:
@@ -277,14 +278,16 @@ def _sendable(message: Message, shape: Shape) -> Message:
             if value or key != "tool_calls":
                 continue
             break
-        if key[0] == "_" or (allowed and key not in allowed) or encodable_within(value) is not value:
+        if key[:1] == "_" or (allowed and key not in allowed):
+            break
+        if sendable(value) is not value or sendable(key) is not key:
             break
     else:
         return message
     kept = {
-        key: value if key in _FITTED else encodable_within(value)
+        sendable(key): value if key in _FITTED else sendable(value)
         for key, value in message.items()
-        if key[0] != "_" and (not allowed or key in allowed)
+        if key[:1] != "_" and (not allowed or key in allowed)
     }
     if not kept.get("tool_calls", True):
         del kept["tool_calls"]
@@ -304,20 +307,13 @@ def _carries_more(message: Message) -> bool:
 def _fit_content(content: str | list[dict[str, Any]] | None, shape: Shape, *, keep_blank: bool) -> Any:
     """Return content that can be encoded and, unless ``keep_blank``, has nothing blank in it."""
     if isinstance(content, str):
-        return "" if not keep_blank and content.isspace() else encodable(content)
+        return "" if not keep_blank and content.isspace() else sendable(content)
     if content is None:
         return None
     shown = content if shape.media is None else only(content, shape.media)
-    parts = [_fit_part(part) for part in shown if keep_blank or not _is_blank_text(part)]
+    parts = [sendable(part) for part in shown if keep_blank or not _is_blank_text(part)]
     same = len(parts) == len(content) and all(map(operator.is_, parts, content))
     return content if same else parts
-
-
-def _fit_part(part: dict[str, Any]) -> dict[str, Any]:
-    text = part.get("text")
-    if not isinstance(text, str) or (fit := encodable(text)) is text:
-        return part
-    return {**part, "text": fit}
 
 
 def _is_blank_text(part: Mapping[str, Any]) -> bool:
@@ -330,8 +326,10 @@ def _fit_calls(calls: list[ToolCall], shape: Shape, ids: _WireIds) -> list[ToolC
 
 
 def _fit_call(call: ToolCall, shape: Shape, ids: _WireIds) -> ToolCall:
-    function = call["function"]
     call_id = ids.of(call.get("id") or "")
+    if len(call) > 3 or len(call["function"]) > 2:  # what a vendor added
+        call = sendable(call)
+    function = call["function"]
     name = _fit_name(function["name"], shape)
     arguments = _fit_arguments(function["arguments"])
     if shape.message_keys is not None and not call.keys() <= _CALL_KEYS:
@@ -351,8 +349,9 @@ def _fit_name(name: str, shape: Shape) -> str:
 def _fit_arguments(arguments: str) -> str:
     """Return a JSON object: the same text if it is one, else one that quotes the beginning of it.
 
-    Anthropic and Gemini refuse anything else in the history (pain 12, claude-code 6696). The run has
-    told the model what was wrong; the transcript keeps the text as it came.
+    Anthropic and Gemini refuse anything else in the history (pain 12, claude-code 6696), and half a
+    surrogate pair, which Python reads as an escape (claude-code 2108). The run has told the model what was
+    wrong; the transcript keeps the text as it came.
     """
     if not arguments:
         return "{}"
@@ -361,15 +360,21 @@ def _fit_arguments(arguments: str) -> str:
     except (ValueError, RecursionError):
         value = None
     if isinstance(value, dict):
-        return encodable(arguments)
-    return json.dumps({"_invalid_arguments": encodable(arguments)[:_LONGEST_RAW_ARGUMENTS]})
+        return sendable_json(arguments)
+    return json.dumps({"_invalid_arguments": sendable(arguments)[:_LONGEST_RAW_ARGUMENTS]})
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")  # Python reads NaN and Infinity, vendors do not
 
 
-_STRICT_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+def _finite(number: str) -> float:
+    if math.isinf(value := float(number)):
+        raise ValueError(f"{number} is more than a float holds")  # it would be sent as Infinity
+    return value
+
+
+_STRICT_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 
 
 class _WireIds:

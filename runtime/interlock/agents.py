@@ -30,6 +30,7 @@ from interlock.hooks import AgentHooks
 from interlock.names import transfer_tool_name
 from interlock.output_modes import OutputMode, schema_prompt
 from interlock.payloads import HandoffPayload
+from interlock.plain_json import sendable
 from interlock.port import Handler, ModelSettings, OutputSchema
 from interlock.records import dataclass
 from interlock.registry import Equipment, Ranked, Section, rank
@@ -166,7 +167,7 @@ class Handoff:
         }
         if self.strict_json_schema:
             function["strict"] = True
-        return {"type": "function", "function": function}
+        return sendable({"type": "function", "function": function})
 
     def get_transfer_message(self, agent: Agent[Any] | Handler) -> str:
         """Return the text that answers the transfer call: ``{"assistant": "<name>"}``."""

@@ -176,7 +176,8 @@ def sendable_json(text: str) -> str:
 
     Python reads such an escape, and vendors refuse it. Everything else stays to the letter.
     """
-    return _HALF_ESCAPED.sub(_kept, sendable(text))
+    fit = _HALF_ESCAPED.sub(_kept, sendable(text))
+    return text if fit == text else fit
 
 
 _HALF_ESCAPED = re.compile(

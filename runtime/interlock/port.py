@@ -12,6 +12,7 @@ from interlock.events import HandlerEvent
 from interlock.fresh import NEW_DICT
 from interlock.messages import Message
 from interlock.output_modes import OutputMode
+from interlock.plain_json import sendable
 from interlock.records import dataclass, maker, record
 
 __all__ = [
@@ -72,6 +73,9 @@ class OutputSchema:
     strict: bool = True
     mode: OutputMode = "auto"
     """How the model is to be asked. With ``"prompted"`` the schema stands in the instructions already."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schema", sendable(self.schema))
 
 
 @record(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from interlock.context import RunContext
 from interlock.fresh import NEW_LIST
 from interlock.handoff_request import HandoffRequest
 from interlock.messages import ToolCall
+from interlock.plain_json import sendable
 from interlock.port import ToolSpec, tool_name
 from interlock.records import dataclass, maker
 from interlock.schema import clip
@@ -145,7 +146,7 @@ def _open(route: object, context: RunContext[Any]) -> bool:
 
 
 def _spec(tool: Tool | ToolSpec) -> ToolSpec:
-    return tool.spec if isinstance(tool, Tool) else tool
+    return tool.spec if isinstance(tool, Tool) else sendable(tool)
 
 
 async def _enabled(route: Tool | Handoff, agent: Agent[Any], context: RunContext[Any]) -> bool:

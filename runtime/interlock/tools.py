@@ -33,6 +33,7 @@ from interlock.handoff_request import HandoffRequest
 from interlock.names import odd_tool_name
 from interlock.outcomes import OUTCOME, ToolErrorKind, ToolOutcome
 from interlock.parts import chat_part, media_of
+from interlock.plain_json import sendable
 from interlock.records import dataclass
 from interlock.scopes import Scope, checked_scope
 from interlock.strict import strict_schema
@@ -116,8 +117,9 @@ class Tool:
         _set(self, "scope", checked_scope(self.scope, f"Tool {self.name!r}"))
         strict = strict_schema(self.params_json_schema) if self.strict else None
         _set(self, "strict", strict is not None)
-        _set(self, "params_json_schema", self.params_json_schema if strict is None else strict)
-        _set(self, "spec", _spec(self))
+        schema = self.params_json_schema if strict is None else strict
+        _set(self, "params_json_schema", sendable(schema))  # whoever listed it, an MCP server, say
+        _set(self, "spec", sendable(_spec(self)))
         how: Any = self.on_invoke_tool
         if not isinstance(how, PythonCall):
             how = JsonCall(how, self.params_json_schema, is_async(how))
