@@ -178,9 +178,8 @@ def test_a_refused_request_of_litellms_own_is_not_a_server_error() -> None:
 
 
 def test_a_refused_connection_dressed_up_as_error_500_is_a_failed_connection_without_a_status() -> None:
-    cause = chained(
-        openai.APIConnectionError(request=httpx.Request("POST", "http://x")), httpx.ConnectError("no")
-    )
+    request: Any = httpx.Request("POST", "http://x")  # openai 3 declares its own kind of request
+    cause = chained(openai.APIConnectionError(request=request), httpx.ConnectError("no"))
     error = mapped(chained(litellm_says("InternalServerError"), cause))
     assert type(error) is errors.ConnectionFailed
     assert error.status is None
@@ -248,7 +247,7 @@ def test_retry_after_is_found_in_litellms_own_place() -> None:
 
 
 def test_an_error_event_that_openai_raises_has_no_response_and_is_read_from_its_body() -> None:
-    request = httpx.Request("POST", "http://x")
+    request: Any = httpx.Request("POST", "http://x")  # openai 3 declares its own kind of request
     event = openai.APIError("late", request, body={"message": "Overloaded", "type": "overloaded_error"})
     error = mapped(event)
     assert type(error) is errors.ServerFailed
