@@ -166,6 +166,18 @@ def test_another_agent_of_the_graph_may_begin(app: str, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out)["last_agent"] == "refunds"
 
 
+def test_the_agent_that_begins_may_name_the_one_it_was_found_through(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with app_in(tmp_path, monkeypatch) as name:
+        more = 'back = Agent("back", model=ScriptedHandler([count]), handoffs=["ahead"])\n'
+        more += 'ahead = Agent("ahead", model=ScriptedHandler([]), handoffs=[back])\n'
+        with (tmp_path / f"{name}.py").open("a") as file:
+            file.write(more)
+        assert main(["run", f"{name}:ahead", "Hi", "--agent", "back"]) == 0
+    assert capsys.readouterr().out == "1 from you\n"
+
+
 def test_stdin_is_the_text(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     done = interlock("run", "app:echo", cwd=tmp_path, stdin="From a pipe.\n")

@@ -33,9 +33,11 @@ def _dev(given: argparse.Namespace) -> int:
         options.agent,
         port=given.port,
         spec=given.spec,
+        context_spec=given.context,
+        config_spec=given.config,
         traces=given.trace,
         run_config=options.config,
-        context=lambda: options.context,
+        context=None if given.context is None else lambda: options.context,
         max_turns=options.max_turns,
         log_level=given.log_level,
     )

@@ -85,13 +85,16 @@ def the_agent(given: argparse.Namespace) -> Agent[Any]:
     Raises:
         ConfigError: there is none, or none of that name.
     """
+    return _found(given)[0]
+
+
+def _found(given: argparse.Namespace) -> tuple[Agent[Any], Agent[Any]]:
+    """Return the agent that begins, and the one through which it was found: its graph has them both."""
     with Waiting(f"loading {given.spec}"):
         agents = load_agents(given.spec)
     if given.agent is None:
-        return agents[0]
-    known: dict[str, Agent[Any]] = {
-        name: agent for one in reversed(agents) for name, agent in one.graph.items()
-    }
+        return agents[0], agents[0]
+    known = {name: (agent, one) for one in reversed(agents) for name, agent in one.graph.items()}
     if given.agent not in known:
         raise ConfigError(f"There is no agent {given.agent!r} in {given.spec}. Known: {', '.join(known)}.")
     return known[given.agent]
@@ -115,7 +118,7 @@ def run_options(given: argparse.Namespace) -> RunOptions:
     Raises:
         ConfigError: something is not there, or is not what it should be.
     """
-    agent = the_agent(given)
+    agent, root = _found(given)
     config = the_config(given)
     if given.model is not None:
         config = replace(config, model=given.model)
@@ -125,7 +128,7 @@ def run_options(given: argparse.Namespace) -> RunOptions:
         raise ConfigError(f"--max-turns must be at least 1, not {given.max_turns}.")
     return RunOptions(
         agent=agent,
-        config=replace(config, agents=(*config.agents, agent)),
+        config=replace(config, agents=(*config.agents, agent, root)),  # who begins may name the root
         context=None if given.context is None else load_object(given.context, "app:shop"),
         max_turns=given.max_turns,
     )

@@ -16,6 +16,7 @@ from interlock.config import RunConfig
 from interlock.dev.desk import Desk
 from interlock.dev.door import Door
 from interlock.dev.pages import index_page, static_files
+from interlock.dev.replays import Source
 from interlock.dev.talks import Talks
 from interlock.errors import ConfigError, MissingExtra
 from interlock.graph import run_graph
@@ -36,6 +37,8 @@ def create_dev_app(
     agents: Agent[Any] | Sequence[Agent[Any]],
     *,
     spec: str | None = None,
+    context_spec: str | None = None,
+    config_spec: str | None = None,
     traces: Sequence[str | PathLike[str]] = (),
     run_config: RunConfig | None = None,
     context: Callable[[], MaybeAwaitable[Any]] | None = None,
@@ -45,7 +48,9 @@ def create_dev_app(
 
     Args:
         agents: one agent, or several to choose from.
-        spec: ``module:attribute`` they came from; a test that is copied imports it.
+        spec: where they came from, as ``module:attribute``; a test that is copied imports them from there.
+        context_spec: where ``context``, or what it returns, came from.
+        config_spec: where ``run_config``, or a function that returns it, came from.
         traces: files of traces that the page may load by name, as in ``/?trace=runs.jsonl``.
         run_config: the settings of every run.
         context: makes the object that is passed as ``context=`` to each run.
@@ -67,7 +72,14 @@ def create_dev_app(
     for agent in listed:
         run_graph(agent, config)
     token = secrets.token_urlsafe(24)
-    desk = Desk(listed, Talks(config, context, max_turns=max_turns), config, spec, traces)
+    source = Source(
+        agent=spec,
+        context=context_spec,
+        config=config_spec,
+        has_context=context is not None,
+        run_config=config,
+    )
+    desk = Desk(listed, Talks(config, context, max_turns=max_turns), source, traces)
     return Starlette(routes=_routes(desk, token), middleware=[Middleware(Door, token=token)])
 
 

@@ -14,8 +14,7 @@ import anyio
 import pydantic
 
 from interlock.agents import Agent
-from interlock.config import RunConfig
-from interlock.dev.replays import replay_test
+from interlock.dev.replays import Source, replay_test
 from interlock.dev.talks import Said, Talk, Talks, Word
 from interlock.dev.traced import outline_of_trace
 from interlock.drawing import graph_svg, outline_svg
@@ -87,8 +86,7 @@ class Desk:
     Args:
         agents: those to talk to; the first is chosen if the page does not say.
         talks: the conversations.
-        config: the settings of every run.
-        spec: where the agents came from.
+        source: where the agents came from, and their runs' context and settings.
         traces: files that may be loaded by name.
     """
 
@@ -96,16 +94,14 @@ class Desk:
         self,
         agents: Sequence[Agent[Any]],
         talks: Talks,
-        config: RunConfig,
-        spec: str | None,
+        source: Source,
         traces: Sequence[str | PathLike[str]],
     ) -> None:
         self._agents = {agent.name: agent for agent in agents}
         if len(self._agents) != len(agents):
             raise ConfigError("Two of the agents to talk to have the same name; give each its own.")
         self._talks = talks
-        self._config = config
-        self._spec = spec
+        self._source = source
         self._traces = {Path(path).name: Path(path) for path in traces}
 
     def end(self, handle: Callable[[PageRequest], Awaitable[None]]) -> End:
@@ -114,7 +110,7 @@ class Desk:
 
     def settings(self) -> dict[str, Any]:
         """Return what the page is told when it is loaded."""
-        return {"agents": list(self._agents), "traces": list(self._traces), "spec": self._spec}
+        return {"agents": list(self._agents), "traces": list(self._traces), "spec": self._source.agent}
 
     async def begin(self, asked: PageRequest) -> None:
         """Begin a conversation, and give the picture of its graph."""
@@ -123,7 +119,7 @@ class Desk:
         if agent is None:
             raise Refusal(404, f"There is no agent {name!r:.80} to talk to.", "no_agent")
         talk = self._talks.begin(agent)
-        picture = graph_svg(agent, active=agent.name, agents=self._config.agents)
+        picture = graph_svg(agent, active=agent.name, agents=self._source.run_config.agents)
         await asked.reply(id=talk.id, agent=agent.name, graph=picture)
 
     async def answer(self, asked: PageRequest) -> None:
@@ -169,7 +165,7 @@ class Desk:
             raise Refusal(400, "The request has no list of records.", "no_records")
         (run,) = _runs(records)
         try:
-            await asked.reply(code=replay_test(run, self._spec))
+            await asked.reply(code=replay_test(run, self._source))
         except ValueError as error:
             raise Refusal(409, str(error), "no_test") from error
 

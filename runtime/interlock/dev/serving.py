@@ -26,6 +26,8 @@ def serve_dev(
     host: str = "127.0.0.1",
     port: int = 8001,
     spec: str | None = None,
+    context_spec: str | None = None,
+    config_spec: str | None = None,
     traces: Sequence[str | PathLike[str]] = (),
     run_config: RunConfig | None = None,
     context: Callable[[], MaybeAwaitable[Any]] | None = None,
@@ -39,6 +41,8 @@ def serve_dev(
         host: an address of this machine's own.
         port: 0 takes any that is free.
         spec: see `create_dev_app`.
+        context_spec: see `create_dev_app`.
+        config_spec: see `create_dev_app`.
         traces: see `create_dev_app`.
         run_config: see `create_dev_app`.
         context: see `create_dev_app`.
@@ -59,7 +63,14 @@ def serve_dev(
     except ModuleNotFoundError as error:
         raise MissingExtra(NEEDS) from error
     app = create_dev_app(
-        agents, spec=spec, traces=traces, run_config=run_config, context=context, max_turns=max_turns
+        agents,
+        spec=spec,
+        context_spec=context_spec,
+        config_spec=config_spec,
+        traces=traces,
+        run_config=run_config,
+        context=context,
+        max_turns=max_turns,
     )
     with _listening(host, port) as listener, suppress(KeyboardInterrupt):
         name = f"[{host}]" if ":" in host else host
