@@ -204,7 +204,6 @@ def test_a_call_that_waits_is_approved_or_declined(browser: Any) -> None:
         say(tab, "Pay me")
         first, second = tab.get_by_role("group", name="clerk asks to call pay").all()
         assert '"amount": 1' in first.inner_text()
-        assert tab.locator("#approvals button:focus").inner_text() == "Approve"
         first.get_by_role("button", name="Approve").click()
         second.get_by_role("textbox").fill("Too much.")
         second.get_by_role("button", name="Decline").click()
@@ -213,6 +212,33 @@ def test_a_call_that_waits_is_approved_or_declined(browser: Any) -> None:
         assert tab.locator("#approvals fieldset").count() == 0
         assert tab.locator(".message").count() == 2
         assert "goes on" in tab.locator("#rows .run").last.inner_text()
+
+
+@pytest.mark.parametrize("key", ["Enter", " ", "Escape"])
+def test_no_key_decides_before_a_button_is_chosen(browser: Any, key: str) -> None:
+    """The user who presses Enter twice has not read what is asked."""
+    paid: list[int] = []
+
+    @function_tool(needs_approval=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    calls = [call("pay", {"amount": 1}), call("pay", {"amount": 2})]
+    with opened(browser, Agent("clerk", model=ScriptedHandler([calls, "Done."]), tools=[pay])) as tab:
+        say(tab, "Pay me")
+        tab.get_by_role("heading", name="2 calls wait for you").and_(tab.locator(":focus")).wait_for()
+        for _ in range(3):
+            tab.keyboard.press(key)
+        assert tab.locator("#approvals fieldset:not([disabled])").count() == 2
+        tab.keyboard.press("Tab")
+        assert tab.locator("#approvals fieldset:first-of-type button:focus").inner_text() == "Approve"
+        tab.keyboard.press("Enter")
+        assert tab.locator("#approvals fieldset:not([disabled])").count() == 1
+        tab.keyboard.press("Enter")
+        assert tab.locator("#approvals fieldset:not([disabled])").count() == 1, "each call asks for a word"
+        assert paid == []
 
 
 def test_a_run_is_copied_as_a_test(told: Any) -> None:
@@ -255,7 +281,7 @@ def test_a_trace_is_loaded_by_name(browser: Any, tmp_path: Path) -> None:
     trace = _recorded(tmp_path / "runs.jsonl")
     agent = Agent("other", model=ScriptedHandler([]))
     with opened(browser, agent, path="/?trace=runs.jsonl", traces=[trace]) as tab:
-        tab.get_by_text("Trace runs.jsonl").wait_for()
+        tab.locator(".event.end").wait_for(state="attached")
         assert tab.locator(".event.end").count() == 1
 
 

@@ -37,7 +37,7 @@ function totals() {
   const sum = (key) => used.reduce((total, each) => total + (each[key] ?? 0), 0);
   const known = used.filter((each) => each.cost !== undefined && each.cost !== null);
   const money = known.length ? ` · ${dollars(sum("cost"))}${known.length < used.length ? " and more" : ""}` : "";
-  $("totals").textContent = `${used.length} calls · ${sum("input_tokens")} → ${sum("output_tokens")} tokens${money}`;
+  $("totals").textContent = `${used.length} ${used.length === 1 ? "call" : "calls"} · ${sum("input_tokens")} → ${sum("output_tokens")} tokens${money}`;
 }
 
 function alertOf(text) {

@@ -19,14 +19,16 @@ export class Approvals {
       words.set(at, word);
       if (words.size === calls.length) this.decide(calls.map((_, each) => words.get(each)));
     }));
-    this.place.replaceChildren(...cards);
+    const title = cards.length === 1 ? "A call waits for you" : `${cards.length} calls wait for you`;
+    const heading = el("h3", { tabindex: "-1" }, title);
+    this.place.replaceChildren(...(cards.length ? [heading, ...cards] : []));
   }
 
-  /** Go to the first button; false if nothing waits. */
+  /** Go to the heading, where no key decides: the user has to read first. False if nothing waits. */
   focus() {
-    const first = this.place.querySelector("button");
-    first?.focus();
-    return Boolean(first);
+    const heading = this.place.querySelector("h3");
+    heading?.focus();
+    return Boolean(heading);
   }
 
   card(call, said) {
