@@ -132,4 +132,4 @@ def test_a_call_that_needs_approval_asks_the_client(a2a: Played) -> None:
 
 
 def test_without_a_key_nothing_is_answered(a2a: Played) -> None:
-    assert a2a["key"] == {"refused": "Error" if a2a.client == "js" else "A2AClientError"}
+    assert a2a["key"] == {"refused": "JsonRpcTransportError" if a2a.client == "js" else "A2AClientError"}

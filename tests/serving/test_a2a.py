@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import httpx
@@ -108,19 +109,111 @@ def test_there_is_none_unless_it_is_asked_for() -> None:
 # -- who is let in --
 
 
-def test_what_is_not_let_in_is_told_before_the_body_is_read() -> None:
+REFUSED: Mapping[str, tuple[str, dict[str, Any], int, int, str]] = {
+    # where, what is sent, the status, the code of JSON-RPC, the reason
+    "no key": ("A", {"key": "wrong"}, 401, -32000, "INVALID_API_KEY"),
+    "another host": ("A", {"host": "evil.example"}, 403, -32000, "HOST_NOT_ALLOWED"),
+    "no such agent": ("nobody", {}, 404, -32000, "MODEL_NOT_FOUND"),
+    "too long": ("A", {"body": b'"' + b"x" * 2000 + b'"'}, 413, -32600, "BODY_TOO_LARGE"),
+    "another type": ("A", {"content-type": "text/plain"}, 415, -32005, "CONTENT_TYPE_NOT_SUPPORTED"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_is_refused_is_an_error_of_json_rpc(why: str) -> None:
+    """Also what does not come as far as the protocol's SDK: clients read an integer as the code."""
+    where, sent, status, code, reason = REFUSED[why]
     settings = replace(SERVED, api_keys=["k"], allowed_hosts=["127.0.0.1"], max_body=1000)
     with listening(create_app(agent("A"), settings)) as url:
-        statuses = [
-            post(f"{url}/a2a/A", b"{}", key="wrong").status_code,
-            post(f"{url}/a2a/nobody", b"{}", key="k").status_code,
-            post(f"{url}/a2a/A", b"{}", key="k", **{"content-type": "text/plain"}).status_code,
-            post(f"{url}/a2a/A", b"{}", key="k", host="evil.example").status_code,
-            post(f"{url}/a2a/A", b'"' + b"x" * 2000 + b'"', key="k").status_code,
-            httpx.get(url + CARD, headers={"host": "evil.example"}).status_code,
-            httpx.get(f"{url}/a2a/nobody{CARD}").status_code,
-        ]
-    assert statuses == [401, 404, 415, 403, 413, 403, 404]
+        response = post(f"{url}/a2a/{where}", **{"body": b"{}", "key": "k", **sent})
+    body = response.json()
+    assert (response.status_code, body["jsonrpc"], body["id"]) == (status, "2.0", None)
+    assert body["error"]["code"] == code
+    assert body["error"]["message"]
+    [about] = body["error"]["data"]
+    assert about["@type"] == "type.googleapis.com/google.rpc.ErrorInfo"
+    assert (about["reason"], about["metadata"]) == (reason, {"requestId": response.headers["x-request-id"]})
+
+
+def test_cards_are_refused_as_pages_are() -> None:
+    settings = replace(SERVED, api_keys=["k"], allowed_hosts=["127.0.0.1"])
+    with listening(create_app(agent("A"), settings)) as url:
+        elsewhere = httpx.get(url + CARD, headers={"host": "evil.example"})
+        nobody = httpx.get(f"{url}/a2a/nobody{CARD}")
+    assert (elsewhere.status_code, elsewhere.json()["error"]["code"]) == (403, "host_not_allowed")
+    assert (nobody.status_code, nobody.json()["error"]["code"]) == (404, "model_not_found")
+
+
+@pytest.mark.parametrize("name", ["A", "A/", "/", "A/B"])
+@pytest.mark.parametrize("slash", ["", "/", "//"])
+def test_an_address_may_end_in_a_slash(name: str, slash: str) -> None:
+    """The protocol's own conformance kit asks so."""
+    with listening(create_app([agent(name, "Hi."), agent("other")], SERVED)) as url:
+        address = httpx.get(f"{url}/a2a/{quote(name, safe='')}{slash}{CARD}").json()["url"]
+        answered = ask(address + slash)
+    assert text_of(task_of(answered)) == "Hi."
+
+
+@pytest.mark.parametrize("path", ["/a2a/", "/a2a//"])
+def test_without_a_name_the_first_is_asked(path: str) -> None:
+    with listening(create_app([agent("A", "Hi."), agent("B")], SERVED)) as url:
+        assert text_of(task_of(ask(url + path))) == "Hi."
+
+
+@pytest.mark.parametrize(
+    ("options", "repeated"),
+    [
+        ({}, True),
+        ({"api_keys": ["k"]}, False),
+        ({"api_keys": ["k"], "allowed_hosts": ["*"]}, False),
+        ({"api_keys": ["k"], "allowed_hosts": ["app.localhost"]}, True),
+    ],
+)
+def test_a_card_repeats_no_host_that_a_client_made_up(options: dict[str, Any], repeated: bool) -> None:
+    """Its address is where other clients send their keys."""
+    with listening(create_app(agent("A"), replace(SERVED, **options))) as url:
+        card = httpx.get(url + CARD, headers={"host": "app.localhost:81"}).json()
+    base = "http://app.localhost:81" if repeated else url
+    assert {each["url"] for each in card["supportedInterfaces"]} == {f"{base}/a2a/A"}
+
+
+@pytest.mark.parametrize("server", [("::1", 8000), ("/run/app.sock", None), None])
+def test_a_card_has_the_address_of_the_socket(server: Any) -> None:
+    app = create_app(agent("A"), replace(SERVED, api_keys=["k"]))
+    card = json.loads(anyio.run(_asked, app, CARD, server))
+    assert card["url"] == {"::1": "http://[::1]:8000/a2a/A"}.get(
+        (server or ("",))[0], "http://localhost/a2a/A"
+    )
+
+
+async def _asked(app: Any, path: str, server: Any) -> bytes:
+    """Ask an app without a socket, as an ASGI server does."""
+    got: list[bytes] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Any) -> None:
+        got.append(message.get("body", b""))
+
+    scope = {"type": "http", "method": "GET", "path": path, "headers": [(b"host", b"x")], "server": server}
+    await app({**scope, "query_string": b"", "root_path": "", "scheme": "http"}, receive, send)
+    return b"".join(got)
+
+
+def test_a_card_may_be_kept_for_a_while() -> None:
+    with listening(create_app(agent("A"), SERVED)) as url:
+        one, two = (httpx.get(url + CARD).headers for _ in range(2))
+    assert one["cache-control"] == "max-age=300"
+    assert one["etag"] == two["etag"]
+
+
+@pytest.mark.parametrize(
+    "url", ["agents.example.com", "ftp://x", "//x", "https://", "", "https:///x", "http://x y", "https://x?y"]
+)
+def test_the_address_of_an_app_is_a_whole_one(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"such as 'https://agents\.example\.com'"):
+        A2A(url=url)
 
 
 def test_nobody_finds_what_is_anothers() -> None:
@@ -241,7 +334,7 @@ def test_an_error_says_nothing_of_the_inside(reply: Exception, state: str, code:
         answer = ask(f"{url}/a2a/A")
     assert told(task_of(answer))[:2] == (state, code)
     assert "secret" not in json.dumps(answer)
-    assert task_of(answer)["metadata"]["request_id"].startswith("req_")
+    assert task_of(answer)["metadata"]["requestId"].startswith("req_")
 
 
 def test_a_run_that_takes_too_long_fails() -> None:

@@ -6,6 +6,7 @@ The SDK speaks the protocol, in versions 1.0 and 0.3; who may ask, bodies and ru
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import AsyncGenerator, Mapping, MutableMapping
 from functools import partial
@@ -15,7 +16,7 @@ from urllib.parse import quote
 import anyio
 
 from interlock.errors import MissingExtra
-from interlock.serving.a2a_bodies import card_body
+from interlock.serving.a2a_bodies import card_body, refusal_body
 from interlock.serving.a2a_runs import Runs
 from interlock.serving.a2a_tasks import Tasks
 from interlock.serving.catalog import Catalog, ServedAgent
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["A2ARoutes"]
 
 _CARD = "/.well-known/agent-card.json"
+_CARD_CACHING = "max-age=300"
 _PATH = "/a2a/"
 _ABOUT = "interlock.about"
 """Key of the ASGI scope for what is known of a request."""
@@ -71,7 +73,7 @@ class A2ARoutes:
         return [
             ServedRoute(_CARD, self.card, "GET", open=True),
             ServedRoute(f"{_PATH}{{agent:path}}{_CARD}", self.card, "GET", open=True),
-            ServedRoute(f"{_PATH}{{agent:path}}", self.answer, "POST"),
+            ServedRoute(f"{_PATH}{{agent:path}}", self.answer, "POST", refused=refusal_body),
         ]
 
     async def card(self, incoming: Incoming) -> None:
@@ -80,17 +82,19 @@ class A2ARoutes:
         from a2a.types import AgentCard  # noqa: PLC0415
         from google.protobuf.json_format import ParseDict  # noqa: PLC0415
 
-        served = self._catalog.find(incoming.scope["path_params"].get("agent", ""))
-        base = self._settings.url or _address(incoming)
+        served = self._named(incoming)
+        base = self._settings.url or _address(incoming, trusted=self._guards.knows_its_hosts)
         card = self._card(served, base.rstrip("/") + _PATH + quote(served.agent.name, safe=""))
-        await incoming.reply(agent_card_to_dict(ParseDict(card, AgentCard())))
+        body = agent_card_to_dict(ParseDict(card, AgentCard()))
+        digest = hashlib.sha256(json.dumps(body).encode()).hexdigest()[:32]
+        await incoming.reply(body, {"cache-control": _CARD_CACHING, "etag": f'"{digest}"'})
 
     async def answer(self, incoming: Incoming) -> None:
         """Answer a request of the protocol."""
         from starlette.requests import Request  # noqa: PLC0415
 
         self._guards.check_content_type(incoming.headers.get("content-type", ""))
-        served = self._catalog.find(incoming.scope["path_params"]["agent"])
+        served = self._named(incoming)
         body = await incoming.read(self._config.max_body, self._config.body_timeout)
         scope = {**incoming.scope, _ABOUT: incoming.about(served.agent.name)}
         receive = _again(body, incoming.receive)
@@ -100,6 +104,13 @@ class A2ARoutes:
             return await self._stream(incoming, events, json.loads(body).get("id"))
         response.headers.update(incoming.own_headers)
         await response(scope, receive, incoming.send)
+
+    def _named(self, incoming: Incoming) -> ServedAgent:
+        """Return the agent of a request's path. Clients that take it for a folder put a slash at its end."""
+        name = incoming.scope["path_params"].get("agent", "")
+        while name.endswith("/") and name not in self._desks:
+            name = name[:-1]
+        return self._catalog.find(name)
 
     async def _stream(
         self, incoming: Incoming, events: AsyncGenerator[Mapping[str, str]], call_id: object
@@ -175,9 +186,19 @@ class _Callers:
         return ServerCallContext(user=StarletteUser(SimpleUser(about.principal)), state=state)
 
 
-def _address(incoming: Incoming) -> str:
-    scheme, root = incoming.scope.get("scheme", "http"), incoming.scope.get("root_path", "")
-    return f"{scheme}://{incoming.headers.get('host', '')}{root}"
+def _address(incoming: Incoming, *, trusted: bool) -> str:
+    """Return where a client reaches the app: under the name that it asked for, if that is known to be ours.
+
+    A name that a client made up would lead others, and their keys, to wherever it points. Without one it is
+    the address of the socket.
+    """
+    scope = incoming.scope
+    host = incoming.headers.get("host", "") if trusted else ""
+    if not host:
+        address, port = scope.get("server") or ("", None)
+        host = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        host = "localhost" if port is None else host  # a socket of a file's name
+    return f"{scope.get('scheme', 'http')}://{host}{scope.get('root_path', '')}"
 
 
 def _again(body: bytes, receive: AsgiReceive) -> AsgiReceive:

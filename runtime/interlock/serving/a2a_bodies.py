@@ -19,8 +19,22 @@ from interlock.messages import Message
 from interlock.plain_json import integral
 from interlock.results import RunResult
 from interlock.serving.refusals import Refusal
+from interlock.usage import Usage
 
-__all__ = ["answer_parts", "card_body", "message_of", "question_parts", "verdict_of"]
+__all__ = [
+    "answer_parts",
+    "card_body",
+    "message_of",
+    "question_parts",
+    "refusal_body",
+    "usage_data",
+    "verdict_of",
+]
+
+_INVALID_REQUEST, _INTERNAL_ERROR, _SERVER_ERROR = -32600, -32603, -32000
+"""Of JSON-RPC, the last for what a server defines: https://www.jsonrpc.org/specification#error_object."""
+_CONTENT_TYPE_NOT_SUPPORTED = -32005
+"""Of the protocol: https://a2a-protocol.org/v1.0.0/specification/#54-error-code-mappings."""
 
 _VERSIONS = ("1.0", "0.3")
 """Of the protocol, the newest first: clients take the first that they know."""
@@ -53,6 +67,36 @@ def card_body(agent: Agent[Any], *, url: str, version: str, keyed: bool) -> dict
         body["securitySchemes"] = {"bearer": {"httpAuthSecurityScheme": {"scheme": "bearer"}}}
         body["securityRequirements"] = [{"schemes": {"bearer": {"list": []}}}]
     return body
+
+
+def refusal_body(refusal: Refusal, request_id: str) -> dict[str, Any]:
+    """Return the error of JSON-RPC for a request that did not come as far as the protocol.
+
+    Args:
+        refusal: why not.
+        request_id: that of the server's log. The id of the call is null: the body may be unread, or no JSON.
+    """
+    code, reason, domain = _INVALID_REQUEST, refusal.code.upper(), "interlock"
+    if refusal.status >= 500:
+        code = _INTERNAL_ERROR
+    elif refusal.status in (401, 403, 404, 429):  # nothing is wrong with the request as such
+        code = _SERVER_ERROR
+    elif refusal.status == 415:
+        code, reason, domain = _CONTENT_TYPE_NOT_SUPPORTED, "CONTENT_TYPE_NOT_SUPPORTED", "a2a-protocol.org"
+    about = {"reason": reason, "domain": domain, "metadata": {"requestId": request_id}}
+    data = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", **about}]
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": refusal.message, "data": data}}
+
+
+def usage_data(usage: Usage) -> dict[str, int]:
+    """Return what a run has consumed, spelled as the protocol spells its names."""
+    return {
+        "inputTokens": usage.input_tokens,
+        "outputTokens": usage.output_tokens,
+        "totalTokens": usage.total_tokens,
+        "cachedTokens": usage.cached_tokens,
+        "reasoningTokens": usage.reasoning_tokens,
+    }
 
 
 def message_of(said: Mapping[str, Any]) -> Message:

@@ -19,11 +19,11 @@ from interlock.messages import RunInput
 from interlock.results import RunResult
 from interlock.run_state import RunState
 from interlock.runner import Runner
-from interlock.serving.a2a_bodies import answer_parts, message_of, question_parts, verdict_of
+from interlock.serving.a2a_bodies import answer_parts, message_of, question_parts, usage_data, verdict_of
 from interlock.serving.a2a_contexts import Contexts, OpenContext
 from interlock.serving.a2a_telling import PieceFlow, TaskTeller
 from interlock.serving.catalog import ServedAgent
-from interlock.serving.chunks import DeltaWriter, usage_body
+from interlock.serving.chunks import DeltaWriter
 from interlock.serving.config import A2A, ServeConfig, ServedRequest
 from interlock.serving.endpoints import log_refusal
 from interlock.serving.guards import Guards
@@ -93,7 +93,7 @@ class Runs:
             if refusal is not error:
                 refusal.__cause__ = error
         log_refusal(asked.about.request_id, refusal)
-        about = {"code": refusal.code, "request_id": asked.about.request_id}
+        about = {"code": refusal.code, "requestId": asked.about.request_id}
         state = "REJECTED" if refusal.status < 500 else "FAILED"
         await teller.settle()
         await teller.tell(state, [{"text": refusal.message}], about)
@@ -156,7 +156,7 @@ class Runs:
             return await teller.tell("INPUT_REQUIRED", question_parts(result.interruptions))
         if parts := answer_parts(result, text):
             await teller.answer(parts)
-        about = {"agent": result.last_agent.name, "usage": usage_body(result.usage)}
+        about = {"agent": result.last_agent.name, "usage": usage_data(result.usage)}
         await teller.tell("COMPLETED", about=about)
 
 

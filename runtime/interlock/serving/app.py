@@ -70,8 +70,7 @@ def create_app(agents: Agent[Any] | Sequence[Agent[Any]], config: ServeConfig | 
         raise ConfigError(f"config must be a ServeConfig, not {type(config).__name__}.")
     service = Service(agents, config or ServeConfig())
     routes = [
-        Route(each.path, Endpoint(service.guards, each.handle, open=each.open), methods=[each.method])
-        for each in service.routes
+        Route(each.path, Endpoint(service.guards, each), methods=[each.method]) for each in service.routes
     ]
     return Starlette(
         routes=[Route("/health", _health, methods=["GET"]), *routes],

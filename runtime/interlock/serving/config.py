@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -28,11 +29,19 @@ class A2A:
     """Where conversations are kept, one session for each context of a client; None keeps them in memory."""
     url: str | None = None
     """What the app is reached under, such as ``"https://agents.example.com"``, for the cards; None takes
-    the address that a card was asked for at."""
+    the ``Host`` that a card was asked for under, where only names of the app's own are let in (see
+    ``ServeConfig.allowed_hosts``), and else the address of the socket."""
     version: str = "1"
     """The agents' version, as their cards say it to people."""
     approvals: bool = False
     """Whether whoever asks an agent may also approve the calls that need it. Without, they are not made."""
+
+    def __post_init__(self) -> None:
+        if self.url is not None and not re.match(r"https?://[^/?#\s]+[^?#\s]*$", self.url):
+            raise ConfigError(
+                f"A2A: url must be what the app is reached under, such as 'https://agents.example.com', not "
+                f"{self.url!r:.80}."
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,9 +66,14 @@ class Incoming:
             handoff_context=context,
         )
 
-    async def reply(self, body: Mapping[str, Any]) -> None:
-        """Answer."""
-        await send_json(self.send, 200, body, self.own_headers)
+    async def reply(self, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> None:
+        """Answer.
+
+        Args:
+            body: what is sent as JSON.
+            headers: more headers than every response carries.
+        """
+        await send_json(self.send, 200, body, {**self.own_headers, **(headers or {})})
 
     async def read(self, limit: int, seconds: float) -> bytes:
         """Return the body.
@@ -95,22 +100,22 @@ class ServedRoute:
     handle: Handle
     method: str
     open: bool = False
-    """Whether anybody may ask, without a key."""
+    """Whether a request needs no key."""
+    refused: Callable[[Refusal, str], Mapping[str, Any]] = Refusal.body
+    """Makes the body of a refusal, of it and of the request's id, as this route's clients read it."""
 
 
 class Endpoint:
-    """Lets in who may ask, and says why to the others. A class, so that Starlette takes it for an app.
+    """Answers the requests that may be made. A class, so that Starlette takes it for an app.
 
     Args:
         guards: who may ask.
-        handle: answers.
-        open: whether anybody may ask, without a key.
+        route: what answers, and in which form it refuses.
     """
 
-    def __init__(self, guards: Guards, handle: Handle, *, open: bool = False) -> None:
+    def __init__(self, guards: Guards, route: ServedRoute) -> None:
         self._guards = guards
-        self._handle = handle
-        self._open = open
+        self._route = route
 
     async def __call__(self, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend) -> None:
         """Answer one request, as an ASGI app does."""
@@ -122,14 +127,9 @@ class Endpoint:
             started = True
             await send(message)
 
-        async def refuse(refusal: Refusal) -> None:
-            log_refusal(request_id, refusal)
-            shown = {"x-request-id": request_id, **refusal.headers}
-            await send_json(send, refusal.status, refusal.body(request_id), shown)
-
-        try:
+        def incoming() -> Incoming:
             self._guards.check_host(headers.get("host", ""))
-            incoming = Incoming(
+            return Incoming(
                 scope=scope,
                 receive=receive,
                 send=tracked,
@@ -137,20 +137,38 @@ class Endpoint:
                 headers=headers,
                 principal=self._principal(headers),
             )
-            await self._handle(incoming)
+
+        try:
+            await self._route.handle(incoming())
         except ClientGone:
             _logger.info("%s: the client has left", request_id)
-        except Refusal as refusal:
-            await refuse(refusal)
-        except asyncio.CancelledError:
-            # servers on asyncio cancel what still runs when they end; to pass it on would only be logged
+        except (asyncio.CancelledError, Exception) as error:
             if not started:
-                await refuse(closing())
+                await self._refuse(_refusal_of(error), request_id, send)
+            elif not isinstance(error, asyncio.CancelledError):
+                raise
+            # servers on asyncio cancel what still runs when they end; to pass it on would only be logged
+
+    async def _refuse(self, refusal: Refusal, request_id: str, send: AsgiSend) -> None:
+        log_refusal(request_id, refusal)
+        shown = {"x-request-id": request_id, **refusal.headers}
+        await send_json(send, refusal.status, self._route.refused(refusal, request_id), shown)
 
     def _principal(self, headers: Mapping[str, str]) -> Principal:
-        if self._open:
+        if self._route.open:
             return self._guards.anonymous
         return self._guards.authenticate(headers.get("authorization", ""))
+
+
+def _refusal_of(error: BaseException) -> Refusal:
+    """Return what a client is told about an error that no answer was made of."""
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, asyncio.CancelledError):
+        return closing()
+    refusal = Refusal(500, "The server failed.", "internal_error")
+    refusal.__cause__ = error
+    return refusal
 
 
 def closing() -> Refusal:

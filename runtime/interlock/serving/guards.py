@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,6 +43,11 @@ class Guards:
         self._most = config.max_concurrent
         self._running = 0
         self._idle: anyio.Event | None = None
+
+    @property
+    def knows_its_hosts(self) -> bool:
+        """Whether a ``Host`` that `check_host` lets pass is the app's own, and not any that a client sent."""
+        return self._keys is None if self._hosts is None else "*" not in self._hosts
 
     def check_host(self, host: str) -> None:
         """Refuse a request that is meant for another name than this app answers for.
@@ -154,11 +160,11 @@ def _digest(token: str) -> bytes:
 
 
 def _host_name(host: str) -> str:
-    """Return a ``Host`` without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    name = host if host.count(":") > 1 else host.partition(":")[0]
-    return name.rstrip(".").lower()
+    """Return a ``Host`` without its port, or the whole of what is no name or address with at most a port."""
+    match = re.fullmatch(r"(?:\[(?P<address>[^\[\]]*)\]|(?P<name>[^\[\]:]*))(?::[0-9]*)?", host)
+    if match is None:
+        return host.lower()
+    return (match["address"] or (match["name"] or "").rstrip(".")).lower()
 
 
 def is_loopback(host: str) -> bool:
