@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from served import ask, deltas_of, events_of, post, served
 
-from interlock import Agent, HandoffInputData, RunConfig, function_tool, handoff
+from interlock import Agent, ConfigError, HandoffInputData, RunConfig, Skill, function_tool, handoff, tool
 from interlock.serving import ServeConfig
 from interlock.testing import ScriptedHandler, assert_valid, call, reply
 
@@ -271,26 +271,6 @@ def test_ids_are_the_servers_and_do_not_repeat() -> None:
     assert all(len(each) <= 40 for each in ids), "OpenAI takes no longer ones"
 
 
-def test_the_clients_tool_replaces_one_of_the_servers() -> None:
-    shop = Shop()
-    mine_of = {"type": "function", "function": {"name": "charge", "parameters": {"type": "object"}}}
-    mine = agent(call("charge", {"amount": 1}), tools=[shop.tool])
-    with served(mine) as url:
-        message = message_of(post(url, ask(tools=[mine_of])))
-    assert message["tool_calls"][0]["function"]["name"] == "charge"
-    assert shop.charged == 0
-
-
-@pytest.mark.parametrize("name", ["transfer_to_b", "transfer_to_c"])
-def test_a_tool_named_like_a_transfer_is_refused(name: str) -> None:
-    c = agent(name="C")
-    b = agent(name="B", handoffs=[c])
-    with served(agent("Hi.", handoffs=[b])) as url:
-        tool = {"type": "function", "function": {"name": name}}
-        response = post(url, ask(tools=[tool]))
-    assert (response.status_code, response.json()["error"]["param"]) == (400, "tools[0].function.name")
-
-
 def test_tool_choice_none_offers_none_of_the_clients() -> None:
     shop = Shop()
     mine = agent("Hi.", tools=[shop.tool])
@@ -313,3 +293,68 @@ def test_half_of_the_answers_are_not_taken_for_all() -> None:
         half = {"messages": [HI, *answers(message)[:-1]], "tools": [DOOR]}
         assert message_of(post(url, half))["content"] == "Hm."
     assert_valid(list(requests(mine)[1].messages))
+
+
+@function_tool(needs_approval=True)
+def wipe() -> str:
+    """Delete all."""
+    return "deleted"
+
+
+@tool(scope="owner")
+def prices() -> str:
+    """Say what it costs."""
+    return "7"
+
+
+class Desk(Skill):
+    """A tool of a skill."""
+
+    @tool
+    def note(self) -> str:
+        """Write down."""
+        return "noted"
+
+
+def named(name: str) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "function": {"name": name, "parameters": {"type": "object", "properties": {}}},
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["wipe", "prices", "note", "transfer_to_b", "transfer_to_c", "deep_tool", "of_the_owner", "ask_d"]
+)
+def test_a_client_s_tool_takes_no_place_of_the_server_s(name: str) -> None:
+    """Whichever agent of the graph it is, and whether or not this client would be offered it."""
+
+    @tool
+    def deep_tool() -> str:
+        """Do."""
+        return "done"
+
+    c = agent(name="C", tools=[deep_tool])
+    b = agent(name="B", handoffs=["C"])
+    d = agent(name="D")
+    mine = agent("Hi.", tools=[wipe, prices, d.as_tool("ask_d")], skills=[Desk()], handoffs=[b])
+    settings = RunConfig(agents=[c], external_tools=[named("of_the_owner")])
+    with served(mine, ServeConfig(run_config=settings)) as url:
+        response = post(url, ask(tools=[DOOR, named(name)]))
+        other = post(url, ask(tools=[DOOR, named(name + "2")]))
+    assert (response.status_code, other.status_code) == (400, 200)
+    error = response.json()["error"]
+    assert (error["param"], name in error["message"]) == ("tools[1].function.name", True)
+
+
+def test_an_owner_may_refuse_all_tools_of_clients() -> None:
+    with served(agent("Hi.", "Hi."), ServeConfig(client_tools=False)) as url:
+        refused = post(url, ask(tools=[DOOR]))
+        without = [post(url, ask(tools=tools, tool_choice="none")) for tools in ([], [DOOR])]
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "client_tools_not_allowed")
+    assert [response.status_code for response in without] == [200, 200]
+
+
+def test_whether_clients_may_send_tools_is_yes_or_no() -> None:
+    with pytest.raises(ConfigError, match="client_tools must be True or False"):
+        ServeConfig(client_tools=["open_door"])  # type: ignore[arg-type]

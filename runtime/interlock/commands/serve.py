@@ -36,6 +36,7 @@ def _declare(command: argparse.ArgumentParser) -> None:
     add("--api-key-env", metavar="NAME", help="environment variable with the bearer token to ask for")
     add("--insecure", action="store_true", help="serve other machines without a key")
     add("--a2a", action="store_true", help="serve the Agent2Agent protocol, too")
+    add("--no-client-tools", action="store_true", help="refuse requests with tools that the client would run")
     add("--allow-host", metavar="NAME", action="append", help="answer under this Host header too")
     add("--context", metavar="module:object", help=_CONTEXT)
     add("--config", metavar="module:object", help=CONFIG)
@@ -91,6 +92,7 @@ def _config(given: argparse.Namespace) -> ServeConfig:
     return ServeConfig(
         api_keys=None if key is None else [key],
         allowed_hosts=_hosts(given),
+        client_tools=not given.no_client_tools,
         max_turns=given.max_turns,
         max_concurrent=given.max_concurrent,
         max_body=given.max_body,

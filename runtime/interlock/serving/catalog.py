@@ -12,7 +12,7 @@ from interlock.declarations import is_list
 from interlock.errors import ConfigError
 from interlock.graph import run_graph
 from interlock.names import transfer_tool_name
-from interlock.port import ToolSpec
+from interlock.port import ToolSpec, tool_name
 from interlock.serving.refusals import Refusal
 
 __all__ = ["Catalog", "ServedAgent"]
@@ -26,20 +26,23 @@ class ServedAgent:
     graph: Mapping[str, Agent[Any]]
     has_output_type: bool
     """Whether any agent of the graph gives something else than text."""
-    transfers: frozenset[str]
-    """The names under which the graph's transfers are offered."""
+    taken: frozenset[str]
+    """The names of the graph's tools and transfers, also of those that not every caller is offered."""
 
-    def check_tools(self, tools: Sequence[ToolSpec]) -> None:
-        """Refuse a client's tool that a transfer could be taken for.
+    def check_tools(self, tools: Sequence[ToolSpec], *, allowed: bool) -> None:
+        """Refuse clients' tools where none are allowed, and one that is named like the server's.
 
         Raises:
             Refusal: 400.
         """
+        if tools and not allowed:
+            why = "This server takes no tools of its clients. Send the request without tools."
+            raise Refusal(400, why, "client_tools_not_allowed", "tools")
         for place, tool in enumerate(tools):
-            if (name := tool["function"]["name"]) in self.transfers:
+            if (name := tool["function"]["name"]) in self.taken:
                 raise Refusal(
                     400,
-                    f"Tool {name!r} is named like a transfer of this agent; give it another name.",
+                    f"Tool {name!r} is named like a tool or transfer of this agent; give it another name.",
                     "invalid_request",
                     f"tools[{place}].function.name",
                 )
@@ -92,6 +95,8 @@ class Catalog:
 def _served(agent: Agent[Any], config: RunConfig) -> ServedAgent:
     graph = run_graph(agent, config)
     edges = {edge.tool_name for member in graph.values() for edge in member.edges}
+    tools = {tool_name(tool) for member in graph.values() for tool in member.all_tools}
+    tools |= {tool_name(tool) for tool in config.external_tools}
     handlers = {
         transfer_tool_name(each.name) for member in graph.values() for each in member.equipment.handlers
     }
@@ -99,5 +104,5 @@ def _served(agent: Agent[Any], config: RunConfig) -> ServedAgent:
         agent=agent,
         graph=graph,
         has_output_type=any(member.output is not None for member in graph.values()),
-        transfers=frozenset(edges | handlers),
+        taken=frozenset(edges | handlers | tools),
     )

@@ -85,6 +85,9 @@ class ServeConfig:
     hooks: RunHooks | None = None
     a2a: A2A | None = None
     """Serves the agents by the Agent2Agent protocol, too; None does not."""
+    client_tools: bool = True
+    """Whether clients may send tools, which they run themselves. One that is named like a tool or transfer of
+    the agents is refused in any case."""
     max_turns: int | None = DEFAULT_MAX_TURNS
     """Most model calls of one request; None for no limit."""
     max_body: int = 10 * 2**20
@@ -122,6 +125,10 @@ class ServeConfig:
             (
                 self.max_turns is None or _is_count(self.max_turns, 1),
                 f"max_turns must be at least 1, or None for no limit, not {self.max_turns!r:.80}",
+            ),
+            (
+                isinstance(cast("object", self.client_tools), bool),
+                f"client_tools must be True or False, not {self.client_tools!r:.80}",
             ),
             (isinstance(cast("object", self.a2a), A2A | None), "a2a must be an A2A, such as A2A()"),
         )

@@ -111,7 +111,7 @@ class Service:
                 headers={"x-should-retry": "false"},
             )
         served = self._catalog.find(asked.model)
-        served.check_tools(asked.tools)
+        served.check_tools(asked.tools, allowed=self._config.client_tools)
         model = served.agent.name
         completion = Completion(id=f"chatcmpl-{uuid.uuid4().hex}", model=model, created=int(time.time()))
         about = incoming.about(model, user=asked.user, handoff_context=asked.handoff_context)
