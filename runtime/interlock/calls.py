@@ -18,6 +18,7 @@ from interlock.context import ToolContext
 from interlock.errors import ConfigError, ModelBehaviorError, ToolTimeout
 from interlock.plain_json import sendable
 from interlock.records import dataclass
+from interlock.redaction import redact_text
 from interlock.schema import clip, describe_error
 from interlock.signatures import Signature, unbound
 
@@ -34,6 +35,8 @@ __all__ = [
 
 _LONGEST_REPORT = 800
 """Characters of a report to the model: it stays in the history, and is paid for again and again."""
+_LONGEST_READ = 100_000
+"""Characters of an exception's text in which secrets are looked for."""
 
 _Arguments = tuple[str, Mapping[str, Any]]
 """JSON text and what it says."""
@@ -260,14 +263,17 @@ def failure_text(name: str, error: Exception) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an exception in one phrase; of a group, the exceptions in it."""
+    """Return an exception in one phrase, as a model may be told it; of a group, the exceptions in it.
+
+    Secrets are redacted: models are a vendor's, and repeat what they are told to whoever asks.
+    """
     if isinstance(error, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
         return "; ".join(map(reason_of, inner[:3])) + (
             f"; and {len(inner) - 3} more" if len(inner) > 3 else ""
         )
     try:
-        text = clip(str(error), 500)
+        text = clip(redact_text(str(error)[:_LONGEST_READ]), 500)
     except Exception as second:  # a class of the user's whose __str__ is broken
         text = f"its message raised {type(second).__name__}"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
