@@ -1,4 +1,4 @@
-"""What went wrong on the server is not told to its clients, also where a model repeats all that it is shown."""
+"""What went wrong on the server is not told to its clients, also by a model that repeats all it is shown."""
 
 from __future__ import annotations
 

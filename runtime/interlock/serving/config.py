@@ -64,6 +64,18 @@ class ServedRequest:
     """What the caller passed along, see `create_app`. Untrusted, but bounded."""
 
 
+_MORE_THAN_0 = (
+    "max_body",
+    "max_concurrent",
+    "timeout",
+    "body_timeout",
+    "ping",
+    "max_pending",
+    "pending_bytes",
+    "pending_ttl",
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeConfig:
     """Settings of `create_app`. The defaults are safe on a machine of one's own.
@@ -133,19 +145,9 @@ class ServeConfig:
             (isinstance(cast("object", self.a2a), A2A | None), "a2a must be an A2A, such as A2A()"),
         )
         wrong = [message for holds, message in rules if not holds]
-        limits = (
-            "max_body",
-            "max_concurrent",
-            "timeout",
-            "body_timeout",
-            "ping",
-            "max_pending",
-            "pending_bytes",
-            "pending_ttl",
-        )
         wrong += [
             f"{name} must be more than 0, not {number!r}"
-            for name in limits
+            for name in _MORE_THAN_0
             if not (isinstance(number := getattr(self, name), int | float) and number > 0)
         ]
         if wrong:
