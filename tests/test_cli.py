@@ -371,6 +371,31 @@ def test_a_task_has_the_grace_to_end_and_else_its_stream_says_why(
     assert "Traceback" not in process.said
 
 
+def test_a_client_that_waits_for_a_task_is_told_of_the_end(tmp_path: Path) -> None:
+    """It is no answer that a task of a server that ends still works."""
+    pytest.importorskip("a2a")
+    (tmp_path / "app.py").write_text(APP)
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
+    told: list[httpx.Response] = []
+    with running(tmp_path, "app:busy", "--a2a", "--grace", "1") as (process, url):
+
+        def ask(method: str, **params: Any) -> httpx.Response:
+            body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            headers = {"a2a-version": "1.0"}
+            return httpx.post(f"{url}/a2a/Busy", json=body, headers=headers, timeout=PATIENCE)
+
+        client = threading.Thread(target=lambda: told.append(ask("SendMessage", message=message)))
+        client.start()
+        while "WORKING" not in ask("ListTasks").text:
+            threading.Event().wait(0.02)
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE)
+        client.join(PATIENCE)
+    assert (told[0].status_code, told[0].json()["error"]["code"]) == (503, -32603)
+    assert told[0].json()["error"]["message"] == "The server is shutting down."
+    assert "Traceback" not in process.said
+
+
 @pytest.mark.parametrize(
     ("spec", "contexts"),
     [

@@ -102,6 +102,7 @@ class A2ARoutes:
         response: Any = await dispatcher.handle_requests(Request(scope, receive))
         if (events := getattr(response, "body_iterator", None)) is not None:
             return await self._stream(incoming, events, json.loads(body).get("id"))
+        _pass_cancellation_on()  # a task is as it was; no client may take that for an answer
         response.headers.update(incoming.own_headers)
         await response(scope, receive, incoming.send)
 
@@ -136,8 +137,7 @@ class A2ARoutes:
                     await stream.data(event["data"].translate(_LINE_ENDS), name=event.get("event", ""))
                 if scope.cancelled_caught:  # nobody reads, and what is not read is kept here
                     raise ClientGone
-            if (task := asyncio.current_task()) is not None and task.cancelling():
-                raise asyncio.CancelledError  # which the SDK has taken for the end of the stream
+            _pass_cancellation_on()
         finally:
             with anyio.move_on_after(_PARTING_SECONDS, shield=True):
                 await events.aclose()
@@ -184,6 +184,12 @@ class _Callers:
         # of the headers, the SDK reads the protocol's version
         state = {"headers": dict(about.headers), "about": about}
         return ServerCallContext(user=StarletteUser(SimpleUser(about.principal)), state=state)
+
+
+def _pass_cancellation_on() -> None:
+    """Raise the cancellation that the SDK has taken for the end of what it waited for."""
+    if (task := asyncio.current_task()) is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _address(incoming: Incoming, *, trusted: bool) -> str:
