@@ -6,6 +6,7 @@ import html
 import re
 from importlib.resources import files
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from devpage import dev_page
@@ -69,3 +70,16 @@ def test_a_trace_is_served_if_it_was_named_and_no_other_file(tmp_path: Path) -> 
             assert page.client.get(f"/traces/{name}").status_code == 404
         named.unlink()
         assert "cannot be read" in page.client.get("/traces/runs.jsonl").json()["error"]
+
+
+def test_two_traces_of_one_name_are_known_by_their_paths(tmp_path: Path) -> None:
+    files_of = [tmp_path / folder / "runs.jsonl" for folder in ("one", "two")]
+    for file in files_of:
+        file.parent.mkdir()
+        file.write_text(file.parent.name)
+    named = [*files_of, files_of[0], tmp_path / "other.jsonl"]
+    with dev_page(Agent("a", model=ScriptedHandler([])), traces=named) as page:
+        assert page.settings["traces"] == [*map(str, files_of), "other.jsonl"]
+        texts = [page.client.get(f"/traces/{quote(str(file), safe='')}").json()["text"] for file in files_of]
+        assert page.client.get("/traces/runs.jsonl").status_code == 404
+    assert texts == ["one", "two"]

@@ -51,7 +51,8 @@ def create_dev_app(
         spec: where they came from, as ``module:attribute``; a test that is copied imports them from there.
         context_spec: where ``context``, or what it returns, came from.
         config_spec: where ``run_config``, or a function that returns it, came from.
-        traces: files of traces that the page may load by name, as in ``/?trace=runs.jsonl``.
+        traces: files of traces that the page may load by name, as in ``/?trace=runs.jsonl``; two of one name
+            by their paths, as given here.
         run_config: the settings of every run.
         context: makes the object that is passed as ``context=`` to each run.
         max_turns: most model calls of one run; None for no limit.
@@ -101,7 +102,7 @@ def _routes(desk: Desk, token: str) -> list[Any]:
     return [
         Route("/", index, methods=["GET"]),
         Route("/static/{name}", file, methods=["GET"]),
-        Route("/traces/{name}", desk.end(desk.trace), methods=["GET"]),
+        Route("/traces/{name:path}", desk.end(desk.trace), methods=["GET"]),
         Route("/talks", desk.end(desk.begin), methods=["POST"]),
         Route("/talks/{id}/messages", desk.end(desk.answer), methods=["POST"]),
         Route("/talks/{id}/stop", desk.end(desk.stop), methods=["POST"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -102,7 +103,7 @@ class Desk:
             raise ConfigError("Two of the agents to talk to have the same name; give each its own.")
         self._talks = talks
         self._source = source
-        self._traces = {Path(path).name: Path(path) for path in traces}
+        self._traces = _by_name([Path(path) for path in traces])
 
     def end(self, handle: Callable[[PageRequest], Awaitable[None]]) -> End:
         """Return one of the methods as an ASGI app."""
@@ -179,6 +180,12 @@ class Desk:
         except OSError as error:
             raise Refusal(404, f"{path} cannot be read: {error.strerror}.", "no_trace") from error
         await asked.reply(name=path.name, text=text)
+
+
+def _by_name(paths: Sequence[Path]) -> dict[str, Path]:
+    """Return files by their names; those that share a name by their paths, as they were given."""
+    names = Counter(path.name for path in set(paths))
+    return {path.name if names[path.name] == 1 else str(path): path for path in paths}
 
 
 def _said(body: Mapping[str, Any]) -> Said:
