@@ -31,6 +31,8 @@ from interlock_providers import OpenAICompatible
 from interlock_providers.litellm import LiteLLM
 from interlock_providers.litellm_library import close_litellm
 from interlock_providers.openai import OpenAI
+from interlock_providers.shapes import shape_of
+from interlock_providers.wire import prepare
 
 pytestmark = pytest.mark.anyio
 
@@ -276,6 +278,15 @@ def test_sendable_text_is_utf8_and_otherwise_the_same(text: str) -> None:
     fit = sendable(text)
     fit.encode()
     assert fit == text or any("\ud800" <= each <= "\udfff" for each in text)
+
+
+@pytest.mark.parametrize("vendor", MODELS)
+@examples(20)
+@given(messages=conversations())
+def test_what_was_made_sendable_is_left_alone(vendor: str, messages: list[Message]) -> None:
+    provider, _, model = MODELS[vendor].partition("/")
+    once = prepare(messages, shape_of(provider, model))
+    assert prepare(once, shape_of(provider, model)) is once
 
 
 # -- a conversation --

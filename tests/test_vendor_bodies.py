@@ -20,7 +20,7 @@ from views import MODELS
 from interlock.errors import InvalidRequest
 from interlock.messages import Message
 from interlock.port import Request
-from interlock.testing import PROFILES, refusals
+from interlock.testing import PROFILES, call, refusals
 from interlock_providers.litellm import LiteLLM
 from interlock_providers.litellm_library import close_litellm
 
@@ -53,6 +53,42 @@ async def test_what_leaves_is_accepted(refusing: Server, vendor: str, messages: 
     refusing.requests.clear()
     with pytest.raises(InvalidRequest):
         await ask(handler, asked)
+    (seen,) = refusing.requests
+    read = read_body(seen.path.partition("?")[0], seen.body)
+    assert refusals(read.messages, PROFILES[vendor], tools=read.tools, thinking=vendor == "deepseek") == []
+
+
+SIGNED = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+OWN_THOUGHTS: dict[str, dict[str, Any]] = {
+    "anthropic": {"reasoning_content": "Hm.", "thinking_blocks": [SIGNED]},
+    "bedrock": {"reasoning_content": "Hm.", "thinking_blocks": [SIGNED]},
+    "gemini": {"reasoning_content": "Hm.", "provider_specific_fields": {"thought_signatures": ["c2ln"]}},
+    "deepseek": {"reasoning_content": "Hm."},
+    "xai": {"reasoning_content": "Hm."},
+    "ollama": {"reasoning_content": "Hm."},
+    "mistral": {"reasoning_content": "Hm.", "thinking_blocks": [{"type": "thinking", "thinking": "Hm."}]},
+    "groq": {"reasoning": "Hm."},
+    "cohere": {"reasoning_content": "Hm."},
+}
+
+
+@pytest.mark.parametrize("vendor", OWN_THOUGHTS)
+@pytest.mark.parametrize("blank", ["", " \n"])
+async def test_a_reply_of_thoughts_and_blanks_can_be_nudged(
+    refusing: Server, vendor: str, blank: str
+) -> None:
+    calling = call("f", id="abcDEF123")
+    messages: list[Any] = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": None, "tool_calls": [calling]},
+        {"role": "tool", "tool_call_id": "abcDEF123", "content": "ok"},
+        {"role": "assistant", "content": blank, **OWN_THOUGHTS[vendor]},
+        {"role": "user", "content": "Your reply was empty. Answer the user, or call a tool."},
+    ]
+    handler = LiteLLM(MODELS[vendor], api_base=refusing.url, api_key=None if vendor == "bedrock" else "k")
+    refusing.requests.clear()
+    with pytest.raises(InvalidRequest):
+        await ask(handler, Request(messages=messages, tools=[TOOL]))
     (seen,) = refusing.requests
     read = read_body(seen.path.partition("?")[0], seen.body)
     assert refusals(read.messages, PROFILES[vendor], tools=read.tools, thinking=vendor == "deepseek") == []

@@ -146,9 +146,9 @@ def as_sent(
 def _prepared(
     messages: Sequence[Message], tools: Sequence[ToolSpec], shape: Shape, *, whole: bool
 ) -> tuple[Sequence[Message], Sequence[ToolSpec]]:
+    if not whole:  # before, so that nothing is left standing of what only they made a message of
+        messages = [_without_inventions(message) for message in messages]
     ready = prepare(messages, shape)
-    if not whole:
-        ready = [_without_inventions(message) for message in ready]
     return ready, tools_for(ready, tools, shape)
 
 

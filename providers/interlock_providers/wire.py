@@ -21,6 +21,7 @@ from typing import Any, Final, NoReturn, cast
 from interlock.messages import Message, ToolCall, calls_of, text_of
 from interlock.plain_json import sendable, sendable_json
 from interlock.port import ToolSpec
+from interlock.repair import says_nothing
 from interlock_providers.media import not_again, only
 from interlock_providers.repeated import without_repeated
 from interlock_providers.shapes import Shape
@@ -211,22 +212,22 @@ def _not_strict(tool: ToolSpec) -> ToolSpec:
 def _fit(message: Message, shape: Shape, ids: _WireIds) -> Message | None:
     role = message["role"]
     if role == "tool":
-        return _fit_answer(message, shape, ids)
+        return _fit_answer(_sent(message, shape), shape, ids)
     if len(message) == 2 and role in _AS_THEY_ARE and _is_plain(message.get("content")):
         return message  # what most of a conversation is made of
-    content = _fit_content(message.get("content"), shape, keep_blank=not shape.refuses_blank)
-    if calls := calls_of(message):
+    sent = _sent(message, shape)
+    content = _fit_content(sent.get("content"), shape, keep_blank=not shape.refuses_blank)
+    if calls := calls_of(sent):
         fitted = _fit_calls(calls, shape, ids)
         if fitted is not calls:
-            message = {**message, "tool_calls": fitted}
+            sent = {**sent, "tool_calls": fitted}
         if not content:  # of "" litellm makes an empty part for Gemini
             content = None if shape.takes_null else ""
     elif not content:
-        content = _instead_of_nothing(message, shape)
+        content = _instead_of_nothing(message, sent, shape)
         if content is None:
             return None
-    fit = message if content is message.get("content") else cast(Message, {**message, "content": content})
-    return _sendable(_as_role(fit, shape), shape)
+    return _as_role(sent if content is sent.get("content") else {**sent, "content": content}, shape)
 
 
 def _is_plain(content: object) -> bool:
@@ -254,20 +255,31 @@ def _fit_answer(message: Message, shape: Shape, ids: _WireIds) -> Message:
     content = _fit_content(message.get("content"), shape, keep_blank=False) or NO_OUTPUT
     call_id = ids.of(message.get("tool_call_id") or "")
     if content is message.get("content") and call_id == message.get("tool_call_id"):
-        return _sendable(message, shape)
-    return _sendable({**message, "content": content, "tool_call_id": call_id}, shape)
+        return message
+    return {**message, "content": content, "tool_call_id": call_id}
 
 
-def _instead_of_nothing(message: Message, shape: Shape) -> str | None:
-    """Return what to send of a message without text or calls; None when it is no loss."""
+def _instead_of_nothing(message: Message, sent: Message, shape: Shape) -> str | None:
+    """Return what to send of a message without text or calls; None when it is no loss.
+
+    As everywhere, thoughts alone are no turn: vendors refuse one that ends with a thought (hermes-agent pull
+    13010), and litellm puts words of its own behind it.
+
+    Args:
+        message: the message.
+        sent: what of it this vendor is sent.
+        shape: what the vendor demands.
+    """
     if not shape.refuses_blank:
         return ""  # OpenAI takes null only beside calls
     if message["role"] == "user":
         return EMPTY_MESSAGE
-    return sendable(message.get("refusal")) or ("" if _carries_more(message) else None)
+    if message["role"] != "assistant":
+        return None
+    return sendable(message.get("refusal")) or (None if says_nothing({**sent, "content": None}) else "")
 
 
-def _sendable(message: Message, shape: Shape) -> Message:
+def _sent(message: Message, shape: Shape) -> Message:
     """Return the message without the keys that this vendor refuses, and without interlock's own.
 
     An empty list of calls goes as well: OpenAI takes none (openai-node pull 1341).
@@ -295,13 +307,7 @@ def _sendable(message: Message, shape: Shape) -> Message:
 
 
 _FITTED: Final = frozenset(("role", "content", "tool_calls", "tool_call_id"))
-"""Keys of a message that every vendor takes, and whose values are fit to be sent already."""
-
-_CARRIES_NOTHING: Final = ("role", "content", "name", "tool_call_id")
-
-
-def _carries_more(message: Message) -> bool:
-    return any(value for key, value in message.items() if key not in _CARRIES_NOTHING and key[0] != "_")
+"""Keys of a message that every vendor takes, and whose values are made fit to be sent by themselves."""
 
 
 def _fit_content(content: str | list[dict[str, Any]] | None, shape: Shape, *, keep_blank: bool) -> Any:
