@@ -374,7 +374,7 @@ async def test_one_before_which_an_error_ends_the_run_says_which() -> None:
         await Runner.run(a, "Hi", run_config=RunConfig(executor=Engine()))
     assert raised.value.result is not None
     (record,) = raised.value.result.handoffs
-    assert (record.status, record.error) == (Status.FAILED, "the run ended before: OSError: disk full")
+    assert (record.status, record.error) == (Status.FAILED, "the turn ended before: OSError: disk full")
 
 
 async def test_one_that_is_cancelled_while_the_view_is_made_was_not_taken() -> None:

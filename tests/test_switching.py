@@ -871,7 +871,7 @@ async def test_a_turn_that_ends_the_run_makes_no_transfer() -> None:
 
     played = await both(make)
     assert played.error is not None
-    assert played.answers[0] == "The run ends with this turn, so nothing was handed over."
+    assert played.answers[0] == "A call beside it stops the agent, so nothing was handed over."
     assert played.statuses == [("A", "s", "not_taken")]
     check(dataclasses.replace(played, error=None))
 

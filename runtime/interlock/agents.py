@@ -101,7 +101,8 @@ class Handoff:
     """Which keys of the shared memory the target sees, and may change; None for the same dict as the source.
     A payload is not withheld. See `interlock.sharing`."""
     return_to_caller: bool = False
-    """Whether the target's output answers the source's call, and the source goes on."""
+    """Whether the target's output answers the source's call, and the source goes on. If the target fails, the
+    source is told, unless ``RunConfig.raise_on`` has ``"failed_handoff"``."""
     run_timeout: float | None = None
     """Seconds that the source waits for that output; then it goes on without. A tool that is running is
     not interrupted: give it a timeout of its own."""

@@ -12,7 +12,6 @@ from interlock.callables import is_failure
 from interlock.errors import (
     ConfigError,
     InterlockError,
-    ModelBehaviorError,
     ToolError,
     ToolGuardrailTripped,
     ToolTimeout,
@@ -27,7 +26,7 @@ from interlock.events import (
 )
 from interlock.handoff_request import HandoffRequest
 from interlock.handoffs import put_on_record, take_over
-from interlock.judging import judge
+from interlock.judging import asked_for, judge
 from interlock.messages import Message, ToolCall
 from interlock.models import lineup
 from interlock.nested import Events
@@ -45,7 +44,7 @@ from interlock.waiting import all_waiting, hold_tools, hold_transfer, plan_turn
 
 __all__ = ["answer_calls"]
 
-_DOOMED = "The run ends with this turn, so nothing was handed over."
+_DOOMED = "A call beside it stops the agent, so nothing was handed over."
 _WAITS = "The caller's tools come first, so nothing was handed over. Ask again if it is still needed."
 _WAITS_FOR_APPROVAL = (
     "A call beside it waits for approval, so nothing was handed over. Ask again if it is still needed."
@@ -278,7 +277,7 @@ def _take_outcome(run: Run, answers: _Answers, call: ToolCall, outcome: ToolOutc
     if outcome.error == "arguments":
         answer.mistake, answer.problem = True, "bad_arguments"
         if "bad_arguments" in run.config.raise_on:
-            answer.stop = ModelBehaviorError(f"Agent {run.agent.name!r}, turn {run.turn}: {outcome.output}")
+            answer.stop = asked_for(run, outcome.output)
     elif outcome.error is not None:
         answer.problem = "tool"
         answer.stop = _stopping(outcome) if stop else None
@@ -299,7 +298,7 @@ def _answer_unknown(run: Run, planned: Plan, answers: _Answers, offered: Offer) 
         answer = _Answer(text, error="unknown_tool", mistake=True, problem="unknown_tool")
         answers.give(call, answer)
         if "unknown_tool" in run.config.raise_on:
-            answer.stop = ModelBehaviorError(f"Agent {run.agent.name!r}, turn {run.turn}: {text}")
+            answer.stop = asked_for(run, text)
 
 
 async def _show_outputs(run: Run, calls: Sequence[ToolCall], answers: _Answers) -> None:

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import anyio
 
 from interlock.agents import Agent
-from interlock.errors import HandoffTimeout
+from interlock.calls import reason_of
+from interlock.errors import (
+    ConfigError,
+    GuardrailTripped,
+    HandoffTimeout,
+    InputGuardrailTripped,
+    InterlockError,
+    JournalError,
+    LimitExceeded,
+    LoopDetected,
+    ModelBehaviorError,
+    SessionError,
+)
 from interlock.history import View
 from interlock.messages import ToolCall
 from interlock.port import Handler
 from interlock.records import dataclass
+from interlock.schema import clip
 
-__all__ = ["Caller", "patience", "too_late"]
+__all__ = ["Caller", "failure_of", "is_told", "patience", "too_late"]
+
+_OF_THE_RUN = (LimitExceeded, ConfigError, SessionError, JournalError)
+_LONGEST_FAILURE = 700  # characters: it stays in the history and is paid for again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,3 +83,32 @@ def _late(caller: Caller, speaker: str, *, asked: bool) -> HandoffTimeout:
     late = HandoffTimeout(f"{speaker!r} timed out: there was no answer within {seconds:g} s")
     late.call_id, late.asked = caller.call["id"], asked
     return late
+
+
+def is_told(callers: Sequence[Caller], error: Exception, raise_on: Collection[str]) -> bool:
+    """Whether the agent that waits is told of an error, and goes on; if not, the error ends the run.
+
+    What ends the run in any case: its limits, what ``RunConfig.raise_on`` names, wrong wiring, a session that
+    cannot be kept, and a test's own complaint. An error with a result has ended another run, in a handler.
+
+    Args:
+        callers: the agents that wait.
+        error: what the target raised.
+        raise_on: that of the run; with ``"failed_handoff"`` no failure is told.
+    """
+    if not callers or "failed_handoff" in raise_on or isinstance(error, AssertionError):
+        return False
+    if not isinstance(error, InterlockError) or error.result is not None or isinstance(error, LoopDetected):
+        return True
+    asked_for = isinstance(error, ModelBehaviorError) and error.asked_for
+    return not asked_for and not isinstance(error, _OF_THE_RUN)
+
+
+def failure_of(error: BaseException) -> str:
+    """Return in one phrase why an agent failed, for a model. What a guardrail stopped is not quoted.
+
+    What an input guardrail reports is: its words are about what came in, which the caller knows.
+    """
+    if isinstance(error, GuardrailTripped) and not isinstance(error, InputGuardrailTripped):
+        return f"{type(error).__name__}: guardrail {error.guardrail!r} stopped it"
+    return clip(reason_of(error), _LONGEST_FAILURE)

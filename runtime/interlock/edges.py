@@ -125,7 +125,8 @@ def handoff(
             the model passed, sync or async, that makes it.
         share: which keys of the shared memory the target sees and may change, see `interlock.sharing`; None
             for all.
-        return_to_caller: the target's output answers the source's call, and the source goes on.
+        return_to_caller: the target's output answers the source's call, and the source goes on. If the
+            target fails, the source is told instead.
         run_timeout: seconds that the source waits for it; then it goes on without.
         needs_approval: whether somebody has to approve the transfer before it is made; a bool, or a function
             of the context and the arguments.

@@ -126,6 +126,9 @@ class CallbackError(InterlockError):
 class ModelBehaviorError(InterlockError):
     """The model kept calling tools that do not exist, sending broken arguments or invalid output."""
 
+    asked_for = False
+    """Whether ``RunConfig.raise_on`` asked for it: then it ends the run, and no agent that waits is told."""
+
 
 class ToolError(InterlockError):
     """A tool raised, and its ``on_error`` policy is to stop the run. The cause is chained."""

@@ -234,7 +234,10 @@ class HandoffReturned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffFailed:
-    """A transfer was asked for and not made; the source goes on and knows why."""
+    """A transfer was asked for and not made, or the target failed while its caller waited.
+
+    The source goes on and knows why.
+    """
 
     type: ClassVar[Literal["handoff_failed"]] = "handoff_failed"
     source: str

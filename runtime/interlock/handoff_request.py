@@ -30,7 +30,7 @@ class HandoffStatus(StrEnum):
     COMPLETED = "COMPLETED"
     EXPIRED = "EXPIRED"
     FAILED = "FAILED"
-    """A callback raised, or the run ended before it was decided, or with an error during the work."""
+    """A callback raised, the run ended before it was decided, or the target failed during the work."""
 
     def to(self, status: HandoffStatus, handoff_id: str = "") -> HandoffStatus:
         """Return ``status`` if a handoff in this state may go there.

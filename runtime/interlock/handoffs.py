@@ -14,7 +14,7 @@ import anyio
 from interlock.acceptance import data_of
 from interlock.agents import Agent, Handoff
 from interlock.callables import MaybeAwaitable, name_of, resolve, users_code
-from interlock.callers import Caller
+from interlock.callers import Caller, failure_of
 from interlock.errors import HandoffTimeout
 from interlock.events import HandoffFailed, HandoffReturned
 from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_message
@@ -30,11 +30,14 @@ from interlock.results import RECORD
 from interlock.run import Run
 from interlock.tell import tell
 from interlock.transfers import Transfer
+from interlock.unfinished import left_over
 
 if TYPE_CHECKING:
     from interlock.trace_port import Tracing
 
 __all__ = ["come_back", "give_up", "put_on_record", "take_over"]
+
+_ABANDONED = "It was not carried out: the agent had failed before."
 
 _log = logging.getLogger("interlock.handoff")
 
@@ -150,6 +153,8 @@ def _not_taken_over(run: Run, transfer: Transfer, error: BaseException) -> None:
     broken = isinstance(error, Exception)
     why = str(error) if broken else "it was cancelled before the target took over"
     run.close_records([transfer.request.request_id], HandoffStatus.FAILED, why)
+    if transfer.returns:
+        run.places.come_back()
     told = _answer(run, transfer.call, f"The transfer was not made: {why}", place=0).message
     run.view.replace(
         replace(item, message=told) if item.message.get("tool_call_id") == transfer.call["id"] else item
@@ -171,22 +176,49 @@ def come_back(run: Run, output: str) -> HandoffReturned:
     return HandoffReturned(source=source, target=run.in_charge, call_id=call["id"], output=output)
 
 
-def give_up(run: Run, error: HandoffTimeout) -> HandoffFailed:
-    """Let the caller whose patience is over go on, with an error as the answer to its call."""
-    if not error.asked:
-        run.turn -= 1
+def give_up(run: Run, error: Exception) -> HandoffFailed:
+    """Let the caller go on without the answer of the target, which failed or was too slow.
+
+    The error answers the caller's call. What the target had left to do is not done any more.
+    """
+    if isinstance(error, HandoffTimeout) and not error.asked:
         run.unbegin_call(error)
+    if not _model_was_asked(run):
+        run.turn -= 1
     run.keep_partial(error)
-    source = run.in_charge
-    late = next(place for place, caller in enumerate(run.callers) if caller.call["id"] == error.call_id)
-    call = run.callers[late].call
-    for _ in run.callers[late:]:
-        run.close_record(HandoffStatus.FAILED, str(error))
+    _abandon_calls(run)
+    source, last = run.in_charge, len(run.callers) - 1
+    given_up, told, why = last, f"{source!r} failed: {failure_of(error)}", failure_of(error)
+    if isinstance(error, HandoffTimeout):
+        waited = (place for place, each in enumerate(run.callers) if each.call["id"] == error.call_id)
+        if (late := next(waited, None)) is not None:
+            given_up, told, why = late, str(error), str(error)
+    call = run.callers[given_up].call
+    for _ in run.callers[given_up:]:  # whoever waits in between is answered, too
+        run.close_record(HandoffStatus.FAILED, why)
         run.places.come_back()
-        given_up = _resume(run)  # whoever waits in between is answered, too
-        run.add("handoff", _answer(run, given_up, str(error), place=0).message)
-    run.problem("handoff", str(error), call_id=call["id"], error=error)
-    return HandoffFailed(source=run.in_charge, target=source, call_id=call["id"], reason=str(error))
+        run.add("handoff", _answer(run, _resume(run), told, place=0).message)
+    function = call["function"]
+    run.progress.failed(function["name"], function.get("arguments") or "", type(error).__name__)
+    run.problem("handoff", told, call_id=call["id"], error=error)
+    return HandoffFailed(source=run.in_charge, target=source, call_id=call["id"], reason=told)
+
+
+def _model_was_asked(run: Run) -> bool:
+    """Whether the present turn has a model call; one that failed before it does not count as a turn."""
+    if run.open_call is not None or (run.calls and run.calls[-1].turn == run.turn):
+        return True
+    return any(item.kind == "model" for item in run.items[run.first_of_turn :])
+
+
+def _abandon_calls(run: Run) -> None:
+    """Answer the calls that an agent leaves behind, which nobody will carry out or approve any more."""
+    waiting = {caller.call["id"] for caller in run.callers}
+    for call in left_over(run.items, run.first_of_turn, run.turn, waiting).calls:
+        run.add("tool", _answer(run, call, _ABANDONED, place=0).message)
+    run.interruptions = ()
+    run.kept.clear()
+    run.to_resume.clear()
 
 
 def _waiting(run: Run, transfer: Transfer) -> Caller:
@@ -219,6 +251,7 @@ def _resume(run: Run) -> ToolCall:
     run.stands_in, run.agent_turns = caller.stands_in, caller.agent_turns
     run.handoff_input, run.source_prompt, run.view = caller.handoff_input, caller.source_prompt, caller.view
     run.moment = run.read_by = run.offered = None
+    run.mistakes = run.empty_replies = 0  # those of the target are not the caller's
     run.open_handoff, run.payload_note = caller.open_handoff, caller.payload_note
     run.widen(caller.narrowings)
     run.shared_memory.pop(PAYLOAD_KEY, None)

@@ -10,7 +10,7 @@ import anyio
 
 from interlock.events import HandlerEvent, MessageDone
 from interlock.executor import Call, InProcess, Outcome
-from interlock.step_entries import LASTING, Given, given_by
+from interlock.step_entries import Given, given_by, lasting
 
 __all__ = ["JournalSteps", "StepLost", "Write"]
 
@@ -80,10 +80,12 @@ class JournalSteps:
                     if isinstance(event, MessageDone):
                         await self._keep(call.key, given.entry())
                     yield event
-        except LASTING as error:
-            given.error = error
+        except Exception as error:
+            given.error = lasting(error, call)
+            if given.error is None:
+                raise
             await self._keep(call.key, given.entry())
-            raise
+            raise given.error from given.error.__cause__
 
     async def gather(
         self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]

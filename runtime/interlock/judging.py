@@ -15,13 +15,20 @@ from interlock.run import Run
 from interlock.transfers import Transfer
 from interlock.waiting import all_waiting
 
-__all__ = ["judge"]
+__all__ = ["asked_for", "judge"]
 
 _MISTAKES = ("unknown_tool", "bad_arguments", "handoff")
 _REPEATS = (
     "You are going round: {what} gave the same results again, and the last {turns} turns brought nothing "
     "new. Use what you have, try something else, or answer the user."
 )
+
+
+def asked_for(run: Run, mistake: str) -> ModelBehaviorError:
+    """Return the error that ends a run with a mistake, because ``RunConfig.raise_on`` names it."""
+    error = ModelBehaviorError(f"Agent {run.agent.name!r}, turn {run.turn}: {mistake}")
+    error.asked_for = True
+    return error
 
 
 def judge(
@@ -51,7 +58,8 @@ def judge(
         return
     if transfer is not None and transfer.error is not None:
         _judge_failed_transfer(run, transfer)
-    run.mistakes = run.mistakes + 1 if only_mistakes else 0
+    handed_over = transfer is not None and transfer.target is not None
+    run.mistakes = run.mistakes + 1 if only_mistakes and not handed_over else 0
     if run.mistakes >= run.config.max_mistakes:
         raise ModelBehaviorError(
             f"Agent {run.agent.name!r} made nothing but mistakes in {run.mistakes} turns in a row. The last: "

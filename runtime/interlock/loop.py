@@ -16,14 +16,14 @@ from typing import Any
 from interlock.answers import answer_calls
 from interlock.asking import Check, ask_model
 from interlock.callables import users_code, words_of
+from interlock.callers import is_told
 from interlock.conclusion import conclude
 from interlock.endings import begin, close, end_badly, within
-from interlock.errors import HandlerError, HandoffTimeout, InterlockError, LoopDetected
+from interlock.errors import HandlerError, InterlockError, LoopDetected
 from interlock.events import (
     AgentUpdated,
     EmptyReply,
     HandlerFallback,
-    HandoffFailed,
     MessageDone,
     Repaired,
 )
@@ -56,10 +56,7 @@ async def run_loop(run: Run) -> None:
     try:
         await begin(run)
         await (_go_on(run) if run.turn else _check_run_input(run))
-        while run.stop_reason == "unfinished":
-            await _take_turn(run)
-            if run.keeper is not None:
-                await run.keeper.keep(run)
+        await _take_turns(run)
     except Exception as error:
         raised = await end_badly(run, error)
     finally:
@@ -88,10 +85,35 @@ async def _go_on(run: Run) -> None:
         return
     if run.keeper is not None:
         await run.keeper.claim(run, left.calls)
-    if left.calls:
-        await answer_calls(run, await _offer(run), left.calls, run_events)
-    elif left.reply is not None:
-        await _act(run, await _offer(run), MessageDone(message=left.reply.message))
+    try:
+        if left.calls:
+            await answer_calls(run, await _offer(run), left.calls, run_events)
+        elif left.reply is not None:
+            await _act(run, await _offer(run), MessageDone(message=left.reply.message))
+    except Exception as error:
+        if not is_told(run.callers, error, run.config.raise_on):
+            raise
+        await _tell_caller(run, error)
+
+
+async def _take_turns(run: Run) -> None:
+    """Take turns until the run has ended. An agent that waits is told of a failure, and goes on."""
+    while run.stop_reason == "unfinished":
+        try:
+            await _take_turn(run)
+        except Exception as error:
+            if not is_told(run.callers, error, run.config.raise_on):
+                raise
+            await _tell_caller(run, error)
+        if run.keeper is not None:
+            await run.keeper.keep(run)
+
+
+async def _tell_caller(run: Run, error: Exception) -> None:
+    """Let the agent that waits go on without the answer, and show that."""
+    failed = give_up(run, error)
+    if run.watched:
+        await show_all([*run.take_completed(), failed])
 
 
 async def _take_turn(run: Run) -> None:
@@ -106,9 +128,9 @@ async def _take_turn(run: Run) -> None:
         await ask_model(run, turn.request, turn.shown, turn.check)
         unseen, reply = _accept(run)
     except Exception as error:
-        failed = _fall_back(run, error)
+        replaced = _fall_back(run, error)
         if run.watched:
-            await show_all([*run.take_completed(), failed])
+            await show_all([*run.take_completed(), replaced])
         return
     await _after(run, turn.offered, unseen, reply)
 
@@ -273,16 +295,12 @@ def _tool_choice(run: Run, offered: Offer, choice: ToolChoice | None) -> ToolCho
     return choice if choice == "required" or choice in offered.routes else None
 
 
-def _fall_back(run: Run, error: Exception) -> HandlerFallback | HandoffFailed:
+def _fall_back(run: Run, error: Exception) -> HandlerFallback:
     """Put the agent's next handler in the place of one that failed before it showed anything.
 
-    When somebody has waited too long for the agent, that one goes on instead.
-
     Raises:
-        Exception: the error itself, when the run does not allow it or nobody is left.
+        Exception: the error itself, when the run does not allow it or no handler is left.
     """
-    if isinstance(error, HandoffTimeout) and any(one.call["id"] == error.call_id for one in run.callers):
-        return give_up(run, error)
     excused = isinstance(error, HandlerError) or not isinstance(error, InterlockError | AssertionError)
     began = run.open_call is None or run.partial or run.arrived is not None
     if not excused or began or not run.config.fallback:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.agent_tools import AgentCall
 from interlock.callables import cancelled_itself, resolve
+from interlock.callers import failure_of
 from interlock.calls import refusal_text
 from interlock.config import RunConfig
 from interlock.context import ToolContext
@@ -183,8 +184,7 @@ def _not_quoted(outcome: ToolOutcome, tool: Tool, error: GuardrailTripped) -> To
     """Leave out what a guardrail has reported, unless of what came in: it may quote what it stopped."""
     if isinstance(error, InputGuardrailTripped):
         return outcome
-    why = f"{type(error).__name__}: guardrail {error.guardrail!r} stopped it."
-    return replace(outcome, output=f"Tool {tool.name!r} failed: {why}")
+    return replace(outcome, output=f"Tool {tool.name!r} failed: {failure_of(error)}.")
 
 
 def consultations(run: Run, calls: Sequence[tuple[ToolCall, Tool, AgentCall]]) -> list[Consultation]:

@@ -153,6 +153,12 @@ class Progress:
         self.edges.add((source, target))
         self._start_counting()
 
+    def failed(self, name: str, arguments: str, why: str) -> None:
+        """Note that an agent that was asked has failed. What it repeated is not held against its caller."""
+        self.tool_results([(name, arguments, why)])
+        self.refused = 0
+        self._start_counting()
+
     @property
     def needs_nudge(self) -> bool:
         """Whether this is the turn after which the model is to be told that it repeats itself."""

@@ -73,8 +73,8 @@ class HandoffRecord:
     turn: int
     status: HandoffStatus
     """``COMPLETED``: the target's work is done. ``ACCEPTED``: it took over, and the run ended otherwise.
-    ``FAILED``: a callback raised, the run ended before it was decided, or it ended with an error while the
-    target was in charge."""
+    ``FAILED``: a callback raised, the run ended before it was decided, or the target failed while it was in
+    charge."""
     tried: bool = True
     """False when another transfer of the same reply came first, or the turn ended the run."""
     requested_by: Literal["model", "tool"] = "model"

@@ -11,15 +11,14 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from interlock import errors
-from interlock.errors import HandlerError, HandoffTimeout, ProviderError
+from interlock.calls import reason_of
+from interlock.errors import HandlerError, HandoffTimeout, InterlockError, ProviderError
 from interlock.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
+from interlock.executor import Call
 from interlock.replies import wrong_with
 from interlock.usage import Usage
 
-__all__ = ["LASTING", "Given", "given_by"]
-
-LASTING = (HandlerError, HandoffTimeout)
-"""Errors of a model step after which a run may go on, another way."""
+__all__ = ["Given", "given_by", "lasting"]
 
 
 @dataclass(slots=True)
@@ -78,6 +77,25 @@ class Given:
         """Return the text that no reply has: there is none, it was not the end, or it is no message."""
         whole = self.done is not None and self.error is None and not wrong_with(self.done.message)
         return [] if whole else self.text
+
+
+def lasting(error: Exception, call: Call) -> HandlerError | HandoffTimeout | None:
+    """Return an error of a model step as it is kept, if a run may go on after it, another way.
+
+    What a handler of the app raises, or a run within it, is a failure of that handler. None: the run ends.
+
+    Args:
+        error: what the step raised.
+        call: the step.
+    """
+    if isinstance(error, HandlerError | HandoffTimeout):
+        return error
+    if isinstance(error, AssertionError) or (isinstance(error, InterlockError) and error.result is None):
+        return None
+    handler, agent = call.args["handler"], call.args["agent"]
+    kept = HandlerError(f"Handler {handler!r} of agent {agent!r} raised {reason_of(error)}")
+    kept.__cause__ = error
+    return kept
 
 
 def given_by(entry: str) -> Given:

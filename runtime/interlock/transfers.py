@@ -224,7 +224,7 @@ def _not_made(wanted: Wanted, request: HandoffRequest, error: BaseException) -> 
 
 def cut_short(run: Run, wanted: Wanted, error: BaseException) -> Transfer:
     """Return a transfer to which the run did not come any more."""
-    ended = f"the run ended before: {reason_of(error)}" if isinstance(error, Exception) else CANCELLED
+    ended = f"the turn ended before: {reason_of(error)}" if isinstance(error, Exception) else CANCELLED
     why = clip(ended, LONGEST_REASON)
     return replace(passed_over(run, wanted, why), status=HandoffStatus.FAILED)
 

@@ -18,7 +18,7 @@ from interlock.errors import InterlockError
 from interlock.events import HandlerEvent
 from interlock.executor import Call, Outcome
 from interlock.journal_steps import JournalSteps
-from interlock.step_entries import LASTING, Given
+from interlock.step_entries import Given, lasting
 
 __all__ = ["BEGINS", "DurableSteps", "RecordedSteps", "recorded_entries", "taken_over"]
 
@@ -77,8 +77,10 @@ class DurableSteps:
                     async for event in events:
                         showcase.show(event)
                         given.note(event)
-            except LASTING as error:
-                given.error = error
+            except Exception as error:
+                given.error = lasting(error, call)
+                if given.error is None:
+                    raise
             return given.entry()
 
         await self._step(call.key, ask)
