@@ -518,7 +518,9 @@ async def test_an_unknown_request_beside_a_good_one_does_not_count_as_two() -> N
 async def test_an_unknown_target_is_an_error_of_the_tool() -> None:
     """Row 4-11."""
     played = await both(lambda: to_specialist(value=HandoffRequest("nobody")))
-    assert played.answers == ["Handoff target 'nobody' was not found. There are: A, model, specialist."]
+    why = "Handoff target 'nobody' was not found. There are: specialist."
+    assert played.answers == [f"The transfer to 'nobody' was not made: {why}"]
+    assert played.statuses == [("A", "nobody", "failed")]
     assert [problem.kind for problem in played.result.errors] == ["handoff"]
     assert [event.error for event in played.events if isinstance(event, ToolOutput)] == ["handoff"]
     assert played.result.final_output == "Model again."

@@ -18,10 +18,11 @@ from teams import HI, TO_B, agent, answers_of, pair, requests, shown
 
 from interlock import Agent, HandoffRequest, RunConfig, Runner, function_tool, handoff
 from interlock.capabilities import Capacity
-from interlock.errors import ConfigError, HandoffFilterError, InterlockError
-from interlock.events import HandoffOccurred, TextDelta
+from interlock.errors import ConfigError, HandoffError, HandoffFilterError, InterlockError
+from interlock.events import HandoffFailed, HandoffOccurred, TextDelta
 from interlock.handoff_request import HandoffResponse, HandoffStatus
 from interlock.messages import Message
+from interlock.metrics import HandoffMetrics
 from interlock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
@@ -184,8 +185,45 @@ async def test_a_tools_transfer_may_be_declined_and_it_is_told() -> None:
 async def test_a_made_up_target_is_answered_with_those_there_are() -> None:
     """Row 2-11."""
     played = await both(lambda: asking(lambda: HandoffRequest("nobody"), agent("B")))
-    assert "Handoff target 'nobody' was not found" in played.answers[0]
-    assert played.result.handoffs == ()
+    why = "Handoff target 'nobody' was not found. There are: B."
+    assert played.answers == [f"The transfer to 'nobody' was not made: {why}"]
+
+
+async def test_a_made_up_target_is_on_record() -> None:
+    played = await both(lambda: asking(lambda: HandoffRequest("nobody", reason="bored"), agent("B")))
+    (record,) = played.result.handoffs
+    assert (record.source, record.target, record.status, record.tried) == ("A", "nobody", "REJECTED", True)
+    assert record.error == "Handoff target 'nobody' was not found. There are: B."
+    assert (record.reason, record.requested_by, record.taken) == ("bored", "tool", False)
+    assert record.response is not None
+    assert record.response.rejection_reason == record.error
+
+
+async def test_a_made_up_target_has_events() -> None:
+    played = await both(lambda: asking(lambda: HandoffRequest("nobody"), agent("B")))
+    kinds = ["tool_output", "handoff_requested", "handoff_failed"]
+    shown_of = [(each.type, each) for each in played.events if each.type in kinds]
+    assert [kind for kind, _ in shown_of] == ["handoff_requested", "tool_output", "handoff_failed"]
+    failed = shown_of[-1][1]
+    assert isinstance(failed, HandoffFailed)
+    assert failed.target == "nobody"
+    assert failed.reason == "Handoff target 'nobody' was not found. There are: B."
+
+
+async def test_a_made_up_target_is_counted() -> None:
+    played = await both(lambda: asking(lambda: HandoffRequest("nobody"), agent("B")))
+    metrics = HandoffMetrics()
+    for record in played.result.handoffs:
+        metrics.add(record)
+    assert metrics.totals().total == 1
+
+
+async def test_a_made_up_target_ends_the_run_if_it_says_so() -> None:
+    first = [call("hand_over", id="a"), call("transfer_to_b", id="b")]
+    made = lambda: asking(lambda: HandoffRequest("nobody"), agent("B"), first=first)  # noqa: E731
+    played = await both(made, raise_on=["failed_handoff"])
+    assert isinstance(played.error, HandoffError)
+    assert [(each.target, each.tried) for each in played.result.handoffs] == [("nobody", True), ("B", False)]
 
 
 # -- ids (row 0-21) --

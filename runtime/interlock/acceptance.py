@@ -32,7 +32,7 @@ from interlock.run import Run
 from interlock.schema import clip
 from interlock.scopes import permits
 
-__all__ = ["Agreed", "Refused", "Target", "arguments_of", "ask", "data_of"]
+__all__ = ["LONGEST_REASON", "Agreed", "Refused", "Target", "arguments_of", "ask", "data_of"]
 
 GOES_ROUND = (
     "this transfer was already made and nothing new has come up since; "

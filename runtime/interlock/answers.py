@@ -7,6 +7,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Literal
 
+from interlock.acceptance import LONGEST_REASON
 from interlock.agents import Handoff
 from interlock.callables import is_failure
 from interlock.errors import (
@@ -26,7 +27,7 @@ from interlock.events import (
 )
 from interlock.handoff_request import HandoffRequest
 from interlock.handoffs import put_on_record, take_over
-from interlock.judging import asked_for, judge
+from interlock.judging import asked_for, failed_handoff, judge
 from interlock.messages import Message, ToolCall
 from interlock.models import lineup
 from interlock.nested import Events
@@ -39,7 +40,7 @@ from interlock.schema import clip
 from interlock.showing import show, show_all
 from interlock.tool_runs import run_tools
 from interlock.tools import Tool
-from interlock.transfers import Transfer, cut_short, edge_for, passed_over, try_transfer
+from interlock.transfers import Transfer, cut_short, edge_for, passed_over, refused, try_transfer
 from interlock.waiting import all_waiting, hold_tools, hold_transfer, plan_turn
 
 __all__ = ["answer_calls"]
@@ -140,6 +141,7 @@ async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], even
             _note_declined(run, planned)
         if run.watched:
             await _show_outcomes(run, planned, calls, answers)
+        _refuse_unknown_targets(run, planned, answers)
         if planned.transfer is not None:
             transfer = await _transfer(run, planned.transfer, answers)
     except BaseException as error:
@@ -184,13 +186,18 @@ async def _show_outcomes(run: Run, planned: Plan, calls: Sequence[ToolCall], ans
     await _show_outputs(run, calls, answers)
     for wanted, why in (*planned.not_taken, *planned.declined):
         await show(_failed(run, wanted.call, wanted.edge.agent_name, why))
+    for wanted, _ in planned.unknown_targets:
+        await show(_requested(run, wanted))
     if planned.transfer is not None:
         await show(_requested(run, planned.transfer))
 
 
 async def _show_rest(run: Run, planned: Plan, answers: _Answers) -> None:
     """Show what the transfer that tools asked for came to, and what waits for an approval."""
-    await _show_outputs(run, [wanted.call for wanted in planned.transfers if wanted.request], answers)
+    asked = [*planned.transfers, *(wanted for wanted, _ in planned.unknown_targets)]
+    await _show_outputs(run, [wanted.call for wanted in asked if wanted.request], answers)
+    for wanted, why in planned.unknown_targets:
+        await show(_failed(run, wanted.call, wanted.edge.agent_name, why))
     if planned.waiting:
         run.interruptions = all_waiting(run, planned)  # whoever leaves as it is asked takes them along
     for one in planned.waiting:
@@ -210,7 +217,8 @@ def _take_requests(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: 
             continue
         found = _way(run, request)
         if isinstance(found, str):
-            answers.give(call, _Answer(clip(found, 800), error="handoff", problem="handoff"))
+            wanted = Wanted(call, Handoff(target=request.target_name), request)
+            planned.unknown_targets.append((wanted, clip(found, LONGEST_REASON)))
         else:
             by_call[call["id"]] = Wanted(call, found, request)
     planned.transfers = [by_call[call["id"]] for call in calls if call["id"] in by_call]
@@ -225,15 +233,18 @@ def _way(run: Run, request: HandoffRequest) -> Handoff | str:
         return str(error)
     if edge is not None:
         return edge
-    names = sorted({*(each.name for each in lineup(run.agent, run.config)), *run.graph})
-    return f"Handoff target {request.target_name!r} was not found. There are: {', '.join(names)}."
+    every = {*(each.name for each in lineup(run.agent, run.config)), *run.graph}
+    others = sorted(every - {run.agent.name, run.handler.name})
+    known = f"There are: {', '.join(others)}." if others else "There is no other."
+    return f"Handoff target {request.target_name!r} was not found. {known}"
 
 
 def _spare_transfer(run: Run, planned: Plan, answers: _Answers) -> None:
     """Do not make a transfer in a turn that ends the run: nobody would go on after it."""
     if planned.transfer is None:
         return
-    if any(answer.stop for answer in answers.by_id.values()):
+    doomed = planned.unknown_targets and "failed_handoff" in run.config.raise_on
+    if doomed or any(answer.stop for answer in answers.by_id.values()):
         planned.set_aside(_DOOMED)
     elif planned.external:
         planned.set_aside(_WAITS)
@@ -328,6 +339,17 @@ def _requested(run: Run, wanted: Wanted) -> HandoffRequested:
 
 def _failed(run: Run, call: ToolCall, target: str, why: str) -> HandoffFailed:
     return HandoffFailed(source=run.in_charge, target=target, call_id=call["id"], reason=why)
+
+
+def _refuse_unknown_targets(run: Run, planned: Plan, answers: _Answers) -> None:
+    """Put on record, and answer, what tools asked to hand over to and the run does not have."""
+    for wanted, why in planned.unknown_targets:
+        transfer = refused(run, wanted, why)
+        answer = _Answer(transfer.answer, error="handoff", problem="handoff")
+        if "failed_handoff" in run.config.raise_on:
+            answer.stop = failed_handoff(run, transfer)
+        answers.give(wanted.call, answer)
+        put_on_record(run, transfer)
 
 
 async def _transfer(run: Run, wanted: Wanted, answers: _Answers) -> Transfer:

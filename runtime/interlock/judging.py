@@ -15,7 +15,7 @@ from interlock.run import Run
 from interlock.transfers import Transfer
 from interlock.waiting import all_waiting
 
-__all__ = ["asked_for", "judge"]
+__all__ = ["asked_for", "failed_handoff", "judge"]
 
 _MISTAKES = ("unknown_tool", "bad_arguments", "handoff")
 _REPEATS = (
@@ -28,6 +28,13 @@ def asked_for(run: Run, mistake: str) -> ModelBehaviorError:
     """Return the error that ends a run with a mistake, because ``RunConfig.raise_on`` names it."""
     error = ModelBehaviorError(f"Agent {run.agent.name!r}, turn {run.turn}: {mistake}")
     error.asked_for = True
+    return error
+
+
+def failed_handoff(run: Run, transfer: Transfer) -> HandoffError:
+    """Return the error that ends a run with a transfer that was not made, see ``RunConfig.raise_on``."""
+    error = HandoffError(f"Agent {run.agent.name!r}, turn {run.turn}: {transfer.answer}")
+    error.__cause__ = transfer.exception
     return error
 
 
@@ -77,9 +84,7 @@ def _last_mistake(run: Run) -> str:
 
 def _judge_failed_transfer(run: Run, transfer: Transfer) -> None:
     if "failed_handoff" in run.config.raise_on:
-        raise HandoffError(
-            f"Agent {run.agent.name!r}, turn {run.turn}: {transfer.answer}"
-        ) from transfer.exception
+        raise failed_handoff(run, transfer)
     again = f"Agent {run.agent.name!r} asked again after it was told: {transfer.answer}."
     if transfer.refusal == "limit":
         run.over_limit += 1

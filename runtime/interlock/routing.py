@@ -77,6 +77,8 @@ class Plan:
     """The one to make."""
     not_taken: list[tuple[Wanted, str]] = field(default_factory=NEW_LIST)
     """Transfers that are answered and not tried, with the answer."""
+    unknown_targets: list[tuple[Wanted, str]] = field(default_factory=NEW_LIST)
+    """What tools asked to hand over to and the run does not have, with the reason. Others may be tried."""
     declined: list[tuple[Wanted, str]] = field(default_factory=NEW_LIST)
     """Those that somebody did not approve, with the answer."""
     waiting: list[Interruption] = field(default_factory=NEW_LIST)

@@ -24,7 +24,7 @@ from interlock.routing import Wanted
 from interlock.run import Run
 from interlock.schema import clip, describe_error
 
-__all__ = ["Transfer", "cut_short", "edge_for", "passed_over", "try_transfer"]
+__all__ = ["Transfer", "cut_short", "edge_for", "passed_over", "refused", "try_transfer"]
 
 CANCELLED = "it was cancelled before it was decided"
 
@@ -220,6 +220,12 @@ def _not_made(wanted: Wanted, request: HandoffRequest, error: BaseException) -> 
         passed_over=passed,
         said=said,
     )
+
+
+def refused(run: Run, wanted: Wanted, why: str) -> Transfer:
+    """Return a transfer that cannot be made."""
+    transfer = _not_made(wanted, _request(run, wanted), Refused(why))
+    return replace(transfer, started=run.config.clock())
 
 
 def cut_short(run: Run, wanted: Wanted, error: BaseException) -> Transfer:
