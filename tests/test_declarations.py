@@ -72,6 +72,17 @@ def test_a_tuple_is_a_list_of_targets() -> None:
     assert handoff((B, "C")).others == ("C",)
 
 
+@pytest.mark.parametrize("names", [["a", "b"], ("a", "b"), {"b", "a"}])
+def test_lists_of_a_handoff_are_kept_as_tuples(names: Any) -> None:
+    edge = handoff(B, capabilities_required=names, share=names)
+    assert (edge.capabilities_required, edge.share) == (("a", "b"), ("a", "b"))
+    assert handoff(capabilities_required=names).tool_name == "transfer_to_agent_with_a_and_b"
+
+
+def test_capabilities_in_a_set_have_one_order() -> None:
+    assert Agent("B", model="m", capabilities={"c", "a", "b"}).capabilities == ("a", "b", "c")  # type: ignore[arg-type]
+
+
 def test_one_text_is_no_list_of_others() -> None:
     with pytest.raises(ConfigError, match="others must be a list"):
         Handoff(target=B, others="CD")

@@ -52,6 +52,19 @@ def test_a_target_without_a_name_is_refused_at_once(target: Any) -> None:
         ({"reason": 5}, "reason of a HandoffRequest must be text, not 5"),
         ({"message": {"a": 1}}, "message of a HandoffRequest must be text, not {"),
         ({"priority": "high"}, "priority of a HandoffRequest must be a whole number, not 'high'"),
+        ({"priority": True}, "priority of a HandoffRequest must be a whole number, not True"),
+        (
+            {"timeout": "soon"},
+            "timeout of a HandoffRequest must be seconds, more than 0, or None, not 'soon'",
+        ),
+        ({"timeout": 0}, "timeout of a HandoffRequest must be seconds, more than 0, or None, not 0"),
+        (
+            {"timeout": float("nan")},
+            "timeout of a HandoffRequest must be seconds, more than 0, or None, not nan",
+        ),
+        ({"from_agent": None}, "from_agent of a HandoffRequest must be text, not None"),
+        ({"request_id": 7}, "request_id of a HandoffRequest must be text, not 7"),
+        ({"capabilities_required": [""]}, r"takes capabilities_required as a list of names, not \[''\]"),
         ({"capabilities_required": [5]}, r"takes capabilities_required as a list of names, not \[5\]"),
         ({"capabilities_required": None}, "takes capabilities_required as a list of names, not None"),
         ({"preserve_context": "no"}, "preserve_context of a HandoffRequest must be True or False, not 'no'"),
@@ -82,6 +95,23 @@ def test_what_is_of_another_kind_is_no_response(options: Any, wrong: str) -> Non
 def test_a_status_may_be_given_as_its_text() -> None:
     status: Any = "ACCEPTED"
     assert HandoffResponse(status=status).status is HandoffStatus.ACCEPTED
+
+
+@pytest.mark.parametrize("names", [["b", "a"], ("b", "a"), {"b": 1, "a": 2}])
+def test_names_keep_their_order(names: Any) -> None:
+    assert HandoffRequest("B", capabilities_required=names).capabilities_required == ("b", "a")
+
+
+def test_a_set_of_names_has_one_order() -> None:
+    """The order of a set differs from process to process."""
+    assert HandoffRequest("B", capabilities_required={"c", "a", "b"}).capabilities_required == ("a", "b", "c")
+
+
+def test_a_list_that_changes_later_changes_no_request() -> None:
+    names = ["sql"]
+    request = HandoffRequest("B", capabilities_required=names)
+    names.append("prose")
+    assert request.capabilities_required == ("sql",)
 
 
 def test_it_cannot_be_changed() -> None:

@@ -128,7 +128,7 @@ def test_an_id_that_is_none_or_in_use_is_the_factorys_mistake(made: Any) -> None
         (HandoffRequest("b", from_agent="a"), "request_id"),
         (HandoffRequest("b", from_agent="a", request_id="  "), "request_id"),
         (HandoffRequest("b", request_id="r"), "from_agent"),
-        (asked(timeout=-1), "timeout"),
+        (asked(timeout=float("inf")), "timeout"),
         (asked(input=object()), "input"),
         (asked(request_id="\ud800"), "request_id"),
     ],

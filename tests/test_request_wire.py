@@ -6,6 +6,7 @@ import base64
 import copy
 import json
 from dataclasses import asdict, dataclass, fields
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -35,12 +36,14 @@ REQUESTS = st.builds(
     from_agent=NAMES,
     request_id=TEXT,
     preserve_context=st.booleans(),
-    capabilities_required=st.lists(NAMES, max_size=3).map(tuple),
-    timeout=st.none() | st.floats(0.001, 1e9),
+    capabilities_required=(
+        st.lists(NAMES, max_size=3).flatmap(lambda names: st.sampled_from([names, tuple(names), set(names)]))
+    ),
+    timeout=st.none() | st.floats(0.001, 1e9) | st.integers(1, 9),
     payload=st.none() | OBJECTS,
     context_snapshot=st.none() | st.binary(),
     priority=st.integers(),
-    metadata=OBJECTS,
+    metadata=OBJECTS | OBJECTS.map(MappingProxyType),
 )
 
 
@@ -151,7 +154,7 @@ def test_a_target_is_written_by_its_name(target: Any) -> None:
         (HandoffRequest("b", reason="\ud800"), "reason: half a surrogate"),
         (HandoffRequest("b", input=b"\xff"), "input: "),
         (HandoffRequest("b", input=HandoffPayload), "input: "),
-        (HandoffRequest("b", timeout=float("nan")), "timeout: nan"),
+        (HandoffRequest("b", timeout=float("inf")), "timeout: inf"),
     ],
 )
 def test_what_has_no_json_form_does_not_leave(request_: HandoffRequest, where: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Generic, cast
@@ -27,7 +27,7 @@ from interlock.guardrails import Guardrail
 from interlock.handoff_context import HandoffContext
 from interlock.handoff_request import HandoffRequest, HandoffResponse
 from interlock.hooks import AgentHooks
-from interlock.names import transfer_tool_name
+from interlock.names import in_order, transfer_tool_name
 from interlock.output_modes import OutputMode, schema_prompt
 from interlock.payloads import HandoffPayload
 from interlock.plain_json import sendable
@@ -110,6 +110,9 @@ class Handoff:
     """Whether somebody has to approve the transfer first: the run ends with it, see docs/approvals.md."""
 
     def __post_init__(self) -> None:
+        for name in ("others", "capabilities_required", "share"):
+            if is_list(given := getattr(self, name)):
+                _set(self, name, _kept(given))
         if not isinstance(cast(object, self.input_type), JsonType | None):
             raise ConfigError(
                 f"Handoff: input_type must be a JsonType; write JsonType({self.input_type!r:.80})."
@@ -173,6 +176,12 @@ class Handoff:
     def get_transfer_message(self, agent: Agent[Any] | Handler) -> str:
         """Return the text that answers the transfer call: ``{"assistant": "<name>"}``."""
         return f'{{"assistant": {_as_json(agent.name)}}}'
+
+
+def _kept(given: Iterable[Any]) -> tuple[Any, ...]:
+    """Return a list as it is kept, which nothing changes later; names in a set have one order."""
+    is_names = isinstance(given, Set) and all(isinstance(each, str) for each in given)
+    return in_order(cast("Set[str]", given)) if is_names else tuple(given)
 
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
@@ -272,7 +281,7 @@ class Agent(AsTool, Generic[T]):
     def __post_init__(self) -> None:
         for name in LISTS:  # what is appended to a list afterwards would be ignored without a word
             if is_list(given := getattr(self, name)):
-                _set(self, name, tuple(given))
+                _set(self, name, _kept(given))
         wrong = agent_problems(self)
         if not wrong:
             _set(self, "equipment", equip(self.name, self.model, self.handlers, self.skills))

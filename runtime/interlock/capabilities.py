@@ -15,6 +15,7 @@ from typing import Generic, Protocol, TypeVar, cast
 
 from interlock.callables import MaybeAwaitable, resolve, users_code
 from interlock.errors import ConfigError
+from interlock.names import in_order
 from interlock.records import dataclass
 
 __all__ = [
@@ -73,9 +74,7 @@ def missing_capability(agent: object, required: Collection[str]) -> str | None:
 
 
 def _names(names: Collection[str]) -> Collection[str]:
-    if isinstance(names, str):
-        return (names,)
-    return sorted(names) if isinstance(names, set | frozenset) else names
+    return (names,) if isinstance(names, str) else in_order(names)
 
 
 class CapabilityRouter(Generic[T]):

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from interlock.errors import ConfigError, HandoffStateError
 from interlock.fresh import NEW_DICT
+from interlock.names import in_order
 from interlock.records import dataclass, maker, remaker
 
 __all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "recordable"]
@@ -69,6 +70,8 @@ _OF_A_RESPONSE: Sequence[_Kind] = (
 _OF_A_REQUEST: Sequence[_Kind] = (
     ("reason", str | None, "text"),
     ("message", str | None, "text"),
+    ("from_agent", str, "text"),
+    ("request_id", str, "text"),
     ("preserve_context", bool, "True or False"),
     ("priority", int, "a whole number"),
     ("metadata", Mapping, "a dict"),
@@ -78,14 +81,21 @@ _OF_A_REQUEST: Sequence[_Kind] = (
 
 def _check_kinds(declaration: object, kinds: Sequence[_Kind]) -> None:
     for name, kind, what in kinds:
-        if not isinstance(value := getattr(declaration, name), kind):
+        value = getattr(declaration, name)
+        is_kind = isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+        if not is_kind:
             whose = type(declaration).__name__
             raise ConfigError(f"The {name} of a {whose} must be {what}, not {value!r:.80}.")
 
 
 def _are_names(given: object) -> bool:
     names = cast("Collection[object]", given) if isinstance(given, Collection) else [None]
-    return all(isinstance(name, str) for name in names)
+    return all(isinstance(name, str) and name for name in names)
+
+
+def _is_wait(given: object) -> bool:
+    """Whether a value is a time to wait, in seconds; None and infinity are for ever."""
+    return given is None or (isinstance(given, int | float) and not isinstance(given, bool) and given > 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +121,7 @@ class HandoffResponse:
             raise ConfigError(f"The status of a HandoffResponse must be a HandoffStatus, not {given!r:.80}.")
         object.__setattr__(self, "status", status)
         _check_kinds(self, _OF_A_RESPONSE)
+        object.__setattr__(self, "metadata", dict(self.metadata))
 
     @property
     def accepted(self) -> bool:
@@ -160,8 +171,9 @@ class HandoffRequest:
     preserve_context: bool = field(default=True, kw_only=True)
     """False shows the target only the newest user message."""
     capabilities_required: Sequence[str] = field(default=(), kw_only=True)
+    """What the target must be able to do; kept as a tuple, a set in alphabetical order."""
     timeout: float | None = field(default=None, kw_only=True)
-    """Seconds that the target has to accept."""
+    """Seconds that the target has to accept, more than 0; None and infinity wait for ever."""
     payload: Any = field(default=None, kw_only=True)
     """Data that rides along, see `interlock.payloads`."""
     context_snapshot: bytes | None = field(default=None, kw_only=True)
@@ -186,7 +198,12 @@ class HandoffRequest:
             raise ConfigError(
                 f"A HandoffRequest takes capabilities_required as a list of names, not {required!r:.80}."
             )
+        if not _is_wait(self.timeout):
+            what = "seconds, more than 0, or None"
+            raise ConfigError(f"The timeout of a HandoffRequest must be {what}, not {self.timeout!r:.80}.")
         _check_kinds(self, _OF_A_REQUEST)
+        object.__setattr__(self, "capabilities_required", in_order(self.capabilities_required))
+        object.__setattr__(self, "metadata", dict(self.metadata))
 
     @property
     def target_name(self) -> str:

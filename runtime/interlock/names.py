@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Set
 from typing import cast
 
 __all__ = [
     "LONGEST_TOOL_NAME",
     "TRANSFER_PREFIX",
+    "in_order",
     "litellm_name",
     "odd_tool_name",
     "slug",
@@ -54,3 +56,8 @@ def odd_tool_name(name: str) -> str:
     if strange:
         return repr(strange)
     return "" if 1 <= len(name) <= LONGEST_TOOL_NAME else f"{len(name)} characters"
+
+
+def in_order(names: Collection[str]) -> tuple[str, ...]:
+    """Return names as a tuple. Those of a set are sorted: its own order differs from process to process."""
+    return tuple(sorted(names) if isinstance(names, Set) else names)
