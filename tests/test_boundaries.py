@@ -91,7 +91,7 @@ async def test_a_target_that_fails_has_not_answered(when: str, returns: bool) ->
         b = Agent("B", model=failing(when))
         return agent("A", call("transfer_to_b"), handoffs=[handoff(b, return_to_caller=returns)])
 
-    played = await both(make)
+    played = await both(make, raise_on=["failed_handoff"])
     assert isinstance(played.error, InvalidRequest)
     assert (played.result.final_output, played.result.stop_reason) == (None, "error")
     (record,) = played.result.handoffs

@@ -503,8 +503,8 @@ async def test_the_work_of_who_waits_is_not_done() -> None:
     assert seen == [["ACCEPTED"], ["ACCEPTED", "ACCEPTED"], ["ACCEPTED", "COMPLETED"]]
 
 
-async def test_an_error_fails_who_waits_as_well() -> None:
-    played = await both(lambda: asking_c(ValueError("broken"))[0])
+async def test_an_error_that_ends_the_run_fails_who_waits_as_well() -> None:
+    played = await both(lambda: asking_c(ValueError("broken"))[0], raise_on=["failed_handoff"])
     assert [one.status for one in played.result.handoffs] == [HandoffStatus.FAILED] * 2
     assert all(one.ended is not None and one.taken for one in played.result.handoffs)
 

@@ -193,7 +193,7 @@ async def test_who_was_only_asked_something_does_not_stay(policy: Policy) -> Non
     """Not even when the run ends before the answer was there."""
     billing = Agent("billing", model=function_handler(fails))
     start = agent("front", TO_BILLING, handoffs=[handoff(billing, return_to_caller=True)])
-    result = await run(start, "Hi", policy)
+    result = await run(start, "Hi", policy, raise_on=["failed_handoff"])
     assert (result.last_agent, result.next_agent) == (billing, start)
 
 

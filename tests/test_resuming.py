@@ -795,3 +795,15 @@ async def test_who_took_over_is_told_of_the_transfer_though_both_have_the_same_m
     again.replies.pop(0)
     await run(second, written(stopped, second))
     assert again.requests[0].messages == model.requests[1].messages
+
+
+async def test_a_resumed_run_comes_back_from_any_depth() -> None:
+    """Without places to hold, too: it stood where two agents waited, each for the next."""
+    careful = function_tool(lambda: "done", name_override="careful", needs_approval=True)
+    c = agent("C", call("careful", id="w"), "C.", tools=[careful])
+    b = agent("B", call("transfer_to_c", id="c"), "B.", handoffs=[handoff(c, return_to_caller=True)])
+    made = agent("A", call("transfer_to_b", id="t"), "A.", handoffs=[handoff(b, return_to_caller=True)])
+    first = await Runner.run(made, "Hi")
+    state = first.state()
+    result = await Runner.run(made, state.approve(state.interruptions[0]))
+    assert (result.final_output, answers_of(result)) == ("A.", ["done", "C.", "B."])

@@ -303,7 +303,7 @@ def settle(run: Run) -> LeftOver:
         run.add("tool", {"role": "tool", "tool_call_id": call["id"], "content": text})
         run.problem("tool", text, call_id=call["id"])
     run.callers = tuple(_patient(caller) for caller in run.callers)
-    if run.config.capacity is not None and run.stop_reason == "unfinished":
+    if run.stop_reason == "unfinished":
         _take_places(run, run.config.capacity)
     return replace(left, calls=[call for call in left.calls if call not in unknown])
 
@@ -321,13 +321,14 @@ def _unknown(run: Run, call: ToolCall) -> str:
     return _INTERRUPTED if failed is None else f"The transfer was not made: {failed}"
 
 
-def _take_places(run: Run, capacity: Capacity) -> None:
+def _take_places(run: Run, capacity: Capacity | None) -> None:
+    """Hold a place for the agent that speaks and for each that waits; without a capacity none is counted."""
     everybody: list[Caller | Run] = [*run.callers, run]
     targets = {record.id: record.target for record in run.handoffs}
     for depth, one in enumerate(everybody):
         # whoever was handed over to holds the place, also when another handler answers in its stead
         name, place = targets.get(one.open_handoff or ""), None
-        if name is not None and (place := capacity.take(name)) is None:
+        if capacity is not None and name is not None and (place := capacity.take(name)) is None:
             raise HandoffError(f"{name!r} holds as many transfers as it can. Resume the run later.")
         run.places.take_over(place, waits=depth > 0)
 

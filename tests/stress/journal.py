@@ -11,7 +11,7 @@ from interlock.errors import InterlockError
 from interlock.events import HandlerEvent
 from interlock.executor import Call, InProcess, Outcome
 from interlock.handoff_request import HandoffStatus
-from interlock.step_entries import LASTING, Given, given_by
+from interlock.step_entries import Given, given_by, lasting
 
 __all__ = ["Journal", "can_be_replayed"]
 
@@ -48,10 +48,12 @@ class Journal:
                 async for event in events:
                     given.note(event)
                     yield event
-        except LASTING as error:
-            given.error = error
+        except Exception as error:
+            given.error = lasting(error, call)
+            if given.error is None:
+                raise
             self._write(call, given.entry())
-            raise
+            raise given.error from given.error.__cause__
         if given.done is not None:
             self._write(call, given.entry())
 
