@@ -15,10 +15,24 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from interlock import Agent, ConfigError, Handoff, RunContext, Tool, function_handler, function_tool, handoff
+from interlock import (
+    Agent,
+    ConfigError,
+    Handoff,
+    RunConfig,
+    RunContext,
+    Skill,
+    Tool,
+    function_handler,
+    function_tool,
+    handoff,
+)
 from interlock.callables import resolve
+from interlock.errors import NoHandlerError, SkillInitError
 from interlock.filters import HandoffInputData, remove_all_tools
+from interlock.graph import run_graph
 from interlock.hooks import AgentHooks, RunHooks
+from interlock.registry import Registry
 from interlock.schema import JsonType
 from interlock.testing import ScriptedHandler
 
@@ -381,6 +395,112 @@ def test_several_problems_of_an_agent_are_told_at_once() -> None:
         Agent("A", cast(Any, 5), tools=[cast(Any, len)])
 
 
+ALL_THAT_IS_WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "a tool and two handoffs": (
+        {"tools": ["no tool"], "handoffs": [5, 6]},
+        ["'no tool' is not a Tool", "not to 5", "not to 6"],
+    ),
+    "a list that is none, and a tool": (
+        {"handoffs": "billing", "tools": [len]},
+        ["handoffs must be a list", "is not a Tool"],
+    ),
+    "handlers": ({"handlers": [5, None]}, ["5 is neither", "None is neither"]),
+    "two handlers of one name": (
+        {"model": ScriptedHandler([], name="m"), "handlers": [ScriptedHandler([], name="m"), 5]},
+        ["two handlers are named 'm'", "5 is neither"],
+    ),
+    "skills": (
+        {"skills": [5, Skill, Skill(name="s"), Skill(name="s"), Skill(name="t", dependencies=["u"])]},
+        ["5 is not a Skill", "pass Skill()", "two skills named 's'", "'t' depends on 'u'"],
+    ),
+    "a skill's handler and a tool": (
+        {"skills": [Skill(scope=cast(Any, 5))], "tools": [5]},
+        ["Skill 'Skill'", "5 is not a Tool"],
+    ),
+    "hooks, output and instructions": (
+        {"instructions": 5, "hooks": RunHooks(), "output_mode": "x", "on_handoff_request": 7},
+        ["instructions must be", "hooks must be", "output_mode must be", "on_handoff_request must be"],
+    ),
+    "a handoff and its own name": (
+        {"handoffs": ["A", handoff("C", tool_name_override="x"), 5], "tools": [named("x")]},
+        ["not to 5", "hands off to itself", "are all offered as 'x'"],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ALL_THAT_IS_WRONG)
+def test_all_that_is_wrong_with_an_agent_is_in_one_message(what: str) -> None:
+    options, wrong = ALL_THAT_IS_WRONG[what]
+    with pytest.raises(ConfigError) as caught:
+        Agent("A", **options)
+    assert [text for text in wrong if text not in str(caught.value)] == []
+
+
+def test_a_skill_is_not_initialised_for_an_agent_that_cannot_be() -> None:
+    begun: list[str] = []
+
+    class Opens(Skill):
+        def initialize(self, registry: Registry) -> None:
+            begun.append(registry.agent)
+
+    with pytest.raises(ConfigError):
+        Agent("A", skills=[Opens()], handoffs=[cast(Any, 5)])
+    with pytest.raises(ConfigError):
+        Agent("A", skills=[Opens()], handlers=[cast(Any, 5)])
+    assert begun == []
+
+
+def test_a_single_problem_is_the_error_itself() -> None:
+    class Breaks(Skill):
+        def initialize(self, registry: Registry) -> None:
+            raise OSError("disk full")
+
+    with pytest.raises(SkillInitError, match="disk full") as caught:
+        Agent("A", skills=[Breaks()])
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_a_mapping_is_no_list() -> None:
+    """Others take skills as a dict; the keys were taken for skills."""
+    skills: Any = {"s": Skill(name="s")}
+    with pytest.raises(ConfigError, match=r"skills must be a list, not a dict: pass its values"):
+        Agent("A", skills=skills)
+
+
+def test_all_that_is_wrong_with_a_graph_is_in_one_message() -> None:
+    """Names of no agent, and agents without a model, wherever they are."""
+    asked = Agent("asked", handoffs=["nobody either"])
+    b = Agent("B", handoffs=["nobody"])
+    a = Agent("A", model=cast(Any, 5), handoffs=[b], tools=[asked.as_tool()])
+    with pytest.raises(ConfigError) as caught:
+        run_graph(a, RunConfig())
+    for text in (
+        "The model of agent 'A' must be a model string or a handler, not 5",
+        "Agent 'B' has no model",
+        "Agent 'B' hands off to 'nobody'",
+        "Agent 'asked' has no model",
+        "Agent 'asked' hands off to 'nobody either'",
+    ):
+        assert text in str(caught.value)
+
+
+def test_agents_without_a_model_are_told_together() -> None:
+    with pytest.raises(NoHandlerError, match=r"Agent 'A' has no model.*Agent 'B' has no model"):
+        run_graph(Agent("A", handoffs=[Agent("B")]), RunConfig())
+
+
+def test_all_names_that_two_agents_have_are_told_together() -> None:
+    def two(name: str) -> list[Agent[Any]]:
+        return [
+            Agent(f"first {name}", handoffs=[Agent(name)]),
+            Agent(f"second {name}", handoffs=[Agent(name)]),
+        ]
+
+    start = Agent("A", handoffs=[*two("C"), *two("D")])
+    with pytest.raises(ConfigError, match=r"Two different agents are named 'C'; .*named 'D'"):
+        _ = start.graph
+
+
 # -- names that collide --
 
 
@@ -412,10 +532,24 @@ def test_all_collisions_are_told_at_once() -> None:
         Agent("A", handoffs=["A", B, "b"])
 
 
-@pytest.mark.parametrize("edge", ["A", handoff("A"), Agent("A")])
+@pytest.mark.parametrize("edge", ["A", handoff("A"), handoff([B, "A"])])
 def test_an_agent_does_not_hand_off_to_itself(edge: Any) -> None:
     """(row 1-49)"""
     with pytest.raises(ConfigError, match="Agent 'A' hands off to itself"):
+        Agent("A", handoffs=[edge])
+
+
+@pytest.mark.parametrize(
+    ("edge", "kind"),
+    [
+        (Agent("A"), "agent"),
+        (handoff([B, Agent("A")]), "agent"),
+        (ScriptedHandler([], name="A"), "handler"),
+    ],
+)
+def test_another_one_of_the_same_name_is_told_so(edge: Any, kind: str) -> None:
+    wrong = f"Agent 'A' hands off to another {kind} that is named 'A', too; give each its own name"
+    with pytest.raises(ConfigError, match=wrong):
         Agent("A", handoffs=[edge])
 
 

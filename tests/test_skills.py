@@ -467,5 +467,5 @@ def test_a_registry_that_a_skill_kept_takes_nothing_later() -> None:
 
 
 def test_equip_is_all_that_an_agent_does() -> None:
-    found = equip("A", ScriptedHandler([], name="m"), [], [SUNNY])
+    found = equip("A", ScriptedHandler([], name="m"), [], [SUNNY], [])
     assert [each.name for each in found.handlers] == ["m", "storms", "winds"]

@@ -19,7 +19,18 @@ from interlock.agent_tools import AsTool
 from interlock.approvals import NeedsApproval
 from interlock.callables import MaybeAwaitable, resolve, takes, wants
 from interlock.context import RunContext
-from interlock.declarations import LISTS, agent_problems, check_handoff, colliding_names, is_list, target_name
+from interlock.declarations import (
+    LISTS,
+    agent_problems,
+    check_handoff,
+    collected,
+    colliding_names,
+    in_one,
+    is_list,
+    listed,
+    target_name,
+    two_of_a_name,
+)
 from interlock.errors import ConfigError
 from interlock.filters import HandoffInputFilter
 from interlock.fresh import NEW_DICT
@@ -227,6 +238,10 @@ def _handoff_schema(edge: Handoff) -> tuple[Mapping[str, Any], bool]:
     return schema, True
 
 
+def _as_edge(given: Agent[Any] | Handoff | Handler | str) -> Handoff:
+    return given if isinstance(given, Handoff) else Handoff(target=given)
+
+
 @dataclass(frozen=True, eq=False)
 class Agent(AsTool, Generic[T]):
     """A declaration of who answers: instructions, a model, tools, and whom it may hand over to.
@@ -235,7 +250,8 @@ class Agent(AsTool, Generic[T]):
     passed as ``context=`` to a run.
 
     Raises:
-        ConfigError: anything in the declaration that cannot work, all of it in one message.
+        ConfigError: anything in the declaration that cannot work, all of it in one message. Skills are
+            initialised only if the rest can work.
     """
 
     name: str
@@ -277,17 +293,27 @@ class Agent(AsTool, Generic[T]):
     hooks: AgentHooks | None = field(default=None, kw_only=True)
     equipment: Equipment = field(init=False, repr=False)
     """What ``model``, ``handlers`` and ``skills`` come to; made once, with the agent."""
+    edges: tuple[Handoff, ...] = field(init=False, repr=False)
+    """The handoffs, each as a `Handoff`, and one to each handler that is exposed."""
 
     def __post_init__(self) -> None:
         for name in LISTS:  # what is appended to a list afterwards would be ignored without a word
             if is_list(given := getattr(self, name)):
                 _set(self, name, _kept(given))
         wrong = agent_problems(self)
-        if not wrong:
-            _set(self, "equipment", equip(self.name, self.model, self.handlers, self.skills))
-            wrong = colliding_names(self)
+        declared = collected(wrong, _as_edge, listed(self.handoffs))
+        equipment = equip(self.name, self.model, listed(self.handlers), listed(self.skills), wrong)
+        exposed = [
+            Handoff(target=each.handler, scope=each.scope)
+            for each in equipment.handlers
+            if each.expose and not any(edge.target == each.handler for edge in declared)
+        ]
+        _set(self, "equipment", equipment)
+        _set(self, "edges", (*declared, *exposed))
+        tools = [each for each in listed(self.tools) if isinstance(each, Tool)]
+        wrong += colliding_names(self.name, [*tools, *equipment.tools], self.edges)
         if wrong:
-            raise ConfigError("; ".join(wrong) + ".")
+            raise in_one(wrong)
 
     async def get_system_prompt(self, context: RunContext[T]) -> str | None:
         """Return the instructions for this moment of a run."""
@@ -299,17 +325,6 @@ class Agent(AsTool, Generic[T]):
     def _instructions_take(self) -> int:
         assert callable(self.instructions)
         return wants(self.instructions, 2)
-
-    @cached_property
-    def edges(self) -> tuple[Handoff, ...]:
-        """The handoffs, each as a `Handoff`, and one to each handler that is exposed."""
-        declared = [edge if isinstance(edge, Handoff) else Handoff(target=edge) for edge in self.handoffs]
-        exposed = [
-            Handoff(target=each.handler, scope=each.scope)
-            for each in self.equipment.handlers
-            if each.expose and not any(edge.target == each.handler for edge in declared)
-        ]
-        return (*declared, *exposed)
 
     @cached_property
     def all_tools(self) -> tuple[Tool, ...]:
@@ -372,6 +387,7 @@ class Agent(AsTool, Generic[T]):
             ConfigError: two different agents have one name.
         """
         found: dict[str, Agent[Any]] = {}
+        twice: dict[str, None] = {}
         waiting: deque[Agent[Any]] = deque([self])
         while waiting:
             agent = waiting.popleft()
@@ -381,5 +397,7 @@ class Agent(AsTool, Generic[T]):
                     each for each in targets if isinstance(each, Agent) and each is not found.get(each.name)
                 ]
             else:
-                raise ConfigError(f"Two different agents are named {agent.name!r}; give each its own name.")
+                twice[agent.name] = None
+        if twice:
+            raise in_one([two_of_a_name(name) for name in twice])
         return found

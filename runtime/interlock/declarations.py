@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, get_args
 
 from interlock.agent_tools import AgentCall
 from interlock.callables import name_of, takes
@@ -19,7 +19,20 @@ from interlock.output_modes import OutputMode
 from interlock.payloads import HandoffPayload
 from interlock.tools import Tool
 
-__all__ = ["agent_problems", "check_handoff", "colliding_names", "is_list", "is_seconds", "target_name"]
+__all__ = [
+    "agent_problems",
+    "check_handoff",
+    "collected",
+    "colliding_names",
+    "in_one",
+    "is_list",
+    "is_seconds",
+    "listed",
+    "target_name",
+    "two_of_a_name",
+]
+
+T = TypeVar("T")
 
 LISTS = ("tools", "handlers", "skills", "handoffs", "capabilities", "input_guardrails", "output_guardrails")
 
@@ -167,22 +180,18 @@ def _may_watch(hooks: object) -> bool:
     return not isinstance(hooks, type) and (isinstance(hooks, AgentHooks) or not isinstance(hooks, RunHooks))
 
 
-def agent_problems(agent: Any) -> list[str]:
-    """Return what cannot work about an agent's own fields."""
+def agent_problems(agent: Any) -> list[ConfigError]:
+    """Return what cannot work about an agent's own fields, but for its handoffs, handlers and skills."""
     if not isinstance(agent.name, str) or not agent.name:
-        return [f"An agent's name must be text, not {agent.name!r}"]
+        wrong = [f"An agent's name must be text, not {agent.name!r}"]
+    else:
+        wrong = []
     where = f"Agent {agent.name!r}"
     lists = [(name, getattr(agent, name)) for name in LISTS]
-    wrong = [f"{where}: {name} must be a list, not {each!r:.80}" for name, each in lists if not is_list(each)]
-    if wrong:
-        return wrong
-    wrong = [f"{where}: {_no_tool(tool)}" for tool in agent.tools if not isinstance(tool, Tool)]
     wrong += [
-        f"{where}: tool {tool.name!r} asks an agent: give the guardrails to that agent"
-        for tool in agent.tools
-        if isinstance(tool, Tool) and isinstance(tool.on_invoke_tool, AgentCall)
-        if tool.input_guardrails or tool.output_guardrails
+        f"{where}: {name} must be a list, {_no_list(each)}" for name, each in lists if not is_list(each)
     ]
+    wrong += _tool_problems(agent, where)
     if not isinstance(agent.instructions, str | None) and not callable(agent.instructions):
         wrong.append(f"{where}: instructions must be text or a function, not {agent.instructions!r:.80}")
     if (hooks := agent.hooks) is not None and not _may_watch(hooks):
@@ -198,7 +207,54 @@ def agent_problems(agent: Any) -> list[str]:
         _ = agent.output
     except ConfigError as error:
         wrong.append(f"{where}: output_type {error}")
-    return wrong
+    return [ConfigError(f"{each}.") for each in wrong]
+
+
+def _tool_problems(agent: Any, where: str) -> list[str]:
+    tools: list[Any] = listed(agent.tools)
+    wrong = [f"{where}: {_no_tool(tool)}" for tool in tools if not isinstance(tool, Tool)]
+    return wrong + [
+        f"{where}: tool {tool.name!r} asks an agent: give the guardrails to that agent"
+        for tool in tools
+        if isinstance(tool, Tool) and isinstance(tool.on_invoke_tool, AgentCall)
+        if tool.input_guardrails or tool.output_guardrails
+    ]
+
+
+def _no_list(given: object) -> str:
+    return "not a dict: pass its values" if isinstance(given, Mapping) else f"not {given!r:.80}"
+
+
+def listed(given: Any) -> list[Any]:
+    """Return what is in a list of a declaration; nothing if it is none, which is told elsewhere."""
+    return list(given) if is_list(given) else []
+
+
+def collected(wrong: list[ConfigError], make: Callable[[Any], T], given: Iterable[Any]) -> list[T]:
+    """Make something of each; what cannot be made is in ``wrong`` afterwards."""
+    made: list[T] = []
+    for each in given:
+        try:
+            made.append(make(each))
+        except ConfigError as error:
+            wrong.append(error)
+    return made
+
+
+def in_one(wrong: Sequence[ConfigError]) -> ConfigError:
+    """Return one error that says all that is wrong; a single problem is the error itself."""
+    if len(wrong) == 1:
+        return wrong[0]
+    kinds = {type(each) for each in wrong}
+    texts = dict.fromkeys(str(each).removesuffix(".") for each in wrong)
+    error = (kinds.pop() if len(kinds) == 1 else ConfigError)(f"{'; '.join(texts)}.")
+    error.__cause__ = next((each.__cause__ for each in wrong if each.__cause__ is not None), None)
+    return error
+
+
+def two_of_a_name(name: str) -> ConfigError:
+    """Return the error that two different agents have one name."""
+    return ConfigError(f"Two different agents are named {name!r}; give each its own name.")
 
 
 def is_seconds(value: object) -> bool:
@@ -207,19 +263,35 @@ def is_seconds(value: object) -> bool:
 
 
 def is_list(value: object) -> bool:
-    """Whether a value can stand for a list in a declaration; text cannot."""
-    return isinstance(value, Iterable) and not isinstance(value, str)
+    """Whether a value can stand for a list in a declaration; text and a dict cannot."""
+    return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
 
 
-def colliding_names(agent: Any) -> list[str]:
-    """Return which of the names that a model would be offered are not unique."""
-    where = f"Agent {agent.name!r}"
-    ends = [(edge.agent_name, *(getattr(each, "name", each) for each in edge.others)) for edge in agent.edges]
-    wrong = [f"{where} hands off to itself" for names in ends if agent.name in names]
-    owners = [(tool.name, f"tool {tool.name!r}") for tool in agent.all_tools]
-    owners += [(edge.tool_name, f"handoff to {edge.agent_name!r}") for edge in agent.edges]
+def colliding_names(agent: str, tools: Sequence[Tool], edges: Sequence[Any]) -> list[ConfigError]:
+    """Return which of the names that a model would be offered are not unique.
+
+    Args:
+        agent: the agent's name.
+        tools: its tools, and those of its skills.
+        edges: its handoffs.
+    """
+    where = f"Agent {agent!r}"
+    wrong = [f"{where} hands off to {what}" for edge in edges if (what := _of_its_name(agent, edge))]
+    owners = [(tool.name, f"tool {tool.name!r}") for tool in tools]
+    owners += [(edge.tool_name, f"handoff to {edge.agent_name!r}") for edge in edges]
     for name, count in Counter(name for name, _ in owners).items():
         if count > 1:
             both = " and ".join(owner for tool_name, owner in owners if tool_name == name)
             wrong.append(f"{where}: {both} are all offered as {name!r}; rename one or use tool_name_override")
-    return wrong
+    return [ConfigError(f"{each}.") for each in wrong]
+
+
+def _of_its_name(agent: str, edge: Any) -> str:
+    """Return to what a handoff leads that has the agent's own name; nothing if it does not."""
+    for end in (edge.target, *edge.others):
+        if end is not None and getattr(end, "name", end) == agent:
+            if isinstance(end, str):
+                return "itself"
+            kind = "agent" if hasattr(end, "handoff_description") else "handler"
+            return f"another {kind} that is named {agent!r}, too; give each its own name"
+    return "itself" if edge.agent_name == agent else ""

@@ -8,6 +8,7 @@ from typing import Any
 from interlock.agent_tools import AgentCall
 from interlock.agents import Agent
 from interlock.config import RunConfig
+from interlock.declarations import collected, in_one, two_of_a_name
 from interlock.errors import ConfigError
 from interlock.models import check_model
 from interlock.port import tool_name
@@ -21,17 +22,20 @@ def run_graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
     Agents that are called as tools are not of the run but have runs of their own; these are checked, too.
 
     Raises:
-        ConfigError: two agents have one name, one has no model, a handoff names nobody, or a tool of
-            the caller's is named like a handoff.
+        ConfigError: two agents have one name, one has no model, a handoff names no agent, or a tool of
+            the caller's is named like a handoff. All of it is in one message.
     """
-    graph = _checked(agent, config, {tool_name(tool) for tool in config.external_tools})
+    wrong: list[ConfigError] = []
+    graph = _checked(agent, config, {tool_name(tool) for tool in config.external_tools}, wrong)
     checked, waiting = {agent}, [*graph.values()]
     while waiting:
         for tool in waiting.pop().all_tools:
             how = tool.on_invoke_tool
             if isinstance(how, AgentCall) and how.agent not in checked:
                 checked.add(how.agent)
-                waiting += _checked(how.agent, config, ()).values()
+                waiting += _checked(how.agent, config, (), wrong).values()
+    if wrong:
+        raise in_one(wrong)
     return graph
 
 
@@ -41,31 +45,45 @@ def connected(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
     Raises:
         ConfigError: two agents have one name.
     """
-    graph = dict(agent.graph)
+    graph, twice = dict(agent.graph), dict[str, None]()
     for one in config.agents:
         for name, other in one.graph.items():
             if graph.setdefault(name, other) is not other:
-                raise ConfigError(f"Two different agents are named {name!r}; give each its own name.")
+                twice[name] = None
+    if twice:
+        raise in_one([two_of_a_name(name) for name in twice])
     return graph
 
 
-def _checked(agent: Agent[Any], config: RunConfig, taken: Collection[str]) -> dict[str, Agent[Any]]:
-    graph = connected(agent, config)
+def _checked(
+    agent: Agent[Any], config: RunConfig, taken: Collection[str], wrong: list[ConfigError]
+) -> dict[str, Agent[Any]]:
+    try:
+        graph = connected(agent, config)
+    except ConfigError as error:
+        wrong.append(error)
+        return {}
     for member in graph.values():
-        check_model(member, config)
-        _check_edges(member, graph, taken)
+        collected(wrong, lambda member: check_model(member, config), [member])
+        _check_edges(member, graph, taken, wrong)
     return graph
 
 
-def _check_edges(member: Agent[Any], graph: Mapping[str, Agent[Any]], taken: Collection[str]) -> None:
+def _check_edges(
+    member: Agent[Any],
+    graph: Mapping[str, Agent[Any]],
+    taken: Collection[str],
+    wrong: list[ConfigError],
+) -> None:
     for edge in member.edges:
-        for target in (edge.target, *edge.others):
-            if isinstance(target, str):
-                find_agent(graph, target, member.name)
+        names = [target for target in (edge.target, *edge.others) if isinstance(target, str)]
+        collected(wrong, lambda name: find_agent(graph, name, member.name), names)
         if edge.tool_name in taken:
-            raise ConfigError(
-                f"The caller's tool {edge.tool_name!r} is named like a handoff of agent {member.name!r}; "
-                "give it another name."
+            wrong.append(
+                ConfigError(
+                    f"The caller's tool {edge.tool_name!r} is named like a handoff of agent {member.name!r}; "
+                    "give it another name."
+                )
             )
 
 
@@ -74,7 +92,7 @@ def find_agent(graph: Mapping[str, Agent[Any]], name: str, wanted_by: str) -> Ag
     try:
         return graph[name]
     except KeyError:
-        known = ", ".join(sorted(graph))
+        known = ", ".join(sorted(graph.keys() - {wanted_by})) or "none"
         raise ConfigError(
             f"Agent {wanted_by!r} hands off to {name!r}, which is no agent of this run. Known: {known}. "
             "Put the agent itself into handoffs, or add it to RunConfig(agents=[...])."

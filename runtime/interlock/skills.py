@@ -13,7 +13,8 @@ Agent("helper", model=..., skills=[Weather()])
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar, cast, overload
@@ -169,62 +170,90 @@ def equip(
     model: str | Handler | None,
     handlers: Sequence[Handler | Callable[..., Any]],
     skills: Sequence[Skill],
+    wrong: list[ConfigError],
 ) -> Equipment:
     """Register an agent's model, its handlers and its skills, and return what comes of it.
 
-    Raises:
-        ConfigError: names that clash, a handler that cannot answer, a dependency that is missing or
-            goes round in a circle.
-        SkillInitError: a skill could not be initialised; the message names it.
+    Skills are initialised only if nothing is wrong before.
+
+    Args:
+        agent: the agent's name.
+        model: its model; one that is neither text nor a handler is told when a run begins.
+        handlers: its handlers.
+        skills: its skills.
+        wrong: what is wrong with the agent. More is added: names that clash, a handler that cannot answer, a
+            dependency that is missing or goes round in a circle, a skill that could not be initialised.
     """
-    by_name = _by_name(agent, skills)
+    by_name = _by_name(agent, skills, wrong)
     registry = Registry(agent, by_name)
-    if isinstance(model, str) or is_handler(model):
-        registry.add_ranked(rank(model, priority=Priority.LOCAL))
+    with _telling(wrong):
+        if isinstance(model, str) or is_handler(model):
+            registry.add_ranked(rank(model, priority=Priority.LOCAL))
     for handler in handlers:
-        if handler is not model:
-            registry.add_handler(handler)
-    for name in _in_order(agent, by_name):
-        _register(registry, name, by_name[name])
+        if handler is None or handler is not model:
+            with _telling(wrong):
+                registry.add_handler(handler)
+    for name in _in_order(agent, by_name, wrong):
+        with _telling(wrong):
+            _register(registry, name, by_name[name])
+            if not wrong:
+                _initialize(registry, name, by_name[name])
     return registry.close()
+
+
+@contextmanager
+def _telling(wrong: list[ConfigError]) -> Generator[None]:
+    try:
+        yield
+    except ConfigError as error:
+        wrong.append(error)
 
 
 def _name(skill: Skill) -> str:
     return skill.name or type(skill).__name__
 
 
-def _by_name(agent: str, skills: Sequence[Skill]) -> dict[str, Skill]:
+def _by_name(agent: str, skills: Sequence[Skill], wrong: list[ConfigError]) -> dict[str, Skill]:
     found: dict[str, Skill] = {}
     for skill in skills:
         if not isinstance(cast(object, skill), Skill):
             made = f"; pass {skill.__name__}()" if isinstance(skill, type) else ""
-            raise ConfigError(f"Agent {agent!r}: {skill!r:.80} is not a Skill{made}.")
-        if found.setdefault(_name(skill), skill) is not skill:
-            raise ConfigError(
-                f"Agent {agent!r} has two skills named {_name(skill)!r}; give one another name."
+            wrong.append(ConfigError(f"Agent {agent!r}: {skill!r:.80} is not a Skill{made}."))
+        elif found.setdefault(_name(skill), skill) is not skill:
+            wrong.append(
+                ConfigError(f"Agent {agent!r} has two skills named {_name(skill)!r}; give one another name.")
             )
+        elif isinstance(skill.dependencies, str):
+            what = f"dependencies of skill {_name(skill)!r} must be a list of names"
+            wrong.append(ConfigError(f"Agent {agent!r}: {what}."))
     return found
 
 
-def _in_order(agent: str, skills: Mapping[str, Skill]) -> list[str]:
+def _needs(skill: Skill) -> Sequence[str]:
+    return () if isinstance(skill.dependencies, str) else skill.dependencies
+
+
+def _in_order(agent: str, skills: Mapping[str, Skill], wrong: list[ConfigError]) -> list[str]:
     """Return the names in their declared order, but each after those that it depends on."""
     order: list[str] = []
+    seen: set[str] = set()
+
+    def tell(what: str) -> None:
+        wrong.append(ConfigError(f"Agent {agent!r}: {what}."))
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         if name in path:
             circle = " -> ".join([*path[path.index(name) :], name])
-            raise ConfigError(f"Agent {agent!r}: skills depend on each other in a circle: {circle}.")
-        if name in order:
+            tell(f"skills depend on each other in a circle: {circle}")
+        if name in seen:
             return
-        if isinstance(skills[name].dependencies, str):
-            raise ConfigError(f"Agent {agent!r}: dependencies of skill {name!r} must be a list of names.")
-        for needed in skills[name].dependencies:
-            if needed not in skills:
-                raise ConfigError(
-                    f"Agent {agent!r}: skill {name!r} depends on {needed!r}, which the agent does not have. "
-                    f"It has: {', '.join(skills)}."
-                )
-            visit(needed, (*path, name))
+        seen.add(name)
+        for needed in _needs(skills[name]):
+            if needed in skills:
+                visit(needed, (*path, name))
+            else:
+                has = f"It has: {', '.join(skills)}"
+                tell(f"skill {name!r} depends on {needed!r}, which the agent does not have. {has}")
         order.append(name)
 
     for name in skills:
@@ -233,7 +262,7 @@ def _in_order(agent: str, skills: Mapping[str, Skill]) -> list[str]:
 
 
 def _register(registry: Registry, name: str, skill: Skill) -> None:
-    """Register the decorated methods of a skill, and let it do the rest."""
+    """Register the decorated methods of a skill."""
     registry.speak_for(name, checked_scope(skill.scope, f"Skill {name!r}"))
     for part in _parts(skill):
         if isinstance(part, Tool):
@@ -245,6 +274,10 @@ def _register(registry: Registry, name: str, skill: Skill) -> None:
             registry.add_hook(part.event, part.function, priority=part.priority)
         else:
             registry.add_handler(part)
+
+
+def _initialize(registry: Registry, name: str, skill: Skill) -> None:
+    """Let a skill register what no decorator can."""
     initialize: Callable[[Registry], object] = skill.initialize
     try:
         given = initialize(registry)
