@@ -19,6 +19,7 @@ from interlock.callables import is_failure, resolve
 from interlock.callers import patience
 from interlock.calls import reason_of
 from interlock.capabilities import AT_MAXIMUM, NONE_AVAILABLE, NONE_CAPABLE, CapabilityRouter, Place
+from interlock.context import RunContext
 from interlock.fresh import NEW_LIST
 from interlock.graph import find_agent
 from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
@@ -31,6 +32,7 @@ from interlock.routing import Wanted
 from interlock.run import Run
 from interlock.schema import clip
 from interlock.scopes import permits
+from interlock.sharing import narrowed
 
 __all__ = ["LONGEST_REASON", "Agreed", "Refused", "Target", "arguments_of", "ask", "data_of"]
 
@@ -95,7 +97,7 @@ async def ask(run: Run, wanted: Wanted, request: HandoffRequest) -> Agreed:
     for each in candidates:
         try:
             target = await _target(run, each, wanted)
-            place, response = await _agreed(run, target, request)
+            place, response = await _agreed(run, edge, target, request)
         except Refused as no:
             if len(candidates) == 1 and none_left is NONE_AVAILABLE:
                 raise
@@ -164,7 +166,7 @@ def _leads_to(way: Handoff, target: Target) -> bool:
 
 
 async def _agreed(
-    run: Run, target: Target, request: HandoffRequest
+    run: Run, edge: Handoff, target: Target, request: HandoffRequest
 ) -> tuple[Place | None, HandoffResponse | None]:
     """Ask one target: what it can do, whether it is available, and whether it wants to (row 0-16).
 
@@ -182,7 +184,7 @@ async def _agreed(
     response: HandoffResponse | None = None
     try:
         if isinstance(target, Agent) and target.on_handoff_request is not None:
-            response = await _consent(run, target, _copy(request, target.name))
+            response = await _consent(run, edge, target, _copy(request, target.name))
     except BaseException:
         if place is not None:
             place.release()
@@ -202,14 +204,30 @@ def _copy(request: HandoffRequest, target: str) -> HandoffRequest:
     )
 
 
-async def _consent(run: Run, target: Agent[Any], request: HandoffRequest) -> HandoffResponse:
-    """Return what a target says that takes over."""
-    assert target.on_handoff_request is not None
+async def _asked(run: Run, edge: Handoff, target: Agent[Any], request: HandoffRequest) -> object:
+    hook: Any = target.on_handoff_request
+    if "on_handoff_request" not in target.told_context:
+        return cast(object, await resolve(hook(request)))
+    return cast(object, await resolve(hook(request, _seen_by_target(run, edge))))
+
+
+def _seen_by_target(run: Run, edge: Handoff) -> RunContext[Any]:
+    """Return the context with as much of the shared memory as the target would see, see ``Handoff.share``."""
+    now = run.now()
+    return (
+        now
+        if edge.share is None
+        else replace(now, shared_memory=narrowed(now.shared_memory, edge.share).inner)
+    )
+
+
+async def _consent(run: Run, edge: Handoff, target: Agent[Any], request: HandoffRequest) -> HandoffResponse:
+    """Return what the target answers to the request."""
     answer: object = None
     until = patience(run.callers)
     with anyio.CancelScope(deadline=min(until, _deadline(request))) as scope:
         try:
-            answer = cast(object, await resolve(target.on_handoff_request(request)))
+            answer = await _asked(run, edge, target, request)
         except BaseException as error:
             if not is_failure(error):
                 raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Generic, cast
@@ -20,14 +20,15 @@ from interlock.approvals import NeedsApproval
 from interlock.callables import MaybeAwaitable, resolve, takes, wants
 from interlock.context import RunContext
 from interlock.declarations import (
+    HANDOFF_HOOKS,
     LISTS,
     agent_problems,
     check_handoff,
     collected,
     colliding_names,
+    in_list,
     in_one,
     is_list,
-    listed,
     target_name,
     two_of_a_name,
 )
@@ -57,6 +58,15 @@ T = TypeVar("T", default=Any)
 
 Instructions = str | Callable[..., MaybeAwaitable[str]]
 """Text, or a sync or async function of nothing, of the context, or of the context and the agent."""
+
+_Consent = MaybeAwaitable[HandoffResponse | None]
+_OnHandoffRequest = (
+    Callable[[HandoffRequest], _Consent] | Callable[[HandoffRequest, RunContext[Any]], _Consent]
+)
+_OnHandoffReceived = (
+    Callable[[HandoffContext], MaybeAwaitable[None]]
+    | Callable[[HandoffContext, RunContext[Any]], MaybeAwaitable[None]]
+)
 
 _ASK_REASON = "The reason for handing off to this agent"
 
@@ -273,14 +283,12 @@ class Agent(AsTool, Generic[T]):
     """What this agent is for, as shown to agents that may hand over to it."""
     capabilities: Sequence[str] = field(default=(), kw_only=True)
     """What this agent can do, in words of the app's own; see ``Handoff.capabilities_required``."""
-    on_handoff_request: Callable[[HandoffRequest], MaybeAwaitable[HandoffResponse | None]] | None = field(
-        default=None, kw_only=True
-    )
-    """Asked before this agent takes over, sync or async; None accepts. What it raises is a rejection."""
-    on_handoff_received: Callable[[HandoffContext], MaybeAwaitable[None]] | None = field(
-        default=None, kw_only=True
-    )
-    """Called once this agent has taken over, with the history that it is about to be shown."""
+    on_handoff_request: _OnHandoffRequest | None = field(default=None, kw_only=True)
+    """Asked before this agent takes over, with the request, and with the `RunContext` of the source if it
+    takes two arguments. Sync or async; None accepts. What it raises is a rejection."""
+    on_handoff_received: _OnHandoffReceived | None = field(default=None, kw_only=True)
+    """Called once this agent has taken over, with the history that it is about to be shown, and with the
+    `RunContext` if it takes two arguments. Sync or async."""
     handoff_note: bool = field(default=True, kw_only=True)
     """Whether this agent is told, in its system prompt, of a payload that came with a transfer."""
     model_settings: ModelSettings | Mapping[str, Any] = field(default_factory=NEW_DICT, kw_only=True)
@@ -301,8 +309,8 @@ class Agent(AsTool, Generic[T]):
             if is_list(given := getattr(self, name)):
                 _set(self, name, _kept(given))
         wrong = agent_problems(self)
-        declared = collected(wrong, _as_edge, listed(self.handoffs))
-        equipment = equip(self.name, self.model, listed(self.handlers), listed(self.skills), wrong)
+        declared = collected(wrong, _as_edge, in_list(self.handoffs))
+        equipment = equip(self.name, self.model, in_list(self.handlers), in_list(self.skills), wrong)
         exposed = [
             Handoff(target=each.handler, scope=each.scope)
             for each in equipment.handlers
@@ -310,7 +318,7 @@ class Agent(AsTool, Generic[T]):
         ]
         _set(self, "equipment", equipment)
         _set(self, "edges", (*declared, *exposed))
-        tools = [each for each in listed(self.tools) if isinstance(each, Tool)]
+        tools = [each for each in in_list(self.tools) if isinstance(each, Tool)]
         wrong += colliding_names(self.name, [*tools, *equipment.tools], self.edges)
         if wrong:
             raise in_one(wrong)
@@ -325,6 +333,12 @@ class Agent(AsTool, Generic[T]):
     def _instructions_take(self) -> int:
         assert callable(self.instructions)
         return wants(self.instructions, 2)
+
+    @cached_property
+    def told_context(self) -> Collection[str]:
+        """Which of ``on_handoff_request`` and ``on_handoff_received`` take the `RunContext` as well."""
+        hooks: dict[str, Any] = {name: getattr(self, name) for name in HANDOFF_HOOKS}
+        return {name for name, hook in hooks.items() if hook is not None and wants(hook, 2) == 2}
 
     @cached_property
     def all_tools(self) -> tuple[Tool, ...]:

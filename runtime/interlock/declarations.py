@@ -24,10 +24,10 @@ __all__ = [
     "check_handoff",
     "collected",
     "colliding_names",
+    "in_list",
     "in_one",
     "is_list",
     "is_seconds",
-    "listed",
     "target_name",
     "two_of_a_name",
 ]
@@ -35,6 +35,7 @@ __all__ = [
 T = TypeVar("T")
 
 LISTS = ("tools", "handlers", "skills", "handoffs", "capabilities", "input_guardrails", "output_guardrails")
+HANDOFF_HOOKS = ("on_handoff_request", "on_handoff_received")
 
 
 def target_name(target: object) -> str:
@@ -196,11 +197,7 @@ def agent_problems(agent: Any) -> list[ConfigError]:
         wrong.append(f"{where}: instructions must be text or a function, not {agent.instructions!r:.80}")
     if (hooks := agent.hooks) is not None and not _may_watch(hooks):
         wrong.append(f"{where}: hooks must be an AgentHooks, not {hooks!r:.80}; RunHooks are for Runner.run")
-    wrong += [
-        f"{where}: {name} must be a function, not {hook!r:.80}"
-        for name in ("on_handoff_request", "on_handoff_received")
-        if (hook := getattr(agent, name)) is not None and not callable(hook)
-    ]
+    wrong += _bad_hooks(agent, where)
     if agent.output_mode not in (modes := get_args(OutputMode)):
         wrong.append(f"{where}: output_mode must be one of {modes}, not {agent.output_mode!r:.80}")
     try:
@@ -210,8 +207,20 @@ def agent_problems(agent: Any) -> list[ConfigError]:
     return [ConfigError(f"{each}.") for each in wrong]
 
 
+def _bad_hooks(agent: Any, where: str) -> list[str]:
+    wrong: list[str] = []
+    for name in HANDOFF_HOOKS:
+        hook = getattr(agent, name)
+        if hook is not None and not callable(hook):
+            wrong.append(f"{where}: {name} must be a function, not {hook!r:.80}")
+        elif hook is not None and not (takes(hook, 1) or takes(hook, 2)):
+            called = f"{where}: {name} {name_of(hook)!r}"
+            wrong.append(f"{called} must take one argument, or two with the context of the run")
+    return wrong
+
+
 def _tool_problems(agent: Any, where: str) -> list[str]:
-    tools: list[Any] = listed(agent.tools)
+    tools: list[Any] = in_list(agent.tools)
     wrong = [f"{where}: {_no_tool(tool)}" for tool in tools if not isinstance(tool, Tool)]
     return wrong + [
         f"{where}: tool {tool.name!r} asks an agent: give the guardrails to that agent"
@@ -225,7 +234,7 @@ def _no_list(given: object) -> str:
     return "not a dict: pass its values" if isinstance(given, Mapping) else f"not {given!r:.80}"
 
 
-def listed(given: Any) -> list[Any]:
+def in_list(given: Any) -> list[Any]:
     """Return what is in a list of a declaration; nothing if it is none, which is told elsewhere."""
     return list(given) if is_list(given) else []
 

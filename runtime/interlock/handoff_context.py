@@ -42,12 +42,16 @@ from interlock.redaction import redact
 from interlock.trimming import newest, with_pairs
 
 __all__ = [
+    "TOOL_STATE_KEY",
     "HandoffContext",
     "ToolState",
     "deserialize_context",
     "prepare_handoff_context",
     "serialize_context",
 ]
+
+TOOL_STATE_KEY = "tool_state"
+"""Where tools keep in a run's shared memory what an agent that takes over is to find in its snapshot."""
 
 _BESIDE_MESSAGE = frozenset(("timestamp", "metadata"))
 """Keys of an entry of the history that are about the message, and that providers refuse."""
@@ -79,7 +83,8 @@ class HandoffContext:
     conversation_history: list[dict[str, Any]] = field(default_factory=NEW_LIST)
     """Messages. An entry may also have a ``timestamp`` (text, ISO 8601) and ``metadata`` (a dict)."""
     tool_state: dict[str, Any] = field(default_factory=NEW_DICT)
-    """See `ToolState`."""
+    """See `ToolState`. ``on_handoff_received`` is given what tools keep under ``"tool_state"`` in the shared
+    memory of the run."""
     metadata: dict[str, Any] = field(default_factory=NEW_DICT)
 
     @classmethod

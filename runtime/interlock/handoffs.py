@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
@@ -13,12 +13,12 @@ import anyio
 
 from interlock.acceptance import data_of
 from interlock.agents import Agent, Handoff
-from interlock.callables import MaybeAwaitable, name_of, resolve, users_code
+from interlock.callables import name_of, resolve, users_code
 from interlock.callers import Caller, failure_of
 from interlock.errors import HandoffTimeout
 from interlock.events import HandoffFailed, HandoffReturned
 from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_message
-from interlock.handoff_context import HandoffContext
+from interlock.handoff_context import TOOL_STATE_KEY, HandoffContext
 from interlock.handoff_request import RESPONSE, HandoffRequest, HandoffResponse, HandoffStatus, recordable
 from interlock.history import View, filtered, nest_handoff_history, partition
 from interlock.logs import log, loggable_text
@@ -301,12 +301,10 @@ async def _greet(run: Run, source: Agent[Any], target: Agent[Any], transfer: Tra
     if target.hooked:
         await tell(run, None, "on_handoff", source)
     if target.on_handoff_received is not None:
-        await _received(run, target, target.on_handoff_received, transfer)
+        await _received(run, target, transfer)
 
 
-async def _received(
-    run: Run, target: Agent[Any], hook: Callable[[HandoffContext], MaybeAwaitable[None]], transfer: Transfer
-) -> None:
+async def _received(run: Run, target: Agent[Any], transfer: Transfer) -> None:
     """Call the target's own hook, last of all, with the history that it is about to be shown (row 0-17)."""
     messages, _ = View(run.view.items).messages(family_of(run.handler), run.reader())
     carries = PAYLOAD_KEY in run.shared_memory
@@ -318,10 +316,24 @@ async def _received(
             run_id=run.run_id,
             handoff_id=transfer.request.request_id,
             created_at=datetime.fromtimestamp(transfer.started, UTC),
+            tool_state=_kept_by_tools(run),
             metadata=payload,
         )
     with users_code(f"on_handoff_received of agent {target.name!r}"):
-        await resolve(hook(context))
+        hook: Any = target.on_handoff_received
+        told = (context, run.now()) if "on_handoff_received" in target.told_context else (context,)
+        await resolve(hook(*told))
+
+
+def _kept_by_tools(run: Run) -> dict[str, Any]:
+    """Return what tools have kept for whoever takes over, as far as it is shared with the target."""
+    kept: object = run.shared_memory.get(TOOL_STATE_KEY, {})
+    if not isinstance(kept, dict):
+        kind = type(kept).__name__
+        what = f"shared_memory[{TOOL_STATE_KEY!r}] is a {kind}, not a dict"
+        run.warn(f"turn {run.turn}: {what}, so the snapshot of agent {run.agent.name!r} has no tool_state")
+        return {}
+    return cast("dict[str, Any]", recordable(cast(object, kept)))
 
 
 async def _passed_on(run: Run) -> str | None:
