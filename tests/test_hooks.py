@@ -10,11 +10,12 @@ from typing import Any
 import anyio
 import pytest
 from scenes import SCENES, AgentRecorder, Recorder, Stage
-from teams import outcome
+from teams import TO_B, agent, outcome
 
-from interlock import Agent, AgentHooks, RunHooks, Runner, ToolContext, function_tool
+from interlock import Agent, AgentHooks, RunHooks, Runner, Skill, ToolContext, function_tool
 from interlock.context import RunContext
 from interlock.errors import ConfigError
+from interlock.skills import hook
 from interlock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
@@ -67,13 +68,17 @@ async def test_an_agent_starts_each_time_it_becomes_the_active_one() -> None:
 
 
 async def test_an_agents_hooks_hear_of_that_agent_only() -> None:
-    """Row 1-38: the target's own hook knows who handed over."""
+    """Row 1-38: a handoff is one of both agents, and its hooks know which is which."""
     source, target = AgentRecorder(), AgentRecorder()
     last = Agent("B", model=ScriptedHandler([call("look", {"at": 2}), "Done."]), tools=[look], hooks=target)
     script = ScriptedHandler([call("look", {"at": 1}), call("transfer_to_b")])
-    agent = Agent("A", model=script, tools=[look], handoffs=[last], hooks=source)
-    await Runner.run(agent, "Hi")
-    assert source.calls == [("start", "A"), ("tool_start", "A", "look"), ("tool_end", "A", "look", "seen 1")]
+    await Runner.run(Agent("A", model=script, tools=[look], handoffs=[last], hooks=source), "Hi")
+    assert source.calls == [
+        ("start", "A"),
+        ("tool_start", "A", "look"),
+        ("tool_end", "A", "look", "seen 1"),
+        ("handoff", "B", "A"),
+    ]
     assert target.calls == [
         ("handoff", "B", "A"),
         ("start", "B"),
@@ -81,6 +86,72 @@ async def test_an_agents_hooks_hear_of_that_agent_only() -> None:
         ("tool_end", "B", "look", "seen 2"),
         ("end", "B", "Done."),
     ]
+
+
+class Handoffs(AgentHooks):
+    """Writes down of which handoffs it is told, and by which context."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, str]] = []
+
+    async def on_handoff(self, context: RunContext[Any], agent: Any, source: Any) -> None:
+        self.told.append((source.name, agent.name, context.agent))
+
+
+async def test_source_and_target_are_told_of_a_handoff() -> None:
+    """As in openai-agents, where it is the source's hooks that are called."""
+    of_a, of_b = Handoffs(), Handoffs()
+    b = agent("B", "B here.", hooks=of_b)
+    await Runner.run(agent("A", TO_B, handoffs=[b], hooks=of_a), "Hi")
+    assert (of_a.told, of_b.told) == ([("A", "B", "A")], [("A", "B", "B")])
+
+
+async def test_hooks_that_both_share_are_told_once() -> None:
+    both_of = Handoffs()
+    b = agent("B", "B here.", hooks=both_of)
+    await Runner.run(agent("A", TO_B, handoffs=[b], hooks=both_of), "Hi")
+    assert both_of.told == [("A", "B", "A")]
+
+
+async def test_a_handoff_to_a_handler_is_told_to_its_agent() -> None:
+    of_a = Handoffs()
+    voice = ScriptedHandler(["Hello."], name="voice")
+    await Runner.run(agent("A", call("transfer_to_voice"), handoffs=[voice], hooks=of_a), "Hi")
+    assert of_a.told == [("A", "voice", "A")]
+
+
+async def test_skills_of_the_source_and_of_the_target_are_told() -> None:
+    told: list[tuple[str, str, str]] = []
+
+    class Notes(Skill):
+        @hook("on_handoff")
+        async def note(self, context: RunContext[Any], agent: Any, source: Any) -> None:
+            told.append((self.name, source.name, agent.name))
+
+    shared = Notes(name="shared")
+    b = agent("B", "B here.", skills=[Notes(name="of B"), shared])
+    await Runner.run(agent("A", TO_B, handoffs=[b], skills=[Notes(name="of A"), shared]), "Hi")
+    assert told == [("of A", "A", "B"), ("shared", "A", "B"), ("of B", "A", "B")]
+
+
+async def test_the_run_is_told_of_a_handoff_before_its_agents() -> None:
+    order: list[str] = []
+
+    class OfRun(RunHooks):
+        async def on_handoff(self, context: RunContext[Any], from_agent: Any, to_agent: Any) -> None:
+            order.append("run")
+
+    class OfAgent(AgentHooks):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def on_handoff(self, context: RunContext[Any], agent: Any, source: Any) -> None:
+            order.append(self.name)
+
+    last = lambda snapshot: order.append("received")  # noqa: E731
+    b = agent("B", "B here.", hooks=OfAgent("B"), on_handoff_received=last)
+    await Runner.run(agent("A", TO_B, handoffs=[b], hooks=OfAgent("A")), "Hi", hooks=OfRun())
+    assert order == ["run", "A", "B", "received"]
 
 
 async def test_tool_hooks_are_told_what_answers_the_call_an_error_too() -> None:
@@ -221,9 +292,9 @@ async def test_an_agents_hooks_cannot_watch_a_run() -> None:
 
 @pytest.mark.parametrize("hooks", [RunHooks, AgentHooks])
 async def test_every_hook_has_a_default_that_does_nothing(hooks: type[Any]) -> None:
-    for name, hook in inspect.getmembers(hooks(), inspect.iscoroutinefunction):
-        arguments = [None] * len(inspect.signature(hook).parameters)
-        assert await hook(*arguments) is None, name
+    for name, method in inspect.getmembers(hooks(), inspect.iscoroutinefunction):
+        arguments = [None] * len(inspect.signature(method).parameters)
+        assert await method(*arguments) is None, name
 
 
 async def test_a_run_and_its_agents_may_have_hooks_that_do_nothing() -> None:

@@ -28,7 +28,7 @@ from interlock.port import family_of
 from interlock.prompts import instructions, rode_along
 from interlock.results import RECORD
 from interlock.run import Run
-from interlock.tell import tell
+from interlock.tell import heard, tell, tell_of_handoff
 from interlock.transfers import Transfer
 from interlock.unfinished import left_over
 
@@ -133,8 +133,9 @@ async def take_over(run: Run, transfer: Transfer) -> None:
     run.progress.transferred(speaker, target.name, data_of(transfer.request))
     _announce(run, speaker, transfer)
     try:
-        if run.hooks is not None:
+        if heard(run):
             await tell(run, "on_handoff", None, target)
+            await tell_of_handoff(run, source, source, target)
     finally:  # it is made: who is cancelled here finds the target in charge
         run.switch(target if isinstance(target, Agent) else source, handler, given=transfer.input)
     if isinstance(target, Agent):
@@ -299,7 +300,7 @@ def _announce(run: Run, speaker: str, transfer: Transfer) -> None:
 async def _greet(run: Run, source: Agent[Any], target: Agent[Any], transfer: Transfer) -> None:
     """Call the target's own hooks."""
     if target.hooked:
-        await tell(run, None, "on_handoff", source)
+        await tell_of_handoff(run, target, source, target)
     if target.on_handoff_received is not None:
         await _received(run, target, transfer)
 

@@ -52,7 +52,11 @@ class AgentHooks:
         """Called when this agent produced the final output."""
 
     async def on_handoff(self, context: RunContext[Any], agent: Any, source: Any) -> None:
-        """Called when the agent ``source`` handed over to this one."""
+        """Called when the agent ``source`` hands over to ``agent``: for the hooks of both, each once.
+
+        Compare ``source.name`` with the name of your agent to know which side this is. ``agent`` is the
+        `interlock.Handler` when the target is a handler.
+        """
 
     async def on_llm_start(self, context: RunContext[Any], agent: Any, request: Request) -> None:
         """Called before each model call of this agent with exactly what the handler is given."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from interlock.agents import Agent
 from interlock.callables import is_failure, resolve, words_of
 from interlock.logs import log
+from interlock.port import Handler
 from interlock.run import Run
 
-__all__ = ["heard", "tell"]
+__all__ = ["heard", "tell", "tell_of_handoff"]
 
 _log = logging.getLogger("interlock.hooks")
 
@@ -30,12 +32,32 @@ async def tell(
     agent = run.agent
     if run_hook is not None and run.hooks is not None:
         await _call(run, run_hook, getattr(run.hooks, run_hook, None), context, agent, *args)
-    if agent_hook is None:
-        return
-    if agent.hooks is not None:
-        await _call(run, agent_hook, getattr(agent.hooks, agent_hook, None), context, agent, *args)
-    for hook in agent.equipment.hooks.get(agent_hook, ()):
-        await _call(run, agent_hook, hook, context, agent, *args)
+    if agent_hook is not None:
+        for hook in _hooks(agent, agent_hook):
+            await _call(run, agent_hook, hook, context, agent, *args)
+
+
+async def tell_of_handoff(run: Run, of: Agent[Any], source: Agent[Any], target: Agent[Any] | Handler) -> None:
+    """Call the hooks of one side of a handoff with the target and the source.
+
+    Those that both sides share are called once, for the source.
+
+    Args:
+        run: the run.
+        of: whose hooks, of the source or the target.
+        source: the agent that hands over.
+        target: what takes over.
+    """
+    told = [] if of is source else _hooks(source, "on_handoff")
+    for hook in _hooks(of, "on_handoff"):
+        if hook not in told:
+            await _call(run, "on_handoff", hook, None, target, source)
+
+
+def _hooks(agent: Agent[Any], name: str) -> list[Any]:
+    """Return what an agent's hooks and those of its skills have for an event; None for a missing method."""
+    own = [] if agent.hooks is None else [getattr(agent.hooks, name, None)]
+    return [*own, *agent.equipment.hooks.get(name, ())]
 
 
 async def _call(run: Run, name: str, hook: Any, context: Any, *args: Any) -> None:
