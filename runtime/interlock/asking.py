@@ -12,6 +12,7 @@ import anyio
 
 from interlock.attempts import attempt, attempts
 from interlock.callers import patience, too_late
+from interlock.concurrency import open_group
 from interlock.errors import HandlerError, ProviderTimeout
 from interlock.events import (
     AttemptFailed,
@@ -82,7 +83,7 @@ async def _judged(run: Run, events: AsyncGenerator[HandlerEvent], check: Check) 
     failed: Exception | None = None
     judged = anyio.Event()
     try:
-        async with anyio.create_task_group() as group:
+        async with open_group() as group:
             group.start_soon(_judge, check, judged, refusals, group.cancel_scope)
             try:
                 while not judged.is_set() and (event := await anext(events, None)) is not None:

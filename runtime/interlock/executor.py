@@ -8,10 +8,10 @@ back is JSON too, so it can be recorded and replayed in another process.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
-import anyio
-
+from interlock.concurrency import run_all
 from interlock.events import HandlerEvent
 from interlock.records import dataclass
 
@@ -68,14 +68,8 @@ class InProcess:
         self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
     ) -> Sequence[Outcome]:
         """Run one call directly and several in a task group."""
-        if len(calls) == 1:
-            return [await body(calls[0])]
-        outcomes: dict[int, Outcome] = {}
 
-        async def run(index: int) -> None:
-            outcomes[index] = await body(calls[index])
+        async def made(call: Call) -> Outcome:
+            return await body(call)
 
-        async with anyio.create_task_group() as group:
-            for index in range(len(calls)):
-                group.start_soon(run, index)
-        return [outcomes[index] for index in range(len(calls))]
+        return await run_all([partial(made, call) for call in calls])

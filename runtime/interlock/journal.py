@@ -286,22 +286,12 @@ class Journal:
             ) from error
 
 
-def _lost_in(raised: BaseException) -> StepLost | None:
-    if isinstance(raised, BaseExceptionGroup):
-        several = cast("BaseExceptionGroup[BaseException]", raised).exceptions
-        return next(filter(None, map(_lost_in, several)), None)
-    return raised if isinstance(raised, StepLost) else None
-
-
 @contextmanager
 def _telling(run_id: str) -> Generator[None]:
-    """Tell that a step is lost. Out of tools that ran at the same time it comes in groups."""
+    """Tell that a step is lost."""
     try:
         yield
-    except (StepLost, BaseExceptionGroup) as raised:
-        lost = _lost_in(raised)
-        if lost is None:
-            raise
+    except StepLost as lost:
         raise JournalError(
             f"What step {str(lost)!r} of the run {run_id!r:.80} gave could not be written into the journal: "
             f"{lost.__cause__}. Make room for it, and make the same call again: it goes on after the last "

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 
 from interlock.agent_tools import AgentCall
+from interlock.concurrency import isolated, run_all
 from interlock.context import ToolContext
 from interlock.errors import (
     CallbackError,
@@ -76,59 +77,27 @@ async def _run_with_agents(
         if plain:
             await _run_plain(run, plain, take, slots)
         for one in made:
-            await _consulted(run, one, take, events)
+            await isolated(_consulted(run, one, take, events))
         return
     if run.config.executor is None:
         tools = [functools.partial(_invoked, run, call, tool, take) for call, tool in plain]
-        await _at_once(
-            [*tools, *(functools.partial(_consulted, run, one, take, events) for one in made)], slots
-        )
+        asked = [functools.partial(_consulted, run, one, take, events) for one in made]
+        jobs: list[_Job] = [*tools, *asked]
+        await run_all(jobs, slots)
         return
     jobs = [functools.partial(_consult, run, one, take, events, slots) for one in made]
     if plain:
         jobs.insert(0, functools.partial(_run_plain, run, plain, take, slots))
-    await _at_once(jobs)
-
-
-async def _at_once(jobs: Sequence[_Job], slots: Slots = None) -> None:
-    """Do jobs at the same time, or as many as there are slots, which they get in order on every event loop.
-
-    If one of them fails alone, its error comes out as it is.
-    """
-    if len(jobs) == 1:
-        await jobs[0]()
-        return
-    try:
-        async with anyio.create_task_group() as group:
-            for job in jobs:
-                if slots is None:
-                    group.start_soon(job)
-                else:
-                    await slots.acquire()
-                    group.start_soon(_then_release, slots, job)
-    except ExceptionGroup as failed:
-        alone, *others = failed.exceptions
-        if others:
-            raise
-    else:
-        return
-    raise alone
-
-
-async def _then_release(slots: anyio.Semaphore, job: _Job) -> None:
-    try:
-        await job()
-    finally:
-        slots.release()
+    await run_all(jobs)
 
 
 async def _run_plain(run: Run, calls: _Calls, take: Take, slots: Slots) -> None:
     """Run ordinary tools: through the app's executor if there is one."""
     if (executor := run.config.executor) is None and len(calls) == 1:
-        await _invoke(run, *calls[0], take, slots)
+        await isolated(_invoked(run, *calls[0], take))
         return
     if executor is None:
-        await _at_once([functools.partial(_invoked, run, call, tool, take) for call, tool in calls], slots)
+        await run_all([functools.partial(_invoked, run, call, tool, take) for call, tool in calls], slots)
         return
     by_key = {step_key(run, tool, call): (call, tool) for call, tool in calls}
     ran: set[str] = set()
@@ -136,7 +105,7 @@ async def _run_plain(run: Run, calls: _Calls, take: Take, slots: Slots) -> None:
     async def body(step: Call) -> Outcome:
         call, tool = by_key[step.key]
         ran.add(call["id"])
-        outcome, stop = await _invoke(run, call, tool, take, slots)
+        outcome, stop = await isolated(_invoke(run, call, tool, take, slots))
         return {**outcome.envelope(), "stop": stop}
 
     steps = [

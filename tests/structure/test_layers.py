@@ -16,7 +16,7 @@ LAYERS = """
     errors names pieces plain_json strict usage
     limits request_wire
     callables handoff_request messages redaction schema scopes
-    capabilities payloads
+    capabilities concurrency payloads
     context handoff_types
     approvals keeping
     arguments binary context_shape outcomes trimming

@@ -1,0 +1,142 @@
+"""Several things at the same time: in which context, and what comes out when they fail."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from interlock import Agent, RunConfig, Runner, function_handler
+from interlock.concurrency import isolated, open_group, run_all
+from interlock.guardrails import GuardrailResult
+from interlock.port import Request
+
+pytestmark = pytest.mark.anyio
+
+WHO: ContextVar[str] = ContextVar("who", default="me")
+BOUND = 60
+
+
+class Abort(BaseException):
+    """What no handler of `Exception` sees."""
+
+
+async def become(name: str) -> str:
+    WHO.set(name)
+    await anyio.lowlevel.checkpoint()
+    return WHO.get()
+
+
+async def test_what_is_set_stays_within() -> None:
+    assert await isolated(become("a")) == "a"
+    assert await run_all([partial(become, "b")]) == ["b"]
+    assert await run_all([partial(become, "c"), partial(become, "d")]) == ["c", "d"]
+    assert WHO.get() == "me"
+
+
+async def test_a_cancellation_arrives_where_the_await_is() -> None:
+    seen: list[str] = []
+
+    async def wait() -> None:
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            seen.append("cancelled")
+            raise
+
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await isolated(wait())
+    assert seen == ["cancelled"]
+
+
+async def test_a_failure_that_is_handled_is_over() -> None:
+    async def careful() -> str:
+        try:
+            with anyio.fail_after(0):
+                await anyio.sleep_forever()
+        except TimeoutError:
+            return "late"
+        return "in time"
+
+    assert await isolated(careful()) == "late"
+
+
+async def fail(name: str, go: anyio.Event) -> None:
+    with anyio.CancelScope(shield=True):  # so that each comes to it
+        await go.wait()
+    raise Abort(name)
+
+
+async def release(go: anyio.Event) -> None:
+    go.set()
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "b"], ["a", "b", "c"]])
+async def test_the_first_in_order_comes_out_and_the_others_are_notes(names: list[str]) -> None:
+    go = anyio.Event()
+    with pytest.raises(Abort) as caught:
+        await run_all([*(partial(fail, name, go) for name in names), partial(release, go)])
+    assert caught.value.args == ("a",)
+    notes: list[str] = getattr(caught.value, "__notes__", [])
+    assert [note.rsplit(": ", 1)[1] for note in notes] == names[1:]
+
+
+async def test_a_group_that_a_job_raises_is_its_own() -> None:
+    several = ExceptionGroup("mine", [ValueError("a"), ValueError("b")])
+
+    async def job(raises: bool) -> None:
+        if raises:
+            raise several
+
+    with pytest.raises(ExceptionGroup) as caught:
+        await run_all([partial(job, False), partial(job, True)])
+    assert caught.value is several
+
+
+async def test_what_the_owner_of_a_group_raises_comes_out_as_it_is() -> None:
+    async def own() -> None:
+        async with open_group() as group:
+            group.start_soon(anyio.sleep_forever)
+            raise Abort("enough")
+
+    with pytest.raises(Abort, match="enough"):
+        await own()
+
+
+async def test_places_are_given_in_order() -> None:
+    began: list[int] = []
+
+    async def job(number: int) -> int:
+        began.append(number)
+        await anyio.lowlevel.checkpoint()
+        return number
+
+    with anyio.fail_after(BOUND):
+        given = await run_all([partial(job, number) for number in range(5)], anyio.Semaphore(2))
+    assert began == given == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("who", ["guardrail", "handler"])
+async def test_beside_the_model_call_as_well(who: str) -> None:
+    """An exception of either side is no group there."""
+
+    async def check(context: Any, agent: Any, messages: Any) -> GuardrailResult:
+        if who == "guardrail":
+            raise Abort(who)
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def answer(request: Request) -> str:
+        if who == "handler":
+            raise Abort(who)
+        await anyio.sleep_forever()
+        return "never"
+
+    agent = Agent("A", model=function_handler(answer), input_guardrails=[check])
+    with pytest.raises(Abort, match=who):
+        await Runner.run(agent, "Hi", run_config=RunConfig(guardrails_beside=True))
