@@ -72,12 +72,18 @@ async def test_another_handler_may_answer_in_its_place() -> None:
 # -- what the app is asked while a run goes on --
 
 
+async def patient(*given: Any) -> Any:
+    """Answer when the others have."""
+    await anyio.sleep_forever()
+
+
 ASKED: dict[str, tuple[Callable[[], Agent[Any]], dict[str, Any]]] = {
     "instructions": (lambda: Agent("A", cancelled, model=ScriptedHandler(["Hi"])), {}),
     "input guardrail of the run": (look, {"input_guardrails": [cancelled]}),
     "output guardrail of the run": (look, {"output_guardrails": [cancelled]}),
     "input guardrail": (lambda: agent("A", "Hi", input_guardrails=[cancelled]), {}),
     "output guardrail": (lambda: agent("A", "Hi", output_guardrails=[cancelled]), {}),
+    "guardrail beside another": (look, {"input_guardrails": [patient, cancelled]}),
     "is_enabled": (lambda: agent("A", "Hi", tools=[make_tool(abs_, is_enabled=cancelled)]), {}),
     "on_handoff_received": (
         lambda: agent("A", call("transfer_to_b"), handoffs=[agent("B", "Hi", on_handoff_received=cancelled)]),

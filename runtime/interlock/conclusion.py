@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from interlock.callables import users_code
+from interlock.concurrency import ask_all
 from interlock.errors import ModelBehaviorError
 from interlock.events import HandoffReturned, MessageDone
-from interlock.guardrails import Guardrail, check_output
+from interlock.guardrails import output_questions
 from interlock.handoff_request import HandoffStatus
 from interlock.handoffs import come_back
 from interlock.messages import Message, text_of
@@ -44,13 +43,10 @@ async def _concluded(run: Run, reply: MessageDone) -> HandoffReturned | None:
         except ModelBehaviorError as error:
             _ask_again(run, str(error))
             return None
-    if run.agent.output_guardrails:
-        await _guard(run, run.agent.name, run.agent.output_guardrails, output)
+    await _guard(run, output)
     if run.callers:
         await tell(run, "on_agent_end", "on_end", output)
         return come_back(run, text)
-    if run.config.output_guardrails:
-        await _guard(run, "run", run.config.output_guardrails, output)
     run.final_output = output
     run.stop_reason = "done"
     run.close_record(HandoffStatus.COMPLETED)
@@ -59,10 +55,14 @@ async def _concluded(run: Run, reply: MessageDone) -> HandoffReturned | None:
     return None
 
 
-async def _guard(run: Run, whose: str, guardrails: Sequence[Guardrail], output: Any) -> None:
-    if guardrails:
-        with users_code(f"An output guardrail of {whose!r}"):
-            await check_output(guardrails, run.now(), run.agent, output)
+async def _guard(run: Run, output: Any) -> None:
+    """Ask the guardrails of the agent, and of the run if the output is its final one."""
+    agent, of_run = run.agent, () if run.callers else run.config.output_guardrails
+    if not (agent.output_guardrails or of_run):
+        return
+    now = run.now()
+    asked = output_questions(agent.output_guardrails, now, agent, output, whose=f"agent {agent.name!r}")
+    await ask_all([*asked, *output_questions(of_run, now, agent, output, whose="the run")])
 
 
 def _ask_again(run: Run, wrong: str) -> None:

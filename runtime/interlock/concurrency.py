@@ -1,4 +1,4 @@
-"""Running several things at the same time, with one set of rules however many there are.
+"""Running several things at the same time, and asking the app several: the same rules for one and many.
 
 Each job runs in a copy of its caller's context variables, so what it sets is seen by nothing else. An
 exception comes out as it is, never in a group of one; of several, the first in the order of the jobs comes
@@ -11,13 +11,18 @@ import types
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
+from functools import partial
+from inspect import isawaitable, iscoroutine
 from traceback import format_exception
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import anyio
 from anyio.abc import TaskGroup
 
-__all__ = ["in_context", "isolated", "open_group", "run_all"]
+from interlock.callables import MaybeAwaitable, resolve, users_code
+from interlock.records import dataclass
+
+__all__ = ["Question", "ask_all", "in_context", "isolated", "open_group", "run_all"]
 
 T = TypeVar("T")
 
@@ -83,6 +88,56 @@ async def run_all(
                 await slots.acquire()
             group.start_soon(run, place)
     return [results[place] for place in range(len(jobs))]
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[T]):
+    """Something that the app is asked."""
+
+    whose: str
+    """Names the function in errors, such as ``"The is_enabled function of tool 'x'"``."""
+    ask: Callable[[], MaybeAwaitable[Any]]
+    """Calls the function."""
+    read: Callable[[Any], T]
+    """Makes the answer of what it returned, or raises what ends the asking."""
+
+    async def later(self, context: Context, found: Awaitable[Any]) -> T:
+        """Return the answer once it is there."""
+        with users_code(self.whose):
+            return self.read(await in_context(context, resolve(found)))
+
+
+async def ask_all(questions: Sequence[Question[T]]) -> list[T]:
+    """Ask the app several things at the same time, and return the answers in the order of the questions.
+
+    A function that is not async has answered before the next one is called.
+
+    Raises:
+        CallbackError: a function raised. Those that have not answered by then are cancelled.
+        Exception: what `Question.read` raised, alike. Of several errors it is the first in the order of the
+            questions that comes out.
+    """
+    answers: dict[int, T] = {}
+    awaited: dict[int, Awaitable[Any]] = {}
+    jobs: list[Callable[[], Coroutine[Any, Any, T]]] = []
+    try:
+        for place, question in enumerate(questions):
+            context = copy_context()
+            with users_code(question.whose):
+                found = context.run(question.ask)
+                if not isawaitable(found):
+                    answers[place] = question.read(found)
+                    continue
+            awaited[place] = found
+            jobs.append(partial(question.later, context, found))
+    except BaseException:
+        for each in awaited.values():
+            if iscoroutine(each):
+                each.close()  # it was not begun
+        raise
+    if jobs:
+        answers |= zip(awaited, await run_all(jobs), strict=True)
+    return [answers[place] for place in range(len(questions))]
 
 
 @asynccontextmanager

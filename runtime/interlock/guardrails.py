@@ -3,24 +3,38 @@
 An agent's own guardrails run when that agent is active: input ones when it takes over, output ones
 on its final output. They are not inherited over a handoff. The ones in `RunConfig` hold for the run
 (feature row 2-20). Those of a tool hold for each of its calls, whichever agent makes it.
+
+Guardrails that look at one thing are asked at the same time. The first that trips cancels those that have not
+answered; of several that tripped, the first as declared is the error. One that is not async has answered
+before the next is called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, cast
 
-from interlock.callables import MaybeAwaitable, name_of, resolve, users_code
+from interlock.callables import MaybeAwaitable, name_of
+from interlock.concurrency import Question, ask_all
 from interlock.context import RunContext, ToolContext
 from interlock.errors import (
     GuardrailTripped,
     InputGuardrailTripped,
+    InterlockError,
     OutputGuardrailTripped,
     ToolGuardrailTripped,
 )
 from interlock.records import dataclass
 
-__all__ = ["Guardrail", "GuardrailResult", "ToolGuardrail", "check_input", "check_output", "screened"]
+__all__ = [
+    "Guardrail",
+    "GuardrailResult",
+    "ToolGuardrail",
+    "check_input",
+    "output_questions",
+    "screened",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,54 +57,80 @@ after validation; after it the text that the model is to see."""
 
 
 async def check_input(
-    guardrails: Sequence[Guardrail], context: RunContext[Any], agent: Any, value: Any
+    guardrails: Sequence[Guardrail], context: RunContext[Any], agent: Any, value: Any, *, whose: str
 ) -> None:
-    """Run input guardrails in order.
+    """Ask input guardrails at the same time.
+
+    Args:
+        guardrails: in the order in which they are declared.
+        context: the present moment.
+        agent: whose input it is.
+        value: what they judge.
+        whose: says in errors whose guardrails they are, such as ``"agent 'A'"``.
 
     Raises:
         InputGuardrailTripped: one of them said stop.
+        CallbackError: one of them raised.
     """
-    for guardrail in guardrails:
-        await _check(guardrail, context, agent, value, InputGuardrailTripped)
+    what = f"An input guardrail of {whose}"
+    await ask_all(
+        [_question(each, what, context, agent, value, InputGuardrailTripped) for each in guardrails]
+    )
 
 
-async def check_output(
-    guardrails: Sequence[Guardrail], context: RunContext[Any], agent: Any, value: Any
-) -> None:
-    """Run output guardrails in order.
+def output_questions(
+    guardrails: Sequence[Guardrail], context: RunContext[Any], agent: Any, value: Any, *, whose: str
+) -> list[Question[None]]:
+    """Return what output guardrails are asked; arguments are those of `check_input`.
 
-    Raises:
-        OutputGuardrailTripped: one of them said stop.
+    To ask it raises `OutputGuardrailTripped` if one of them says stop.
     """
-    for guardrail in guardrails:
-        await _check(guardrail, context, agent, value, OutputGuardrailTripped)
+    what = f"An output guardrail of {whose}"
+    return [_question(each, what, context, agent, value, OutputGuardrailTripped) for each in guardrails]
 
 
 async def screened(
     guardrails: Sequence[ToolGuardrail], context: ToolContext[Any], tool: Any, value: Any
 ) -> str | None:
-    """Run guardrails of a tool in order, and return what the first that objects wants the model to be told.
+    """Ask guardrails of a tool, and return what the first that objects wants the model to be told.
+
+    They are asked at the same time; the first that objects, with an answer or a stop, cancels the others.
 
     Raises:
-        ToolGuardrailTripped: one of them said stop.
+        ToolGuardrailTripped: it said stop.
         CallbackError: one of them raised.
     """
-    for guardrail in guardrails:
-        with users_code(f"A guardrail of tool {tool.name!r}"):
-            found = await _check(guardrail, context, tool, value, ToolGuardrailTripped)
-        if found.answer is not None:
-            return found.answer
+    what = f"A guardrail of tool {tool.name!r}"
+    try:
+        await ask_all(
+            [_question(each, what, context, tool, value, ToolGuardrailTripped) for each in guardrails]
+        )
+    except _Objection as objection:
+        return objection.answer
     return None
 
 
-async def _check(
+class _Objection(InterlockError):
+    """What a tool's guardrail wants the model to be told in place of a result."""
+
+    def __init__(self, answer: str) -> None:
+        super().__init__(answer)
+        self.answer = answer
+
+
+def _question(
     guardrail: Callable[..., MaybeAwaitable[GuardrailResult]],
+    whose: str,
     context: RunContext[Any],
     owner: Any,
     value: Any,
     error: type[GuardrailTripped],
-) -> GuardrailResult:
-    found = cast("object", await resolve(guardrail(context, owner, value)))
+) -> Question[None]:
+    ask = partial(guardrail, context, owner, value)
+    return Question(whose, ask, partial(_judge, guardrail, context, error))
+
+
+def _judge(guardrail: object, context: RunContext[Any], error: type[GuardrailTripped], found: object) -> None:
     if not isinstance(found, GuardrailResult):
         raise TypeError(f"guardrail {name_of(guardrail)!r} must return a GuardrailResult, not {found!r:.80}")
     if found.answer is not None and error is not ToolGuardrailTripped:
@@ -105,4 +145,5 @@ async def _check(
             guardrail=name,
             info=found.output_info,
         )
-    return found
+    if found.answer is not None:
+        raise _Objection(found.answer)

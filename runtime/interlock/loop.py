@@ -15,7 +15,7 @@ from typing import Any
 
 from interlock.answers import answer_calls
 from interlock.asking import Check, ask_model
-from interlock.callables import users_code, words_of
+from interlock.callables import words_of
 from interlock.callers import is_told
 from interlock.conclusion import conclude
 from interlock.endings import begin, close, end_badly, within
@@ -210,8 +210,7 @@ def _is_answer(run: Run) -> bool:
 async def _check_run_input(run: Run) -> None:
     if run.config.input_guardrails:
         messages = [item.message for item in run.view.items]
-        with users_code("An input guardrail of the run"):
-            await check_input(run.config.input_guardrails, run.now(), run.agent, messages)
+        await check_input(run.config.input_guardrails, run.now(), run.agent, messages, whose="the run")
 
 
 async def _start_agent(run: Run) -> Check | None:
@@ -227,8 +226,7 @@ async def _start_agent(run: Run) -> Check | None:
     agent, now, messages = run.agent, run.now(), [item.message for item in run.view.items]
 
     async def check() -> None:
-        with users_code(f"An input guardrail of agent {agent.name!r}"):
-            await check_input(agent.input_guardrails, now, agent, messages)
+        await check_input(agent.input_guardrails, now, agent, messages, whose=f"agent {agent.name!r}")
         run.started = True
 
     if run.config.guardrails_beside:

@@ -6,13 +6,14 @@ searched for markers, and a name that was not offered is answered, never guessed
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any, Literal, NamedTuple, cast
 
 from interlock.agents import Agent, Handoff
 from interlock.approvals import Interruption
-from interlock.callables import resolve, users_code
+from interlock.concurrency import Question, ask_all
 from interlock.context import RunContext
 from interlock.fresh import NEW_LIST
 from interlock.handoff_request import HandoffRequest
@@ -24,7 +25,18 @@ from interlock.schema import clip
 from interlock.scopes import permits
 from interlock.tools import Tool
 
-__all__ = ["NOT_TAKEN", "External", "Offer", "Plan", "Route", "Wanted", "offer", "plan", "unknown_tool"]
+__all__ = [
+    "NOT_TAKEN",
+    "External",
+    "Offer",
+    "Plan",
+    "Route",
+    "Wanted",
+    "enabled_of",
+    "offer",
+    "plan",
+    "unknown_tool",
+]
 
 NOT_TAKEN = "Multiple handoffs detected, ignoring this one."
 _REFUSED = "Several transfers were asked for at once, so none was made. Ask for exactly one."
@@ -126,21 +138,28 @@ async def offer(
     }
     routes: dict[str, Route] = {}
     specs: list[ToolSpec] = []
-    fixed = True
-    for name, route in [(t.name, t) for t in agent.all_tools] + [(e.tool_name, e) for e in agent.edges]:
-        if name in callers or not _open(route, context):
-            continue
-        target = route.to_handler if isinstance(route, Handoff) else None
-        if target and (target.name == handler or not agent.equipment.opens(target, context.scopes)):
-            continue
-        fixed = fixed and isinstance(route.is_enabled, bool)
-        if await _enabled(route, agent, context):
+    there = [(name, route) for name, route in _declared(agent, handler, context) if name not in callers]
+    enabled = await enabled_of([route for _, route in there], agent, context)
+    for (name, route), is_enabled in zip(there, enabled, strict=True):
+        if is_enabled:
             routes[name] = route
             specs.append(route.spec if isinstance(route, Tool) else route.described(graph or {}).spec)
     specs += [each.spec for each in callers.values()]
     routes |= callers
     handoffs = sum(isinstance(route, Handoff) for route in routes.values())
+    fixed = all(isinstance(route.is_enabled, bool) for _, route in there)
     return Offer(tuple(specs), routes, fixed, handoffs)
+
+
+def _declared(
+    agent: Agent[Any], handler: str, context: RunContext[Any]
+) -> Iterator[tuple[str, Tool | Handoff]]:
+    """Yield an agent's tools and then its handoffs, by name, as far as whoever asks may use them."""
+    for name, route in [(t.name, t) for t in agent.all_tools] + [(e.tool_name, e) for e in agent.edges]:
+        target = route.to_handler if isinstance(route, Handoff) else None
+        closed = target and (target.name == handler or not agent.equipment.opens(target, context.scopes))
+        if _open(route, context) and not closed:
+            yield name, route
 
 
 def _open(route: object, context: RunContext[Any]) -> bool:
@@ -151,13 +170,28 @@ def _spec(tool: Tool | ToolSpec) -> ToolSpec:
     return tool.spec if isinstance(tool, Tool) else sendable(tool)
 
 
-async def _enabled(route: Tool | Handoff, agent: Agent[Any], context: RunContext[Any]) -> bool:
-    asked = route.is_enabled
-    if isinstance(asked, bool):
-        return asked
+async def enabled_of(
+    routes: Sequence[Tool | Handoff], agent: Agent[Any], context: RunContext[Any]
+) -> list[bool]:
+    """Return for each tool and handoff whether it is enabled now; functions are asked at the same time.
+
+    Raises:
+        CallbackError: one of them raised.
+    """
+    answers = [route.is_enabled for route in routes]
+    asked = [place for place, answer in enumerate(answers) if not isinstance(answer, bool)]
+    if not asked:
+        return cast("list[bool]", answers)
+    found = await ask_all([_is_enabled(routes[place], agent, context) for place in asked])
+    for place, answer in zip(asked, found, strict=True):
+        answers[place] = answer
+    return cast("list[bool]", answers)
+
+
+def _is_enabled(route: Tool | Handoff, agent: Agent[Any], context: RunContext[Any]) -> Question[bool]:
     what = f"tool {route.name!r}" if isinstance(route, Tool) else f"the handoff to {route.agent_name!r}"
-    with users_code(f"The is_enabled function of {what} of agent {agent.name!r}"):
-        return bool(await resolve(asked(context, agent)))
+    ask = partial(cast("Callable[..., Any]", route.is_enabled), context, agent)
+    return Question(f"The is_enabled function of {what} of agent {agent.name!r}", ask, bool)
 
 
 def plan(calls: Sequence[ToolCall], offered: Offer, multiple: Literal["first", "reject"]) -> Plan:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 from interlock.agent_tools import AgentCall
 from interlock.approvals import Decision, Interruption, NeedsApproval, declined_text
 from interlock.books import Books
-from interlock.callables import resolve, users_code
+from interlock.callables import MaybeAwaitable
+from interlock.concurrency import Question, ask_all
 from interlock.context import ToolContext
 from interlock.messages import ToolCall
 from interlock.routing import Offer, Plan, plan
@@ -104,19 +106,34 @@ async def hold_tools(run: Run, planned: Plan, decline: _Decline) -> Sequence[tup
     Raises:
         CallbackError: a ``needs_approval`` function raised. Nothing is carried out then.
     """
+    decided = await _decided(run, planned)
     free: list[tuple[ToolCall, Any]] = []
-    heard = run.approvals.by_call or run.approvals.by_tool
     for call, tool in planned.tools:
-        # a no is one, also where no word is needed by now, or the arguments do not fit any more
-        said = _decision(run, _interruption(run, call, tool.name)) if heard else None
-        if said is None:
-            asks = tool.needs_approval is not False and _is_made(call, tool)
-            said = await _said(run, planned, call, tool.name, tool.needs_approval) if asks else _FREE
+        said = decided[call["id"]]
         if said is not None and said.approved:
             free.append((call, tool))
         elif said is not None:
             decline(call, declined_text(said))
     return free
+
+
+async def _decided(run: Run, planned: Plan) -> dict[str, Decision | None]:
+    """Return what was said of each tool call, by its id; None, once it is noted, if that is still to come."""
+    heard = run.approvals.by_call or run.approvals.by_tool
+    decided: dict[str, Decision | None] = {}
+    asked: list[tuple[Interruption, NeedsApproval]] = []
+    for call, tool in planned.tools:
+        # a no is one, also where no word is needed by now, or the arguments do not fit any more
+        said = _decision(run, _interruption(run, call, tool.name)) if heard else None
+        if said is None and tool.needs_approval is not False and _is_made(call, tool):
+            asked.append((_interruption(run, call, tool.name), tool.needs_approval))
+        decided[call["id"]] = _FREE if said is None else said
+    needed = await ask_all([_needs(run, one, needs) for one, needs in asked]) if asked else ()
+    for (one, _), waits in zip(asked, needed, strict=True):
+        if waits:
+            decided[one.call_id] = None
+            planned.waiting.append(one)
+    return decided
 
 
 def _is_made(call: ToolCall, tool: Tool) -> bool:
@@ -171,7 +188,8 @@ async def _said(run: Run, planned: Plan, call: ToolCall, name: str, needs: Needs
     one = _interruption(run, call, name)
     if (made := _decision(run, one)) is not None:
         return made
-    if not await _asks(run, call, one, needs):
+    (needed,) = await ask_all([_needs(run, one, needs)])
+    if not needed:
         return _FREE
     planned.waiting.append(one)
     return None
@@ -196,8 +214,12 @@ def _interruption(run: Run, call: ToolCall, name: str) -> Interruption:
     )
 
 
-async def _asks(run: Run, call: ToolCall, one: Interruption, needs: NeedsApproval) -> bool:
-    """Whether somebody has to approve the call. What a function could not judge is asked about."""
+def _needs(run: Run, one: Interruption, needs: NeedsApproval) -> Question[bool]:
+    """Return the question whether a person has to approve a call, who also has to if it cannot be judged."""
+    return Question(f"needs_approval of {one.name!r}", partial(_asked, run, one, needs), bool)
+
+
+def _asked(run: Run, one: Interruption, needs: NeedsApproval) -> MaybeAwaitable[bool]:
     if isinstance(needs, bool):
         return needs
     try:
@@ -207,7 +229,6 @@ async def _asks(run: Run, call: ToolCall, one: Interruption, needs: NeedsApprova
     if not isinstance(given, dict):  # a tool without parameters is called all the same
         return True
     context = ToolContext[Any].of(
-        run.now(), tool_name=one.name, tool_call_id=call["id"], tool_arguments=one.arguments
+        run.now(), tool_name=one.name, tool_call_id=one.call_id, tool_arguments=one.arguments
     )
-    with users_code(f"needs_approval of {one.name!r}"):
-        return bool(await resolve(needs(context, cast("dict[str, Any]", given))))
+    return needs(context, cast("dict[str, Any]", given))
