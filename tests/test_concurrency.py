@@ -108,17 +108,22 @@ async def test_what_the_owner_of_a_group_raises_comes_out_as_it_is() -> None:
         await own()
 
 
-async def test_places_are_given_in_order() -> None:
-    began: list[int] = []
+@pytest.mark.parametrize("count", [1, 5])
+async def test_jobs_may_be_made_to_wait_in_order(count: int) -> None:
+    slots, began = anyio.Semaphore(1), list[int]()
+
+    async def before(place: int) -> None:
+        await slots.acquire()
 
     async def job(number: int) -> int:
         began.append(number)
         await anyio.lowlevel.checkpoint()
+        slots.release()
         return number
 
     with anyio.fail_after(BOUND):
-        given = await run_all([partial(job, number) for number in range(5)], anyio.Semaphore(2))
-    assert began == given == [0, 1, 2, 3, 4]
+        given = await run_all([partial(job, number) for number in range(count)], before)
+    assert began == given == list(range(count))
 
 
 @pytest.mark.parametrize("who", ["guardrail", "handler"])

@@ -31,7 +31,7 @@ from interlock.judging import asked_for, failed_handoff, judge
 from interlock.messages import Message, ToolCall
 from interlock.models import lineup
 from interlock.nested import Events
-from interlock.outcomes import ToolOutcome
+from interlock.outcomes import NOT_RUN, ToolOutcome
 from interlock.parts import with_media
 from interlock.records import dataclass, maker
 from interlock.routing import Offer, Plan, Wanted, unknown_tool
@@ -106,6 +106,10 @@ class _Answers:
                 if answer.problem is not None:
                     self.run.problem(answer.problem, answer.text, call_id=call["id"], error=answer.exception)
 
+    def end_run(self) -> bool:
+        """Whether the run ends with one of them."""
+        return any(answer.stop for answer in self.by_id.values())
+
     def only_mistakes(self) -> bool:
         return bool(self.by_id) and all(map(_is_mistake, self.by_id.values()))
 
@@ -131,9 +135,9 @@ async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], even
     planned = plan_turn(run, calls, offered, answers.decline)
     transfer: Transfer | None = None
     try:
+        _answer_unknown(run, planned, answers, offered)
         if planned.tools:
             await _carry_out(run, planned, answers, events)
-        _answer_unknown(run, planned, answers, offered)
         if planned.transfers or answers.asked:
             _take_requests(run, planned, calls, answers)
             _spare_transfer(run, planned, answers)
@@ -158,7 +162,12 @@ async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], even
 
 
 async def _carry_out(run: Run, planned: Plan, answers: _Answers, events: Events) -> None:
-    """Run the tools that need nobody's approval, or have it."""
+    """Run the tools that need nobody's approval, or have it; none in a turn that ends the run anyway."""
+    if answers.end_run():
+        for call, _ in planned.tools:
+            if call["id"] not in run.to_resume:  # else it was begun before, and goes on when the run does
+                _take_outcome(run, answers, call, NOT_RUN, False)
+        return
     free = await hold_tools(run, planned, answers.decline)
     if free:
         run.check_budget(len(free))
@@ -244,7 +253,7 @@ def _spare_transfer(run: Run, planned: Plan, answers: _Answers) -> None:
     if planned.transfer is None:
         return
     doomed = planned.unknown_targets and "failed_handoff" in run.config.raise_on
-    if doomed or any(answer.stop for answer in answers.by_id.values()):
+    if doomed or answers.end_run():
         planned.set_aside(_DOOMED)
     elif planned.external:
         planned.set_aside(_WAITS)
@@ -274,7 +283,8 @@ def _note_declined(run: Run, planned: Plan) -> None:
         )
 
 
-def _take_outcome(run: Run, answers: _Answers, call: ToolCall, outcome: ToolOutcome, stop: bool) -> None:
+def _take_outcome(run: Run, answers: _Answers, call: ToolCall, outcome: ToolOutcome, stop: bool) -> bool:
+    """Answer a call with what came of it; return whether the run ends with that."""
     answer = _ANSWER(
         text=outcome.output, error=outcome.error, exception=outcome.exception, media=outcome.media
     )
@@ -292,6 +302,7 @@ def _take_outcome(run: Run, answers: _Answers, call: ToolCall, outcome: ToolOutc
     elif outcome.error is not None:
         answer.problem = "tool"
         answer.stop = _stopping(outcome) if stop else None
+    return answer.stop is not None
 
 
 def _stopping(outcome: ToolOutcome) -> InterlockError:

@@ -54,7 +54,8 @@ def in_context(context: Context, coroutine: Coroutine[Any, Any, T]) -> Generator
 
 
 async def run_all(
-    jobs: Sequence[Callable[[], Coroutine[Any, Any, T]]], slots: anyio.Semaphore | None = None
+    jobs: Sequence[Callable[[], Coroutine[Any, Any, T]]],
+    before: Callable[[int], Awaitable[None]] | None = None,
 ) -> list[T]:
     """Run jobs at the same time and return what they return, in their order.
 
@@ -62,12 +63,14 @@ async def run_all(
 
     Args:
         jobs: what makes each coroutine.
-        slots: if given, as many jobs run at a time as it has places; they get one in order.
+        before: awaited with the place of each job, in order, before it is begun; it may make the job wait.
 
     Raises:
         BaseException: what a job raised; the others are cancelled then.
     """
     if len(jobs) == 1:
+        if before is not None:
+            await before(0)
         return [await isolated(jobs[0]())]
     results: dict[int, T] = {}
     raised: dict[int, BaseException] = {}
@@ -78,14 +81,11 @@ async def run_all(
         except BaseException as error:
             raised[place] = error
             raise
-        finally:
-            if slots is not None:
-                slots.release()
 
     async with open_group(raised) as group:
         for place in range(len(jobs)):
-            if slots is not None:
-                await slots.acquire()
+            if before is not None:
+                await before(place)
             group.start_soon(run, place)
     return [results[place] for place in range(len(jobs))]
 

@@ -158,7 +158,10 @@ class ToolCalled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutput:
-    """A call has its answer. ``error`` is None when the tool did what it was asked."""
+    """A call has its answer. ``error`` is None when the tool did what it was asked.
+
+    ``"not_run"`` and ``"cancelled"`` are those of calls beside one that ended the run.
+    """
 
     type: ClassVar[Literal["tool_output"]] = "tool_output"
     agent: str

@@ -10,12 +10,16 @@ import anyio
 
 from interlock.events import HandlerEvent, MessageDone
 from interlock.executor import Call, InProcess, Outcome
+from interlock.outcomes import LOST
 from interlock.step_entries import Given, given_by, lasting
 
 __all__ = ["JournalSteps", "StepLost", "Write"]
 
 Write = Callable[[str, str], Awaitable[None]]
 """Keeps what the step of a key gave, as JSON text, in the place of what was kept of it before."""
+
+
+_LOST: Outcome = {**LOST.envelope(), "stop": False}
 
 
 class StepLost(BaseException):
@@ -90,7 +94,10 @@ class JournalSteps:
     async def gather(
         self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
     ) -> Sequence[Outcome]:
-        """Run those tool steps of which nothing is kept; each is written as soon as it is done."""
+        """Run those tool steps of which nothing is kept; each is written as soon as it is done.
+
+        None is run beside one that ended the run, as far as is kept: what was not written then was cut off.
+        """
 
         async def written(call: Call) -> Outcome:
             outcome = await body(call)
@@ -100,11 +107,9 @@ class JournalSteps:
         kept = {call.key: self._entries.pop(call.key) for call in calls if call.key in self._entries}
         self._open |= kept
         new = [call for call in calls if call.key not in kept]
-        made = dict(
-            zip(
-                (call.key for call in new), await self._tools.gather(new, written) if new else (), strict=True
-            )
-        )
+        ended = any(json.loads(entry).get("stop") for entry in kept.values())
+        given = [_LOST] * len(new) if ended else await self._tools.gather(new, written) if new else ()
+        made = dict(zip((call.key for call in new), given, strict=True))
         for key in kept:
             del self._open[key]
         return [made[call.key] if call.key in made else json.loads(kept[call.key]) for call in calls]

@@ -12,10 +12,11 @@ from interlock.usage import Usage
 
 __all__ = ["OUTCOME", "ToolErrorKind", "ToolOutcome"]
 
-ToolErrorKind = Literal["arguments", "raised", "timeout", "output", "guardrail"]
+ToolErrorKind = Literal["arguments", "raised", "timeout", "output", "guardrail", "not_run", "cancelled"]
 """Why a call has no proper result: the model's arguments did not fit and nothing ran; the tool
-raised; it took too long; it ran and what it returned cannot be shown as text; or a guardrail of the tool
-objected, before or after."""
+raised; it took too long; it ran and what it returned cannot be shown as text; a guardrail of the tool
+objected, before or after; or another call of the same reply ended the run, before this one was begun or
+before it was done."""
 
 
 @record(frozen=True, slots=True)
@@ -66,3 +67,17 @@ class ToolOutcome:
 
 OUTCOME = maker(ToolOutcome)
 """Makes those of a run."""
+
+_NOT_KNOWN = "Whether it had an effect is not known. Find out first, if that matters."
+NOT_RUN = ToolOutcome(
+    "This call was not made, because another call of the same reply ended the run before.", error="not_run"
+)
+CUT_OFF = ToolOutcome(
+    f"This call was cancelled, because another call of the same reply ended the run. {_NOT_KNOWN}",
+    error="cancelled",
+)
+LOST = ToolOutcome(
+    f"Another call of the same reply ended the run before this one was recorded. {_NOT_KNOWN}",
+    error="cancelled",
+)
+"""The outcomes of calls beside one that ended the run."""

@@ -123,6 +123,8 @@ class Run(ModelCalls):
     """How often what a state of it left to do was begun in its session."""
     turns_counted: int = field(default=0, init=False)
     """Of a resumed run within another one: how many turns are in the books of that one."""
+    grace: float = field(default=5.0, init=False)
+    """Seconds that calls may still take once another call of the same reply has ended the run."""
     begun: set[str] = field(default_factory=NEW_SET, init=False)
     """Ids of the calls that somebody began to carry out: those have an effect, or may have one."""
     failure: str | None = field(default=None, init=False)

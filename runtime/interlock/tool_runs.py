@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from math import inf
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 
 from interlock.agent_tools import AgentCall
 from interlock.concurrency import isolated, run_all
@@ -22,22 +24,21 @@ from interlock.errors import (
 from interlock.executor import Call, Outcome
 from interlock.messages import ToolCall
 from interlock.nested import Consultation, Events, consultations, step_key
-from interlock.outcomes import ToolErrorKind, ToolOutcome
+from interlock.outcomes import CUT_OFF, NOT_RUN, ToolErrorKind, ToolOutcome
 from interlock.results import Problem
 from interlock.run import Run
 from interlock.tell import heard, tell
 from interlock.tools import Tool
 
-__all__ = ["Slots", "Take", "run_tools"]
+__all__ = ["Take", "run_tools"]
 
-Take = Callable[[ToolCall, ToolOutcome, bool], None]
-"""Is given each outcome as soon as it is there, and whether the run is to end with it."""
+Take = Callable[[ToolCall, ToolOutcome, bool], bool]
+"""Is given each outcome as soon as it is there, and whether its tool says that the run is to end with it.
 
-Slots = anyio.Semaphore | None
-"""Gives one of so many places; None if there is one for everybody."""
+It returns whether the run does."""
 
 _Calls = Sequence[tuple[ToolCall, Tool]]
-_Job = Callable[[], Coroutine[Any, Any, object]]
+_Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 async def run_tools(run: Run, calls: _Calls, take: Take, events: Events) -> None:
@@ -45,23 +46,119 @@ async def run_tools(run: Run, calls: _Calls, take: Take, events: Events) -> None
 
     A streamed run answers the calls of agents one after the other, once the other tools are done: what
     several of them do at the same time could only be shown by way of a queue, which reads ahead of its
-    reader. The outcomes are the same.
+    reader. The outcomes are the same, unless one of them ends the run.
+
+    Args:
+        run: the run.
+        calls: each with its tool.
+        take: is given the outcomes.
+        events: carries out nested runs.
     """
-    most = run.config.tools_at_once
-    slots = None if most is None else anyio.Semaphore(most)
     asked = [(call, tool, how) for call, tool in calls if isinstance(how := tool.on_invoke_tool, AgentCall)]
     noted = len(run.errors)
     try:
+        if len(calls) == 1 and not asked and run.config.executor is None:
+            await isolated(_invoked(run, *calls[0], take))
+            return
+        batch = _Batch(run, take, calls)
         if asked:
             plain = [(call, tool) for call, tool in calls if not isinstance(tool.on_invoke_tool, AgentCall)]
-            await _run_with_agents(run, plain, consultations(run, asked), take, events, slots)
+            await _run_with_agents(batch, plain, consultations(run, asked), events)
         else:
-            await _run_plain(run, calls, take, slots)
+            await _run_plain(batch, calls)
     finally:
         if asked:
             run.absorb()
         if len(run.errors) > noted:
             run.errors = (*run.errors[:noted], *_in_call_order(run.errors[noted:], calls))
+
+
+class _Batch:
+    """The calls of one reply while they are carried out.
+
+    As many as may be at work at a time; and once one of them ends the run, none is begun any more, and those
+    that were begun have a grace.
+    """
+
+    def __init__(self, run: Run, take: Take, calls: _Calls) -> None:
+        most = run.config.tools_at_once
+        self.run = run
+        self.outcomes: dict[str, tuple[ToolOutcome, bool]] = {}
+        """By call id, each with whether it ended the run."""
+        self._take = take
+        self._alone = len(calls) == 1
+        self._slots = None if most is None or self._alone else anyio.Semaphore(most)
+        self._doomed = False
+        """Whether a call has ended the run."""
+        self._until = inf
+        """When the grace of the others is over."""
+        self._going_on: dict[str, anyio.CancelScope] = {}
+        self._left: set[str] = set()
+
+    async def admit(self, call: ToolCall) -> None:
+        """Wait for a place, and see whether the call is still to be begun. Then it has to be carried out."""
+        if self._slots is not None:
+            await self._slots.acquire()
+        if self._doomed:
+            self._left.add(call["id"])
+
+    async def carry_out(self, call: ToolCall, tool: Tool, work: _Work) -> None:
+        """Do the work of a call that was admitted, within the grace if another one ends the run."""
+        try:
+            if call["id"] in self._left:
+                self._leave(call)
+                return
+            with anyio.CancelScope(deadline=self._until) as scope:
+                self._going_on[call["id"]] = scope
+                await work()
+        finally:
+            self._going_on.pop(call["id"], None)
+            if self._slots is not None:
+                self._slots.release()
+        if scope.cancelled_caught and call["id"] not in self.outcomes:
+            await self._cut_off(call, tool)
+
+    async def carry_out_in_turn(self, call: ToolCall, tool: Tool, work: _Work) -> None:
+        """Wait until it is the turn of a call, and carry it out.
+
+        Calls that may be begun together see whether the run has ended before any of them does something, so
+        what is left does not depend on the order in which the event loop begins tasks.
+        """
+        await self.admit(call)
+        if not self._alone and self._slots is None:
+            await anyio.lowlevel.checkpoint()
+        await self.carry_out(call, tool, work)
+
+    async def carry_out_watched(self, call: ToolCall, work: _Work) -> None:
+        """Carry out a call that shows what happens: beside it nothing goes on, and no scope may be open."""
+        if self._doomed:
+            self._leave(call)
+        else:
+            await isolated(work())
+
+    def take(self, call: ToolCall, outcome: ToolOutcome, stop: bool) -> bool:
+        """Take an outcome; if the run ends with it, see that the other calls end soon."""
+        ends = self._take(call, outcome, stop)
+        self.outcomes[call["id"]] = outcome, ends
+        if ends and not self._doomed:
+            self._doomed = True
+            self._until = anyio.current_time() + self.run.grace
+            for scope in self._going_on.values():
+                scope.deadline = self._until
+        return ends
+
+    async def _cut_off(self, call: ToolCall, tool: Tool) -> None:
+        if call["id"] not in self.run.begun:  # a hook was told that it is about to
+            self._leave(call)
+            return
+        _took(self.run, self.take, call, CUT_OFF, False)
+        if heard(self.run):
+            await _tell_end(self.run, tool, CUT_OFF, _context(self.run, call, tool))
+
+    def _leave(self, call: ToolCall) -> None:
+        self.run.tool_calls -= 1
+        if call["id"] not in self.run.to_resume:  # else it was begun before, and goes on when the run does
+            self.take(call, NOT_RUN, False)
 
 
 def _in_call_order(errors: Sequence[Problem], calls: _Calls) -> Sequence[Problem]:
@@ -71,41 +168,50 @@ def _in_call_order(errors: Sequence[Problem], calls: _Calls) -> Sequence[Problem
 
 
 async def _run_with_agents(
-    run: Run, plain: _Calls, made: Sequence[Consultation], take: Take, events: Events, slots: Slots
+    batch: _Batch, plain: _Calls, made: Sequence[Consultation], events: Events
 ) -> None:
+    run = batch.run
+    works = [(one.call, one.tool, partial(_consulted, run, one, batch.take, events)) for one in made]
     if run.stream:
         if plain:
-            await _run_plain(run, plain, take, slots)
-        for one in made:
-            await isolated(_consulted(run, one, take, events))
+            await _run_plain(batch, plain)
+        for call, _, work in works:
+            await batch.carry_out_watched(call, work)
         return
     if run.config.executor is None:
-        tools = [functools.partial(_invoked, run, call, tool, take) for call, tool in plain]
-        asked = [functools.partial(_consulted, run, one, take, events) for one in made]
-        jobs: list[_Job] = [*tools, *asked]
-        await run_all(jobs, slots)
+        await _run_here(batch, [*_works(batch, plain), *works])
         return
-    jobs = [functools.partial(_consult, run, one, take, events, slots) for one in made]
+    jobs: list[Callable[[], Coroutine[Any, Any, None]]] = [
+        partial(batch.carry_out_in_turn, *each) for each in works
+    ]
     if plain:
-        jobs.insert(0, functools.partial(_run_plain, run, plain, take, slots))
+        jobs.insert(0, partial(_run_plain, batch, plain))
     await run_all(jobs)
 
 
-async def _run_plain(run: Run, calls: _Calls, take: Take, slots: Slots) -> None:
+def _works(batch: _Batch, calls: _Calls) -> list[tuple[ToolCall, Tool, _Work]]:
+    return [(call, tool, partial(_invoked, batch.run, call, tool, batch.take)) for call, tool in calls]
+
+
+async def _run_here(batch: _Batch, works: Sequence[tuple[ToolCall, Tool, _Work]]) -> None:
+    async def before(place: int) -> None:
+        await batch.admit(works[place][0])
+
+    await run_all([partial(batch.carry_out, *each) for each in works], before)
+
+
+async def _run_plain(batch: _Batch, calls: _Calls) -> None:
     """Run ordinary tools: through the app's executor if there is one."""
-    if (executor := run.config.executor) is None and len(calls) == 1:
-        await isolated(_invoked(run, *calls[0], take))
+    run = batch.run
+    if (executor := run.config.executor) is None:
+        await _run_here(batch, _works(batch, calls))
         return
-    if executor is None:
-        await run_all([functools.partial(_invoked, run, call, tool, take) for call, tool in calls], slots)
-        return
-    by_key = {step_key(run, tool, call): (call, tool) for call, tool in calls}
-    ran: set[str] = set()
+    by_key = {step_key(run, each[1], each[0]): each for each in _works(batch, calls)}
 
     async def body(step: Call) -> Outcome:
-        call, tool = by_key[step.key]
-        ran.add(call["id"])
-        outcome, stop = await isolated(_invoke(run, call, tool, take, slots))
+        call, tool, work = by_key[step.key]
+        await isolated(batch.carry_out_in_turn(call, tool, work))
+        outcome, stop = batch.outcomes[call["id"]]
         return {**outcome.envelope(), "stop": stop}
 
     steps = [
@@ -116,23 +222,15 @@ async def _run_plain(run: Run, calls: _Calls, take: Take, slots: Slots) -> None:
             {"name": tool.name, "call_id": call["id"], "arguments": call["function"].get("arguments") or ""},
             tool.timeout,
         )
-        for key, (call, tool) in by_key.items()
+        for key, (call, tool, _) in by_key.items()
     ]
     outcomes = await executor.gather(steps, body)
     for (call, _), outcome in zip(calls, outcomes, strict=True):
-        if call["id"] not in ran:  # an engine replayed this step instead of running it
-            _took(run, take, call, ToolOutcome.from_envelope(outcome), bool(outcome.get("stop")))
+        if call["id"] not in batch.outcomes:  # an engine replayed this step instead of running it
+            _took(run, batch.take, call, ToolOutcome.from_envelope(outcome), bool(outcome.get("stop")))
 
 
-async def _invoke(run: Run, call: ToolCall, tool: Tool, take: Take, slots: Slots) -> tuple[ToolOutcome, bool]:
-    """Run one tool, take its outcome and return it, and whether the run is to end with it."""
-    if slots is None:
-        return await _invoked(run, call, tool, take)
-    async with slots:
-        return await _invoked(run, call, tool, take)
-
-
-async def _invoked(run: Run, call: ToolCall, tool: Tool, take: Take) -> tuple[ToolOutcome, bool]:
+async def _invoked(run: Run, call: ToolCall, tool: Tool, take: Take) -> None:
     watched = heard(run)
     context: Any = _context(run, call, tool) if watched or tool.wants_context else None
     if watched:
@@ -153,7 +251,6 @@ async def _invoked(run: Run, call: ToolCall, tool: Tool, take: Take) -> tuple[To
     _took(run, take, call, outcome, stop)  # a hook that is cancelled must not lose it
     if watched:
         await _tell_end(run, tool, outcome, context)
-    return outcome, stop
 
 
 def _took(run: Run, take: Take, call: ToolCall, outcome: ToolOutcome, stop: bool) -> None:
@@ -162,16 +259,8 @@ def _took(run: Run, take: Take, call: ToolCall, outcome: ToolOutcome, stop: bool
         run.tracing.tool_ended(call, outcome)
 
 
-async def _consult(run: Run, one: Consultation, take: Take, events: Events, slots: Slots) -> None:
-    """Let an agent answer one call and take the outcome, unless a call of its own waits for an approval."""
-    if slots is None:
-        await _consulted(run, one, take, events)
-        return
-    async with slots:
-        await _consulted(run, one, take, events)
-
-
 async def _consulted(run: Run, one: Consultation, take: Take, events: Events) -> None:
+    """Let an agent answer one call and take the outcome, unless a call of its own waits for an approval."""
     context = _context(run, one.call, one.tool)
     await _tell_start(run, one.tool, context)
     run.begun.add(one.call["id"])
