@@ -52,7 +52,8 @@ async def test_input_guardrails_run_when_their_agent_becomes_active() -> None:
     await Runner.run(two({"input_guardrails": [a]}, {"input_guardrails": [b]}), "Hi")
     assert [(name, turn) for name, turn, _ in a.seen + b.seen] == [("A", 1), ("B", 2)]
     assert a.seen[0][2] == [{"role": "user", "content": "Hi"}]
-    assert [message["role"] for message in b.seen[0][2]] == ["user", "assistant", "tool"]
+    assert [message["role"] for message in b.seen[0][2]] == ["user", "user"]  # the note, and the question
+    assert b.seen[0][2][1] == {"role": "user", "content": "Hi"}
 
 
 async def test_output_guardrails_are_those_of_the_agent_that_answers() -> None:
@@ -91,7 +92,7 @@ async def test_a_tripped_guardrail_of_the_run_stops_before_anything() -> None:
 
 async def test_a_target_can_refuse_what_it_is_handed() -> None:
     with pytest.raises(InputGuardrailTripped, match="stopped agent 'B'") as caught:
-        await Runner.run(two({}, {"input_guardrails": [Watch("transfer_to_b")]}), "Hi")
+        await Runner.run(two({}, {"input_guardrails": [Watch("handed over to")]}), "Hi")
     result = caught.value.result
     assert (result.last_agent.name, outcome(result.handoffs[0])) == ("B", "taken")
     assert problems(result.to_input_list()) == []

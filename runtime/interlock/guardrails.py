@@ -48,8 +48,9 @@ class GuardrailResult:
 
 
 Guardrail = Callable[[RunContext[Any], Any, Any], MaybeAwaitable[GuardrailResult]]
-"""``(context, agent, value) -> GuardrailResult``, sync or async. For an input guardrail the value is
-the list of messages the agent is about to see, for an output guardrail the final output."""
+"""``(context, agent, value) -> GuardrailResult``, sync or async. For an input guardrail the value is a
+list of copies of the messages that the agent's model is shown next, without its system prompt;
+`interlock.messages.last_user_text` finds what the user asked. For an output guardrail: the final output."""
 
 ToolGuardrail = Callable[[ToolContext[Any], Any, Any], MaybeAwaitable[GuardrailResult]]
 """``(context, tool, value) -> GuardrailResult``, alike. Before a call the value is its arguments by name,

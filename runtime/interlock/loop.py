@@ -209,8 +209,8 @@ def _is_answer(run: Run) -> bool:
 
 async def _check_run_input(run: Run) -> None:
     if run.config.input_guardrails:
-        messages = [item.message for item in run.view.items]
-        await check_input(run.config.input_guardrails, run.now(), run.agent, messages, whose="the run")
+        shown = run.shown_next()
+        await check_input(run.config.input_guardrails, run.now(), run.agent, shown, whose="the run")
 
 
 async def _start_agent(run: Run) -> Check | None:
@@ -223,7 +223,7 @@ async def _start_agent(run: Run) -> Check | None:
     if not run.agent.input_guardrails:
         run.started = True
         return None
-    agent, now, messages = run.agent, run.now(), [item.message for item in run.view.items]
+    agent, now, messages = run.agent, run.now(), run.shown_next()
 
     async def check() -> None:
         await check_input(agent.input_guardrails, now, agent, messages, whose=f"agent {agent.name!r}")

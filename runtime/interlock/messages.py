@@ -30,7 +30,9 @@ __all__ = [
     "calls_of",
     "checked_message",
     "detached",
+    "is_note",
     "item_of",
+    "last_user_text",
     "marked",
     "portable",
     "shown_later",
@@ -47,6 +49,9 @@ answer to a transfer."""
 AGENT = "_agent"
 """Private key from `RunResult.to_input_list`: which agent made the calls of an assistant message."""
 _PRIVATE = (ORIGIN, KIND, AGENT)
+
+NOTE = "Note of the runtime, not of the user"
+"""How each note begins that tells an agent what others did. No message of a user's does."""
 
 T = TypeVar("T")
 
@@ -312,6 +317,26 @@ def text_of(message: Message) -> str:
     if isinstance(content, str):
         return content
     return "".join(str(part.get("text") or "") for part in content or () if part.get("type") == "text")
+
+
+def is_note(message: Message) -> bool:
+    """Return whether a message that a model was shown is a note of the runtime, and not the user's words."""
+    return message["role"] == "user" and text_of(message).startswith(NOTE)
+
+
+def last_user_text(messages: Sequence[Message]) -> str:
+    """Return the text of the user's newest message; empty when there is none.
+
+    An input guardrail finds what the user asked with it, and so does a handler function: the last message may
+    be the answer of a tool. Notes of the runtime have the user's role as well, and are passed over.
+
+    Args:
+        messages: what a model, a handler function or an input guardrail is given.
+    """
+    for message in reversed(messages):
+        if message["role"] == "user" and not is_note(message):
+            return text_of(message)
+    return ""
 
 
 _PORTABLE = ("role", "content", "name", "tool_call_id", "refusal")

@@ -23,7 +23,7 @@ from interlock.handoff_request import HandoffStatus
 from interlock.history import View
 from interlock.hooks import RunHooks
 from interlock.keeping import Keeper
-from interlock.messages import ITEM, ItemKind, Message, RunItem, ToolCall
+from interlock.messages import ITEM, ItemKind, Message, RunItem, ToolCall, detached
 from interlock.model_calls import ModelCalls
 from interlock.models import lineup
 from interlock.narrative import READER, Reader
@@ -175,6 +175,10 @@ class Run(ModelCalls):
                 transfers={each.call_id: (each.target, each.taken) for each in self.handoffs},
             )
         return self.read_by
+
+    def shown_next(self) -> list[Message]:
+        """Return copies of what the next model call is shown, without the system prompt."""
+        return detached(View(self.view.items).messages(family_of(self.handler), self.reader())[0])
 
     def _can_call(self) -> Collection[str]:
         """Return the names of the tools and transfers of whoever is in charge, and of the caller's tools."""

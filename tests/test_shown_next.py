@@ -1,0 +1,204 @@
+"""What an input guardrail is given is what the model of its agent is shown next, whatever happened before."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from teams import look_up
+
+from interlock import (
+    Agent,
+    GuardrailResult,
+    Message,
+    RunConfig,
+    Runner,
+    function_handler,
+    function_tool,
+    handoff,
+)
+from interlock.errors import InputGuardrailTripped
+from interlock.events import Repaired
+from interlock.filters import remove_all_tools
+from interlock.messages import last_user_text
+from interlock.narrative import PREAMBLE
+from interlock.port import Request
+from interlock.testing import ScriptedHandler, call
+
+pytestmark = pytest.mark.anyio
+
+
+class Judge:
+    """A guardrail that keeps what it was given, as text, by agent."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[str, str]] = []
+
+    def __call__(self, context: Any, agent: Any, messages: Any) -> GuardrailResult:
+        self.given.append((agent.name, json.dumps(messages)))
+        return GuardrailResult(tripwire_triggered=False)
+
+
+class Models:
+    """Agents without instructions, and what each was shown at first whenever it took over."""
+
+    def __init__(self, judge: Judge) -> None:
+        self.judge = judge
+        self.asked: list[tuple[str, int, str]] = []
+
+    def agent(self, name: str, *replies: Any, **options: Any) -> Agent[Any]:
+        script = ScriptedHandler(replies)
+
+        async def model(request: Request) -> Any:
+            self.asked.append((name, request.turn, json.dumps(list(request.messages))))
+            return [event async for event in script.stream(request)][-1]
+
+        return Agent(name, model=function_handler(model, name=name), input_guardrails=[self.judge], **options)
+
+    def shown(self) -> list[tuple[str, str]]:
+        """What the first request was, each time that another agent took over."""
+        return [
+            (name, messages)
+            for place, (name, _, messages) in enumerate(self.asked)
+            if place == 0 or self.asked[place - 1][0] != name
+        ]
+
+
+HI: list[Message] = [{"role": "user", "content": "Hi"}]
+LOOK, TO_B = call("look_up", {"order": 7}), call("transfer_to_b")
+
+
+@function_tool
+def count(what: str) -> int:
+    """Count something."""
+    return len(what)
+
+
+def over(models: Models, edge: dict[str, Any] | None = None, **target: Any) -> Agent[Any]:
+    b = models.agent("b", "Done.", **target)
+    return models.agent("a", LOOK, TO_B, "Again.", tools=[look_up], handoffs=[handoff(b, **(edge or {}))])
+
+
+def round_trip(models: Models) -> Agent[Any]:
+    b = models.agent(
+        "b", call("count", {"what": "x"}), call("transfer_to_a"), "Done.", tools=[count], handoffs=["a"]
+    )
+    return models.agent("a", LOOK, TO_B, TO_B, tools=[look_up], handoffs=[b])
+
+
+async def earlier(models: Models) -> list[Message]:
+    first = Agent("z", model=ScriptedHandler([LOOK, "On its way."]), tools=[look_up])
+    return [*(await Runner.run(first, "Hi")).to_input_list(), {"role": "user", "content": "And now?"}]
+
+
+async def poisoned(models: Models) -> list[Message]:
+    return [{"role": "tool", "tool_call_id": "gone", "content": "late"}, *HI]
+
+
+async def hi(models: Models) -> str:
+    return "Hi"
+
+
+SHOWN = RunConfig(foreign_calls="shown")
+NESTED = RunConfig(nest_handoff_history=True)
+KINDS: dict[str, tuple[Callable[[Models], Agent[Any]], Callable[[Models], Awaitable[Any]], RunConfig]] = {
+    "a target": (over, hi, RunConfig()),
+    "a target with the source's tool": (lambda models: over(models, tools=[look_up]), hi, RunConfig()),
+    "calls that are shown": (over, hi, SHOWN),
+    "a filter": (lambda models: over(models, {"input_filter": remove_all_tools}), hi, RunConfig()),
+    "no context": (lambda models: over(models, {"preserve_context": False}), hi, RunConfig()),
+    "a nested history": (over, hi, NESTED),
+    "a target that answers its caller": (
+        lambda models: over(models, {"return_to_caller": True}),
+        hi,
+        RunConfig(),
+    ),
+    "there and back again": (round_trip, hi, RunConfig()),
+    "what another agent did before": (over, earlier, RunConfig()),
+    "an input that must be mended": (over, poisoned, RunConfig()),
+}
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_input_guardrail_is_given_what_the_model_is_shown(
+    kind: str, stream: bool, beside: bool
+) -> None:
+    make, begin, config = KINDS[kind]
+    models = Models(Judge())
+    of_run = Judge()
+    config = dataclasses.replace(config, guardrails_beside=beside, input_guardrails=[of_run])
+    agent, given = make(models), await begin(models)
+    if stream:
+        async with Runner.run_streamed(agent, given, run_config=config) as events:
+            result = await events.drain()
+    else:
+        result = await Runner.run(agent, given, run_config=config)
+    assert result.final_output
+    assert models.judge.given == models.shown()
+    assert of_run.given == models.shown()[:1]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+async def test_a_resumed_run_gives_a_guardrail_the_same_again(beside: bool) -> None:
+    given: list[str] = []
+
+    def no(context: Any, agent: Any, messages: Any) -> GuardrailResult:
+        given.append(json.dumps(messages))
+        return GuardrailResult(tripwire_triggered=len(given) == 1)
+
+    b = Agent("b", model=ScriptedHandler(["Done.", "Done."]), input_guardrails=[no])
+    a = Agent("a", model=ScriptedHandler([LOOK, TO_B]), tools=[look_up], handoffs=[b])
+    config = RunConfig(guardrails_beside=beside)
+    with pytest.raises(InputGuardrailTripped) as caught:
+        await Runner.run(a, "Hi", run_config=config)
+    result = await Runner.run(a, caught.value.result.state(), run_config=config)
+    assert given == [json.dumps(list(result.calls[-1].messages))] * 2
+
+
+async def test_a_repair_is_told_once_although_guardrails_saw_it() -> None:
+    judge = Judge()
+    agent = Agent("a", model=ScriptedHandler(["Done."]), input_guardrails=[judge])
+    config = RunConfig(input_guardrails=[judge])
+    stream = Runner.run_streamed(
+        agent, [{"role": "tool", "tool_call_id": "gone", "content": "late"}, *HI], run_config=config
+    )
+    told = [event.repair async for event in stream if isinstance(event, Repaired)]
+    assert (len(told), stream.result.repairs) == (1, tuple(told))
+
+
+# -- the newest words of the user --
+
+
+def homework(context: Any, agent: Any, messages: Any) -> GuardrailResult:
+    return GuardrailResult("homework" in last_user_text(messages))
+
+
+@pytest.mark.parametrize("tools", [[], [look_up]])
+@pytest.mark.parametrize("config", [RunConfig(), SHOWN, NESTED])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_target_can_judge_the_users_words(tools: list[Any], config: RunConfig, stream: bool) -> None:
+    b = Agent("b", model=ScriptedHandler([]), tools=tools, input_guardrails=[homework])
+    a = Agent("a", model=ScriptedHandler([LOOK, TO_B]), tools=[look_up], handoffs=[b])
+    run = (
+        Runner.run_streamed(a, "Do my homework.", run_config=config).drain()
+        if stream
+        else Runner.run(a, "Do my homework.", run_config=config)
+    )
+    with pytest.raises(InputGuardrailTripped, match="stopped agent 'b'"):
+        await run
+
+
+def test_a_note_is_not_the_users_words() -> None:
+    asked: Message = {"role": "user", "content": [{"type": "text", "text": "Where is it?"}]}
+    note: Message = {"role": "user", "content": f"{PREAMBLE}\n- {{}}"}
+    answer: Message = {"role": "assistant", "content": "Here."}
+    assert last_user_text([asked, answer, note]) == "Where is it?"
+
+
+def test_without_a_user_there_are_no_words() -> None:
+    assert last_user_text([{"role": "assistant", "content": "Hello."}]) == ""
