@@ -91,7 +91,8 @@ async def test_tools_in_the_same_reply_run_before_the_transfer() -> None:
     shown = result.calls[1].messages
     assert problems(shown) == []
     assert [message.get("content") for message in shown if message["role"] == "tool"] == ["3"]
-    assert text_of(shown[-1]).endswith('- {"agent": "A", "handed over to": "B"}')
+    assert text_of(shown[-2]).endswith('- {"agent": "A", "handed over to": "B"}')
+    assert shown[-1] == {"role": "user", "content": "Hi"}
 
 
 async def test_of_two_transfers_the_first_is_made_and_the_second_answered() -> None:

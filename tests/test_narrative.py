@@ -96,6 +96,81 @@ def test_what_follows_the_note_keeps_its_place() -> None:
     assert [item.id for item in shown] == [1, 2, 0, 3, 4]
 
 
+def test_the_question_follows_calls_that_stay_calls() -> None:
+    items = [
+        ASK,
+        *(called(1, "a", ("c", "look", "{}")), answered(2, "a", "c", "sent")),
+        *(called(3, "a", ("t", "transfer_to_b", "{}")), answered(4, "a", "t", "{}", "handoff")),
+    ]
+    reader = Reader(agent="b", can_call=("look",), transfers={"t": ("b", True)})
+    shown = narrated(items, reader)
+    assert [item.id for item in shown] == [1, 2, 4, 0]
+    above = "The calls above were made for the user's message below: go on from their results."
+    assert text_of(shown[2].message).splitlines()[0] == f"{PREAMBLE} {above}"
+
+
+def test_a_nudge_is_no_question() -> None:
+    items = [
+        *(ASK, called(1, "a", ("c", "look", "{}")), answered(2, "a", "c", "sent")),
+        RunItem(id=3, kind="nudge", message={"role": "user", "content": "Your reply was empty."}, agent="a"),
+        *(called(4, "a", ("t", "transfer_to_b", "{}")), answered(5, "a", "t", "{}", "handoff")),
+    ]
+    shown = narrated(items, Reader(agent="b", can_call=("look",), transfers={"t": ("b", True)}))
+    assert [item.id for item in shown] == [1, 2, 3, 5, 0]
+
+
+def test_each_question_follows_what_was_done_for_it() -> None:
+    again = RunItem(id=4, kind="input", message={"role": "user", "content": "And now?"})
+    items = [
+        *(ASK, called(1, "a", ("c", "look", "{}")), answered(2, "a", "c", "sent")),
+        RunItem(id=3, kind="input", message={"role": "assistant", "content": "It is sent."}),
+        *(again, called(5, "a", ("d", "look", "{}")), answered(6, "a", "d", "here")),
+    ]
+    assert [item.id for item in narrated(items, READER)] == [2, 0, 3, 6, 4]
+
+
+def test_what_a_reader_was_shown_keeps_its_order_when_it_takes_over_again() -> None:
+    first = [
+        *(ASK, called(1, "a", ("c", "look", "{}")), answered(2, "a", "c", "sent")),
+        *(called(3, "a", ("t", "transfer_to_b", "{}")), answered(4, "a", "t", "{}", "handoff")),
+    ]
+    then = [
+        *(called(5, "b", ("u", "transfer_to_a", "{}")), answered(6, "b", "u", "{}", "handoff")),
+        *(called(7, "a", ("v", "transfer_to_b", "{}")), answered(8, "a", "v", "{}", "handoff")),
+    ]
+    for can_call in ((), ("look",)):
+        reader = Reader(
+            agent="b", can_call=can_call, transfers={"t": ("b", True), "u": ("a", True), "v": ("b", True)}
+        )
+        before, after = narrated(first, reader), narrated([*first, *then], reader)
+        assert [item.message for item in after[: len(before)]] == [item.message for item in before]
+        assert after[-1].kind == "note"
+
+
+def test_another_handler_of_the_agent_is_told_how_the_conversation_came_to_it() -> None:
+    """The calls of the one before are its own as well, and it can make them."""
+    items = [
+        *(ASK, called(1, "a", ("c", "look", "{}")), answered(2, "a", "c", "sent")),
+        *(called(3, "a", ("t", "transfer_to_x", "{}")), answered(4, "a", "t", "{}", "handoff")),
+        *(called(5, "a", ("d", "look", "{}")), answered(6, "a", "d", "here")),
+        *(called(7, "a", ("u", "transfer_to_m", "{}")), answered(8, "a", "u", "{}", "handoff")),
+        *(called(9, "a", ("v", "transfer_to_x", "{}")), answered(10, "a", "v", "{}", "handoff")),
+    ]
+    reader = Reader(
+        agent="a",
+        can_call=("look", "transfer_to_m"),
+        stands_in=True,
+        transfers={"t": ("x", True), "u": ("m", True), "v": ("x", True)},
+    )
+    first, last = narrated(items[:5], reader), narrated(items, reader)
+    assert [item.id for item in first] == [1, 2, 4, 0]
+    note = text_of(first[2].message)
+    assert "other agents" not in note
+    assert "You cannot make these calls" not in note
+    assert [item.message for item in last[:4]] == [item.message for item in first]
+    assert [item.id for item in last[4:]] == [5, 6, 7, 8, 10]
+
+
 def test_a_transfer_of_an_earlier_run_is_told_as_one() -> None:
     """Nothing is left of it but its answer."""
     items = [
@@ -201,3 +276,56 @@ def test_an_answer_that_stands_before_its_call_is_told_with_it() -> None:
     assert lines(narrated(items, Reader(agent="b", can_call=()))) == [
         {"agent": "a", "called": "pay", "with": {}, "result": "paid"}
     ]
+
+
+STRETCHES = st.lists(
+    st.tuples(st.booleans(), st.sampled_from(["a", "b"]), st.lists(st.booleans(), max_size=2)), max_size=8
+)
+"""Whether the user says something first, who acts then, and whether with words beside each call."""
+
+
+@given(STRETCHES, st.sampled_from([(), ("look",)]), st.booleans())
+def test_what_a_reader_acted_on_is_never_shown_in_another_order(
+    stretches: Any, can_call: tuple[str, ...], stands_in: bool
+) -> None:
+    """And each item is in the view once, as it is or told of."""
+    items, transfers, views = [ASK], dict[str, tuple[str, bool]](), list[list[Any]]()
+    name = {"a": "a", "b": "a" if stands_in else "b"}
+    acts = "a"
+    for asks, who, looks in stretches:
+        if asks:
+            question: Any = {"role": "user", "content": f"question {len(items)}"}
+            items.append(RunItem(id=len(items), kind="input", message=question))
+        if who != acts:
+            call_id = f"t{len(items)}"
+            transfers[call_id] = (who, True)
+            items += _acted(len(items), name[acts], call_id, f"transfer_to_{who}", kind="handoff")
+            acts = who
+        if who == "b":
+            reader = Reader(
+                agent=name["b"],
+                can_call=(*can_call, "transfer_to_a"),
+                stands_in=stands_in,
+                transfers=transfers,
+            )
+            shown = narrated(items, reader)
+            views.append([item.message for item in shown])
+            assert all(view == views[-1][: len(view)] for view in views)
+            told = [item for item in items if item.id not in {each.id for each in shown}]
+            assert {item.message["role"] for item in told} <= {"assistant", "tool"}
+            lines = sum(len(text_of(item.message).split("\n")) - 1 for item in shown if item.kind == "note")
+            assert lines == sum(map(len, map(_calls, items))) - sum(len(_calls(item)) for item in shown)
+            items.append(called(len(items), name["b"], text="On it."))
+        for words in looks:
+            items += _acted(len(items), name[who], f"c{len(items)}", "look", "Hm." if words else None)
+
+
+def _acted(
+    number: int, agent: str, call_id: str, tool: str, text: str | None = None, kind: Any = "tool"
+) -> list[RunItem]:
+    made = called(number, agent, (call_id, tool, "{}"), text=text)
+    return [made, answered(number + 1, agent, call_id, f"answer {number}", kind)]
+
+
+def _calls(item: RunItem) -> list[Any]:
+    return list(calls_of(item.message))

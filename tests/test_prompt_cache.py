@@ -82,6 +82,21 @@ async def test_an_agent_that_is_in_charge_again_is_shown_what_it_was_shown() -> 
     assert grows([request.messages for request in model.requests])
 
 
+@pytest.mark.parametrize("tools", [[], [look]])
+async def test_a_target_that_is_in_charge_again_is_shown_what_it_was_shown(tools: Any) -> None:
+    model = ScriptedHandler([call("transfer_to_a"), call("transfer_to_a"), "Done."])
+    other = Agent("b", model=model, handoffs=["a"], tools=tools)
+    first = ScriptedHandler([call("look", {"page": 1}), call("transfer_to_b")] * 3)
+    result = await Runner.run(
+        Agent("a", "Be brief.", model=first, tools=[look], handoffs=[other]),
+        "Hi",
+        run_config=RunConfig(detect_loops=False),
+    )
+    assert (result.final_output, len(model.requests)) == ("Done.", 3)
+    for each in (first, model):
+        assert grows([request.messages for request in each.requests])
+
+
 USED = {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 8}}
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from bothways import Voice
 from teams import look_up
 
 from interlock import (
@@ -26,7 +28,7 @@ from interlock.filters import remove_all_tools
 from interlock.messages import last_user_text
 from interlock.narrative import PREAMBLE
 from interlock.port import Request
-from interlock.testing import ScriptedHandler, call
+from interlock.testing import ScriptedHandler, assert_valid, call
 
 pytestmark = pytest.mark.anyio
 
@@ -169,6 +171,47 @@ async def test_a_repair_is_told_once_although_guardrails_saw_it() -> None:
     )
     told = [event.repair async for event in stream if isinstance(event, Repaired)]
     assert (len(told), stream.result.repairs) == (1, tuple(told))
+
+
+# -- what stands last --
+
+
+async def echo(messages: list[Message]) -> str:
+    return f"{messages[-1]['role']}: {messages[-1].get('content')}"
+
+
+def other_agent() -> Agent[Any]:
+    b = Agent("b", "Be b.", model=function_handler(echo), tools=[look_up])
+    return Agent("a", model=ScriptedHandler([LOOK, TO_B]), tools=[look_up], handoffs=[b])
+
+
+def other_handler() -> Agent[Any]:
+    specialist = function_handler(echo, name="b", expose=True)
+    return Agent("a", "Be a.", model=ScriptedHandler([LOOK, TO_B]), tools=[look_up], handlers=[specialist])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("make", [other_agent, other_handler])
+async def test_the_question_stands_last_though_calls_stay_calls(
+    make: Callable[[], Agent[Any]], stream: bool
+) -> None:
+    result = await (Runner.run_streamed(make(), "Hi").drain() if stream else Runner.run(make(), "Hi"))
+    assert result.final_output == "user: Hi"
+    assert [message["role"] for message in result.messages[:3]] == ["user", "assistant", "tool"]
+    shown = [message for message in result.calls[-1].messages if message["role"] != "system"]
+    assert [message["role"] for message in shown] == ["assistant", "tool", "user", "user"]
+    assert_valid(list(result.calls[-1].messages))
+
+
+async def test_a_handler_that_takes_over_again_is_shown_what_it_was_shown() -> None:
+    default = Voice("m", LOOK, TO_B, TO_B, priority=1, expose=True)
+    specialist = Voice("b", LOOK, call("transfer_to_m"), "Done.", expose=True)
+    agent = Agent("a", handlers=[default, specialist], tools=[look_up])
+    result = await Runner.run(agent, "Hi", run_config=RunConfig(detect_loops=False))
+    assert result.final_output == "Done."
+    for voice in (default, specialist):
+        shown = [list(request.messages) for request in voice.requests]
+        assert all(later[: len(earlier)] == earlier for earlier, later in pairwise(shown))
 
 
 # -- the newest words of the user --

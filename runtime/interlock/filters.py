@@ -13,7 +13,7 @@ from typing import Any, cast
 from interlock.callables import MaybeAwaitable, name_of, resolve
 from interlock.context import RunContext
 from interlock.errors import ConfigError
-from interlock.messages import Message, RunItem, calls_of, checked_message, item_of, portable
+from interlock.messages import Message, RunItem, calls_of, checked_message, is_of_user, item_of, portable
 from interlock.records import dataclass
 from interlock.result_budget import within_budget
 from interlock.trimming import newest
@@ -233,11 +233,8 @@ def is_system(item: RunItem) -> bool:
 
 
 def newest_of_user(items: Sequence[RunItem]) -> RunItem | None:
-    """Return the newest message that is the user's own: no nudge, no summary."""
-    for item in reversed(items):
-        if item.message["role"] == "user" and item.kind not in ("nudge", "summary"):
-            return item
-    return None
+    """Return the newest message that is the user's own."""
+    return next(filter(is_of_user, reversed(items)), None)
 
 
 def unfold(items: Iterable[RunItem]) -> list[RunItem]:

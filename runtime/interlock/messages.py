@@ -31,6 +31,7 @@ __all__ = [
     "checked_message",
     "detached",
     "is_note",
+    "is_of_user",
     "item_of",
     "last_user_text",
     "marked",
@@ -317,6 +318,11 @@ def text_of(message: Message) -> str:
     if isinstance(content, str):
         return content
     return "".join(str(part.get("text") or "") for part in content or () if part.get("type") == "text")
+
+
+def is_of_user(item: RunItem) -> bool:
+    """Return whether an item is the user's own: no nudge and no note of the runtime's, and no summary."""
+    return item.message["role"] == "user" and item.kind not in ("nudge", "note", "summary")
 
 
 def is_note(message: Message) -> bool:

@@ -156,8 +156,8 @@ async def test_it_has_its_own_system_prompt_and_the_whole_conversation(play: Any
     (request,) = inner.requests
     assert_valid(request.messages)
     assert request.messages[0] == {"role": "system", "content": "You are a lawyer."}
-    assert roles(request) == ["system", "user", "assistant", "tool", "user"]
-    assert request.messages[3].get("content") == "case 7: theft"
+    assert roles(request) == ["system", "assistant", "tool", "user", "user"]
+    assert request.messages[2].get("content") == "case 7: theft"
 
 
 async def test_an_agent_without_instructions_loses_nothing(play: Any) -> None:
