@@ -20,7 +20,7 @@ from interlock import Agent, RunConfig, Runner, RunResult, function_tool, handof
 from interlock.context import RunContext
 from interlock.errors import InterlockError, InvalidRequest
 from interlock.handoff_request import HandoffStatus
-from interlock.messages import Message, RunItem, calls_of
+from interlock.messages import Message, RunItem, calls_of, item_of
 from interlock.repair import NO_ANSWER, problems
 from interlock.testing import ScriptedHandler, call
 from interlock.usage import Usage
@@ -62,8 +62,10 @@ async def test_the_conversation_can_be_stored_as_json(scene: str) -> None:
 
 
 async def test_a_valid_conversation_is_passed_on_as_it_is() -> None:
+    """Only who made a call is said beside it."""
     result = await played("one tool")
-    assert result.to_input_list() == result.messages
+    assert [item_of(each, 0, "input").message for each in result.to_input_list()] == result.messages
+    assert [each.get("_agent") for each in result.to_input_list()] == [None, "A", None, None]
 
 
 async def test_what_is_done_to_the_next_input_does_not_change_the_result() -> None:

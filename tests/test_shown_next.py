@@ -25,7 +25,7 @@ from interlock import (
 from interlock.errors import InputGuardrailTripped
 from interlock.events import Repaired
 from interlock.filters import remove_all_tools
-from interlock.messages import last_user_text
+from interlock.messages import calls_of, is_note, item_of, last_user_text, text_of
 from interlock.narrative import PREAMBLE
 from interlock.port import Request
 from interlock.testing import ScriptedHandler, assert_valid, call
@@ -212,6 +212,70 @@ async def test_a_handler_that_takes_over_again_is_shown_what_it_was_shown() -> N
     for voice in (default, specialist):
         shown = [list(request.messages) for request in voice.requests]
         assert all(later[: len(earlier)] == earlier for earlier, later in pairwise(shown))
+
+
+# -- what an agent did in a run before --
+
+
+async def before(**options: Any) -> list[Message]:
+    first = Agent("a", model=ScriptedHandler([LOOK, call("invented"), "On its way."]), tools=[look_up])
+    result = await Runner.run(first, "Where is it?", **options)
+    kept: list[Message] = json.loads(json.dumps(result.to_input_list()))
+    return [*kept, *HI]
+
+
+async def shown_to(agent: Agent[Any], given: list[Message], **options: Any) -> list[Message]:
+    result = await Runner.run(agent, given, **options)
+    return list(result.calls[0].messages)
+
+
+def told_of(messages: list[Message]) -> list[str]:
+    """The names of the calls in the notes."""
+    notes = [text_of(message) for message in messages if is_note(message)]
+    return [json.loads(line[2:])["called"] for note in notes for line in note.splitlines()[1:]]
+
+
+async def test_calls_of_another_agents_run_are_told_in_a_note() -> None:
+    """Though nothing was handed over: the app chose who answers."""
+    shown = await shown_to(Agent("b", model=ScriptedHandler(["Hello."])), await before())
+    assert told_of(shown) == ["look_up", "invented"]
+    assert [message["role"] for message in shown] == ["user", "user", "assistant", "user"]
+    assert shown[-1:] == HI
+
+
+async def test_the_same_agent_is_shown_its_calls_as_it_made_them() -> None:
+    """Also the one of a tool that there is not, and one that is gone."""
+    given = await before()
+    for tools in ([look_up], []):
+        again = Agent("a", model=ScriptedHandler(["Hello."]), tools=tools)
+        assert await shown_to(again, given) == [item_of(message, 0, "input").message for message in given]
+
+
+async def test_a_tool_that_both_agents_have_stays_a_call() -> None:
+    given = await before()
+    shown = await shown_to(Agent("b", model=ScriptedHandler(["Hello."]), tools=[look_up]), given)
+    assert told_of(shown) == ["invented"]
+    assert [call_["function"]["name"] for message in shown for call_ in calls_of(message)] == ["look_up"]
+
+
+async def test_a_tool_of_the_callers_stays_a_call_for_every_agent() -> None:
+    external = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object"}}}
+    config = RunConfig(external_tools=[external])
+    agent = Agent("b", model=ScriptedHandler(["Hello."]))
+    assert told_of(await shown_to(agent, await before(), run_config=config)) == ["invented"]
+
+
+async def test_a_target_of_a_later_run_is_told_of_all_calls() -> None:
+    c = Agent("c", model=ScriptedHandler(["Hello."]))
+    b = Agent("b", model=ScriptedHandler([call("transfer_to_c")]), handoffs=[c])
+    result = await Runner.run(b, await before())
+    notes = [text_of(message) for message in result.calls[-1].messages if is_note(message)]
+    assert [note.count("called") for note in notes] == [2, 0]
+
+
+async def test_with_shown_calls_those_of_before_are_shown_as_well() -> None:
+    shown = await shown_to(Agent("b", model=ScriptedHandler(["Hello."])), await before(), run_config=SHOWN)
+    assert told_of(shown) == []
 
 
 # -- the newest words of the user --

@@ -231,17 +231,12 @@ def item_of(message: Message, place: int, kind: ItemKind) -> RunItem:
     )
 
 
-def marked(item: RunItem, *, several: bool) -> Message:
-    """Return a copy of an item's message with private keys for what only the item says: `item_of` reads them.
-
-    Args:
-        item: of a transcript.
-        several: whether more than one agent took part, so that it matters who made a call.
-    """
+def marked(item: RunItem) -> Message:
+    """Return a copy of an item's message, with private keys for what only the item says; see `item_of`."""
     message = cast("dict[str, Any]", detached(item.message))
-    if item.kind == "nudge" or (several and item.kind == "handoff"):
+    if item.kind in ("nudge", "handoff"):
         message[KIND] = item.kind
-    if several and item.agent is not None and calls_of(item.message):
+    if item.agent is not None and calls_of(item.message):
         message[AGENT] = item.agent
     if item.origin is not None and item.message != portable(item.message):
         message[ORIGIN] = item.origin

@@ -311,13 +311,11 @@ class RunResult(Generic[T]):
         those that are ``pending`` stay open: add a ``tool`` message for each.
 
         Messages keep what belongs to the provider that wrote them, marked with a private key, and the
-        next run shows it to that provider only; which agent made a call is marked alike. All are copies: to
-        edit one does not change the result. How an agent that was asked came to its answer is left out
-        (``Handoff.return_to_caller``): whoever asked has the answer.
+        next run shows it to that provider only. Which agent made a call is marked alike, and another one is
+        told of the call in a note. All are copies: to edit one does not change the result. How an agent that
+        was asked came to its answer is left out (``Handoff.return_to_caller``): whoever asked has the answer.
         """
-        agents = {item.agent for item in self.items if item.agent is not None}
-        several = len(agents) > 1 or any(record.taken for record in self.handoffs)
-        messages = repair([marked(item, several=several) for item in shown_later(self.items)])[0]
+        messages = repair([marked(item) for item in shown_later(self.items)])[0]
         if not self.pending:
             return messages
         still_open = {call["id"] for call in self.pending}

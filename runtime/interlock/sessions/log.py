@@ -39,7 +39,7 @@ class Loaded:
     @property
     def messages(self) -> list[Message]:
         """The items as messages with private keys."""
-        return [marked(item, several=True) for item in self.items]
+        return [marked(item) for item in self.items]
 
 
 class SessionLog:
@@ -128,8 +128,8 @@ class SessionLog:
         parts = parts_of(entries)
         own = parts.pop() if run_id is not None and parts and parts[-1].run == run_id else None
         items, unread = conversation_of(parts)
-        several = [item_of(marked(item, several=True), 0, "input") for item in shown_later(items)]
-        kept, cut = newest_part(several, self.max_items, self.max_bytes)
+        shown = [item_of(marked(item), 0, "input") for item in shown_later(items)]
+        kept, cut = newest_part(shown, self.max_items, self.max_bytes)
         if not complete and (own is not None or not cut):
             return None
         return Loaded(
