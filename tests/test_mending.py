@@ -75,10 +75,18 @@ def test_the_status_of_an_item_is_not_that_of_the_response() -> None:
     assert mended("openai", said)["error"] is None
 
 
-def test_a_prompt_that_gemini_blocked_is_an_error_and_a_blocked_candidate_is_not() -> None:
-    feedback = {"promptFeedback": {"blockReason": "SAFETY"}}
-    assert mended("gemini", feedback)["error"]["code"] == "content_filter"
-    assert "error" not in mended("gemini", {**feedback, "candidates": [{"content": {}}]})
+def test_a_prompt_that_gemini_blocked_is_a_reply_without_content() -> None:
+    feedback = {"promptFeedback": {"blockReason": "OTHER"}}
+    assert mended("gemini", feedback)["candidates"] == [{"index": 0, "finishReason": "SAFETY"}]
+    assert mended("gemini", feedback)["usageMetadata"] == {}
+    answered = {**feedback, "candidates": [{"content": {}}]}
+    assert mended("gemini", answered) == answered
+
+
+@pytest.mark.parametrize("parts", [[], [{"text": "Once"}]])
+def test_a_text_that_gemini_filtered_is_kept(parts: list[Any]) -> None:
+    said = {"candidates": [{"content": {"parts": parts}, "finishReason": "SAFETY"}]}
+    assert mended("gemini", said)["candidates"][0]["finishReason"] == ("OTHER" if parts else "SAFETY")
 
 
 def test_groqs_usage_moves_to_where_litellm_looks() -> None:

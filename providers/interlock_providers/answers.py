@@ -77,7 +77,8 @@ _TOO_LONG = _any_of(
     r"exceeds the maximum number of tokens|must have less than \d+ tokens|max_new_tokens. must be",
 )
 _REFUSED = _any_of(
-    "content_policy|content_filter|content management policy|content policy|usage policies",
+    "content_policy|content_filter|content (management|filtering) policy|content policy",
+    "usage (policies|guidelines)",
     "responsibleaipolicy|data_inspection_failed|requires moderation|flagged|safety system|prohibited_content",
 )
 _KEY = _any_of(
@@ -241,7 +242,8 @@ def _kind(status: int | None, said: _Said) -> type[ProviderError]:
     if status is not None and 400 <= status < 500:
         return _refusal(status, words)
     if status is None or status < 400:
-        return ServerFailed if said.message else UnreadableResponse
+        refused = ContentRefused if _REFUSED.search(words) else ServerFailed
+        return refused if said.message else UnreadableResponse
     return ProviderTimeout if status == 504 else ServerFailed
 
 

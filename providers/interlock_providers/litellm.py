@@ -67,6 +67,7 @@ class LiteLLM:
             raise ConfigError("LiteLLM needs a model string such as 'openai/gpt-4o-mini', not an empty one.")
         check_seconds(timeout=timeout, chunk_timeout=chunk_timeout)
         self.model = model
+        self.provider = split_model(model)[0]
         self.name = name or litellm_name(model)
         self.priority = priority
         self.family = family_for(model, api_base)
@@ -108,13 +109,11 @@ class LiteLLM:
         try:
             await load_in_a_thread()
         except Exception as error:
-            provider = split_model(self.model)[0]
-            raise to_provider_error(error, provider=provider, model=self.model) from error
+            raise to_provider_error(error, provider=self.provider, model=self.model) from error
 
     def _exchange(self, request: Request) -> Exchange:
         """Prepare the call; nothing is sent yet."""
-        earlier = sys.exception()
-        provider = split_model(self.model)[0]
+        earlier, provider = sys.exception(), self.provider
         deadline = deadline_for(*self._limits, provider=provider, model=self.model)
         try:
             litellm, target = load_litellm(), self.target()

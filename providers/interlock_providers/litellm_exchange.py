@@ -21,6 +21,7 @@ from interlock.errors import (
 )
 from interlock.events import REMADE_DONE, HandlerEvent, MessageDone
 from interlock.messages import calls_of
+from interlock.repair import says_nothing
 from interlock.usage import Usage
 from interlock_providers.answers import error_from_answer, shortened
 from interlock_providers.deadlines import Deadline
@@ -45,6 +46,10 @@ _CLOSING = 5.0
 
 _OWN_CONNECTION = frozenset(("client", "shared_session", "ssl_verify"))
 """Settings with which an app brings a connection of its own: such calls are not tapped."""
+
+
+_CALLED_STOP = ("MODEL_ARMOR", "ERROR_TOXIC")
+"""Google's and Cohere's words for a filter that some releases of litellm call an ordinary end."""
 
 
 class Exchange:
@@ -164,6 +169,7 @@ class Exchange:
             answer = self._tap.answer
             raise error_from_answer(answer, provider=self._target.provider, model=self._model)
         self._check_complete(done)
+        done = self._explained(done)
         self._check_choice(done)
         if self.call.plan.answer_tool is not None:
             done = as_answer(done, self.call.plan.answer_tool)
@@ -287,10 +293,21 @@ class Exchange:
         if why is not None:
             raise self._incomplete(why)
 
+    def _explained(self, done: MessageDone) -> MessageDone:
+        """Return a reply of which a filter left nothing with the vendor's reason, which litellm drops."""
+        why = "" if self._tap is None else self._tap.why_ended
+        filtered = (
+            done.finish_reason == "content_filter" or why == "MODEL_ARMOR"
+        )  # which litellm calls "stop"
+        if not (why and filtered and says_nothing(done.message)):
+            return done
+        message: Any = {**done.message, "refusal": f"{self._target.provider} calls it {why}"}
+        return REMADE_DONE(done, message=message, finish_reason="content_filter")
+
     def _is_nothing(self, done: MessageDone) -> bool:
         """Whether a whole reply says nothing at all; litellm makes up a reason and a bill if need be."""
         tap = self._tap
-        if tap is not None and not (tap.is_complete or tap.usage_seen):
+        if tap is not None and tap.status is not None and not (tap.is_complete or tap.usage_seen):
             done = replace(done, finish_reason=None, usage=None)
         return why_incomplete(done, ended=True) == "nothing"
 

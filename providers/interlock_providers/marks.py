@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-__all__ = ["counts", "ends", "has_strange_calls", "is_whole", "talks"]
+__all__ = ["counts", "ends", "has_strange_calls", "is_whole", "talks", "why_ended"]
 
 _Json = Mapping[str, Any]
 
@@ -47,6 +47,19 @@ def ends(event: _Json) -> bool:
         return True
     feedback: _Json = event.get("promptFeedback") or {}
     return bool(feedback.get("blockReason"))
+
+
+def why_ended(event: _Json) -> str:
+    """Return why a reply ended, or a prompt was refused, in Google's and Cohere's words; litellm has fewer.
+
+    Raises:
+        AttributeError, LookupError, TypeError: it has another shape than any vendor's.
+    """
+    feedback: _Json = event.get("promptFeedback") or {}
+    for candidate in event.get("candidates") or ():
+        if reason := candidate.get("finishReason"):
+            return str(feedback.get("blockReason") or reason)
+    return str(feedback.get("blockReason") or event.get("finish_reason") or "")
 
 
 def counts(event: _Json) -> bool:

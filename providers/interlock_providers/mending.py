@@ -22,6 +22,9 @@ _DONE = b"[DONE]"
 _ANNOTATION = re.compile(rb'"type"\s*:\s*"(file_citation|file_path|container_file_citation|file)"')
 _ZERO_VALUE = re.compile(rb'"finish_reason"\s*:\s*""')
 _BLOCKED = re.compile(rb'"blockReason"\s*:\s*"')
+_FILTERED = re.compile(
+    rb'"finishReason"\s*:\s*"(SAFETY|RECITATION|BLOCKLIST|(IMAGE_)?PROHIBITED_CONTENT|SPII|IMAGE_SAFETY)"'
+)
 _QUEUED = re.compile(rb'"status"\s*:\s*"(queued|in_progress|cancelled)"')
 
 
@@ -187,13 +190,21 @@ def _explain_unfinished(reply: _Json) -> bool:
     return True
 
 
-def _explain_blocked(reply: _Json) -> bool:
-    """Gemini answers a prompt that it refuses with no candidate, which litellm makes an empty reply of."""
+def _answer_blocked(reply: _Json) -> bool:
+    """Gemini answers a prompt that it refuses with no candidate; litellm also fails if there is no usage."""
     if reply.get("candidates"):
         return False
-    feedback: _Json = reply.get("promptFeedback") or {}
-    message = f"The prompt was blocked: {feedback.get('blockReason')}"
-    reply["error"] = {"code": "content_filter", "type": "invalid_request_error", "message": message}
+    reply["candidates"] = [{"index": 0, "finishReason": "SAFETY"}]
+    reply.setdefault("usageMetadata", {})
+    return True
+
+
+def _keep_filtered(reply: _Json) -> bool:
+    """Gemini's filters stop a text, of which litellm keeps nothing in a whole reply, and all in a stream."""
+    candidate: _Json = (reply.get("candidates") or ({},))[0]
+    if not (candidate.get("content") or {}).get("parts"):
+        return False
+    candidate["finishReason"] = "OTHER"  # which litellm calls a content filter, too
     return True
 
 
@@ -203,5 +214,6 @@ _REPLY_RULES: tuple[_Rule, ...] = (
     (lambda provider, body: b'"annotations"' in body and bool(_ANNOTATION.search(body)), _drop_annotations),
     (lambda provider, body: bool(_ZERO_VALUE.search(body)), _drop_zero_values),
     (lambda provider, body: bool(_QUEUED.search(body)), _explain_unfinished),
-    (lambda provider, body: bool(_BLOCKED.search(body)), _explain_blocked),
+    (lambda provider, body: bool(_BLOCKED.search(body)), _answer_blocked),
+    (lambda provider, body: bool(_FILTERED.search(body)), _keep_filtered),
 )

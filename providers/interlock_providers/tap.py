@@ -22,7 +22,7 @@ from pydantic_core import from_json
 
 from interlock_providers.answers import Answer
 from interlock_providers.chat_mending import as_chunk, mend_chunk, mend_completion
-from interlock_providers.marks import counts, ends, has_strange_calls, is_whole, talks
+from interlock_providers.marks import counts, ends, has_strange_calls, is_whole, talks, why_ended
 from interlock_providers.mending import error_in, mend_event, mend_reply, reply_in_events
 from interlock_providers.reading import MISSHAPEN
 
@@ -32,6 +32,9 @@ _LARGEST_NOTE = 64_000
 """Of a body that was an error, so many bytes are kept to read the reason from."""
 
 _LARGEST_QUOTE = 200
+
+_WHY = (b'"finishReason"', b'"blockReason"', b'"ERROR_TOXIC"')
+"""What is in an event with a reason to end for which litellm has no word."""
 
 _ASKED_STREAM = re.compile(rb'"stream"\s*:\s*true')
 _BY_PATH = re.compile(r"(:\w+|/converse(-stream)?|/invoke(-with-response-stream)?)$")
@@ -119,6 +122,8 @@ class Tap:
         self.status: int | None = None
         self.usage_seen = False
         """Whether the vendor itself counted tokens."""
+        self.why_ended = ""
+        """Why the reply ended, where the vendor has more words for it than litellm."""
         self.strange: bytes | None = None
         """The beginning of something that is no JSON object where the vendor should have sent one."""
         self.is_broken = False
@@ -180,7 +185,7 @@ class Tap:
         self.streaming = self._streams and bool(wanted)
         self.status, self._headers = status, headers
         self._content_type = headers.get("content-type", "")
-        self.answer = self.strange = None
+        self.answer, self.strange, self.why_ended = None, None, ""
         self._began = self._talked = self._ended = self.gave_no_reason = False
         self.usage_seen = self.is_broken = False
         self._rest = self._name = b""
@@ -335,6 +340,8 @@ class Tap:
                 self._break(data)
             self._talked = self._talked or talks(event)
             self._ended = self._ended or ends(event)
+            if any(mark in data for mark in _WHY):
+                self.why_ended = why_ended(event) or self.why_ended
             self.usage_seen = self.usage_seen or counts(event)
             if b'"error' in data and (error := error_in(event)):
                 # an error further in is lifted to where it is looked for

@@ -283,7 +283,7 @@ class ContextTooLong(InvalidRequest):
 
 
 class ContentRefused(InvalidRequest):
-    """The provider's content policy stopped the request or the reply."""
+    """The provider's content policy stopped the request, or left nothing of the reply."""
 
 
 class ModelNotFound(InvalidRequest):

@@ -19,7 +19,7 @@ from interlock.callables import words_of
 from interlock.callers import is_told
 from interlock.conclusion import conclude
 from interlock.endings import begin, close, end_badly, within
-from interlock.errors import HandlerError, InterlockError, LoopDetected
+from interlock.errors import ContentRefused, HandlerError, InterlockError, LoopDetected
 from interlock.events import (
     AgentUpdated,
     EmptyReply,
@@ -34,15 +34,18 @@ from interlock.models import next_handler
 from interlock.port import MODEL_REQUEST, Request, ToolChoice, family_of
 from interlock.prompts import system_message
 from interlock.records import maker, record
-from interlock.replies import is_sound, unseen_of, wrong_with
+from interlock.replies import filtered_out, is_sound, unseen_of, was_cut_short, wrong_with
 from interlock.results import SHOWN, RunDone, RunEvent, Shown
 from interlock.routing import Offer, offer
 from interlock.run import Run
 from interlock.showing import show, show_all, shown_by
 from interlock.tell import heard, tell
+from interlock.trace_notes import model_of
 
 __all__ = ["run_events", "run_loop"]
 
+_WHOLE = ("stop", "tool_calls", None)
+"""The finish reasons of nearly all replies."""
 _SAY_SOMETHING = "Your reply was empty. Answer the user, or call a tool."
 
 
@@ -300,7 +303,8 @@ def _fall_back(run: Run, error: Exception) -> HandlerFallback:
         Exception: the error itself, when the run does not allow it or no handler is left.
     """
     excused = isinstance(error, HandlerError) or not isinstance(error, InterlockError | AssertionError)
-    began = run.open_call is None or run.partial or run.arrived is not None
+    arrived = run.arrived is not None and not isinstance(error, ContentRefused)
+    began = run.open_call is None or run.partial or arrived
     if not excused or began or not run.config.fallback:
         raise error
     handler = next_handler(run.agent, run.handler.name, run.failed_of(run.agent), run.config)
@@ -325,9 +329,21 @@ def _accept(run: Run) -> tuple[Sequence[RunEvent], MessageDone]:
     sound = is_sound(reply.message)
     if not sound and (wrong := wrong_with(reply.message)):
         raise HandlerError(f"Handler {run.handler.name!r} gave a reply in turn {run.turn} with {wrong}.")
-    if reply.finish_reason in ("length", "content_filter"):
+    if reply.finish_reason not in _WHOLE and was_cut_short(reply.finish_reason):
+        if not sound and (why := filtered_out(reply)):
+            raise _refused(run, reply, why)
         run.warn(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
     shown, known = run.partial.copy() if run.stream else (), len(run.repairs)
     reply = run.accept(reply, sound=sound)
     unseen: list[RunEvent] = [*unseen_of(reply.message, shown)] if run.stream else []
     return unseen + [Repaired(agent=run.agent.name, repair=each) for each in run.repairs[known:]], reply
+
+
+def _refused(run: Run, reply: MessageDone, why: str) -> ContentRefused:
+    return ContentRefused(
+        f"The provider's content filter left nothing of the reply of agent {run.agent.name!r} in turn "
+        f"{run.turn} ({why}). The same request will be refused again: change what is asked, or use another "
+        "model.",
+        provider=model_of(run.handler)["provider"] or "",
+        model=reply.model or "",
+    )

@@ -17,11 +17,18 @@ from interlock.pieces import together
 from interlock.plain_json import finite, is_utf8, sendable
 from interlock.repair import says_nothing
 
-__all__ = ["is_empty", "is_sound", "unseen_of", "with_own_ids", "wrong_with"]
+__all__ = ["filtered_out", "is_empty", "is_sound", "unseen_of", "was_cut_short", "with_own_ids", "wrong_with"]
 
 _PLAIN = frozenset(("role", "content", "tool_calls"))
 _INWARD = ("thinking", "redacted_thinking", "reasoning")
 _HALF_REPLACED = "replaced half a character in the reply"
+
+_FILTERED = frozenset(
+    "content_filter content_filtered refusal sensitive safety recitation blocklist prohibited_content spii "
+    "image_safety model_armor guardrail_intervened error_toxic".split()
+)
+"""Finish reasons, in lower case, by which vendors say that a filter of theirs stopped a reply: OpenAI and
+those like it, Anthropic, Zhipu, Google (also as ``content_filter: SAFETY``), Bedrock and Cohere."""
 
 
 def is_sound(message: object) -> bool:
@@ -195,6 +202,30 @@ def is_empty(message: Message) -> bool:
     blank = all(not str(part.get("text") or "").strip() for part in parts if part.get("type") not in _INWARD)
     shown = any(part.get("type") not in ("text", *_INWARD) for part in parts)
     return blank and not shown and says_nothing(cast(Message, {**message, "content": None}))
+
+
+def was_cut_short(reason: object) -> bool:
+    """Whether a finish reason says that a reply is not all that the model would have said."""
+    return reason == "length" or _is_filter(reason)
+
+
+def _is_filter(reason: object) -> bool:
+    return isinstance(reason, str) and reason.partition(":")[0].strip().lower() in _FILTERED
+
+
+def filtered_out(reply: MessageDone) -> str | None:
+    """Return why a vendor's content filter left nothing of a reply, or None if it did not.
+
+    The vendor's explanation may stand in the reply as its refusal: that is no answer of the model's.
+    """
+    if not _is_filter(reply.finish_reason):
+        return None
+    message = reply.message
+    explanation: object = message.get("refusal")
+    if not is_empty(cast(Message, {**message, "refusal": None})):
+        return None
+    told = f": {explanation.rstrip('.')}" if isinstance(explanation, str) and explanation else ""
+    return f"finish reason {reply.finish_reason!r}{told}"
 
 
 def unseen_of(message: Message, shown: Sequence[str]) -> list[HandlerEvent]:

@@ -17,6 +17,7 @@ from interlock.approvals import NO_APPROVALS, Approvals, Interruption, still_wai
 from interlock.callers import Caller
 from interlock.capabilities import Places
 from interlock.context import MOMENT, RunContext
+from interlock.errors import ContentRefused
 from interlock.events import MessageDone
 from interlock.fresh import NEW_DICT, NEW_SET
 from interlock.handoff_request import HandoffStatus
@@ -231,7 +232,7 @@ class Run(ModelCalls):
 
     def replace_handler(self, handler: Handler, error: Exception) -> None:
         """Let another handler make the model call that failed."""
-        self.end_call(None, error)
+        self.end_call(self.arrived, error)
         self.count_failed(error)
         self.forget()
         self.failed |= {(self.agent.name, self.handler.name)}
@@ -302,10 +303,11 @@ class Run(ModelCalls):
         if self.open_call is None:
             return
         reply, text = self.arrived, sendable(together(self.partial))
-        if reply is not None and not wrong_with(reply.message):
+        refused = isinstance(error, ContentRefused)  # vendors refuse a history that holds what they refused
+        if reply is not None and not refused and not wrong_with(reply.message):
             self.accept(reply)
             return
-        self.end_call(None, error)
+        self.end_call(reply if refused else None, error)
         if self.attempted:
             self.count_failed(error)
         if not text and self.partial:

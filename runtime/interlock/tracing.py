@@ -175,7 +175,7 @@ class _RunTracing:
         if reply is not None:
             end = replace(
                 end,
-                item=len(self.run.items),
+                item=len(self.run.items) if error is None else None,
                 usage=reply.usage,
                 finish_reason=reply.finish_reason,
                 model=reply.model,
