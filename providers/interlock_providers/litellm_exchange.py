@@ -296,9 +296,7 @@ class Exchange:
     def _explained(self, done: MessageDone) -> MessageDone:
         """Return a reply of which a filter left nothing with the vendor's reason, which litellm drops."""
         why = "" if self._tap is None else self._tap.why_ended
-        filtered = (
-            done.finish_reason == "content_filter" or why == "MODEL_ARMOR"
-        )  # which litellm calls "stop"
+        filtered = done.finish_reason == "content_filter" or why in _CALLED_STOP
         if not (why and filtered and says_nothing(done.message)):
             return done
         message: Any = {**done.message, "refusal": f"{self._target.provider} calls it {why}"}
