@@ -10,6 +10,7 @@ from typing import Any
 from interlock.errors import ConfigError
 from interlock.events import HandlerEvent
 from interlock.fence import about_to_ask
+from interlock.model_settings import settings_problems
 from interlock.names import litellm_name
 from interlock.port import Request
 from interlock_providers.bodies import MOST_BYTES
@@ -43,9 +44,13 @@ class LiteLLM:
             and is not read. It holds where interlock carries the answer to litellm, which it does for all
             but a few vendors, Azure among them.
         settings: anything that ``litellm.acompletion`` takes, for every call; a request's own
-            settings win. ``drop_params=False`` makes a setting that the vendor does not know an error.
+            settings win. ``tools`` of the vendor's own stand beside the agent's. ``drop_params=False``
+            makes a setting that the vendor does not know an error.
         name: the handler's name; default ``litellm_<model>``.
         priority: where handlers are ranked, the lower number comes first.
+
+    Raises:
+        ConfigError: an argument that cannot work.
     """
 
     _exchange_type: type[Exchange] = Exchange
@@ -65,6 +70,8 @@ class LiteLLM:
     ) -> None:
         if not model:
             raise ConfigError("LiteLLM needs a model string such as 'openai/gpt-4o-mini', not an empty one.")
+        if wrong := settings_problems(settings or {}, allowed=("tools",)):
+            raise ConfigError(f"LiteLLM({model!r}): {'; '.join(wrong)}.")
         check_seconds(timeout=timeout, chunk_timeout=chunk_timeout)
         self.model = model
         self.provider = split_model(model)[0]

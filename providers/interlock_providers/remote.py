@@ -11,6 +11,7 @@ from typing import Any, cast
 from interlock.errors import ConfigError, UnreadableResponse
 from interlock.events import HandlerEvent, MessageDone, ToolCallDelta
 from interlock.messages import Message, calls_of
+from interlock.model_settings import settings_problems
 from interlock.names import slug
 from interlock.port import Priority, Request
 from interlock.scopes import Scope, checked_scope
@@ -279,6 +280,8 @@ def _secrets(api_key: str | None, headers: Mapping[str, str]) -> Mapping[str, st
 def _checked_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     if "extra_headers" in settings:
         raise ConfigError("settings: pass headers= instead of extra_headers, so that they go to url= alone.")
+    if wrong := settings_problems(settings, allowed=()):
+        raise ConfigError(f"RemoteAgent: {'; '.join(wrong)}.")
     return dict(settings)
 
 

@@ -20,6 +20,7 @@ from interlock.fresh import NEW_DICT
 from interlock.guardrails import Guardrail
 from interlock.history import HandoffHistoryMapper, checked_wrappers
 from interlock.limits import Limits
+from interlock.model_settings import settings_problems
 from interlock.port import Handler, ToolSpec, tool_name
 from interlock.records import dataclass
 from interlock.scopes import checked_scope
@@ -142,7 +143,8 @@ class RunConfig:
             object.__setattr__(self, "scopes", frozenset(names))
         if self.history_wrappers is not None:
             checked_wrappers(self.history_wrappers)
-        if wrong := [*_wrong_types(self), *_wrong_choices(self), *_wrong_numbers(self)]:
+        wrong = [*_wrong_types(self), *_wrong_choices(self), *_wrong_numbers(self)]
+        if wrong := wrong + settings_problems(self.model_settings):
             raise ConfigError(f"RunConfig: {'; '.join(wrong)}.")
 
 
@@ -151,7 +153,6 @@ def _wrong_types(config: RunConfig) -> list[str]:
     kinds: tuple[tuple[str, type | UnionType, str], ...] = (
         ("handler", str | None, "the name of a handler"),
         ("fallback", bool, "True or False; whoever is next by priority takes over"),
-        ("model_settings", Mapping, "a dict"),
         ("shared_memory", Mapping, "a dict"),
         ("agents", Collection, "a list of agents"),
         ("capacity", Capacity | None, "a Capacity, such as Capacity({'writer': 2})"),

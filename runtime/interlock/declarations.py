@@ -15,6 +15,7 @@ from interlock.agent_tools import AgentCall
 from interlock.callables import name_of, takes
 from interlock.errors import ConfigError
 from interlock.hooks import AgentHooks, RunHooks
+from interlock.model_settings import settings_problems
 from interlock.output_modes import OutputMode
 from interlock.payloads import HandoffPayload
 from interlock.tools import Tool
@@ -200,6 +201,7 @@ def agent_problems(agent: Any) -> list[ConfigError]:
     wrong += _bad_hooks(agent, where)
     if agent.output_mode not in (modes := get_args(OutputMode)):
         wrong.append(f"{where}: output_mode must be one of {modes}, not {agent.output_mode!r:.80}")
+    wrong += [f"{where}: {problem}" for problem in settings_problems(agent.model_settings)]
     try:
         _ = agent.output
     except ConfigError as error:

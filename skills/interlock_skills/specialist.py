@@ -11,6 +11,7 @@ from interlock.callables import MaybeAwaitable, resolve, users_code, wants
 from interlock.errors import ConfigError, ModelBehaviorError
 from interlock.events import HandlerEvent, MessageDone
 from interlock.messages import Message, calls_of
+from interlock.model_settings import settings_problems
 from interlock.port import Handler, Priority, Request, family_of, is_handler
 from interlock.registry import Registry
 from interlock.scopes import Scope, checked_scope
@@ -161,7 +162,7 @@ def _check(name: object, instructions: object, model: object, settings: Mapping[
             f"model must be a model string or a handler, not {model!r:.80}; wrap a function with "
             "interlock.function_handler(...)",
         ),
-        ("tool_choice" not in settings, "tool_choice is the agent's: put it into its model_settings"),
     )
-    if wrong := [message for holds, message in rules if not holds]:
+    wrong = [message for holds, message in rules if not holds]
+    if wrong := wrong + settings_problems(settings, allowed=()):
         raise ConfigError(f"{where}: {'; '.join(wrong)}.")

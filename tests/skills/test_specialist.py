@@ -374,7 +374,7 @@ async def test_runs_at_the_same_time_do_not_meet() -> None:
         ({"model": None}, "model must be a model string or a handler, not None"),
         ({"model": len}, "wrap a function with"),
         ({"model": ""}, "needs a model string"),
-        ({"settings": {"tool_choice": "required"}}, "tool_choice is the agent's"),
+        ({"settings": {"tool_choice": "required"}}, "put it into the agent's model_settings"),
         ({"scope": 5}, "Specialist 'lawyer': scope must be"),
     ],
 )

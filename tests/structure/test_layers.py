@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 LAYERS = """
-    fresh records
+    fresh model_settings records
     glimpse metrics output_modes parts showing time_limits
     errors names pieces plain_json strict usage
     limits request_wire
