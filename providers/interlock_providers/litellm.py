@@ -18,7 +18,7 @@ from interlock_providers.deadlines import check_seconds, deadline_for
 from interlock_providers.failures import to_provider_error
 from interlock_providers.litellm_call import Target, call_for, find_target
 from interlock_providers.litellm_exchange import Exchange
-from interlock_providers.litellm_library import load_in_a_thread, load_litellm
+from interlock_providers.litellm_library import load_in_a_thread, load_litellm, settle_with_the_loop
 from interlock_providers.structured import AnswerEvents
 from interlock_providers.vendors import family_for, split_model
 
@@ -115,6 +115,7 @@ class LiteLLM:
         self._check_loop()
         try:
             await load_in_a_thread()
+            await settle_with_the_loop()
         except Exception as error:
             raise to_provider_error(error, provider=self.provider, model=self.model) from error
 

@@ -5,15 +5,27 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
+import inspect
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from math import inf
 from typing import Any, cast
 
+from anyio.lowlevel import RunVar
 from pydantic import BaseModel
 
-__all__ = ["as_dict", "close_litellm", "cost_of", "load_in_a_thread", "load_litellm", "model_info", "price"]
+__all__ = [
+    "as_dict",
+    "close_litellm",
+    "cost_of",
+    "load_in_a_thread",
+    "load_litellm",
+    "model_info",
+    "price",
+    "settle_with_the_loop",
+]
 
 _LISTENING = "interlock_providers.tapped"
 
@@ -28,6 +40,12 @@ _SETTINGS = (
     "suppress_debug_info",  # or it prints advice to stdout when a call fails
     "disable_hf_tokenizer_download",  # or it waits for Hugging Face to count tokens
 )
+
+
+_LISTENERS = ("callbacks", "success_callback", "_async_success_callback")
+"""Where litellm keeps what an app wants to be told of each reply."""
+
+_SETTLING: RunVar[AsyncGenerator[None] | None] = RunVar("interlock_litellm_settling", None)
 
 
 def load_litellm() -> Any:
@@ -64,6 +82,42 @@ def _load() -> None:
     importlib.import_module(_LISTENING)
 
 
+async def settle_with_the_loop() -> None:
+    """See to it that nothing which litellm has yet to log outlives the running event loop.
+
+    litellm notes each whole reply in a queue that all loops of a process share, and hands what a loop leaves
+    there to the next one, with a warning (litellm 1.105 and later). A loop that ends closes its asynchronous
+    generators, and this one empties the queue.
+    """
+    if _SETTLING.get() is None:
+        settling = _settling()
+        _SETTLING.set(settling)
+        await anext(settling)
+
+
+async def _settling() -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # whatever an app's own callback raises: litellm would log it, and go on
+            await _settle()
+
+
+async def _settle() -> None:
+    """Let litellm log what it has yet to log, as long as it allows itself."""
+    worker: Any = importlib.import_module("litellm.litellm_core_utils.logging_worker").GLOBAL_LOGGING_WORKER
+    # there is no public way to tell that another loop, in another thread, has taken the queue over
+    if getattr(worker, "_bound_loop", None) is not asyncio.get_running_loop():
+        return
+    await worker.clear_queue()
+    litellm = load_litellm()
+    heard = [each for name in _LISTENERS for each in getattr(litellm, name, None) or ()]
+    if any(each != "cache" for each in heard):  # which litellm adds by itself
+        return  # what was taken from the queue and not begun is the app's: litellm hands it on, and says so
+    if "discard_pending" in inspect.signature(worker.stop).parameters:
+        await worker.stop(discard_pending=True)
+
+
 async def close_litellm() -> None:
     """Close the connections of the running event loop: ours, and those that litellm keeps for itself.
 
@@ -75,6 +129,7 @@ async def close_litellm() -> None:
     if (tapped := _listening()) is not None:  # an app may have asked litellm by itself alone
         await tapped.close_client()
     litellm = load_litellm()
+    await _settle()
     await litellm.close_litellm_async_clients()
     litellm.in_memory_llm_clients_cache.flush_cache()
 
