@@ -199,26 +199,36 @@ def test_an_unknown_provider_is_told_how_a_model_string_looks() -> None:
     assert "provider/model" in str(error)
 
 
-def test_a_cassette_miss_is_recognisable_and_not_retried() -> None:
+def test_a_miss_of_vcrpy_is_a_cassette_miss_and_not_retried() -> None:
     from vcr.errors import CannotOverwriteExistingCassetteException as Miss
 
     miss = Miss.__new__(Miss)
-    miss.args = ("POST https://api.openai.com/v1/chat/completions",)
+    miss.args = ("No match for https://api.openai.com/v1/chat/completions",)
     error = mapped(
         chained(litellm_says("InternalServerError"), openai.OpenAIError("Connection error."), miss)
     )
-    assert "not in the cassette" in str(error)
+    assert type(error) is errors.CassetteMiss
+    assert "No match for https" in str(error)
     assert not error.retryable
 
 
-def test_misses_and_blocks_of_the_testing_kit_are_not_retried() -> None:
-    from interlock.testing import CassetteMiss, NetworkBlocked
+def test_a_miss_keeps_its_lines_and_learns_who_was_asked() -> None:
+    miss = errors.CassetteMiss("POST https://x is not in a.yaml.\n--- recorded\n+++ asked")
+    error = mapped(chained(litellm_says("InternalServerError"), httpx.ConnectError("x"), miss))
+    assert type(error) is errors.CassetteMiss
+    assert not error.retryable
+    assert str(error) == str(miss)
+    assert (error.provider, error.model) == ("openai", "gpt-4o")
 
-    for error in (CassetteMiss("POST https://x"), NetworkBlocked("api.openai.com", "Connecting to")):
-        mapped_error = mapped(chained(litellm_says("InternalServerError"), httpx.ConnectError("x"), error))
-        assert type(mapped_error) is errors.ConnectionFailed
-        assert not mapped_error.retryable
-        assert str(error) in str(mapped_error)
+
+def test_a_connection_that_was_blocked_is_not_retried() -> None:
+    from interlock.testing import NetworkBlocked
+
+    blocked = NetworkBlocked("api.openai.com", "Connecting to")
+    error = mapped(chained(litellm_says("InternalServerError"), httpx.ConnectError("x"), blocked))
+    assert type(error) is errors.ConnectionFailed
+    assert not error.retryable
+    assert str(blocked) in str(error)
 
 
 def test_the_true_answer_beats_litellms_class() -> None:

@@ -4,7 +4,7 @@ Their classes cannot be taken at their word: litellm reports a refused connectio
 bug of its own and a cassette miss alike as a retryable error 500. So the chain of causes is walked,
 and the first of these that is found in it decides:
 
-1. an error of interlock's own, or a cassette miss;
+1. a cassette miss, or an error of interlock's own;
 2. a true HTTP answer, held by an exception of httpx, httpx2, openai or aiohttp;
 3. what the library found missing before it asked anyone: a key, a model, a package;
 4. a timeout, a broken connection, an unreadable body;
@@ -24,6 +24,7 @@ from typing import Any, cast
 
 from interlock.errors import (
     AuthenticationFailed,
+    CassetteMiss,
     ConnectionFailed,
     ContentRefused,
     ContextTooLong,
@@ -38,6 +39,7 @@ from interlock.errors import (
     ServerFailed,
     UnreadableResponse,
 )
+from interlock.redaction import scrubbed
 from interlock_providers.answers import Answer, error_from_answer, key_hint, shortened
 
 __all__ = ["to_provider_error"]
@@ -165,12 +167,12 @@ def to_provider_error(
         An error with ``status``, ``retryable`` and ``retry_after`` set. Raise it ``from error``.
     """
     chain = list(_chain(error, until))
+    case = _Case(chain, provider, model, began)
     for link in chain:
+        if offline := _offline(case, link):
+            return offline
         if isinstance(link, ProviderError):
             return link
-    case = _Case(chain, provider, model, began)
-    if offline := _offline(case):
-        return offline
     answer = answer or next((found for link in chain if (found := _answer_of(link))), None)
     if answer is not None and answer.is_error:
         return error_from_answer(answer, provider=provider, model=model)
@@ -208,15 +210,13 @@ def _chain(error: BaseException, until: BaseException | None) -> Iterator[BaseEx
         waiting += [cause for cause in causes if isinstance(cause, BaseException)]
 
 
-def _offline(case: _Case) -> ProviderError | None:
+def _offline(case: _Case, link: BaseException) -> ProviderError | None:
     """Recognise a test that is not to reach the network: it must fail at once, not be tried again."""
-    for link in case.chain:
-        names = _names(link)
-        if _CASSETTE_MISS.intersection(names):
-            text = f"This request is not in the cassette: {shortened(str(link), 2000)}"
-            return case.fail(ConnectionFailed, text, retryable=False)
-        if "NetworkBlocked" in names:
-            return case.fail(ConnectionFailed, str(link), retryable=False)
+    names = _names(link)
+    if _CASSETTE_MISS.intersection(names):
+        return case.fail(CassetteMiss, scrubbed(str(link), "..."))  # with its lines, which show a difference
+    if "NetworkBlocked" in names:
+        return case.fail(ConnectionFailed, str(link), retryable=False)
     return None
 
 

@@ -42,6 +42,7 @@
           IncompleteResponse      a stream that ended before the reply was complete
           UnreadableResponse      HTML, broken JSON, an empty body
           ProviderDefect          a missing module or a bug inside the vendor's library
+          CassetteMiss            a test replays a recording that does not have this request
 
 Every error that ends a run carries the partial result as ``error.result``: all that happened until
 then, the usage included (design: errors; feature rows 1-14, 1-35).
@@ -55,6 +56,7 @@ __all__ = [
     "AuthenticationFailed",
     "BudgetExceeded",
     "CallbackError",
+    "CassetteMiss",
     "ConfigError",
     "ConnectionFailed",
     "ContentRefused",
@@ -334,3 +336,11 @@ class UnreadableResponse(ProviderError):
 
 class ProviderDefect(ProviderError):
     """The vendor's library failed by itself (a missing module, an AttributeError): never retried."""
+
+
+class CassetteMiss(ProviderError, AssertionError):
+    """A request is not in the recording that a test replays: never retried.
+
+    The first line names the request and the file; a difference to the nearest recorded request follows.
+    See `interlock.testing.use_cassette`.
+    """

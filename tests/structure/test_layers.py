@@ -78,7 +78,7 @@ LAYERS = """
     durable.worker
     durable
     interlock
-    testing.fence testing.network testing.profiles testing.scripted testing.scrub
+    testing.fence testing.network testing.placeholders testing.profiles testing.scripted testing.scrub
     testing.matching testing.validity
     testing.cassette
     testing testing.pytest_plugin

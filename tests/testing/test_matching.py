@@ -137,3 +137,12 @@ def test_the_nearest_is_at_the_same_place_before_it_has_a_similar_body() -> None
 
 def test_of_an_empty_cassette_nothing_is_nearest() -> None:
     assert nearest(asked(), []) is None
+
+
+def test_of_a_long_text_only_the_sentence_that_differs_is_shown() -> None:
+    def asked(word: str) -> Asked:
+        prompt = "You settle invoices of one shop. " * 50 + f"Be {word}.\n" + "Ask before you pay. " * 50
+        return Asked(method="POST", url="https://x/v1", body=json.dumps({"content": prompt}).encode())
+
+    changed = [line for line in difference(asked("kind"), asked("brief")).splitlines() if line[0] in "-+"]
+    assert changed == ["--- recorded", "+++ asked", "-Be kind.\\n", "+Be brief.\\n"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -128,7 +129,7 @@ def test_models_are_forbidden_or_not_also_where_tests_share_an_event_loop(
         f"""
         import pytest
         from interlock import Agent, Runner, RunConfig, Retry
-        from interlock.errors import ConnectionFailed
+        from interlock.errors import CassetteMiss, ConnectionFailed
         from interlock.testing import ModelCallBlocked
         from interlock_providers import OpenAICompatible
 
@@ -161,7 +162,7 @@ def test_models_are_forbidden_or_not_also_where_tests_share_an_event_loop(
                 await ask()
 
         async def test_in_a_cassette(cassette):
-            with pytest.raises(ConnectionFailed, match="not in the cassette"):
+            with pytest.raises(CassetteMiss, match="no such file"):
                 await ask()
             cassette.misses.clear()
         """
@@ -206,11 +207,40 @@ def test_a_cassette_is_recorded_when_asked_and_replayed_otherwise(
         """
     )
     missing = run(suite)
-    missing.assert_outcomes(failed=1, errors=1)
+    missing.assert_outcomes(failed=1)
     missing.stdout.fnmatch_lines(["*CassetteMiss: GET*is not in*test_answer.yaml*"])
     run(suite, "--cassettes=record").assert_outcomes(passed=1)
     assert (suite.path / "cassettes" / "desk" / "test_answer.yaml").exists()
     run(suite).assert_outcomes(passed=1)
+
+
+def test_a_miss_of_a_run_is_one_failure_whose_summary_shows_the_difference(suite: pytest.Pytester) -> None:
+    url = "http://127.0.0.1:9/v1"
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Where is my refund?"}]})
+    request = {"method": "POST", "uri": f"{url}/chat/completions", "body": body, "headers": {}}
+    response = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": {"string": ""}}
+    path = suite.path / "cassettes" / "desk" / "test_refund.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"interactions": [{"request": request, "response": response}], "version": 1}))
+    suite.makepyfile(
+        test_desk=f"""
+        from interlock import Agent, Runner
+        from interlock_providers import OpenAICompatible
+
+        def test_refund(cassette):
+            Runner.run_sync(Agent("a", model=OpenAICompatible("m", base_url="{url}")), "Where is my money?")
+        """
+    )
+    result = run(suite, "-vv")
+    result.assert_outcomes(failed=1)
+    summary = result.outlines[
+        result.outlines.index(next(line for line in result.outlines if "short" in line)) :
+    ]
+    assert summary[1].startswith(
+        f"FAILED test_desk.py::test_refund - interlock.errors.CassetteMiss: POST {url}"
+    )
+    assert '-      "content": "Where is my refund?",' in summary
+    assert '+      "content": "Where is my money?",' in summary
 
 
 def test_a_marker_takes_another_path_and_options(suite: pytest.Pytester, server: str) -> None:

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import os
 import runpy
 import sys
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from interlock.commands.command import Command
 from interlock.commands.exit_codes import DONE, FAILED
-from interlock.commands.keys import KEYS
 from interlock.commands.run import run_command
 from interlock.errors import ConfigError
 from interlock.testing.cassette import CassetteMode, use_cassette
 from interlock.testing.network import no_network
 
 __all__ = ["record_command", "replay_command"]
-
-_SIGNING = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-"""Without these a client of AWS looks for some in files, and in the network."""
 
 _MORE = """examples:
   interlock {0} hello.yaml app:agent "Hello!"
@@ -53,7 +47,7 @@ def _play(mode: CassetteMode, given: argparse.Namespace) -> int:
         if mode == "record":
             code = _carry_out(given.target, given.arguments)
         else:
-            with no_network(), _placeholders():
+            with no_network():
                 code = _carry_out(given.target, given.arguments)
         count, unplayed = len(cassette.requests), len(cassette.unplayed)
         if code:  # what was not asked for is no wonder
@@ -94,18 +88,6 @@ def _script(path: str, arguments: Sequence[str]) -> int:
             return FAILED
         return ended.code or DONE
     return DONE
-
-
-@contextmanager
-def _placeholders() -> Generator[None]:
-    """Set keys that open nothing where there are none: clients want one before they ask."""
-    missing = [name for name in (*KEYS, *_SIGNING) if not os.environ.get(name)]
-    os.environ.update(dict.fromkeys(missing, "replayed"))
-    try:
-        yield
-    finally:
-        for name in missing:
-            os.environ.pop(name, None)
 
 
 record_command = Command(

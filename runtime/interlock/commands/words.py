@@ -6,9 +6,9 @@ import json
 from typing import Any, cast
 
 from interlock.callables import words_of
-from interlock.errors import InterlockError
+from interlock.errors import CassetteMiss, InterlockError
 from interlock.glimpse import inert
-from interlock.testing.cassette import CassetteMiss, UnplayedInteractions
+from interlock.testing.cassette import UnplayedInteractions
 from interlock.usage import Usage
 
 __all__ = ["bounded", "call_arguments", "money", "told", "usage_line"]

@@ -5,8 +5,9 @@ Nothing here is imported by the rest of interlock. Cassettes need the extra ``in
 
 from __future__ import annotations
 
+from interlock.errors import CassetteMiss
 from interlock.repair import problems
-from interlock.testing.cassette import Cassette, CassetteMiss, UnplayedInteractions, use_cassette
+from interlock.testing.cassette import Cassette, UnplayedInteractions, use_cassette
 from interlock.testing.fence import ModelCallBlocked, no_models
 from interlock.testing.network import NetworkBlocked, no_network
 from interlock.testing.profiles import PROFILES, Profile

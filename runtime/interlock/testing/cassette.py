@@ -11,27 +11,25 @@ import json
 import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from interlock.errors import ConfigError, MissingExtra
+from interlock.errors import CassetteMiss, ConfigError, MissingExtra
 from interlock.fresh import NEW_LIST
 from interlock.testing.fence import models_allowed
 from interlock.testing.matching import Asked, difference, nearest
+from interlock.testing.placeholders import TOKEN, is_token_exchange, placeholders
 from interlock.testing.scrub import Scrubber, secrets_in
 
-__all__ = ["Cassette", "CassetteMiss", "CassetteMode", "UnplayedInteractions", "use_cassette"]
+__all__ = ["Cassette", "CassetteMode", "UnplayedInteractions", "use_cassette"]
 
 CassetteMode = Literal["replay", "record"]
 """Whether a cassette answers from its file alone, or asks the network and writes the file anew."""
 
 VARIABLE = "INTERLOCK_CASSETTES"
 """The environment variable that chooses the mode where the call does not."""
-
-
-class CassetteMiss(AssertionError):
-    """A request is not in the cassette; the message shows the nearest one and the difference."""
 
 
 class UnplayedInteractions(AssertionError):
@@ -79,7 +77,8 @@ def use_cassette(
 
     A request matches a recorded one by method, host and path, and by its body in canonical form, see
     `interlock.testing.matching.canonical`. Equal requests are answered in the order they were
-    recorded in, each once. While it records, vcrpy reads a stream to its end before the client gets
+    recorded in, each once. Replaying needs no key: where the environment has none, a placeholder stands there
+    until the block ends. While it records, vcrpy reads a stream to its end before the client gets
     the first byte: for timing, cancellation and broken connections use a local server.
 
     Args:
@@ -107,6 +106,8 @@ def use_cassette(
         cassette = Cassette(path=Path(path), mode=chosen, allow_unplayed=allow_unplayed, _tape=tape)
         if chosen == "replay":
             tape.can_play_response_for = _strict(cassette, tape.can_play_response_for, side_calls)
+            tape.play_response = _with_tokens(tape.play_response)
+            stack.enter_context(placeholders(asked.url for asked in cassette.requests))
         try:
             yield cassette
         except Exception as error:
@@ -140,6 +141,8 @@ def _open(path: Path, mode: CassetteMode, scrub: Scrubber, match_body: bool) -> 
         return _asked(ours).matches(_asked(recorded), body=match_body)
 
     def clean_request(request: Any) -> Any:
+        if is_token_exchange(request.uri):
+            return None  # which vcrpy does not keep
         body = scrub.body(_bytes(request.body_bytes))
         headers = scrub.request_headers(request.headers)
         return type(request)(request.method, scrub.text(request.uri), body, headers)
@@ -191,7 +194,7 @@ def _strict(
     expected = tuple(side_calls)
 
     def can_play_response_for(request: Any) -> bool:
-        if can_play(request):
+        if is_token_exchange(request.uri) or can_play(request):
             return True
         asked = _asked(cassette._tape.filter_request(request))  # pyright: ignore[reportPrivateUsage]
         miss = CassetteMiss(_missed(cassette, asked))
@@ -200,6 +203,11 @@ def _strict(
         raise miss
 
     return can_play_response_for
+
+
+def _with_tokens(play: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Answer what asks for an access token, too."""
+    return lambda request: deepcopy(TOKEN) if is_token_exchange(request.uri) else play(request)
 
 
 def _missed(cassette: Cassette, asked: Asked) -> str:

@@ -17,6 +17,8 @@ _UUID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORE
 _MOMENT = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
 _CALL_ID_KEYS = frozenset(("tool_call_id", "tool_use_id", "toolUseId", "call_id"))
 _MADE_ID = re.compile(r"^(?:call|toolu|tooluse|fc|msg|rs|resp|chatcmpl)[_-]")
+_LONG = re.compile(r"(?<=.{60}\\n)|(?<=.{60}[.!?] )")
+"""Where a long line is parted, which may hold a whole prompt: after a line of it, or a sentence."""
 
 MAX_LINES = 60
 """A difference is cut after this many lines."""
@@ -103,7 +105,7 @@ def _without_moments(text: str) -> str:
 def _lines(asked: Asked) -> list[str]:
     body = canonical(asked.body)
     shown = body if isinstance(body, str) else json.dumps(body, indent=2, ensure_ascii=False)
-    return [" ".join(asked.place), *shown.splitlines()]
+    return [" ".join(asked.place), *(part for line in shown.splitlines() for part in _LONG.split(line))]
 
 
 def nearest(asked: Asked, recorded: Sequence[Asked]) -> int | None:

@@ -24,6 +24,7 @@ from typing import Any
 
 import pytest
 
+from interlock.errors import CassetteMiss
 from interlock.fence import FENCE
 from interlock.port import Request
 from interlock.testing.cassette import VARIABLE, Cassette, use_cassette
@@ -73,8 +74,8 @@ class _Guard:
 
 
 _GUARD = pytest.StashKey[_Guard]()
-_STOPPED = pytest.StashKey[bool]()
-"""Whether a test did not come to its end, because it failed, was skipped or is expected to fail."""
+_STOPPED = pytest.StashKey[BaseException | None]()
+"""Why a test did not come to its end: it failed, was skipped, or is expected to fail. None if it did."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -121,7 +122,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Take note of whether a test came to its end, before its fixtures are told."""
     if call.when != "teardown":
-        item.stash[_STOPPED] = call.excinfo is not None
+        item.stash[_STOPPED] = call.excinfo and call.excinfo.value
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -142,8 +143,11 @@ def cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
     path, mode = folder / (named[0] if named else _path(request)), _mode(request.config)
     with request.config.stash[_GUARD].models_allowed(), use_cassette(path, mode=mode, **options) as used:
         yield used
-        if request.node.stash.get(_STOPPED, True):
-            used.allow_unplayed = True  # a test that stopped half-way has one problem, not two
+        # a test that stopped half-way has one problem, not two
+        stopped = request.node.stash.get(_STOPPED, None)
+        used.allow_unplayed |= stopped is not None
+        if isinstance(stopped, CassetteMiss):
+            used.misses.clear()
 
 
 def _mode(config: pytest.Config) -> Any:
