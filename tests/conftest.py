@@ -10,6 +10,7 @@ import pytest
 from effort import examples
 from hypothesis import HealthCheck, settings
 from views import Views
+from virtual import virtual_backends
 
 from interlock.testing import watch_requests
 
@@ -74,10 +75,16 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run tests marked ``anyio`` on asyncio and trio, and those marked ``asyncio_only`` on asyncio."""
-    if "anyio_backend" in metafunc.fixturenames and metafunc.definition.get_closest_marker("asyncio_only"):
-        only = pytest.mark.parametrize("anyio_backend", ["asyncio"], scope="module")
-        metafunc.definition.add_marker(only)
+    """Run tests marked ``anyio`` on asyncio and trio, unless another mark of theirs says otherwise."""
+    if "anyio_backend" not in metafunc.fixturenames:
+        return
+    marked = metafunc.definition.get_closest_marker
+    if not (marked("asyncio_only") or marked("virtual_time")):
+        return
+    names = ["asyncio"] if marked("asyncio_only") else ["asyncio", "trio"]
+    backends = [virtual_backends()[name] for name in names] if marked("virtual_time") else names
+    only = pytest.mark.parametrize("anyio_backend", backends, ids=names, scope="module")
+    metafunc.definition.add_marker(only)
 
 
 @pytest.hookimpl(trylast=True)  # hypothesis has marked its own by then

@@ -241,6 +241,7 @@ async def test_who_is_in_time_may_take_it() -> None:
     assert played.result.final_output == "Done."
 
 
+@pytest.mark.virtual_time
 async def test_after_one_that_is_late_the_next_is_asked() -> None:
     """Rows 0-26 and 0-33."""
 
@@ -268,6 +269,7 @@ async def test_a_target_that_cannot_be_interrupted_is_late_all_the_same() -> Non
     assert played.result.handoffs[0].status is Status.EXPIRED
 
 
+@pytest.mark.virtual_time
 async def test_who_is_not_to_be_cancelled_is_late_all_the_same() -> None:
     async def stubborn(request: HandoffRequest) -> HandoffResponse:
         with anyio.CancelScope(shield=True):

@@ -494,15 +494,19 @@ async def test_an_agent_that_nobody_may_reach_is_a_failure() -> None:
     assert "NoHandlerError" in answers_of((await both(make)).result)[0]
 
 
+@pytest.mark.virtual_time
 async def test_a_timeout_holds_in_both_modes() -> None:
     async def sleepy(request: Any) -> AsyncGenerator[Any]:
         await anyio.sleep_forever()
         yield "never"
 
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
     def make() -> Agent[Any]:
-        helper = agent(
-            "helper", reply("Wait.", calls=[call("look_up", {"order": 1})]), sleepy, tools=[look_up]
-        )
+        helper = agent("helper", reply("Wait.", calls=[call("look")]), sleepy, tools=[look])
         return agent("manager", ask(), "Ok.", tools=[helper.as_tool(timeout=0.05)])
 
     ended = await both(make)
@@ -513,6 +517,7 @@ async def test_a_timeout_holds_in_both_modes() -> None:
     assert [e.error for e in ended.events if e.type == "tool_output"] == ["timeout"]
 
 
+@pytest.mark.virtual_time
 async def test_a_timeout_can_stop_the_run() -> None:
     def make() -> Agent[Any]:
         async def sleepy(request: Any) -> str:
@@ -526,6 +531,7 @@ async def test_a_timeout_can_stop_the_run() -> None:
     assert ended.error.result.last_agent.name == "m"
 
 
+@pytest.mark.virtual_time
 async def test_the_time_of_the_reader_is_not_the_agents() -> None:
     made = agent("m", ask(), "Ok.", tools=[agent("helper", "a b c d e f").as_tool(timeout=0.25)])
     async with Runner.run_streamed(made, "Hi") as stream:

@@ -268,6 +268,7 @@ async def test_a_refused_input_is_judged_again_when_the_run_is_resumed_beside_as
         await Runner.run(agent, first.value.result.state(), run_config=BESIDE)
 
 
+@pytest.mark.virtual_time
 async def test_a_run_that_is_cancelled_while_its_input_is_judged_has_no_reply() -> None:
     script = ScriptedHandler(["Hello."])
 

@@ -98,6 +98,7 @@ async def test_who_declined_and_why(said: Any, status: HandoffStatus, why: str) 
     assert not record.response.accepted
 
 
+@pytest.mark.virtual_time
 async def test_an_answer_that_did_not_come_is_nobodys() -> None:
     async def slow(request: HandoffRequest) -> None:
         await anyio.sleep_forever()
@@ -337,6 +338,7 @@ async def test_one_that_a_tool_asked_for_while_another_was_running_is_on_record(
     assert {(each.status, each.error) for each in records} == {(Status.FAILED, UNDECIDED)}
 
 
+@pytest.mark.virtual_time
 async def test_one_that_the_runs_time_is_up_for_is_on_record() -> None:
     a = agent("A", TO_B, handoffs=[agent("B", on_handoff_request=Undecided())])
     with pytest.raises(InterlockError) as raised:
@@ -345,6 +347,7 @@ async def test_one_that_the_runs_time_is_up_for_is_on_record() -> None:
     assert [each.error for each in raised.value.result.handoffs] == [UNDECIDED]
 
 
+@pytest.mark.virtual_time
 async def test_one_that_a_tools_time_is_up_for_is_on_record() -> None:
     """In the nested run; the outer one goes on."""
     helper = agent("helper", TO_B, handoffs=[agent("B", on_handoff_request=Undecided())])

@@ -155,6 +155,7 @@ async def test_at_a_limit_the_work_has_neither_succeeded_nor_failed(on_limit: An
     assert isinstance(events[-1], RunDone) is (on_limit == "return")
 
 
+@pytest.mark.virtual_time
 async def test_a_run_whose_time_is_up_tells_it_too() -> None:
     async def forever(request: Any) -> str:
         await anyio.sleep_forever()

@@ -437,6 +437,7 @@ async def test_a_run_that_is_cancelled_in_a_tool_ends_all_its_spans(spans: Spans
     assert said(run)["interlock.stop_reason"] == "unfinished"
 
 
+@pytest.mark.virtual_time
 async def test_a_run_whose_time_is_up_says_so(spans: Spans) -> None:
     @function_tool
     async def wait() -> str:

@@ -467,6 +467,7 @@ async def test_what_was_deleted_of_the_shared_memory_is_not_given_anew() -> None
     assert result.context.shared_memory == {"user": "u"}
 
 
+@pytest.mark.virtual_time
 async def test_a_tool_that_was_cancelled_is_not_run_again_and_the_model_is_told() -> None:
     """At most once: nobody knows whether the money went out."""
     effects = Effects()
@@ -489,6 +490,7 @@ async def test_a_tool_that_was_cancelled_is_not_run_again_and_the_model_is_told(
     assert [(problem.call_id, problem.kind) for problem in result.errors] == [("p", "tool")]
 
 
+@pytest.mark.virtual_time
 async def test_an_agent_tool_that_was_cancelled_is_not_asked_again() -> None:
     async def wait(request: Any) -> str:
         await anyio.sleep_forever()
@@ -504,6 +506,7 @@ async def test_an_agent_tool_that_was_cancelled_is_not_asked_again() -> None:
     assert answers_of(result)[0].startswith("The run was interrupted")
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize("returns", [False, True])
 @pytest.mark.parametrize("where", ["on_handoff", "input_filter"])
 async def test_a_transfer_that_was_cancelled_is_made_wholly_or_not_at_all(where: str, returns: bool) -> None:
@@ -667,13 +670,14 @@ async def test_a_place_is_that_of_whoever_was_handed_over_to_also_when_another_h
     assert places.free("sales") == 1
 
 
+@pytest.mark.virtual_time
 async def test_whoever_waits_has_all_its_patience_again() -> None:
     async def slow(request: Any) -> str:
         if request.turn == 3:
             await anyio.sleep_forever()
         return ""
 
-    b = agent("B", call("look_up", {"order": 1}), tools=[look_up])
+    b = agent("B", call("look"), tools=[Effects().tool("look")])
     a = agent("A", TO_B, "I waited.", handoffs=[handoff(b, return_to_caller=True, run_timeout=0.2)])
     state = written(await run(a, max_turns=2, on_limit="return"), a)
     await anyio.sleep(0.3)

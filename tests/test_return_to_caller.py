@@ -303,6 +303,7 @@ async def test_giving_up_is_an_event() -> None:
     assert [(event.source, event.target, event.call_id) for event in failed] == [("A", "B", "t")]
 
 
+@pytest.mark.virtual_time
 async def test_who_has_waited_longest_goes_on() -> None:
     c = Agent("C", model=function_handler(_never))
     b = agent("B", call("transfer_to_c", id="c"), "B.", handoffs=[handoff(c, return_to_caller=True)])
@@ -318,6 +319,7 @@ async def test_who_has_waited_longest_goes_on() -> None:
     assert shown(a, 1)[-1] == {"role": "tool", "tool_call_id": "t", "content": late}
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize("stream", [False, True])
 async def test_nobody_waits_longer_for_a_consent_than_for_the_answer(stream: bool) -> None:
     """Rows 0-33 and 3-22: B asks C, who never says yes or no; A goes on when its patience is over."""
@@ -338,6 +340,7 @@ async def test_nobody_waits_longer_for_a_consent_than_for_the_answer(stream: boo
     assert text_of(shown(a, 1)[-1]) == "'B' timed out: there was no answer within 0.05 s"
 
 
+@pytest.mark.virtual_time
 async def test_a_turn_in_which_nobody_is_asked_any_more_does_not_count() -> None:
     async def slow(context: Any, agent: Agent[Any]) -> str:
         await anyio.sleep(0.1)

@@ -107,6 +107,7 @@ async def test_what_was_never_asked_for_is_never_begun() -> None:
     await shown_by(work).aclose()
 
 
+@pytest.mark.virtual_time
 async def test_a_cancellation_arrives_where_the_coroutine_awaits() -> None:
     reached: list[str] = []
 

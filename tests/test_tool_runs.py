@@ -34,6 +34,7 @@ async def test_a_nested_run_that_is_cancelled_from_within_is_a_failure() -> None
     assert ended.result.final_output == "Ok."
 
 
+@pytest.mark.virtual_time
 @pytest.mark.asyncio_only
 async def test_a_run_can_be_cancelled_as_asyncio_does_it() -> None:
     closed: list[str] = []
@@ -52,6 +53,7 @@ async def test_a_run_can_be_cancelled_as_asyncio_does_it() -> None:
     assert sorted(closed) == ["a", "b"]
 
 
+@pytest.mark.virtual_time
 async def test_of_several_complaints_the_first_in_call_order_comes_out() -> None:
     """The others are its notes: nothing is swallowed."""
 

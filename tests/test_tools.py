@@ -593,6 +593,7 @@ async def test_what_is_to_end_the_program_passes(error: BaseException) -> None:
 # -- time and cancellation --
 
 
+@pytest.mark.virtual_time
 async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_told() -> None:
     stopped: list[str] = []
 
@@ -609,6 +610,7 @@ async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_told() -> Non
     assert stopped
 
 
+@pytest.mark.virtual_time
 async def test_a_timeout_can_stop_the_run() -> None:
     with pytest.raises(ToolTimeout, match=r"timed out after 0\.01s"):
         await answer(tool(anyio.sleep_forever, name="f", timeout=0.01, on_error="raise"))
@@ -623,6 +625,7 @@ async def test_a_tool_in_time_is_not_disturbed() -> None:
     assert (await answer(replace(lookup, timeout=10), '{"key": "a"}')).output == "a 10"
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize("timeout", [None, 10])
 async def test_cancellation_passes_through(timeout: float | None) -> None:
     def word(context: ToolContext[Any], error: Exception) -> str:
@@ -681,6 +684,7 @@ async def test_cancelling_the_task_is_not_the_tools_doing() -> None:
         await task
 
 
+@pytest.mark.virtual_time
 async def test_a_failing_tool_leaves_its_siblings_alone() -> None:
     """Pain 28."""
     outcomes: dict[int, ToolOutcome] = {}

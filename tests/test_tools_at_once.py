@@ -87,6 +87,7 @@ async def test_the_result_is_the_same_however_many() -> None:
     assert answers == ["done 0", "done 1", "done 2"]
 
 
+@pytest.mark.virtual_time
 async def test_waiting_is_not_working() -> None:
     """A tool's own time begins when it does."""
     began: list[float] = []

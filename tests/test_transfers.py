@@ -104,6 +104,7 @@ async def test_a_tool_that_names_one_of_several_asks_nobody_else() -> None:
     assert (result.final_output, result.handoffs[0].error) == ("Mine.", "Not now.")
 
 
+@pytest.mark.virtual_time
 async def test_a_tool_can_say_how_long_the_target_has() -> None:
     """Rows 0-12 and 0-33."""
 

@@ -360,7 +360,7 @@ def asks(
         handoff_id = await resolve(store.request(request))
         try:
             response = await decided(store, handoff_id, poll=poll)
-            if anyio.current_time() > anyio.current_effective_deadline():
+            if anyio.current_time() >= anyio.current_effective_deadline():
                 await anyio.sleep_forever()  # too late to tell the run: the cancellation is on its way
             return response
         except anyio.get_cancelled_exc_class():

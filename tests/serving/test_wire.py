@@ -147,6 +147,7 @@ async def test_a_client_that_leaves_ends_the_work() -> None:
     assert cancelled.is_set()
 
 
+@pytest.mark.virtual_time
 async def test_an_end_from_outside_passes() -> None:
     async def work() -> None:
         await anyio.sleep_forever()

@@ -6,9 +6,7 @@ never from what was drawn before. So a case plays the same way streamed or not, 
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import selectors
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -16,7 +14,8 @@ from random import Random
 from typing import Any
 
 import anyio
-import trio.testing
+import trio
+from virtual import JumpingLoop, clock
 
 from interlock.port import Request
 from interlock.usage import Usage
@@ -72,34 +71,9 @@ class World:
         return self.attempts[about]
 
 
-class _Jumping(selectors.DefaultSelector):
-    """Never waits for a point in time: when nothing else happens, it is that time already."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None or timeout <= 0:
-            return super().select(timeout)
-        ready = super().select(0)
-        if not ready:
-            self.now += timeout
-        return ready
-
-
-class _JumpingLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self.jumping = _Jumping()
-        super().__init__(self.jumping)
-
-    def time(self) -> float:
-        return self.jumping.now
-
-
 def in_virtual_time(work: Callable[[], Coroutine[Any, Any, None]], *, asyncio: bool, threads: bool) -> None:
     """Run something on a loop of its own where sleeping takes no time, unless there are threads."""
     if asyncio:
-        anyio.run(work, backend_options={} if threads else {"loop_factory": _JumpingLoop})
+        anyio.run(work, backend_options={} if threads else {"loop_factory": JumpingLoop})
     else:  # by trio itself, for anyio before 4.14 gives it no clock
-        trio.run(work, clock=None if threads else trio.testing.MockClock(autojump_threshold=0))
+        trio.run(work, clock=None if threads else clock())
