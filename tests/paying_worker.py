@@ -15,12 +15,18 @@ from interlock.testing import call
 QUICK = WorkerSettings(poll=0.02, watch=0.1, lease=0.6, grace=0.3)
 
 
+def go_on(log: Path) -> Path:
+    """Return the file without which nothing is paid."""
+    return log.with_suffix(".go")
+
+
 def payer(log: Path) -> Agent[Any]:
     """Return an agent that pays, and then says who did."""
 
     async def pay() -> str:
         _note(log, "begins")
-        await asyncio.sleep(0.3)
+        while not go_on(log).exists():  # noqa: ASYNC110 - another process says so
+            await asyncio.sleep(0.01)
         _note(log, "done")
         return f"paid by {os.getpid()}"
 

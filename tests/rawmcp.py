@@ -91,7 +91,7 @@ def listed(cursor: str | None) -> dict[str, Any]:
 def begin() -> None:
     """Start, which may take its time when it is not the first one."""
     if "--slow-again" in sys.argv and MINE is not None and MINE.exists():
-        time.sleep(1.5)
+        time.sleep(2.5)
     note(f"started as {os.getpid()}")
 
 

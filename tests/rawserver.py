@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import anyio.to_thread
 from servers import JSON, PATIENCE, SSE, Reply, Server
 
 __all__ = ["Raw", "RawServer", "body", "head", "in_chunks"]
@@ -45,25 +44,15 @@ class RawServer(Server):
         super().__init__(*replies)
         self.sent = 0
         """Bytes that were taken from us."""
+        self.said_goodbye = threading.Event()
+        """Set as soon as a connection has been closed in order."""
 
     def say(self, *replies: Reply) -> None:
         """Go on with these, and forget what was."""
         self._replies[:] = replies
         self.requests.clear()
-        self.hung_up.clear()
-
-    async def all_left(self, *, but: int = 0) -> bool:
-        """Wait until no more connections are open than so many; False when they stay."""
-
-        def wait() -> bool:
-            tick = threading.Event()
-            for _ in range(int(PATIENCE / 0.005)):
-                if len(self._open) <= but:
-                    return True
-                tick.wait(0.005)
-            return False
-
-        return await anyio.to_thread.run_sync(wait)
+        for happened in (self.asked, self.hung_up, self.said_goodbye):
+            happened.clear()
 
     def _answer(self, connection: socket.socket, stream: Any, reply: Reply) -> bool:
         if not isinstance(reply, Raw):
@@ -81,6 +70,7 @@ class RawServer(Server):
             return False
         if reply.then == "close":
             connection.shutdown(socket.SHUT_WR)
+            self.said_goodbye.set()
         while stream.read(1):  # until the client closes its side, too
             pass
         self.hung_up.set()

@@ -16,7 +16,7 @@ import uvicorn
 from interlock import Agent
 from interlock.serving import ServeConfig, create_app
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds after which a test that waits for the server gives up."""
 
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal
 
+import anyio
 import anyio.to_thread
 
 JSON = "application/json"
 SSE = "text/event-stream; charset=utf-8"
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds after which a test that waits for the server gives up."""
 
 
@@ -55,6 +56,8 @@ class Server:
         self.requests: list[Seen] = []
         self.hung_up = threading.Event()
         """Set as soon as a client has closed a connection."""
+        self.asked = threading.Event()
+        """Set as soon as a request has arrived."""
         self.connections = 0
         self._replies = list(replies)
         self._open: set[socket.socket] = set()
@@ -77,6 +80,29 @@ class Server:
     async def client_hung_up(self) -> bool:
         """Wait until a client has closed a connection; False when none does in time."""
         return await anyio.to_thread.run_sync(self.hung_up.wait, PATIENCE)
+
+    async def all_left(self, *, but: int = 0) -> bool:
+        """Wait until no more connections are open than so many; False when they stay.
+
+        A client that gave up in time may have opened none.
+        """
+
+        def wait() -> bool:
+            tick = threading.Event()
+            for _ in range(int(PATIENCE / 0.005)):
+                if len(self._open) <= but:
+                    return True
+                tick.wait(0.005)
+            return False
+
+        return await anyio.to_thread.run_sync(wait)
+
+    async def cancels(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Do some work, and cancel it once its request has arrived here."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(work)
+            assert await anyio.to_thread.run_sync(self.asked.wait, PATIENCE), "nothing was asked"
+            group.cancel_scope.cancel()
 
     def hang_up(self) -> None:
         """Close the connections that are open now, as a server does that has waited long enough."""
@@ -105,6 +131,7 @@ class Server:
             with connection, connection.makefile("rb") as stream:
                 while (seen := _read(stream)) is not None:
                     self.requests.append(seen)
+                    self.asked.set()
                     reply = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
                     if not self._answer(connection, stream, reply):
                         return

@@ -668,6 +668,7 @@ async def test_a_call_within_an_agent_that_was_asked_waits_as_well(watched: bool
     assert answers_of(second) == ["Paid."]
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize(("watched", "at_once"), [(True, None), (False, 1)])
 async def test_an_agent_within_that_nobody_came_to_goes_on_later(watched: bool, at_once: int | None) -> None:
     """The time was up before; what it had done is not done again."""

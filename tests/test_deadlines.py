@@ -1,11 +1,9 @@
-"""Deadlines around single awaits; a stopped clock would do, but stalls are what they are for."""
+"""Deadlines around single awaits, in virtual time."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import selectors
-import time
 import weakref
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
@@ -16,6 +14,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from servers import HELLO, HELLO_STREAM, Server
+from virtual import JumpingLoop, virtual_backends
 
 from interlock.errors import ConfigError, ProviderTimeout
 from interlock.port import Request
@@ -41,8 +40,16 @@ KINDS: list[type[Deadline]] = [Deadline]
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Test each kind where it runs."""
     if "anyio_backend" in metafunc.fixturenames:
-        ways = [(Deadline, "asyncio"), (Deadline, "trio"), (AsyncioDeadline, "asyncio")]
-        metafunc.parametrize(("kind", "anyio_backend"), ways, indirect=["kind"], scope="module")
+        loops, ways = (
+            virtual_backends(),
+            [(Deadline, "asyncio"), (Deadline, "trio"), (AsyncioDeadline, "asyncio")],
+        )
+        metafunc.parametrize(
+            ("kind", "anyio_backend"),
+            [pytest.param(kind, loops[name], id=f"{kind.__name__}-{name}") for kind, name in ways],
+            indirect=["kind"],
+            scope="module",
+        )
     else:
         metafunc.parametrize("kind", [Deadline], indirect=True)
 
@@ -167,13 +174,8 @@ def test_limits_of_no_time_are_refused_by_name() -> None:
 async def test_cancelling_and_being_late_at_once_is_cancelling() -> None:
     """Both may come before the work wakes up; then whoever cancelled must see it."""
     with anyio.move_on_after(0.01) as scope:
-        await deadline(0.01).first(_busy_until_both_are_due)
+        await deadline(0.01).first(anyio.sleep_forever)
     assert scope.cancelled_caught
-
-
-async def _busy_until_both_are_due() -> None:
-    time.sleep(0.03)  # noqa: ASYNC251 - the event loop is to see both at once
-    await anyio.sleep_forever()
 
 
 async def test_after_a_deadline_the_task_goes_on() -> None:
@@ -228,21 +230,6 @@ class _Recording(asyncio.SelectorEventLoop):
         return handle
 
 
-class _Hasty(asyncio.SelectorEventLoop):
-    """Its seconds are milliseconds."""
-
-    def __init__(self) -> None:
-        super().__init__(_HastySelector())
-
-    def time(self) -> float:
-        return super().time() * 1000
-
-
-class _HastySelector(selectors.DefaultSelector):
-    def select(self, timeout: float | None = None) -> Any:
-        return super().select(timeout and timeout / 1000)
-
-
 async def slowly(seconds: float, limit: Deadline) -> float:
     """Wait for a reply that takes so long, and return how long was waited for it."""
     loop = asyncio.get_running_loop()
@@ -254,8 +241,8 @@ async def slowly(seconds: float, limit: Deadline) -> float:
     return loop.time() - began
 
 
-def hasty(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    with asyncio.Runner(loop_factory=_Hasty) as runner:
+def in_no_time(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
         return runner.run(work())
 
 
@@ -266,7 +253,7 @@ def test_a_wait_is_longer_than_an_alarm_is_set_for() -> None:
         limits = [deadline_for(each, None, provider="p", model="m", alarms=alarms) for each in (90, 40)]
         return [await slowly(60, limit) for limit in limits]
 
-    in_time, late = hasty(both)
+    in_time, late = in_no_time(both)
     assert in_time >= 60
     assert -60 < late <= -40
 
@@ -280,7 +267,7 @@ def test_calls_at_once_are_late_each_at_its_own_time() -> None:
         ]
         return await asyncio.gather(*(slowly(100, limit) for limit in limits))
 
-    longest, endless, shortest, middle = hasty(at_once)
+    longest, endless, shortest, middle = in_no_time(at_once)
     assert endless >= 100
     assert -100 < longest <= -70 < middle <= -40 < shortest <= -20
 
@@ -299,7 +286,7 @@ def test_a_call_that_outlives_its_handler_is_late_and_leaves_nothing_behind() ->
         limit.close()
         return waits.result(), alarm.rings_at
 
-    waited, rings_at = hasty(app)
+    waited, rings_at = in_no_time(app)
     assert -100 < waited <= -40
     assert rings_at == inf
 

@@ -384,7 +384,7 @@ def test_a_run_that_is_done_cannot_be_cancelled(worker: Worker) -> None:
 
 
 def test_a_run_that_takes_too_long_is_ended(worker: Worker) -> None:
-    ended = run(worker, "slow", "late", timeout=0.5)
+    ended = run(worker, "slow", "late", timeout=2.0)
     assert ended.status == "failed"
     assert "RunTimeout" in (ended.error or "")
     assert ended.state(agents=worker.agents).turn == 1
@@ -528,7 +528,7 @@ async def _too_slow_once() -> Any:
         replies = ["Done."] if recorded else [call("look", id="l")]
         agent = Agent("A", handlers=[first, ScriptedHandler(replies)], tools=[look])
         steps = await taken_over(recorded, show=False)
-        settings = RunConfig(executor=steps, fallback=True, turn_timeout=0.05)
+        settings = RunConfig(executor=steps, fallback=True, turn_timeout=0.5)
         try:
             ended.append(
                 await Runner.run(agent, "Hi", run_config=settings, hooks=None if recorded else Dies(4))

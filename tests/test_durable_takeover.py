@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from databases import Postgres, address, postgres_server
 from patience import until
-from paying_worker import QUICK, payer
+from paying_worker import QUICK, go_on, payer
 
 from interlock import Agent, RunConfig, handoff, tool
 from interlock.durable import EndedRun, RunClient, WorkerSettings, serving_runs
@@ -42,12 +42,12 @@ def database(server: Postgres) -> str:
 
 
 class Till:
-    """A tool that takes as long as it is told to."""
+    """A tool that ends when it may."""
 
     def __init__(self) -> None:
-        self.seconds = 30.0
         self.begun = 0
         self.paying = asyncio.Event()
+        self.may_end = asyncio.Event()
         self.paid = 0
 
     async def pay(self) -> str:
@@ -57,7 +57,7 @@ class Till:
 
         logging.getLogger("interlock.durable").warning("PAY BEGINS")
         self.paying.set()
-        await asyncio.sleep(self.seconds)
+        await self.may_end.wait()
         self.paid += 1
         return "paid"
 
@@ -74,7 +74,7 @@ def test_what_a_worker_left_when_it_was_stopped_goes_on_with_another(database: s
             await till.paying.wait()
 
     async def second() -> EndedRun:
-        till.seconds = 0
+        till.may_end.set()
         async with serving_runs([till.agent("Paid.")], database, QUICK), RunClient(database) as client:
             return await asyncio.wait_for(client.wait("left"), 60)
 
@@ -87,7 +87,6 @@ def test_a_run_goes_on_when_the_database_crashed_and_is_back(
     server: Postgres, database: str, caplog: Any
 ) -> None:
     till = Till()
-    till.seconds = 0.5
 
     async def act() -> EndedRun:
         agent = till.agent(PAY, "Paid.", PAY, "Paid again.")
@@ -96,7 +95,8 @@ def test_a_run_goes_on_when_the_database_crashed_and_is_back(
             ended = asyncio.create_task(client.wait("crash"))
             await till.paying.wait()
             await asyncio.to_thread(server.crash)
-            await asyncio.sleep(0.5)  # the tool ends, and its result cannot be recorded
+            till.may_end.set()
+            await until(lambda: "the database is away" in caplog.text)  # its result cannot be recorded
             await asyncio.to_thread(server.start)
             assert (await asyncio.wait_for(ended, 60)).status == "done"
             await client.start("A", "Hi", run_id="later")
@@ -121,6 +121,7 @@ def test_a_worker_that_was_frozen_writes_nothing_over_what_the_next_one_did(
             await client.start("payer", "Hi", run_id="frozen")
             await until(lambda: said(frozen, "begins"))
             os.kill(frozen, signal.SIGSTOP)
+            go_on(log).touch()
             async with serving_runs([payer(log)], database, QUICK):
                 await asyncio.wait_for(client.wait("frozen"), 60)
             os.kill(frozen, signal.SIGCONT)
@@ -141,7 +142,6 @@ def test_a_worker_that_was_frozen_writes_nothing_over_what_the_next_one_did(
 
 def test_a_run_that_cannot_be_recorded_does_not_fail_and_begins_anew(database: str, caplog: Any) -> None:
     till = Till()
-    till.seconds = 0.2
 
     async def act() -> EndedRun:
         agent = till.agent(PAY, "Paid.")
@@ -149,6 +149,7 @@ def test_a_run_that_cannot_be_recorded_does_not_fail_and_begins_anew(database: s
             await client.start("A", "Hi", run_id="anew")
             await till.paying.wait()
             rows(database, "ALTER TABLE dbos.operation_outputs RENAME TO gone")
+            till.may_end.set()
             await until(lambda: "the run anew begins anew" in caplog.text)
             rows(database, "ALTER TABLE dbos.gone RENAME TO operation_outputs")
             return await asyncio.wait_for(client.wait("anew"), 60)
@@ -160,7 +161,7 @@ def test_a_run_that_cannot_be_recorded_does_not_fail_and_begins_anew(database: s
 def test_a_run_that_was_claimed_and_not_begun_is_not_lost(database: str) -> None:
     """As when the connection breaks between the engine's claim and the answer that it was made."""
     till = Till()
-    till.seconds = 0
+    till.may_end.set()
 
     async def act() -> EndedRun:
         job: Any = {"agent": "A", "run_id": "claimed", "input": [{"role": "user", "content": "Hi"}]}

@@ -587,7 +587,7 @@ async def test_a_run_that_does_not_wait_any_longer_takes_its_request_back(
 ) -> None:
     """Nobody can accept what nobody waits for."""
     store = make()
-    result = await Runner.run(team(store, "boss", timeout=0.02), "Hi", run_config=RunConfig(run_id="r"))
+    result = await Runner.run(team(store, "boss", timeout=0.5), "Hi", run_config=RunConfig(run_id="r"))
     assert (result.final_output, result.handoffs[0].status) == ("Then I do it.", HandoffStatus.EXPIRED)
     assert local(store).pending("boss") == []
     assert local(store).status("h-r-1:boss").status is HandoffStatus.EXPIRED
@@ -656,7 +656,7 @@ class SlowStore(InMemoryHandoffStore):
     def status(self, handoff_id: str) -> HandoffResponse:
         if super().status(handoff_id).status is HandoffStatus.PENDING:
             self.accept(handoff_id)
-            time.sleep(0.05)
+            time.sleep(0.6)
         return super().status(handoff_id)
 
 
@@ -664,7 +664,7 @@ class SlowStore(InMemoryHandoffStore):
 async def test_what_is_read_too_late_does_not_stay_accepted() -> None:
     """The run does not take it any more, so nobody must seem to have it."""
     store = SlowStore()
-    result = await Runner.run(team(store, "boss", timeout=0.02), "Hi", run_config=RunConfig(run_id="r"))
+    result = await Runner.run(team(store, "boss", timeout=0.5), "Hi", run_config=RunConfig(run_id="r"))
     assert result.handoffs[0].status is HandoffStatus.EXPIRED
     assert store.status("h-r-1:boss").status is HandoffStatus.FAILED
 

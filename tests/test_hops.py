@@ -93,6 +93,7 @@ async def test_returning_completes_the_work_and_then_the_caller_goes_on() -> Non
     ]
 
 
+@pytest.mark.virtual_time
 async def test_those_that_a_caller_no_longer_waits_for_have_failed() -> None:
     async def forever(request: Any) -> str:
         await anyio.sleep_forever()

@@ -283,7 +283,7 @@ async def test_a_handler_that_was_too_slow_before_a_crash_is_not_asked_again(pat
         slow = function_handler(first, name="first")
         return Agent("A", handlers=[slow, Dying(*backup)], tools=[till.tool()])
 
-    till, settings = Till(), RunConfig(fallback=True, turn_timeout=0.05)
+    till, settings = Till(), RunConfig(fallback=True, turn_timeout=0.5)
     with pytest.raises(Crash):
         await run(path, a(_never, PAY), "Hi", run_config=settings)
     result = await run(path, a(_hurry, "Paid."), "Hi", run_config=settings)
@@ -298,7 +298,7 @@ async def test_whom_nobody_waited_for_before_a_crash_is_not_asked_again(
     """The caller has gone on and paid: another answer than it got would be another run."""
 
     def a(b: Any, *then: Any) -> Agent[Any]:
-        to_b = handoff(Agent("B", model=function_handler(b)), return_to_caller=True, run_timeout=0.05)
+        to_b = handoff(Agent("B", model=function_handler(b)), return_to_caller=True, run_timeout=0.5)
         return Agent("A", model=Dying(*then), handoffs=[to_b], tools=[till.tool()])
 
     till = Till()
@@ -306,7 +306,7 @@ async def test_whom_nobody_waited_for_before_a_crash_is_not_asked_again(
         await watch(path, a(slow, TO_B, PAY), "Hi")
     result = await run(path, a(_hurry, "Paid."))
     assert (result.final_output, till.paid) == ("Paid.", [5])
-    assert "'B' timed out: there was no answer within 0.05 s" in str(result.messages)
+    assert "'B' timed out: there was no answer within 0.5 s" in str(result.messages)
     assert [item.message.get("content") for item in result.items if item.agent == "B"] == said
 
 
@@ -318,15 +318,15 @@ async def test_who_was_not_asked_before_a_crash_as_time_was_over_is_not_asked_th
             await anyio.sleep(waits)
             return "Nothing."
 
-        to_b = handoff(Agent("B", model=b, tools=[look]), return_to_caller=True, run_timeout=0.05)
+        to_b = handoff(Agent("B", model=b, tools=[look]), return_to_caller=True, run_timeout=0.5)
         return Agent("A", model=Dying(*then), handoffs=[to_b], tools=[till.tool()])
 
     till = Till()
     with pytest.raises(Crash):
-        await run(path, a(ScriptedHandler([call("look", id="l")]), 0.1, TO_B, PAY), "Hi")
+        await run(path, a(ScriptedHandler([call("look", id="l")]), 0.6, TO_B, PAY), "Hi")
     result = await run(path, a(ScriptedHandler(["Here I am."]), 0, "Paid."))
     assert (result.final_output, till.paid, result.usage.requests) == ("Paid.", [5], 4)
-    assert "'B' timed out: there was no answer within 0.05 s" in str(result.messages)
+    assert "'B' timed out: there was no answer within 0.5 s" in str(result.messages)
 
 
 async def test_a_run_that_fails_before_it_comes_to_what_was_done_does_not_do_it_again(path: Path) -> None:
@@ -357,7 +357,7 @@ async def test_a_tool_that_was_done_is_not_run_again_after_one_beside_it_took_to
 
     async def slow() -> str:
         if life == 1:
-            await anyio.sleep(0.1)
+            await anyio.sleep(0.5)
             raise Crash
         await anyio.sleep_forever()
         return "never"
@@ -375,7 +375,7 @@ async def test_a_tool_that_was_done_is_not_run_again_after_one_beside_it_took_to
     assert is_crash(crashed.value)
     life = 2
     with pytest.raises(RunTimeout):
-        await run(path, agent("A", tools=tools), run_config=RunConfig(timeout=0.1))
+        await run(path, agent("A", tools=tools), run_config=RunConfig(timeout=1.0))
     result = await run(path, agent("A", "Done.", tools=tools))
     assert (result.final_output, done) == ("Done.", ["known", *beside])
 
@@ -426,14 +426,15 @@ async def test_who_is_cancelled_goes_on(path: Path) -> None:
 
         async def stream(self, request: Any) -> AsyncGenerator[HandlerEvent]:
             if till.paid and len(self.inner.requests) == 1:
+                stuck.cancel()
                 await anyio.sleep_forever()
             async with aclosing(self.inner.stream(request)) as events:
                 async for event in events:
                     yield event
 
-    with anyio.move_on_after(0.5) as scope:
+    with anyio.CancelScope() as stuck:
         await run(path, Agent("A", model=Slow(PAY), tools=[till.tool()]), "Hi")
-    assert scope.cancelled_caught
+    assert stuck.cancelled_caught
     result = await run(path, agent("A", "Paid.", tools=[till.tool()]))
     assert (result.final_output, till.paid) == ("Paid.", [5])
 
@@ -587,7 +588,7 @@ async def test_a_state_from_before_a_call_that_was_cut_off_is_refused(path: Path
     first = await run(path, a, "Hi")
     state = first.state().approve(first.interruptions[0])
     with pytest.raises(RunTimeout):
-        await run(path, a, state, run_config=RunConfig(timeout=0.5))
+        await run(path, a, state, run_config=RunConfig(timeout=1.0))
     assert paid.is_set()
     with pytest.raises(ConfigError, match="has gone on since this state was taken"):
         await run(path, a, first.state().approve(first.interruptions[0], always=True))

@@ -8,7 +8,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import pytest
 import trio
 import yaml
 from rawserver import Raw, RawServer, head
-from servers import HELLO, HELLO_STREAM, USAGE, Reply, Server, chunk, said, streamed
+from servers import HELLO, HELLO_STREAM, PATIENCE, SSE, USAGE, Reply, Server, chunk, said, streamed
 
 from interlock import Agent, Runner, function_tool
 from interlock.errors import AuthenticationFailed, ConfigError, InvalidRequest, ProviderError, RateLimited
@@ -92,8 +94,8 @@ async def test_a_proxy_without_a_scheme(monkeypatch: pytest.MonkeyPatch) -> None
 
 async def test_an_error_whose_body_never_comes_is_told_in_good_time() -> None:
     with RawServer(Raw(sent=(head(429, length=99), b"{"), then="stall")) as server:
-        with anyio.fail_after(20), pytest.raises(RateLimited):
-            await ask(OpenAICompatible("m", base_url=server.url, timeout=60.0))
+        with anyio.fail_after(60), pytest.raises(RateLimited):
+            await ask(OpenAICompatible("m", base_url=server.url))
 
 
 async def test_a_long_header_is_read() -> None:
@@ -193,13 +195,19 @@ async def test_a_long_conversation_is_no_reason_to_warn() -> None:
 
 async def test_hundreds_at_once() -> None:
     """aiohttp alone would let a hundred calls through at a time, and the others wait."""
-    slow = streamed(chunk({"content": "x"}, finish="stop"), delay=0.3)
-    with Server(slow) as server:
-        handler = OpenAICompatible("m", base_url=server.url, timeout=8)
+    all_there = threading.Barrier(150)
+
+    class Together(tuple[bytes, ...]):
+        def __iter__(self) -> Iterator[bytes]:
+            all_there.wait(PATIENCE)
+            return super().__iter__()
+
+    with Server(Reply(Together(HELLO_STREAM.pieces), content_type=SSE)) as server:
+        handler = OpenAICompatible("m", base_url=server.url)
 
         async def one() -> None:
             first, *_ = [event async for event in handler.stream(request(stream=True))]
-            assert first == TextDelta("x")
+            assert first == TextDelta("Hel")
 
         async with anyio.create_task_group() as tasks:
             for _ in range(150):

@@ -264,6 +264,7 @@ async def _trickle(request: Request) -> AsyncGenerator[str]:
     await anyio.sleep_forever()
 
 
+@pytest.mark.virtual_time
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("slow", [_never, _trickle])
 async def test_a_target_that_takes_too_long_is_given_up(slow: Any, stream: bool) -> None:
@@ -281,6 +282,7 @@ async def test_a_target_that_takes_too_long_is_given_up(slow: Any, stream: bool)
     assert_valid(result.to_input_list())
 
 
+@pytest.mark.virtual_time
 async def test_what_it_had_said_by_then_is_kept() -> None:
     a, _ = team(b=Agent("B", model=function_handler(_trickle)), run_timeout=0.05)
     result = await play(a, stream=True)
@@ -296,6 +298,7 @@ async def test_a_handlers_own_timeout_is_its_failure() -> None:
     assert text_of(shown(a, 1)[-1]) == "'B' failed: HandoffTimeout: mine"
 
 
+@pytest.mark.virtual_time
 async def test_giving_up_is_an_event() -> None:
     a, _ = team(b=Agent("B", model=function_handler(_never)), run_timeout=0.05)
     async with Runner.run_streamed(a, "Hi") as stream:

@@ -239,7 +239,7 @@ async def test_a_run_that_takes_too_long_is_stored_as_far_as_it_came(session: Se
 
     with pytest.raises(RunTimeout):
         await run(
-            agent(ADD, call("wait"), tools=[add, wait]), "Hi", session, run_config=RunConfig(timeout=0.3)
+            agent(ADD, call("wait"), tools=[add, wait]), "Hi", session, run_config=RunConfig(timeout=1.0)
         )
     assert (await stored(session))[:4] == ["Hi", "add", "3", "wait"]
 

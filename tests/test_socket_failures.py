@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 from benches import BOTH, MATRIX, Bench, Outcome, Provider, bench_for, run
 from effort import THOROUGH
 from faults import FAULTS, KEY, STREAM, Fault, hello, said
 from rawserver import Raw, in_chunks
-from servers import refused_url
+from servers import PATIENCE, refused_url
 
 from interlock import function_tool
 from interlock.errors import ConnectionFailed, IncompleteResponse, ProviderError, ProviderTimeout
@@ -52,7 +53,8 @@ async def test_a_failure_is_one_typed_error(bench: Bench, fault: Fault, watched:
     assert len(server.requests) <= 1, "retrying is the run's business"
     assert await ended_but(before) == set()
     if isinstance(answer, Raw) and answer.then in ("close", "stall"):
-        assert await server.client_hung_up(), "the connection is of no use any more"
+        # a client without time may not have come as far as that
+        assert not server.requests or await server.client_hung_up(), "the connection is of no use any more"
     check_message(error, fault)
     check_books(outcome, fault.text if watched else "")
     server.say(hello(watched))
@@ -61,10 +63,9 @@ async def test_a_failure_is_one_typed_error(bench: Bench, fault: Fault, watched:
 
 async def ended_but(before: set[anyio.TaskInfo]) -> set[anyio.TaskInfo]:
     """Return the tasks that are left; those that only have to come to their end may do so."""
-    for _ in range(20):
-        if not (left := set(anyio.get_running_tasks()) - before):
-            break
-        await anyio.sleep(0.001)
+    with anyio.move_on_after(PATIENCE):
+        while left := set(anyio.get_running_tasks()) - before:  # noqa: ASYNC110 - there is no event
+            await anyio.sleep(0.001)
     return left
 
 
@@ -129,7 +130,8 @@ async def test_a_connection_that_was_closed_while_nobody_used_it(bench: Bench) -
     """Servers close what is idle; that must not cost the next run its only attempt."""
     bench.server.say(Raw(sent=in_chunks(*STREAM), then="close"), hello(True))
     first = await run(bench.handler(), watched=True)
-    await anyio.sleep(0.02)  # for the news to come
+    assert await anyio.to_thread.run_sync(bench.server.said_goodbye.wait, PATIENCE)
+    await anyio.sleep(0.02)  # for the event loop to hear it
     second = await run(bench.handler(), watched=True)
     assert first.result.final_output == second.result.final_output == "Hello"
 

@@ -316,7 +316,7 @@ async def test_a_sync_tool_does_not_block_the_loop() -> None:
 
     @tool
     def f() -> str:
-        return "released" if all(beats.acquire(timeout=10) for _ in range(3)) else "starved"
+        return "released" if all(beats.acquire(timeout=60) for _ in range(3)) else "starved"
 
     async def heart() -> None:
         for _ in range(3):
@@ -353,7 +353,7 @@ async def test_a_sync_tool_that_takes_too_long_is_not_waited_for() -> None:
 
     @tool(timeout=0.01)
     def f() -> None:
-        release.wait(10)
+        release.wait(60)
         finished.set()
 
     outcome = await answer(f)
@@ -642,7 +642,7 @@ async def test_a_cancelled_sync_tool_is_not_waited_for() -> None:
 
     @tool
     def f() -> None:
-        release.wait(10)
+        release.wait(60)
         finished.set()
 
     with anyio.move_on_after(0.01) as scope:

@@ -1,8 +1,8 @@
 """Event loops on which waiting takes no time: when nothing else happens, it is that time already.
 
-A test that is marked ``virtual_time`` runs on them. Its timeouts end after all that does not wait, however slow the
-machine is, and nobody sits them out. It is not for tests with threads, connections or other processes: while those
-are at work nothing seems to happen.
+A test that is marked ``virtual_time`` runs on them. A timeout ends after all that does not wait, however slow
+the machine is, and takes no time itself. It is not for tests with threads (a sync tool runs in one),
+connections or other processes: while those are at work nothing seems to happen.
 """
 
 from __future__ import annotations

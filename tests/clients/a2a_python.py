@@ -28,7 +28,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.struct_pb2 import Value
 
 Facts = dict[str, Any]
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Seen:

@@ -213,6 +213,6 @@ def test_a_reader_that_stalls_until_the_timeout_is_cut_off() -> None:
                 yield TextDelta("x" * 10_000)
                 await anyio.lowlevel.checkpoint()
 
-    with served(Agent("A", model=ScriptedHandler([endless])), ServeConfig(timeout=0.5)) as url:
+    with served(Agent("A", model=ScriptedHandler([endless])), ServeConfig(timeout=1.5)) as url:
         with connect(url, ask(stream=True)):
             assert watched.cancelled.wait(PATIENCE)

@@ -291,7 +291,7 @@ def test_a_stream_that_takes_too_long_ends_with_an_error() -> None:
         yield TextDelta("Half")
         await anyio.sleep_forever()
 
-    with served(agent(half), ServeConfig(timeout=0.3)) as url:
+    with served(agent(half), ServeConfig(timeout=1.0)) as url:
         events = events_of(post(url, ask(stream=True)))
     assert events[-1]["error"]["code"] == "timeout"
     assert "Half" in str(events[:-1])

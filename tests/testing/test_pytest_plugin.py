@@ -46,7 +46,7 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
 
         def ask(url):
             with httpx.Client(trust_env=False) as client:
-                return client.get(url, timeout=1).text
+                return client.get(url, timeout=60).text
         """
     )
     return pytester

@@ -16,7 +16,7 @@ from typing import Any
 
 import openai
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which a scene has failed: far more than any takes."""
 URL, BUSY_URL, KEY = sys.argv[1:]
 WEATHER = {
@@ -205,7 +205,7 @@ async def busy(client: openai.AsyncOpenAI) -> Facts:
             break
     refused = await raised(small.chat.completions.create(**asked("greeter")))
     await stream.close()
-    for _ in range(200):
+    for _ in range(1200):
         again = await raised(small.chat.completions.create(**asked("greeter")))
         if again["class"] is None:
             break
