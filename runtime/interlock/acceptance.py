@@ -234,7 +234,8 @@ async def _consent(run: Run, edge: Handoff, target: Agent[Any], request: Handoff
             log(run, _log, logging.ERROR, "on_handoff_request of agent %r raised", target.name, error=error)
             said = HandoffResponse(from_agent=target.name)
             raise Refused(reason_of(error), cause=error, response=said) from error
-    if scope.cancelled_caught or anyio.current_time() > scope.deadline:  # also of one that cannot be interrupted
+    # the clock also counts for one that cannot be interrupted
+    if scope.cancelled_caught or anyio.current_time() > scope.deadline:
         late = f"nobody waits for the answer of {run.in_charge!r} any longer"
         if scope.deadline < until:
             late = f"{target.name!r} did not accept within {request.timeout:g} s"
