@@ -1,6 +1,6 @@
-"""The seam: every model call and every tool call of a run passes through an `Executor`.
+"""The seam: each model call and each tool call of a run passes through its `Executor`, if it has one.
 
-The default one just calls the function. A durable engine wraps the same calls without the core
+Without one the loop calls the functions itself. A durable engine wraps the same calls without the core
 knowing: a `Call`'s key is a function of the run's state, its args are JSON, and what a tool step gives
 back is JSON too, so it can be recorded and replayed in another process.
 """
@@ -56,7 +56,7 @@ class Executor(Protocol):
 
 
 class InProcess:
-    """The default executor: no journal, no queue, nothing between the loop and the function."""
+    """Carries out each step as a run without an executor does: no journal, no queue, just the function."""
 
     def stream(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
