@@ -360,3 +360,19 @@ def test_messages_that_need_no_change_are_the_same_objects(messages: list[Messag
 def test_the_same_messages_are_mended_the_same_way_every_time(messages: list[Message]) -> None:
     """Call ids must not change from turn to turn, or prompt caches and replays miss."""
     assert repair(messages) == repair(copy.deepcopy(messages))
+
+
+@pytest.mark.parametrize("odd", [{}, {"type": None}, {"type": "tool_use"}])
+def test_a_call_without_its_type_gets_it(odd: dict[str, Any]) -> None:
+    """OpenAI refuses it, and litellm loses it for Claude, and keeps its result."""
+    untyped: Any = {**odd, "id": "a", "function": {"name": "f", "arguments": "{}"}}
+    messages: list[Any] = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": None, "tool_calls": [untyped]},
+        {"role": "tool", "tool_call_id": "a", "content": "ok"},
+    ]
+    mended, notes = repair(messages)
+    assert mended[1].get("tool_calls") == [{**untyped, "type": "function"}]
+    assert (mended[0], mended[2]) == (messages[0], messages[2])
+    assert notes == ["added the type of tool call 'a'"]
+    assert repair(mended) == (mended, [])

@@ -16,7 +16,7 @@ from interlock.messages import Message, calls_of
 from interlock.repair import problems
 from interlock_providers.litellm_call import as_sent
 from interlock_providers.shapes import Shape, shape_of
-from interlock_providers.wire import prepare, tools_for
+from interlock_providers.wire import Outgoing, prepare, tools_for
 
 USER: Message = {"role": "user", "content": "Hi"}
 PROVIDERS = ["groq", "openai", "anthropic", "bedrock", "gemini", "mistral", "openrouter", "somebody_new"]
@@ -545,3 +545,99 @@ def test_results_come_in_the_order_of_their_calls_where_they_have_no_ids() -> No
         assert prepare(sent, shape_of(vendor)) is sent
     messages = [USER, asks, *answers]
     assert prepare(messages, OPENAI) is messages
+
+
+# -- what is missing, or not as it should be --
+
+
+@pytest.mark.parametrize("model", [*MODELS.values(), "somebody/new"])
+def test_a_call_without_its_type_gets_it(model: str) -> None:
+    calling, answer = turn("abcDEF123")
+    del cast(Any, calling)["tool_calls"][0]["type"]
+    sent, _ = as_sent(model, [USER, calling, answer])
+    assert [made["type"] for each in sent for made in calls_of(each)] == ["function"]
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("Ann", "Ann"),
+        ("ann-b_2", "ann-b_2"),
+        ("John Smith", "John_Smith"),
+        ("a.b@c.de", "a_b_c_de"),
+        ("<|im_start|>", "__im_start__"),
+        ("x" * 64, "x" * 64),
+    ],
+)
+def test_names_of_speakers(name: str, sent: str) -> None:
+    """OpenAI takes letters, digits, dashes and underscores alone."""
+    messages: list[Message] = [{**USER, "name": name}]
+    (message,) = prepare(messages, OPENAI)
+    assert message.get("name") == sent
+    assert (message is messages[0]) == (name == sent)
+    assert prepare([message], OPENAI)[0] is message
+
+
+@pytest.mark.parametrize(
+    "names", [("\u674e\u96f7", "\u97e9\u6885\u6885"), ("x" * 65, "x" * 66), ("a\ud83d", "a\ud83e")]
+)
+def test_names_of_speakers_stay_different(names: tuple[str, str]) -> None:
+    sent = [prepare([{**USER, "name": name}], OPENAI)[0].get("name") or "" for name in names]
+    assert sent[0] != sent[1]
+    assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", each) for each in sent)
+
+
+@pytest.mark.parametrize("nobody", ["", None])
+def test_no_name_is_not_sent(nobody: Any) -> None:
+    assert prepare([{**USER, "name": nobody}], OPENAI) == [USER]
+
+
+@pytest.mark.parametrize(
+    "model", ["somebody/new", "openrouter/x/y", "vercel_ai_gateway/x", "groq/llama-3.3-70b"]
+)
+def test_ids_that_not_all_vendors_take_go_to_no_gateway(model: str) -> None:
+    """Anyone may be behind it, and OpenAI takes 40 characters."""
+    for call_id in ("x" * 41, "x" * 64):
+        sent, _ = as_sent(model, [USER, *turn(call_id)])
+        (made,) = calls_of(sent[1])
+        assert len(made["id"]) <= 40
+        assert sent[2].get("tool_call_id") == made["id"]
+
+
+@pytest.mark.parametrize("model", ["mistral/mistral-large-latest", "openrouter/mistralai/devstral-small"])
+def test_mistral_is_sent_no_text_beside_calls(model: str) -> None:
+    """Some of its models take either alone, and consecutive turns of an assistant are one turn to them."""
+    calling, answer = turn("abcDEF123")
+    said: Message = {**calling, "content": "I look."}
+    sent = list(as_sent(model, [USER, said, answer])[0])
+    assert [each.get("content") for each in sent] == ["Hi", "I look.", "Continue.", None, "ok"]
+    assert [each["role"] for each in sent] == ["user", "assistant", "user", "assistant", "tool"]
+    assert calls_of(sent[3]) == calls_of(calling)
+    assert list(as_sent(model, sent)[0]) == sent
+    assert list(as_sent(model, [USER, calling, answer])[0]) == [USER, calling, answer]
+
+
+def test_mistral_is_sent_text_in_parts_before_calls_as_well() -> None:
+    calling, answer = turn("abcDEF123")
+    parts: Any = [{"type": "text", "text": "I "}, {"type": "text", "text": "look."}]
+    sent = list(prepare([USER, {**calling, "content": parts}, answer, USER], MISTRAL))
+    assert sent[1] == {"role": "assistant", "content": parts}
+    assert sent[3].get("content") is None
+
+
+def test_a_conversation_that_grows_is_sent_to_mistral_as_one_that_is_whole() -> None:
+    calling, answer = turn("abcDEF123")
+    messages: list[Message] = [
+        USER,
+        {**calling, "content": "I look."},
+        answer,
+        {**SAID, "content": "Done."},
+        USER,
+    ]
+    outgoing = Outgoing(MISTRAL)
+    for end, message in enumerate(messages, 1):
+        outgoing.add(message)
+        assert outgoing.messages() == list(prepare(messages[:end], MISTRAL))
+
+
+SAID: Message = {"role": "assistant", "content": "Hello"}

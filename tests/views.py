@@ -23,6 +23,7 @@ MODELS = {
     "cohere": "cohere_chat/command-a-03-2025",
     "ollama": "ollama_chat/qwen3",
     "xai": "xai/grok-4",
+    "openrouter": "openrouter/openai/gpt-4o-mini",
 }
 """A model of each vendor's, as litellm names it."""
 

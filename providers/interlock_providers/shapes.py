@@ -13,7 +13,8 @@ from typing import Final
 
 __all__ = ["Shape", "shape_of"]
 
-_ANY_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_ANY_ID = re.compile(r"[a-zA-Z0-9_-]{1,40}")
+_ANY_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +23,11 @@ class Shape:
 
     id_pattern: re.Pattern[str] = _ANY_ID
     """Call ids that match pass unchanged. Anthropic: ``^[a-zA-Z0-9_-]+$`` (nanobot pull 4356); Bedrock
-    stops at 64 characters (llama_index pull 22775)."""
+    stops at 64 characters (llama_index pull 22775), and OpenAI, which may be behind any gateway, at 40."""
     id_prefix: str = "call_"
     id_length: int = 29
     """Prefix and length of the ids that replace the others."""
-    name_pattern: re.Pattern[str] = _ANY_ID
+    name_pattern: re.Pattern[str] = _ANY_NAME
     """Names of tools in the history. OpenAI and Bedrock refuse others there too, and models invent such
     names (mastra 13632, pydantic-ai 4585); Gemini's begin with a letter (ccs 25)."""
     ends_with_user: bool = True
@@ -63,6 +64,9 @@ class Shape:
     """The parts besides text that arrive, None for any; a note takes the place of others. DeepSeek's API
     refuses all of them (Zoo-Code 1106), and litellm sends Claude, Nova and Mistral no sound, Ollama no more
     than images, OpenAI's Responses API no sound, and DeepSeek nothing, each without a word."""
+    text_beside_calls: bool = True
+    """Whether a turn with calls may have a text. Some of Mistral's models take either alone (langchain 21196,
+    mistral-common 186), and consecutive turns of an assistant are one turn to them."""
     plan_key: str | None = None
     """Where the text beside calls goes, if not into the content (Cohere: vercel/ai 5794)."""
     needs_reasoning: bool = False
@@ -88,7 +92,6 @@ _OPENAI: Final = Shape(
 )
 _SEEN: Final = frozenset(("image_url", "file"))
 _CLAUDE: Final = Shape(needs_tools=True, images_from_tools=True, media=_SEEN)
-_GATEWAY: Final = Shape(id_pattern=re.compile(r"[a-zA-Z0-9_-]{1,40}"))  # any vendor may be behind it
 _GEMINI: Final = Shape(
     name_pattern=re.compile("[a-zA-Z_][a-zA-Z0-9_-]{0,63}"),
     images_from_tools=True,
@@ -102,6 +105,7 @@ _MISTRAL: Final = Shape(
     id_length=9,
     user_after_tool=False,
     late_system=False,
+    text_beside_calls=False,
     # the name of a user is refused too (mistral-go pull 2); prefix is Mistral's own
     message_keys=_PLAIN_KEYS - {"name"} | {"prefix"},
     media=_SEEN,
@@ -112,11 +116,6 @@ _COHERE: Final = Shape(plan_key="tool_plan", message_keys=_PLAIN_KEYS - {"name"}
 _SHAPES: Final[Mapping[str, Shape]] = {
     "openai": _OPENAI,
     "azure": _OPENAI,
-    "azure_ai": _GATEWAY,
-    "github_copilot": _GATEWAY,
-    "openrouter": _GATEWAY,
-    "litellm_proxy": _GATEWAY,
-    "vercel_ai_gateway": _GATEWAY,
     "anthropic": _CLAUDE,
     "bedrock": _CLAUDE,
     "bedrock_converse": _CLAUDE,
@@ -134,7 +133,7 @@ _SHAPES: Final[Mapping[str, Shape]] = {
     "cerebras": Shape(message_keys=_PLAIN_KEYS | {"reasoning"}),
 }
 
-_CLAUDE_ELSEWHERE: Final = replace(_GATEWAY, needs_tools=True, media=_SEEN)
+_CLAUDE_ELSEWHERE: Final = Shape(needs_tools=True, media=_SEEN)
 _RESPONSES: Final = replace(_OPENAI, media=_SEEN)
 _CLAUDE_MODEL = re.compile("claude", re.IGNORECASE)
 _MISTRAL_MODEL = re.compile("(mis|minis|magis|codes|devs)tral|mixtral", re.IGNORECASE)

@@ -45,6 +45,8 @@ _AS_THEY_ARE: Final = ("user", "system")
 """Roles that every vendor knows by these names."""
 _CALL_KEYS: Final = frozenset(("id", "type", "function"))
 _LONGEST_RAW_ARGUMENTS = 800
+_LONGEST_NAME: Final = 64
+_SPEAKER: Final = re.compile("[a-zA-Z0-9_-]{1,64}")
 
 
 def prepare(messages: Sequence[Message], shape: Shape) -> Sequence[Message]:
@@ -108,11 +110,7 @@ class Outgoing:
             self._note_what_tools_said()
         elif self._shape.starts_with_user and len(self._out) == self._front:
             self._out.append(EARLIER)
-        if not self._shape.same_calls:
-            ready, self._repeated = without_repeated(ready)
-        if self._shape.answers_in_order:
-            self._asked = {call["id"]: place for place, call in enumerate(calls_of(ready))}
-        self._out.append(ready)
+        self._out.append(self._arranged(ready))
 
     def messages(self) -> list[Message]:
         """Return the messages as they are to be sent now, with a last one to answer; more may be added."""
@@ -127,6 +125,17 @@ class Outgoing:
         if last is None or (last == "assistant" and self._shape.ends_with_user):
             out.append(CONTINUE)
         return out
+
+    def _arranged(self, message: Message) -> Message:
+        """Return a turn with what may stand in it; the rest stands before it, or comes later."""
+        if not self._shape.text_beside_calls and calls_of(message) and text_of(message):
+            self._out += [{"role": "assistant", "content": message.get("content")}, CONTINUE]
+            message = {**message, "content": None}
+        if not self._shape.same_calls:
+            message, self._repeated = without_repeated(message)
+        if self._shape.answers_in_order:
+            self._asked = {call["id"]: place for place, call in enumerate(calls_of(message))}
+        return message
 
     def _add_answer(self, message: Message) -> None:
         if (call := self._repeated.get(message.get("tool_call_id") or "")) is not None:
@@ -285,27 +294,22 @@ def _sent(message: Message, shape: Shape) -> Message:
     An empty list of calls goes as well: OpenAI takes none (openai-node pull 1341).
     """
     allowed = shape.message_keys
-    for key, value in message.items():
-        if key in _FITTED:
-            if value or key != "tool_calls":
-                continue
-            break
-        if key[:1] == "_" or (allowed and key not in allowed):
-            break
-        if sendable(value) is not value or sendable(key) is not key:
-            break
-    else:
-        return message
-    kept = {
-        sendable(key): value if key in _FITTED else sendable(value)
+    fit = {
+        sendable(key): _fit_field(key, value)
         for key, value in message.items()
-        if key[:1] != "_" and (not allowed or key in allowed)
+        if key[:1] != "_" and (not allowed or key in allowed) and (value or key not in _NEVER_EMPTY)
     }
-    if not kept.get("tool_calls", True):
-        del kept["tool_calls"]
-    return cast(Message, kept)
+    same = len(fit) == len(message) and all(map(operator.is_, fit.values(), message.values()))
+    return message if same and all(map(operator.is_, fit, message)) else cast(Message, fit)
 
 
+def _fit_field(key: str, value: Any) -> Any:
+    if key in _FITTED:
+        return value
+    return _fit_speaker(value) if key == "name" else sendable(value)
+
+
+_NEVER_EMPTY: Final = ("name", "tool_calls")
 _FITTED: Final = frozenset(("role", "content", "tool_calls", "tool_call_id"))
 """Keys of a message that every vendor takes, and whose values are made fit to be sent by themselves."""
 
@@ -341,8 +345,10 @@ def _fit_call(call: ToolCall, shape: Shape, ids: _WireIds) -> ToolCall:
     if shape.message_keys is not None and not call.keys() <= _CALL_KEYS:
         return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
     if name != function["name"] or arguments is not function["arguments"]:
-        return {**call, "id": call_id, "function": {**function, "name": name, "arguments": arguments}}
-    return call if call_id == call.get("id") else {**call, "id": call_id}
+        function = {**function, "name": name, "arguments": arguments}
+    elif call_id == call.get("id") and call.get("type") == "function":
+        return call
+    return {**call, "id": call_id, "type": "function", "function": function}
 
 
 def _fit_name(name: str, shape: Shape) -> str:
@@ -350,6 +356,20 @@ def _fit_name(name: str, shape: Shape) -> str:
         return name
     fit = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown_tool"
     return fit if shape.name_pattern.fullmatch(fit) else f"_{fit}"[:64]
+
+
+def _fit_speaker(name: str) -> str:
+    """Return the name of a speaker as OpenAI takes it, different for different ones.
+
+    Spaces, say, are refused (extended_openai_conversation 251, langchain 35054).
+    """
+    if _SPEAKER.fullmatch(name):
+        return name
+    fit = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
+    if name.isascii() and len(name) <= _LONGEST_NAME:
+        return fit
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:6]
+    return f"{fit[: _LONGEST_NAME - 7]}_{digest}"
 
 
 def _fit_arguments(arguments: str) -> str:

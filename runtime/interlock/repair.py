@@ -2,8 +2,8 @@
 
 The rules are the ones all chat APIs share (feature invariant I1, pain 1): each tool call has exactly
 one answer, the answers follow their call with nothing in between, no answer lacks its call, call ids
-are there and differ, no assistant message is empty, and there is something to answer at all. What
-only one vendor demands is that vendor's shape, in the provider.
+are there and differ, calls have their type, no assistant message is empty, and there is something to
+answer at all. What only one vendor demands is that vendor's shape, in the provider.
 """
 
 from __future__ import annotations
@@ -56,6 +56,11 @@ def examined(messages: Sequence[Message]) -> tuple[list[str], set[str]]:
         if calls := message.get("tool_calls"):
             open_calls = [call.get("id") or "" for call in calls]
             found += _bad_ids(index, open_calls, seen)
+            found += [
+                f"message {index}: tool call {call.get('id')} without a type"
+                for call in calls
+                if call.get("type") != "function"
+            ]
             seen.update(open_calls)
         else:
             open_calls = []
@@ -164,7 +169,7 @@ class _Mender:
             if found and not self._follows(index, found[0]):
                 self.notes.append(f"moved the answer to tool call {call_id!r} to its call")
             fresh = self._fresh(call_id)
-            calls.append(call if fresh == call_id else cast(ToolCall, {**call, "id": fresh}))
+            calls.append(self._whole(call, fresh))
             answers.append((min(found, default=len(self.messages)), self._one_answer(found, fresh)))
         if any(new is not old for new, old in zip(calls, calls_of(message), strict=True)):
             message = cast(Message, {**message, "tool_calls": calls})
@@ -172,6 +177,15 @@ class _Mender:
             answers.sort(key=itemgetter(0))  # a sound turn stays as it is, whatever is wrong elsewhere
         self.out += [message, *(answer for _, answer in answers)]
         return taken
+
+    def _whole(self, call: ToolCall, fresh: str) -> ToolCall:
+        """Return a call with its new id, and with its type: there is one kind alone."""
+        typed = call.get("type") == "function"
+        if typed and fresh == call.get("id"):
+            return call
+        if not typed:
+            self.notes.append(f"added the type of tool call {fresh!r}")
+        return cast(ToolCall, {**call, "id": fresh, "type": "function"})
 
     def _follows(self, index: int, answer: int) -> bool:
         """Whether only tool messages stand between a call and its answer."""

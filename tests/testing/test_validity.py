@@ -12,6 +12,12 @@ from interlock.testing import assert_valid, call, problems
 USER: Message = {"role": "user", "content": "Hi"}
 CALLS: Message = {"role": "assistant", "content": None, "tool_calls": [call("a", id="1"), call("b", id="2")]}
 
+UNTYPED: Any = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "1", "function": {"name": "a", "arguments": "{}"}}],
+}
+
 
 def answered(call_id: str) -> Message:
     return {"role": "tool", "tool_call_id": call_id, "content": "ok"}
@@ -33,6 +39,7 @@ def test_answers_may_come_in_another_order() -> None:
         ([USER, CALLS, answered("1"), answered("2"), answered("2")], "orphan"),
         ([USER, answered("9")], "orphan"),
         ([USER, CALLS, answered("1"), answered("2"), CALLS, answered("1"), answered("2")], "used twice"),
+        ([USER, UNTYPED, answered("1")], "message 1: tool call 1 without a type"),
         ([{"role": "system", "content": "Be kind."}], "nothing to answer"),
         ([{"role": "robot", "content": "Hi"}], "unknown role 'robot'"),
         ([{"content": "Hi"}], "unknown role None"),

@@ -40,6 +40,8 @@ class Profile:
     """Whether results have to come in the order of their calls, as there are no ids on the wire."""
     tool_name: str | None = None
     """The pattern of the names of tools, offered and called."""
+    message_name: str | None = None
+    """The pattern of the name of a message, which tells speakers of one role apart."""
     no_blank: frozenset[str] = frozenset()
     """The roles whose text may not be blank, unless an assistant's message has calls."""
     null_beside_calls: bool = True
@@ -70,8 +72,10 @@ _OPENAI: Final = Profile(
     name="openai",
     call_id=r"(?s).{1,40}",
     tool_name=_NAME,
+    message_name=_NAME,
     parts=frozenset(("user",)),
     sources={
+        "message_name": _GITHUB + "jekalmin/extended_openai_conversation/issues/251",
         "call_id": _GITHUB + "vercel/ai/issues/5171",
         "tool_name": _GITHUB + "weave-os/router/pull/1190",
         "parts": _GITHUB + "openai/openai-node/issues/1030",
@@ -133,6 +137,7 @@ _MISTRAL: Final = Profile(
     call_id=r"[a-zA-Z0-9]{9}",
     tool_name=_NAME,
     no_blank=frozenset(("assistant",)),
+    text_beside_calls=False,
     parts=frozenset(("user", "assistant")),
     keys=_CHAT_KEYS - {"name"} | {"prefix"},
     call_keys=frozenset(("id", "type", "function")),
@@ -150,6 +155,7 @@ _MISTRAL: Final = Profile(
         "tool_name": _GITHUB
         + "mistralai/mistral-common/blob/main/src/mistral_common/protocol/instruct/validator.py",
         "no_blank": _GITHUB + "OpenHands/OpenHands/issues/8685",
+        "text_beside_calls": _GITHUB + "langchain-ai/langchain/issues/21196",
         "parts": _GITHUB + "LibreChat-AI/agents/issues/344",
         "keys": _GITHUB + "BerriAI/litellm/issues/30835",
         "call_keys": _GITHUB + "BerriAI/litellm/issues/30835",
@@ -240,8 +246,10 @@ _AZURE: Final = Profile(
     name="azure",
     call_id=_OPENAI.call_id,
     tool_name=_OPENAI.tool_name,
+    message_name=_OPENAI.message_name,
     parts=_OPENAI.parts,
     sources={
+        "message_name": _GITHUB + "danny-avila/LibreChat/issues/1075",
         "call_id": _GITHUB + "BerriAI/litellm/issues/17343",
         "tool_name": "https://learn.microsoft.com/azure/ai-services/openai/reference",
         "parts": "https://learn.microsoft.com/azure/ai-services/openai/reference",
@@ -249,11 +257,34 @@ _AZURE: Final = Profile(
     },
 )
 
+_OPENROUTER: Final = Profile(
+    name="openrouter",
+    starts_with=_USER,
+    ends_with=_USER_OR_TOOL,
+    call_id=r"[a-zA-Z0-9_-]{1,40}",
+    tool_name=_NAME,
+    message_name=_NAME,
+    no_blank=_ANYONE,
+    parts=_USER,
+    thoughts=frozenset(("reasoning", "reasoning_content", "reasoning_details")),
+    # each vendor may be behind it, so these are the rules of all of them
+    sources={
+        "starts_with": _ANTHROPIC.sources["starts_with"],
+        "ends_with": _ANTHROPIC.sources["ends_with"],
+        "call_id": _GITHUB + "BerriAI/litellm/issues/11392",
+        "tool_name": _OPENAI.sources["tool_name"],
+        "message_name": _OPENAI.sources["message_name"],
+        "no_blank": _ANTHROPIC.sources["no_blank"],
+        "parts": _OPENAI.sources["parts"],
+        "thoughts": "https://openrouter.ai/docs/use-cases/reasoning-tokens",
+    },
+)
+
 PROFILES: Final[Mapping[str, Profile]] = {
     profile.name: profile
     for profile in (
         *(_OPENAI, _AZURE, _ANTHROPIC, _GEMINI, _MISTRAL, _GROQ),
-        *(_DEEPSEEK, _COHERE, _BEDROCK, _OLLAMA, _XAI),
+        *(_DEEPSEEK, _COHERE, _BEDROCK, _OLLAMA, _XAI, _OPENROUTER),
     )
 }
 """The profiles by the name of their vendor."""

@@ -118,6 +118,8 @@ class _Check:
             yield "roles", f"no role {role!r} here"
         if profile.keys is not None and (surplus := message.keys() - profile.keys):
             yield "keys", f"unknown keys {sorted(surplus)}"
+        if (name := message.get("name")) is not None:
+            yield from self._in_speaker(name)
         yield from self._in_content(message)
         if role == "assistant":
             yield from self._in_thoughts(message)
@@ -162,6 +164,10 @@ class _Check:
     def _in_name(self, name: str) -> Iterator[tuple[str, str]]:
         if self.profile.tool_name and not re.fullmatch(self.profile.tool_name, name):
             yield "tool_name", f"tool name {name!r} does not match {self.profile.tool_name}"
+
+    def _in_speaker(self, name: str) -> Iterator[tuple[str, str]]:
+        if self.profile.message_name and not re.fullmatch(self.profile.message_name, name):
+            yield "message_name", f"the name {name!r} does not match {self.profile.message_name}"
 
     def _in_order(self) -> Iterator[tuple[str, str, str]]:
         profile, roles = self.profile, [message["role"] for message in self.messages]
