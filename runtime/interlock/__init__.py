@@ -34,7 +34,7 @@ from interlock.hooks import AgentHooks, RunHooks
 from interlock.messages import Message, RunItem
 from interlock.port import Handler, ModelSettings, Request
 from interlock.results import HandoffRecord, RunEvent, RunResult
-from interlock.runner import Runner, RunStream
+from interlock.runner import RunHandle, Runner, RunStream
 from interlock.skills import Skill
 from interlock.tools import Tool
 from interlock.usage import Usage
@@ -66,6 +66,7 @@ __all__ = [
     "RunConfig",
     "RunContext",
     "RunEvent",
+    "RunHandle",
     "RunHooks",
     "RunItem",
     "RunResult",

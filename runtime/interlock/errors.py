@@ -45,7 +45,8 @@
           CassetteMiss            a test replays a recording that does not have this request
 
 Every error that ends a run carries the partial result as ``error.result``: all that happened until
-then, the usage included (design: errors; feature rows 1-14, 1-35).
+then, the usage included (design: errors; feature rows 1-14, 1-35). A cancellation is no error of this
+tree: an `interlock.RunHandle` has the result then.
 """
 
 from __future__ import annotations

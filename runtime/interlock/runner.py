@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # loaded by those who use it
     from interlock.run_state import RunState
     from interlock.sessions.session import Session
 
-__all__ = ["DEFAULT_MAX_TURNS", "RunStream", "Runner"]
+__all__ = ["DEFAULT_MAX_TURNS", "RunHandle", "RunStream", "Runner"]
 
 T = TypeVar("T")
 
@@ -40,6 +40,7 @@ class Runner:
         hooks: RunHooks | None = None,
         run_config: RunConfig | None = None,
         session: Session | None = None,
+        handle: RunHandle | None = None,
     ) -> RunResult[Any]:
         """Run until there is a final output, and return everything that happened.
 
@@ -54,6 +55,7 @@ class Runner:
             run_config: settings for all agents of the run.
             session: what came before the input, and where the run is kept, turn by turn, see
                 `interlock.sessions`. A run that goes on is kept where it was kept before.
+            handle: where the result is found also if the run is cancelled; each run needs one of its own.
 
         Raises:
             ConfigError: agents, input or settings that cannot work, before any model call.
@@ -61,7 +63,7 @@ class Runner:
             InterlockError: whatever ended the run, with the partial result in ``error.result``.
         """
         run = start(starting_agent, input, context, max_turns, hooks, run_config, stream=False)
-        return await _finish(_kept(run, session, input))
+        return await _finish(_held(_kept(run, session, input), handle))
 
     @staticmethod
     def run_sync(
@@ -73,6 +75,7 @@ class Runner:
         hooks: RunHooks | None = None,
         run_config: RunConfig | None = None,
         session: Session | None = None,
+        handle: RunHandle | None = None,
     ) -> RunResult[Any]:
         """Do `Runner.run` from code that is not async. Arguments and errors are the same.
 
@@ -87,7 +90,7 @@ class Runner:
                 "handler). Use `result = await Runner.run(...)` there."
             )
         run = start(starting_agent, input, context, max_turns, hooks, run_config, stream=False)
-        return asyncio.run(_finish(_kept(run, session, input)))
+        return asyncio.run(_finish(_held(_kept(run, session, input), handle)))
 
     @staticmethod
     def run_streamed(
@@ -120,6 +123,13 @@ def _kept(run: Run, session: Session | None, input: RunInput | RunState) -> Run:
     return run
 
 
+def _held(run: Run, handle: RunHandle | None) -> Run:
+    """Let the caller have hold of a run, if it wants to."""
+    if handle is not None:
+        handle._take(run)
+    return run
+
+
 async def _finish(run: Run) -> RunResult[Any]:
     """Carry out a run that nobody watches, and return its result."""
     if run.config.timeout is None:
@@ -131,6 +141,38 @@ async def _finish(run: Run) -> RunResult[Any]:
     return run.result()
 
 
+class RunHandle:
+    """The caller's hold on one run: its result, however the run ends.
+
+        handle = RunHandle()
+        with anyio.move_on_after(30):
+            await Runner.run(agent, "Hi", handle=handle)
+        result = handle.result
+
+    An error that ends a run carries the result itself, but a cancellation, a timeout of the caller's or a
+    ``KeyboardInterrupt`` does not. Go on with ``handle.result.state()``: what was begun is not done again. A
+    state from before the run does not know what the run has done. A `RunStream` has its result itself.
+    """
+
+    def __init__(self) -> None:
+        self._run: Run | None = None
+
+    @property
+    def result(self) -> RunResult[Any] | None:
+        """The result as it stands, final once the run has ended, see ``stop_reason``; None before a run."""
+        return None if self._run is None else self._run.result()
+
+    def _take(self, run: Run) -> None:
+        """Hold a run; `Runner.run` does that.
+
+        Raises:
+            ConfigError: this handle has had one.
+        """
+        if self._run is not None:
+            raise ConfigError("A RunHandle is for one run, and this one has had its run: make another one.")
+        self._run = run
+
+
 class RunStream:
     """A run that is read event by event.
 
@@ -140,7 +182,7 @@ class RunStream:
         result = stream.result
 
     Leaving the ``async with`` block early ends the run: the connection to the provider is closed, and
-    ``result`` is what happened until then.
+    ``result`` is what happened until then, as it is for a `RunHandle`.
     """
 
     def __init__(self, run: Run) -> None:

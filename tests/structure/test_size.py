@@ -9,7 +9,7 @@ from typing import Any
 
 FILE_LINES = 450
 FUNCTION_LINES = 40
-PUBLIC_NAMES = 40
+PUBLIC_NAMES = 42
 
 EXCEPTIONS: dict[str, str] = {
     # "interlock.module" or "interlock.module.function": why it may be bigger
