@@ -27,6 +27,7 @@ from servers import (
     streamed,
 )
 from servers import chunk as undated_chunk
+from teams import look_up
 
 from interlock import Agent, RunConfig, Runner
 from interlock.attempts import Retry
@@ -46,6 +47,7 @@ from interlock.errors import (
     UnreadableResponse,
 )
 from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from interlock.messages import calls_of
 from interlock.port import Handler, OutputSchema, Request, family_of
 from interlock_providers.litellm import LiteLLM
 from interlock_providers.litellm_library import close_litellm, load_litellm, price
@@ -437,6 +439,64 @@ async def test_a_forced_tool_that_was_not_called_is_an_error_where_litellm_canno
             return
         with pytest.raises(ModelBehaviorError, match="mistral"):
             await reply_of(handler, asked)
+
+
+@BOTH
+async def test_a_reply_that_called_no_forced_tool_is_kept_with_its_usage(watched: bool) -> None:
+    """The run ends with it, plain and streamed."""
+    reply = HELLO_STREAM if watched else HELLO
+    async with served(reply) as server:
+        agent = Agent(
+            "A",
+            model=handler_at(server.url, MISTRAL),
+            tools=[look_up],
+            model_settings={"tool_choice": "required"},
+        )
+        running = Runner.run_streamed(agent, "Hi").drain() if watched else Runner.run(agent, "Hi")
+        with pytest.raises(ModelBehaviorError, match="was to call a tool and did not") as raised:
+            await running
+    result = raised.value.result
+    assert result is not None
+    assert [message.get("content") for message in result.messages] == ["Hi", "Hello"]
+    assert (result.usage.input_tokens, result.usage.output_tokens, result.usage.estimated) == (5, 7, False)
+
+
+DEEP = "[" * 1500 + "]" * 1500
+ODD_ARGUMENTS = {
+    "deep": f'{{"x": {DEEP}}}',
+    "deep and no object": DEEP,
+    "a list": "[1]",
+    "text": '"x"',
+    "null": "null",
+    "no number": '{"x": NaN}',
+    "a long number": f'{{"x": {"9" * 5000}}}',
+    "broken": '{"x": ',
+    "marked": '\ufeff{"order": 1}',
+    "fine": '{"order": 1}',
+}
+
+
+@pytest.mark.parametrize("model", [OPENAI, MISTRAL, "groq/llama-3.3-70b", "openrouter/a/b"])
+@pytest.mark.parametrize("arguments", ODD_ARGUMENTS.values(), ids=ODD_ARGUMENTS)
+@pytest.mark.parametrize("name", ["look_up", "multi_tool_use.parallel"])
+async def test_odd_arguments_come_as_they_are_plain_and_streamed(
+    model: str, arguments: str, name: str
+) -> None:
+    """litellm reads those of a whole reply, and fails of some, or makes other calls of them."""
+    made = {"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}
+    whole = said({"content": None, "tool_calls": [made]}, finish="tool_calls", usage=USAGE)
+    pieces = streamed(
+        chunk({"role": "assistant", "content": None, "tool_calls": [{**made, "index": 0}]}),
+        chunk({}, finish="tool_calls"),
+        event({"id": "r1", "model": "m-1", "created": 1, "choices": [], "usage": USAGE}),
+    )
+    async with served(whole, pieces) as server:
+        handler = handler_at(server.url, model)
+        for stream in (False, True):
+            done = await reply_of(handler, request(stream=stream))
+            (call,) = calls_of(done.message)
+            assert call["function"] == {"name": name, "arguments": arguments}
+            assert call["id"] == "call_1"
 
 
 OTHER = {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}

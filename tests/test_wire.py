@@ -42,6 +42,10 @@ def turn(
     ]
 
 
+DEEP = f'{{"x": {"[" * 300}1{"]" * 300}}}'
+"""Nested deeper than the reader of tools goes, which has refused it; further down no library can send it."""
+
+
 def sent_arguments(text: str) -> str:
     sent = prepare([USER, *turn(arguments=text)], STRICT)
     return calls_of(sent[1])[0]["function"]["arguments"]
@@ -125,6 +129,8 @@ def test_parts_of_a_tool_result_that_say_something_stay() -> None:
         ("null", '{"_invalid_arguments": "null"}'),
         ('{"x": NaN}', '{"_invalid_arguments": "{\\"x\\": NaN}"}'),
         ('{"x": 1e400}', '{"_invalid_arguments": "{\\"x\\": 1e400}"}'),
+        (f'{{"x": {"[" * 190}1{"]" * 190}}}', f'{{"x": {"[" * 190}1{"]" * 190}}}'),
+        (DEEP, json.dumps({"_invalid_arguments": DEEP[:800]})),
         ('{"x":1}{"y":2}', '{"_invalid_arguments": "{\\"x\\":1}{\\"y\\":2}"}'),
     ],
 )

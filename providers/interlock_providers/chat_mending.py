@@ -6,14 +6,25 @@ litellm reads by itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from interlock.usage import to_usage
 
-__all__ = ["as_chunk", "mend_chunk", "mend_completion"]
+__all__ = ["as_chunk", "mend_chunk", "mend_completion", "unshield"]
 
 _Json = dict[str, Any]
+
+_SHIELD = "\ufeff"
+"""Before arguments that litellm is not to read: at a byte order mark Python's reader stops, and litellm then
+leaves them as they are."""
+_SEVERAL = "multi_tool_use.parallel"
+"""A name that OpenAI's models invent. Of a call of it litellm makes others, but not in a stream."""
+_SURELY_READABLE = 200
+"""Arguments are surely that if they begin as an object, and have fewer brackets than this ..."""
+_SURELY_SHORT = 4000
+"""... and fewer characters than this: Python reads no number of more than 4,300 digits."""
 
 
 def mend_chunk(provider: str, chunk: _Json) -> bool:
@@ -60,7 +71,48 @@ def mend_completion(provider: str, reply: _Json) -> bool:
         if not said.get("role"):
             said["role"], changed = "assistant", True
         changed = _join_content(provider, said) or changed
+        changed = _shield(said) or changed
     return changed
+
+
+def unshield(message: _Json) -> None:
+    """Take what `mend_completion` put before arguments away again, in a whole message as litellm gives it."""
+    for function in _functions(message):
+        function["arguments"] = function["arguments"].removeprefix(_SHIELD)
+
+
+def _shield(message: _Json) -> bool:
+    """Keep litellm from reading arguments of which it would fail, or make another call than a stream has.
+
+    It reads those of whole replies alone.
+    """
+    changed = False
+    for function in _functions(message):
+        arguments: str = function["arguments"]
+        odd = function.get("name") == _SEVERAL or arguments.startswith(_SHIELD)
+        if odd or not _is_readable(arguments):
+            function["arguments"], changed = _SHIELD + arguments, True
+    return changed
+
+
+def _is_readable(arguments: str) -> bool:
+    """Whether litellm reads arguments as an object, or sees that they are no JSON."""
+    brackets = arguments.count("[") + arguments.count("{")
+    if arguments.startswith("{") and brackets < _SURELY_READABLE and len(arguments) < _SURELY_SHORT:
+        return True
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except json.JSONDecodeError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+
+
+def _functions(message: Mapping[str, Any]) -> Iterable[_Json]:
+    for call in _dicts(message.get("tool_calls")):
+        function: object = call.get("function")
+        if isinstance(function, dict) and isinstance(cast("_Json", function).get("arguments"), str):
+            yield cast("_Json", function)
 
 
 def as_chunk(reply: Mapping[str, Any]) -> _Json:

@@ -103,7 +103,9 @@ class LiteLLM:
                     shown = events.shown(event)
                     if request.stream and shown is not None:
                         yield shown
-            yield exchange.finish()
+            done = exchange.finish()
+            yield done
+            exchange.check_choice(done)
         finally:
             await exchange.close()
 

@@ -24,6 +24,7 @@ from interlock.messages import calls_of
 from interlock.repair import says_nothing
 from interlock.usage import Usage
 from interlock_providers.answers import error_from_answer, shortened
+from interlock_providers.chat_mending import unshield
 from interlock_providers.deadlines import Deadline
 from interlock_providers.echoes import Echoes
 from interlock_providers.failures import to_provider_error
@@ -135,6 +136,8 @@ class Exchange:
             if choice.get("index"):
                 continue
             if message and not delta:
+                if self._tap is not None:
+                    unshield(message)
                 self._lift(message)
                 self._thought.move_all(message)
             elif delta:
@@ -159,7 +162,6 @@ class Exchange:
 
         Raises:
             ProviderError: the vendor reported an error within its reply, or the reply is incomplete.
-            ModelBehaviorError: a tool had to be called and was not.
         """
         try:
             done = self._assembler.done()
@@ -170,7 +172,6 @@ class Exchange:
             raise error_from_answer(answer, provider=self._target.provider, model=self._model)
         self._check_complete(done)
         done = self._explained(done)
-        self._check_choice(done)
         if self.call.plan.answer_tool is not None:
             done = as_answer(done, self.call.plan.answer_tool)
         return REMADE_DONE(done, usage=self._counted(done.usage))
@@ -317,8 +318,15 @@ class Exchange:
             model=self._model,
         )
 
-    def _check_choice(self, done: MessageDone) -> None:
-        """See to a forced tool choice where litellm leaves it out of the request without a word."""
+    def check_choice(self, done: MessageDone) -> None:
+        """See to a forced tool choice where litellm leaves it out of the request without a word.
+
+        Args:
+            done: the reply, which the run has by now: what the model said, and what it cost, is not lost.
+
+        Raises:
+            ModelBehaviorError: a tool had to be called and was not.
+        """
         choice = self.call.plan.tool_choice
         forced = choice not in (None, "auto", "none") and self.call.plan.answer_tool is None
         if not forced or not ignores_tool_choice(self._target.provider):

@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, Final, NoReturn, cast
 
+from pydantic_core import from_json
+
 from interlock.messages import Message, ToolCall, calls_of, text_of
 from interlock.plain_json import sendable, sendable_json
 from interlock.port import ToolSpec
@@ -45,6 +47,8 @@ _AS_THEY_ARE: Final = ("user", "system")
 """Roles that every vendor knows by these names."""
 _CALL_KEYS: Final = frozenset(("id", "type", "function"))
 _LONGEST_RAW_ARGUMENTS = 800
+_SURELY_SHALLOW: Final = 150
+"""Brackets in JSON that is not nested too deep."""
 _LONGEST_NAME: Final = 64
 _SPEAKER: Final = re.compile("[a-zA-Z0-9_-]{1,64}")
 
@@ -381,13 +385,21 @@ def _fit_arguments(arguments: str) -> str:
     """
     if not arguments:
         return "{}"
-    try:
-        value = _STRICT_JSON.decode(arguments)
-    except (ValueError, RecursionError):
-        value = None
-    if isinstance(value, dict):
-        return sendable_json(arguments)
+    fit = sendable_json(arguments)
+    if _is_object(fit):
+        return fit
     return json.dumps({"_invalid_arguments": sendable(arguments)[:_LONGEST_RAW_ARGUMENTS]})
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        if arguments.count("[") + arguments.count("{") > _SURELY_SHALLOW:
+            from_json(
+                arguments
+            )  # goes 200 deep, as for tools: what is deeper was refused, and libraries fail of it
+        return isinstance(_STRICT_JSON.decode(arguments), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _refuse_constant(name: str) -> NoReturn:
