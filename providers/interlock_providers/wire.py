@@ -394,9 +394,7 @@ def _fit_arguments(arguments: str) -> str:
 def _is_object(arguments: str) -> bool:
     try:
         if arguments.count("[") + arguments.count("{") > _SURELY_SHALLOW:
-            from_json(
-                arguments
-            )  # goes 200 deep, as for tools: what is deeper was refused, and libraries fail of it
+            from_json(arguments)  # goes 200 deep, as for tools; of what is deeper libraries fail
         return isinstance(_STRICT_JSON.decode(arguments), dict)
     except (ValueError, RecursionError):
         return False
