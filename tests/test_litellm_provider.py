@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import pytest
@@ -885,3 +885,75 @@ def test_the_event_loop_goes_on_while_litellm_is_imported() -> None:
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["False", "{False}", "ConnectionFailed", "ConnectionFailed"], done.stderr
+
+
+# OpenRouter's signatures
+
+SIGNED_DETAIL = {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0}
+ENCRYPTED = {
+    "type": "reasoning.encrypted",
+    "data": "ZW5j",
+    "format": "google-gemini-v1",
+    "index": 0,
+    "id": "t",
+}
+
+
+def openrouter_says(*details: dict[str, Any]) -> list[bytes]:
+    """A delta for each detail of a thought, as OpenRouter sends them."""
+    return [
+        chunk(
+            {
+                "role": "assistant",
+                "content": "",
+                "reasoning": detail.get("text"),
+                "reasoning_details": [detail],
+            }
+        )
+        for detail in details
+    ]
+
+
+@pytest.mark.parametrize(
+    "model", ["openrouter/anthropic/claude-sonnet-4.5", "openrouter/google/gemini-3-pro"]
+)
+@pytest.mark.parametrize(
+    ("details", "kept"),
+    [
+        (
+            [
+                {**SIGNED_DETAIL, "text": "Let me "},
+                {**SIGNED_DETAIL, "text": "see."},
+                {**SIGNED_DETAIL, "signature": "c2ln"},
+            ],
+            [{**SIGNED_DETAIL, "text": "Let me see.", "signature": "c2ln"}],
+        ),
+        ([{**SIGNED_DETAIL, "text": "Hm."}, ENCRYPTED], [{**SIGNED_DETAIL, "text": "Hm."}, ENCRYPTED]),
+        ([ENCRYPTED], [ENCRYPTED]),
+    ],
+    ids=["signature", "encrypted after text", "encrypted alone"],
+)
+@pytest.mark.parametrize(
+    "said_last", [{"content": "Hello"}, {"tool_calls": [{**CALL, "index": 0}]}], ids=["text", "call"]
+)
+async def test_a_signature_that_comes_alone_is_kept(
+    model: str, details: list[dict[str, Any]], kept: list[dict[str, Any]], said_last: dict[str, Any]
+) -> None:
+    """litellm drops a delta that has nothing else in it; the thought then goes back unsigned, and is refused."""
+    reply = streamed(
+        *openrouter_says(*details),
+        chunk(said_last),
+        chunk({}, finish="stop"),
+        event({"id": "r1", "model": "m-1", "created": 1, "choices": [], "usage": USAGE}),
+    )
+    async with served(reply) as server:
+        handler = handler_at(server.url, model)
+        done = await reply_of(handler, request(stream=True, tools=[WEATHER]))
+        answers: list[Any] = [
+            {"role": "tool", "tool_call_id": each["id"], "content": "ok"} for each in calls_of(done.message)
+        ]
+        hi: Any = {"role": "user", "content": "Hi"}
+        again = Request(messages=[hi, done.message, *answers, hi], tools=[WEATHER], stream=True)
+        await reply_of(handler, again)
+    assert cast(Any, done.message)["reasoning_details"] == kept
+    assert server.requests[1].body["messages"][1]["reasoning_details"] == kept

@@ -154,10 +154,23 @@ def _add_details(usage: _Json) -> bool:
 
 def _mend_delta(provider: str, delta: _Json) -> bool:
     changed = _join_content(provider, delta)
-    if delta.get("refusal") and delta.get("annotations") is None:
-        # litellm (1.105 to 1.109) drops a piece of a refusal that comes alone
+    if not delta.get("content") and delta.get("annotations") is None and _says_more(delta):
         delta["annotations"], changed = [], True
     return changed
+
+
+def _says_more(delta: _Json) -> bool:
+    """Whether litellm (1.105 to 1.110) would drop a delta that says something.
+
+    It does so where there is neither a text nor a call beside it: a piece of a refusal, or a signature in
+    OpenRouter's ``reasoning_details``, without which the thought is refused when it goes back.
+    """
+    if delta.get("tool_calls"):
+        return False
+    return any(value and key not in _IS_HEARD for key, value in delta.items())
+
+
+_IS_HEARD = frozenset(("role", "content", "function_call", "reasoning", "reasoning_content"))
 
 
 def _join_content(provider: str, said: _Json) -> bool:
