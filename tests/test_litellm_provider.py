@@ -262,6 +262,22 @@ async def test_settings_reach_the_wire_and_the_requests_own_win() -> None:
     assert "top_p" not in asked(server)
 
 
+@pytest.mark.parametrize("model", [OPENAI, MISTRAL, ANTHROPIC, RESPONSES])
+async def test_what_is_about_tools_is_not_sent_without_any(model: str) -> None:
+    """OpenAI refuses it: "'parallel_tool_calls' is only allowed when 'tools' are specified"."""
+    settings = {"parallel_tool_calls": False, "tool_choice": "auto"}
+    async with served(failed(418)) as server:
+        handler = handler_at(server.url, model, settings=settings)
+        for tools in ([], [WEATHER]):
+            asking = request(settings=settings, tools=tools, tool_choice="auto")
+            with pytest.raises(ProviderError):
+                await reply_of(handler, asking)
+    bare, whole = (each.body for each in server.requests)
+    assert not {"parallel_tool_calls", "tool_choice", "tools"} & bare.keys()
+    assert whole["tools"]
+    assert whole.get("parallel_tool_calls") == (None if model == ANTHROPIC else False)
+
+
 @pytest.mark.parametrize("model", [OPENAI, MISTRAL, ANTHROPIC])
 async def test_tools_reach_the_wire(model: str) -> None:
     """On litellm 1.106 to 1.108 they do not, unless the package mcp is installed."""
@@ -939,7 +955,7 @@ def openrouter_says(*details: dict[str, Any]) -> list[bytes]:
 async def test_a_signature_that_comes_alone_is_kept(
     model: str, details: list[dict[str, Any]], kept: list[dict[str, Any]], said_last: dict[str, Any]
 ) -> None:
-    """litellm drops a delta that has nothing else in it; the thought then goes back unsigned, and is refused."""
+    """litellm drops a delta that has nothing else in it, and the thought is refused without it."""
     reply = streamed(
         *openrouter_says(*details),
         chunk(said_last),

@@ -276,3 +276,26 @@ async def test_the_double_refuses_what_a_provider_would(spoil: str) -> None:
         history.append({"role": "assistant", "content": "?", "thinking_blocks": [{"type": "thinking"}]})
     with pytest.raises(InvalidRequest):
         await Runner.run(Agent("X", model=x), [*history, USER])
+
+
+async def test_fields_of_the_app_on_a_stored_reply_are_shown_to_no_model() -> None:
+    """Nobody knows who wrote it, so what no vendor's API has are columns of a database."""
+    stored: dict[str, Any] = {
+        **{
+            "role": "assistant",
+            "content": "Hello",
+            "reasoning_content": "Hm.",
+            "email": "a@b.test",
+            "row": 7,
+        },
+        "tool_calls": [{**call("look", {"at": 1}, id="a"), "row": 8}],
+    }
+    answer = {"role": "tool", "tool_call_id": "a", "content": "seen"}
+    model = ScriptedHandler(["Done."])
+    result = await Runner.run(Agent("A", model=model, tools=[look]), [USER, stored, answer])
+    (shown,) = [message for message in model.requests[0].messages if message["role"] == "assistant"]
+    assert shown == {
+        **{"role": "assistant", "content": "Hello", "reasoning_content": "Hm."},
+        "tool_calls": [call("look", {"at": 1}, id="a")],
+    }
+    assert result.messages[1] == stored, "the transcript keeps them"

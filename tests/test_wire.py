@@ -647,3 +647,34 @@ def test_a_conversation_that_grows_is_sent_to_mistral_as_one_that_is_whole() -> 
 
 
 SAID: Message = {"role": "assistant", "content": "Hello"}
+
+
+OWN: Any = {"timestamp": "2026-01-01T00:00:00Z", "metadata": {"user": 7}, "email": "a@b.test"}
+"""Fields of an app's own, as from its database."""
+
+
+@pytest.mark.parametrize("model", [*MODELS.values(), "somebody/new"])
+def test_fields_of_the_app_do_not_leave(model: str) -> None:
+    """Strict endpoints refuse them (hermes-agent 47868), and no vendor has any business with them."""
+    system: Message = {"role": "system", "content": "Be kind."}
+    calling, answer = turn("abcDEF123")
+    bare: list[Message] = [system, USER, calling, answer, {"role": "assistant", "content": "Hello"}, USER]
+    stored: list[Any] = [{**message, **(OWN if message["role"] != "assistant" else {})} for message in bare]
+    assert list(as_sent(model, stored)[0]) == list(as_sent(model, bare)[0])
+
+
+@pytest.mark.parametrize("model", [*MODELS.values(), "somebody/new"])
+def test_fields_of_a_handoff_context_do_not_leave(model: str) -> None:
+    said: Any = {"role": "assistant", "content": "Hello"}
+    stored = {**said, "timestamp": "2026-01-01T00:00:00Z", "metadata": {"user": 7}}
+    assert list(as_sent(model, [USER, stored, USER])[0]) == list(as_sent(model, [USER, said, USER])[0])
+
+
+def test_cache_marks_of_the_app_are_sent() -> None:
+    message: Any = {"role": "user", "content": "Hi", "cache_control": {"type": "ephemeral"}}
+    assert prepare([message], shape_of("anthropic"))[0] is message
+
+
+def test_what_a_provider_said_under_keys_of_its_own_goes_back() -> None:
+    said: Any = {"role": "assistant", "content": "Hello", "xyzzy": ["c2ln"]}
+    assert prepare([USER, said, USER], STRICT)[1] is said

@@ -113,6 +113,8 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
     asked = told(request.messages, plan.prompt)
     messages, offered_tools = _prepared(asked, offered, shape, whole=target.is_translated)
     tools = [*offered_tools, *vendor_tools]
+    if not tools:
+        merged.pop("parallel_tool_calls", None)  # OpenAI refuses it without tools
     if _must_not_think(messages, target.name):
         merged = {key: value for key, value in merged.items() if key not in _THINKING}
     arguments: dict[str, Any] = {

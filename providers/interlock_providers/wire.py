@@ -8,25 +8,19 @@ preparing twice is preparing once.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import math
 import operator
-import re
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Any, Final, NoReturn, cast
-
-from pydantic_core import from_json
+from typing import Any, Final, cast
 
 from interlock.messages import Message, ToolCall, calls_of, text_of
-from interlock.plain_json import sendable, sendable_json
+from interlock.plain_json import sendable
 from interlock.port import ToolSpec
 from interlock.repair import says_nothing
 from interlock_providers.media import not_again, only
 from interlock_providers.repeated import without_repeated
 from interlock_providers.shapes import Shape
+from interlock_providers.wire_calls import WireIds, fit_calls, fit_speaker
 
 __all__ = ["Outgoing", "opens", "prepare", "tools_for"]
 
@@ -45,12 +39,6 @@ BLANK_REASONING: Final = " "
 _SYSTEM: Final = ("system", "developer")
 _AS_THEY_ARE: Final = ("user", "system")
 """Roles that every vendor knows by these names."""
-_CALL_KEYS: Final = frozenset(("id", "type", "function"))
-_LONGEST_RAW_ARGUMENTS = 800
-_SURELY_SHALLOW: Final = 150
-"""Brackets in JSON that is not nested too deep."""
-_LONGEST_NAME: Final = 64
-_SPEAKER: Final = re.compile("[a-zA-Z0-9_-]{1,64}")
 
 
 def prepare(messages: Sequence[Message], shape: Shape) -> Sequence[Message]:
@@ -84,7 +72,7 @@ class Outgoing:
 
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
-        self._ids = _WireIds(shape)
+        self._ids = WireIds(shape)
         self._out: list[Message] = []
         self._front = 0
         """How many system messages stand before everything else."""
@@ -222,7 +210,7 @@ def _not_strict(tool: ToolSpec) -> ToolSpec:
     return {**tool, "function": function} if function else tool
 
 
-def _fit(message: Message, shape: Shape, ids: _WireIds) -> Message | None:
+def _fit(message: Message, shape: Shape, ids: WireIds) -> Message | None:
     role = message["role"]
     if role == "tool":
         return _fit_answer(_sent(message, shape), shape, ids)
@@ -231,7 +219,7 @@ def _fit(message: Message, shape: Shape, ids: _WireIds) -> Message | None:
     sent = _sent(message, shape)
     content = _fit_content(sent.get("content"), shape, keep_blank=not shape.refuses_blank)
     if calls := calls_of(sent):
-        fitted = _fit_calls(calls, shape, ids)
+        fitted = fit_calls(calls, shape, ids)
         if fitted is not calls:
             sent = {**sent, "tool_calls": fitted}
         if not content:  # of "" litellm makes an empty part for Gemini
@@ -264,7 +252,7 @@ def _as_role(message: Message, shape: Shape) -> Message:
     return message
 
 
-def _fit_answer(message: Message, shape: Shape, ids: _WireIds) -> Message:
+def _fit_answer(message: Message, shape: Shape, ids: WireIds) -> Message:
     content = _fit_content(message.get("content"), shape, keep_blank=False) or NO_OUTPUT
     call_id = ids.of(message.get("tool_call_id") or "")
     if content is message.get("content") and call_id == message.get("tool_call_id"):
@@ -293,15 +281,19 @@ def _instead_of_nothing(message: Message, sent: Message, shape: Shape) -> str | 
 
 
 def _sent(message: Message, shape: Shape) -> Message:
-    """Return the message without the keys that this vendor refuses, and without interlock's own.
+    """Return the message with the fields that leave: those that chat APIs know, and that this vendor takes.
 
-    An empty list of calls goes as well: OpenAI takes none (openai-node pull 1341).
+    Fields of interlock's own and of the app's stay (hermes-agent 47868). An assistant's message may have any
+    others: its provider wrote them. An empty list of calls goes as well: OpenAI takes none (openai-node pull
+    1341).
     """
-    allowed = shape.message_keys
+    allowed, known = shape.message_keys, _INPUT_KEYS.get(message["role"])
     fit = {
         sendable(key): _fit_field(key, value)
         for key, value in message.items()
-        if key[:1] != "_" and (not allowed or key in allowed) and (value or key not in _NEVER_EMPTY)
+        if (key in known if known else key[:1] != "_" and key not in _OF_A_CONTEXT)
+        and (not allowed or key in allowed)
+        and (value or key not in _NEVER_EMPTY)
     }
     same = len(fit) == len(message) and all(map(operator.is_, fit.values(), message.values()))
     return message if same and all(map(operator.is_, fit, message)) else cast(Message, fit)
@@ -310,10 +302,21 @@ def _sent(message: Message, shape: Shape) -> Message:
 def _fit_field(key: str, value: Any) -> Any:
     if key in _FITTED:
         return value
-    return _fit_speaker(value) if key == "name" else sendable(value)
+    return fit_speaker(value) if key == "name" else sendable(value)
 
 
 _NEVER_EMPTY: Final = ("name", "tool_calls")
+_SAID: Final = frozenset(("role", "content", "name", "cache_control"))
+"""The last one is Claude's, as litellm takes it."""
+_INPUT_KEYS: Final[Mapping[str, frozenset[str]]] = {
+    "system": _SAID,
+    "developer": _SAID,
+    "user": _SAID,
+    "tool": _SAID | {"tool_call_id"},
+}
+"""The keys that are sent of a message that no model wrote."""
+_OF_A_CONTEXT: Final = ("timestamp", "metadata")
+"""Keys of the messages of an `interlock.HandoffContext`."""
 _FITTED: Final = frozenset(("role", "content", "tool_calls", "tool_call_id"))
 """Keys of a message that every vendor takes, and whose values are made fit to be sent by themselves."""
 
@@ -332,110 +335,3 @@ def _fit_content(content: str | list[dict[str, Any]] | None, shape: Shape, *, ke
 
 def _is_blank_text(part: Mapping[str, Any]) -> bool:
     return part.get("type") == "text" and not str(part.get("text") or "").strip()
-
-
-def _fit_calls(calls: list[ToolCall], shape: Shape, ids: _WireIds) -> list[ToolCall]:
-    fitted = [_fit_call(call, shape, ids) for call in calls]
-    return calls if all(map(operator.is_, fitted, calls)) else fitted
-
-
-def _fit_call(call: ToolCall, shape: Shape, ids: _WireIds) -> ToolCall:
-    call_id = ids.of(call.get("id") or "")
-    if len(call) > 3 or len(call["function"]) > 2:  # what a vendor added
-        call = sendable(call)
-    function = call["function"]
-    name = _fit_name(function["name"], shape)
-    arguments = _fit_arguments(function["arguments"])
-    if shape.message_keys is not None and not call.keys() <= _CALL_KEYS:
-        return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-    if name != function["name"] or arguments is not function["arguments"]:
-        function = {**function, "name": name, "arguments": arguments}
-    elif call_id == call.get("id") and call.get("type") == "function":
-        return call
-    return {**call, "id": call_id, "type": "function", "function": function}
-
-
-def _fit_name(name: str, shape: Shape) -> str:
-    if shape.name_pattern.fullmatch(name):
-        return name
-    fit = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown_tool"
-    return fit if shape.name_pattern.fullmatch(fit) else f"_{fit}"[:64]
-
-
-def _fit_speaker(name: str) -> str:
-    """Return the name of a speaker as OpenAI takes it, different for different ones.
-
-    Spaces, say, are refused (extended_openai_conversation 251, langchain 35054).
-    """
-    if _SPEAKER.fullmatch(name):
-        return name
-    fit = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
-    if name.isascii() and len(name) <= _LONGEST_NAME:
-        return fit
-    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:6]
-    return f"{fit[: _LONGEST_NAME - 7]}_{digest}"
-
-
-def _fit_arguments(arguments: str) -> str:
-    """Return a JSON object: the same text if it is one, else one that quotes the beginning of it.
-
-    Anthropic and Gemini refuse anything else in the history (pain 12, claude-code 6696), and half a
-    surrogate pair, which Python reads as an escape (claude-code 2108). The run has told the model what was
-    wrong; the transcript keeps the text as it came.
-    """
-    if not arguments:
-        return "{}"
-    fit = sendable_json(arguments)
-    if _is_object(fit):
-        return fit
-    return json.dumps({"_invalid_arguments": sendable(arguments)[:_LONGEST_RAW_ARGUMENTS]})
-
-
-def _is_object(arguments: str) -> bool:
-    try:
-        if arguments.count("[") + arguments.count("{") > _SURELY_SHALLOW:
-            from_json(arguments)  # goes 200 deep, as for tools; of what is deeper libraries fail
-        return isinstance(_STRICT_JSON.decode(arguments), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")  # Python reads NaN and Infinity, vendors do not
-
-
-def _finite(number: str) -> float:
-    if math.isinf(value := float(number)):
-        raise ValueError(f"{number} is more than a float holds")  # it would be sent as Infinity
-    return value
-
-
-_STRICT_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
-
-
-class _WireIds:
-    """The call ids of one request: deterministic, unique, and the same for a call and its answer."""
-
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
-        self.wire: dict[str, str] = {}
-        self.taken: dict[str, str] = {}
-        """The other way round."""
-
-    def of(self, call_id: str) -> str:
-        if (known := self.wire.get(call_id)) is not None:
-            return known
-        wire, tries = call_id, 0
-        if not self.shape.id_pattern.fullmatch(call_id):
-            wire = self._made_from(call_id)
-        while wire in self.taken:
-            tries += 1
-            wire = self._made_from(f"{call_id} {tries}")
-        self.wire[call_id] = wire
-        self.taken[wire] = call_id
-        return wire
-
-    def _made_from(self, text: str) -> str:
-        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-        made = self.shape.id_prefix + base64.b32encode(digest).decode().lower()
-        return made[: self.shape.id_length]

@@ -18,7 +18,16 @@ from typing import Any, cast
 from interlock.callables import MaybeAwaitable, is_failure, resolve, words_of
 from interlock.errors import ConfigError, HandoffFilterError
 from interlock.filters import HandoffInputData, as_items, is_system, newest_of_user, unfold
-from interlock.messages import Message, RunItem, call_ids, checked_message, detached, item_of, portable
+from interlock.messages import (
+    Message,
+    RunItem,
+    call_ids,
+    checked_message,
+    detached,
+    item_of,
+    portable,
+    stored,
+)
 from interlock.narrative import Reader, narrated
 from interlock.parts import media_of, without_media
 from interlock.repair import NOTHING_LEFT, examined, repair
@@ -281,10 +290,13 @@ class View:
 
 def _rendered(items: Iterable[RunItem], family: str) -> list[Message]:
     """Give back to a family what it wrote, whole; give any other only what all can read."""
-    return [
-        item.message if item.origin is None or item.origin == family else portable(item.message)
-        for item in items
-    ]
+    return [_shown(item, family) for item in items]
+
+
+def _shown(item: RunItem, family: str) -> Message:
+    if item.origin is None:
+        return stored(item.message)
+    return item.message if item.origin == family else portable(item.message)
 
 
 def partition(

@@ -37,6 +37,7 @@ __all__ = [
     "marked",
     "portable",
     "shown_later",
+    "stored",
     "text_of",
     "to_messages",
     "unshared",
@@ -338,6 +339,33 @@ def last_user_text(messages: Sequence[Message]) -> str:
         if message["role"] == "user" and not is_note(message):
             return text_of(message)
     return ""
+
+
+_STORED = frozenset(
+    "role content name tool_calls tool_call_id refusal audio images function_call annotations citations "
+    "prefix tool_plan cache_control reasoning reasoning_content reasoning_details reasoning_items thinking "
+    "thinking_blocks provider_specific_fields extra_content".split()
+)
+_STORED_IN_CALLS = frozenset(("id", "type", "function", "provider_specific_fields", "extra_content"))
+"""What vendors are known to write into an assistant's message, and into a call."""
+
+
+def stored(message: Message) -> Message:
+    """Return an assistant's message of the caller's without what no vendor's API has: columns of a database.
+
+    Of other messages the provider knows which fields leave.
+    """
+    if message["role"] != "assistant":
+        return message
+    calls = calls_of(message)
+    if message.keys() <= _STORED and all(call.keys() <= _STORED_IN_CALLS for call in calls):
+        return message
+    kept: dict[str, Any] = {key: value for key, value in message.items() if key in _STORED}
+    if calls:
+        kept["tool_calls"] = [
+            {key: value for key, value in call.items() if key in _STORED_IN_CALLS} for call in calls
+        ]
+    return cast(Message, kept)
 
 
 _PORTABLE = ("role", "content", "name", "tool_call_id", "refusal")

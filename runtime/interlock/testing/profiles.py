@@ -16,6 +16,7 @@ __all__ = ["PROFILES", "Profile"]
 
 _ANYONE: Final = frozenset(("system", "user", "assistant", "tool"))
 _CHAT_KEYS: Final = frozenset(("role", "content", "name", "tool_calls", "tool_call_id"))
+_INPUT_KEYS: Final = frozenset(("role", "content", "name", "tool_call_id"))
 _GITHUB: Final = "https://github.com/"
 
 
@@ -52,6 +53,8 @@ class Profile:
     """The roles whose content may hold more than text, such as an image."""
     keys: frozenset[str] | None = None
     """The only keys that a message may have."""
+    input_keys: frozenset[str] | None = None
+    """The only keys of a message that no model wrote; an assistant's may have some of its provider's."""
     call_keys: frozenset[str] | None = None
     """The only keys that a call may have."""
     thoughts: frozenset[str] = frozenset()
@@ -74,7 +77,9 @@ _OPENAI: Final = Profile(
     tool_name=_NAME,
     message_name=_NAME,
     parts=frozenset(("user",)),
+    input_keys=_INPUT_KEYS,
     sources={
+        "input_keys": _GITHUB + "adamrushy/OpenAISwift/issues/99",
         "message_name": _GITHUB + "jekalmin/extended_openai_conversation/issues/251",
         "call_id": _GITHUB + "vercel/ai/issues/5171",
         "tool_name": _GITHUB + "weave-os/router/pull/1190",
@@ -248,7 +253,9 @@ _AZURE: Final = Profile(
     tool_name=_OPENAI.tool_name,
     message_name=_OPENAI.message_name,
     parts=_OPENAI.parts,
+    input_keys=_OPENAI.input_keys,
     sources={
+        "input_keys": _OPENAI.sources["input_keys"],
         "message_name": _GITHUB + "danny-avila/LibreChat/issues/1075",
         "call_id": _GITHUB + "BerriAI/litellm/issues/17343",
         "tool_name": "https://learn.microsoft.com/azure/ai-services/openai/reference",
@@ -266,9 +273,11 @@ _OPENROUTER: Final = Profile(
     message_name=_NAME,
     no_blank=_ANYONE,
     parts=_USER,
+    input_keys=_INPUT_KEYS | {"cache_control"},
     thoughts=frozenset(("reasoning", "reasoning_content", "reasoning_details")),
     # each vendor may be behind it, so these are the rules of all of them
     sources={
+        "input_keys": _GITHUB + "NousResearch/hermes-agent/issues/47868",
         "starts_with": _ANTHROPIC.sources["starts_with"],
         "ends_with": _ANTHROPIC.sources["ends_with"],
         "call_id": _GITHUB + "BerriAI/litellm/issues/11392",

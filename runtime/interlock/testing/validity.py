@@ -118,6 +118,8 @@ class _Check:
             yield "roles", f"no role {role!r} here"
         if profile.keys is not None and (surplus := message.keys() - profile.keys):
             yield "keys", f"unknown keys {sorted(surplus)}"
+        if role != "assistant" and profile.input_keys and (surplus := message.keys() - profile.input_keys):
+            yield "input_keys", f"unknown keys {sorted(surplus)}"
         if (name := message.get("name")) is not None:
             yield from self._in_speaker(name)
         yield from self._in_content(message)
