@@ -38,7 +38,7 @@ from interlock.events import (
 from interlock.filters import remove_all_tools
 from interlock.messages import calls_of, text_of
 from interlock.results import RunEvent
-from interlock.routing import NOT_TAKEN
+from interlock.routing import MOST_CALLS, NOT_TAKEN
 from interlock.testing import ScriptedHandler, assert_valid, call, reply
 from interlock.tools import ToolResult
 
@@ -272,7 +272,8 @@ async def test_calls_without_or_with_the_same_id_are_two_calls(call_id: str) -> 
     assert len(said) == 4
     assert list(said.values()) == ["order 1 is on its way", "order 2 is on its way"] * 2
     assert_valid(result.messages)
-    assert result.repairs == ()
+    renamed = [each for each in result.repairs if each.startswith("renamed tool call 'same' to 'call_")]
+    assert len(renamed) == len(result.repairs) == (3 if call_id else 0), "an id that was never there is none"
 
 
 async def test_what_a_tool_consumed_is_counted() -> None:
@@ -663,3 +664,48 @@ async def test_hooks_see_the_arguments_of_a_call() -> None:
     a = agent("A", call("look_up", '{"key": "a"}'), "Done.", tools=[look_up])
     await Runner.run(a, "Hi", hooks=Watching())
     assert seen == ['{"key": "a"}']
+
+
+# -- more calls than any reply should make --
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
+async def test_calls_beyond_the_most_are_answered_and_not_made(stream: bool) -> None:
+    made: list[int] = []
+
+    @function_tool
+    async def note(number: int) -> str:
+        made.append(number)
+        return "noted"
+
+    calls = [call("note", {"number": number}, id=f"n{number}") for number in range(MOST_CALLS + 3)]
+    a = agent("A", calls, "Done.", tools=[note])
+    result, _ = await run(a, stream, max_mistakes=1)
+    given = answers(result.messages)
+    assert sorted(made) == [*range(MOST_CALLS)]
+    assert [*given] == [each["id"] for each in calls], "each once, and in call order"
+    assert [given[f"n{number}"] for number in (0, MOST_CALLS - 1)] == ["noted", "noted"]
+    (told,) = {given[each["id"]] for each in calls[MOST_CALLS:]}
+    assert told.startswith(
+        "This call was not made: the reply made 1,003 calls at once, and the first 1,000 were "
+    )
+    assert result.final_output == "Done."
+    assert [warning for warning in result.warnings if "1,003 calls" in warning]
+    assert_valid(result.to_input_list())
+
+
+async def test_nothing_but_too_many_calls_is_a_mistake() -> None:
+    calls = [call(f"x{number}", id=f"n{number}") for number in range(MOST_CALLS + 1)]
+    with pytest.raises(ModelBehaviorError, match="nothing but mistakes"):
+        await run(agent("A", calls, tools=[look_up]), max_mistakes=1)
+
+
+async def test_only_the_first_unknown_names_are_explained() -> None:
+    """To look for near names takes long, and one list of what there is is enough."""
+    calls = [call(f"look_upp{number}", id=f"n{number}") for number in range(40)]
+    result, _ = await run(agent("A", calls, "Done.", tools=[look_up]))
+    told = [*answers(result.messages).values()]
+    assert len(told) == 40
+    assert ["Did you mean 'look_up'?" in each for each in told] == [True] * 5 + [False] * 35
+    assert told[5] == "There is no tool named 'look_upp5'. An answer before this one says which there are."
+    assert all(each.startswith("There is no tool named 'look_upp") for each in told)

@@ -89,8 +89,8 @@ class _Answers:
     def give(self, call: ToolCall, answer: _Answer) -> None:
         self.by_id[call["id"]] = answer
 
-    def decline(self, call: ToolCall, text: str) -> None:
-        self.give(call, _Answer(text, error="declined"))
+    def decline(self, call: ToolCall, text: str, error: str = "declined") -> None:
+        self.give(call, _Answer(text, error=error, mistake=error != "declined"))
 
     def record(self) -> None:
         """Append the answers that there are. Those that were never given are filled in on reading.
@@ -315,8 +315,8 @@ def _stopping(outcome: ToolOutcome) -> InterlockError:
 
 
 def _answer_unknown(run: Run, planned: Plan, answers: _Answers, offered: Offer) -> None:
-    for call in planned.unknown:
-        text = unknown_tool(call["function"].get("name") or "", offered)
+    for place, call in enumerate(planned.unknown):
+        text = unknown_tool(call["function"].get("name") or "", offered, place)
         answer = _Answer(text, error="unknown_tool", mistake=True, problem="unknown_tool")
         answers.give(call, answer)
         if "unknown_tool" in run.config.raise_on:

@@ -26,6 +26,7 @@ from interlock.scopes import permits
 from interlock.tools import Tool
 
 __all__ = [
+    "MOST_CALLS",
     "NOT_TAKEN",
     "External",
     "Offer",
@@ -38,10 +39,13 @@ __all__ = [
     "unknown_tool",
 ]
 
+MOST_CALLS = 1000
+"""Of one reply, so many calls are looked at: a model that makes more has lost its way, or means harm."""
 NOT_TAKEN = "Multiple handoffs detected, ignoring this one."
 _REFUSED = "Several transfers were asked for at once, so none was made. Ask for exactly one."
 _LONGEST_LIST = 400
 _SHOWN_NAME = 64
+_EXPLAINED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +215,18 @@ def plan(calls: Sequence[ToolCall], offered: Offer, multiple: Literal["first", "
     return planned
 
 
-def unknown_tool(name: str, offered: Offer) -> str:
-    """Return the answer to a call of something that was not offered; never longer than 800 characters."""
+def unknown_tool(name: str, offered: Offer, earlier: int = 0) -> str:
+    """Return the answer to a call of something that was not offered; never longer than 800 characters.
+
+    Args:
+        name: what was called.
+        offered: what there is.
+        earlier: how many such calls of the same reply were answered before. To look for near names takes
+            long, so from the sixth one on the answer is short.
+    """
+    shown = clip(repr(name if len(name) <= _SHOWN_NAME else name[:_SHOWN_NAME] + "..."), 3 * _SHOWN_NAME)
+    if earlier >= _EXPLAINED:
+        return f"There is no tool named {shown}. An answer before this one says which there are."
     names = list(offered.routes)
     known = ", ".join(names)
     if len(known) > _LONGEST_LIST:
@@ -220,7 +234,6 @@ def unknown_tool(name: str, offered: Offer) -> str:
     import difflib  # noqa: PLC0415 - for the few runs in which a model invents a name
 
     near = difflib.get_close_matches(name[:_SHOWN_NAME], names, n=1)
-    shown = repr(name if len(name) <= _SHOWN_NAME else name[:_SHOWN_NAME] + "...")
     available = f"Available tools: {known}." if names else "No tools are available; answer in words."
     guess = f" Did you mean {near[0]!r}?" if near else ""
-    return f"There is no tool named {clip(shown, 3 * _SHOWN_NAME)}. {available}{guess}"
+    return f"There is no tool named {shown}. {available}{guess}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from interlock.agent_tools import AgentCall
 from interlock.approvals import Decision, Interruption, NeedsApproval, declined_text
@@ -14,19 +14,27 @@ from interlock.callables import MaybeAwaitable
 from interlock.concurrency import Question, ask_all
 from interlock.context import ToolContext
 from interlock.messages import ToolCall
-from interlock.routing import Offer, Plan, plan
+from interlock.routing import MOST_CALLS, Offer, Plan, plan
 from interlock.run import Run
 from interlock.schema import clip
 from interlock.tools import Tool
 
 __all__ = ["all_waiting", "hold_tools", "hold_transfer", "plan_turn"]
 
-_Decline = Callable[[ToolCall, str], None]
-"""Answers a call that is not made."""
+
+class _Decline(Protocol):
+    """Answers a call that is not made: with a text, and what kind of error that is."""
+
+    def __call__(self, call: ToolCall, text: str, error: str = "declined") -> None: ...
+
 
 _FREE: Final = Decision(True)
 _BY_A_TOOL = (
     "The transfer needs somebody's approval, and a tool cannot wait for it: call {name} instead, which can."
+)
+_TOO_MANY = (
+    "This call was not made: the reply made {count:,} calls at once, and the first {most:,} were looked at. "
+    "Make fewer at a time."
 )
 _LOST = (
     "The agent behind {name!r} had begun with this call, and is not there any more. What it did stays done, "
@@ -44,12 +52,23 @@ def plan_turn(run: Run, calls: Sequence[ToolCall], offered: Offer, decline: _Dec
         decline: answers a call that is not made.
     """
     said, multiple = run.approvals, run.config.multiple_handoffs
+    if len(calls) > MOST_CALLS:
+        calls = _without_surplus(run, calls, decline)
     if run.to_resume:
         calls = _without_lost(run, calls, offered, decline)
     planned = _plan_others(run, calls, offered) if said.asked else plan(calls, offered, multiple)
     if said.by_call or said.by_tool:
         _decline_others(run, planned, decline)
     return planned
+
+
+def _without_surplus(run: Run, calls: Sequence[ToolCall], decline: _Decline) -> Sequence[ToolCall]:
+    """Return as many calls as one reply may make; the others are answered."""
+    text = _TOO_MANY.format(count=len(calls), most=MOST_CALLS)
+    for call in calls[MOST_CALLS:]:
+        decline(call, text, "too_many_calls")
+    run.warn(f"turn {run.turn}: the reply made {len(calls):,} calls, and {MOST_CALLS:,} were looked at")
+    return calls[:MOST_CALLS]
 
 
 def _without_lost(
