@@ -105,7 +105,8 @@ class RunConfig:
     return. It is ``RunResult.next_agent``, to be passed on."""
     on_limit: OnLimit = "raise"
     """What happens when a limit ends the run: raise the error (which carries the partial result),
-    return the partial result, or a function of the error that gives the final output."""
+    return the partial result, or a function of the error that gives the final output. That is an assistant
+    message of the conversation then, as text or JSON; a run that goes on is not shown it."""
     available: Callable[[Agent[Any]], bool | str] | None = None
     """Asked about each target at the time of a transfer; a text says why it cannot take over now."""
     capacity: Capacity | None = None

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from typing import cast
 
 from interlock.callables import resolve, users_code, words_of
+from interlock.calls import NoTextError, to_text
 from interlock.errors import HandlerError, InterlockError, LimitExceeded, RunTimeout
 from interlock.handoff_request import HandoffStatus
 from interlock.results import RunDone, RunEvent
@@ -98,8 +99,22 @@ async def _end_at_limit(run: Run, error: LimitExceeded) -> InterlockError | None
     try:
         with users_code("The on_limit function of the run"):
             run.final_output = await resolve(run.config.on_limit(error))
+        await _put_in(run, run.final_output)
     except InterlockError as failed:
         run.stop_reason = "error"
         failed.result = run.result()
         return failed
     return None
+
+
+async def _put_in(run: Run, output: object) -> None:
+    """Make the answer of ``on_limit`` a part of the conversation: it is what the user is told."""
+    try:
+        text = to_text(output)
+    except NoTextError as error:
+        run.warn(f"what on_limit answered is not in the conversation: {error}")
+        return
+    if text.strip():
+        run.add("model", {"role": "assistant", "content": text}, final=True)
+        if run.keeper is not None:
+            await run.keeper.last(run)

@@ -341,8 +341,8 @@ def _left_of_turn(run: Run) -> LeftOver:
 def _stand(run: Run, document: RunDocument) -> None:
     """Let the run be in the middle of its turn, or at the end of it, as it was."""
     left = _left_of_turn(run)
-    if left.call_again:
-        run.again = True
+    run.again = left.call_again
+    if left.cut_off:
         cut_off = {id(item) for item in left.cut_off}
         run.view.replace([item for item in run.view.items if id(item) not in cut_off])
     _show_again(run, document["position"]["rendered"])

@@ -269,13 +269,22 @@ class Run(ModelCalls):
         self.agent_turns += 1
         self.first_of_turn = len(self.items)
 
-    def add(self, kind: ItemKind, message: Message, *, origin: str | None = None) -> RunItem:
-        """Append to the transcript and to the view. What a model said was made sendable before."""
+    def add(
+        self, kind: ItemKind, message: Message, *, origin: str | None = None, final: bool = False
+    ) -> RunItem:
+        """Append to the transcript and to the view. What a model said was made sendable before.
+
+        Args:
+            kind: where the message came from.
+            message: goes in as it is, with U+FFFD for each half of a surrogate pair.
+            origin: the family of the handler that wrote it, if it is a complete reply.
+            final: whether it is the answer of the run, also where an agent is in charge that was only asked.
+        """
         content = message.get("content")
         if kind != "model" and not (isinstance(content, str) and content.isascii()):
             message = sendable(message)
         place, name = len(self.items), self.agent.name
-        asked_by = self.callers[-1].call["id"] if self.callers else None
+        asked_by = self.callers[-1].call["id"] if self.callers and not final else None
         item = ITEM(id=place, kind=kind, message=message, agent=name, origin=origin, asked_by=asked_by)
         self.items.append(item)
         self.view.add(item)

@@ -17,7 +17,7 @@ class LeftOver:
     call_again: bool = False
     """Whether the turn has no complete reply, so that the model is to be asked once more."""
     cut_off: Sequence[RunItem] = ()
-    """Replies that broke off; whoever is asked once more is not shown them."""
+    """Replies that broke off, and what ``RunConfig.on_limit`` answered: the model is not shown them again."""
     reply: RunItem | None = None
     """A reply without calls that was not taken as an output yet."""
     calls: Sequence[ToolCall] = ()
@@ -41,10 +41,11 @@ def left_over(items: Sequence[RunItem], first_of_turn: int, turn: int, waiting: 
         began = all(item.kind == "model" for item in rest)  # else whoever waited was told, and goes on
         return LeftOver(call_again=True, cut_off=rest) if began else LeftOver()
     reply, after = rest[place], rest[place + 1 :]
+    of_limit = [item for item in after if item.kind == "model"]
     if not (calls := calls_of(reply.message)):
-        return LeftOver() if after else LeftOver(reply=reply)
+        return LeftOver(cut_off=of_limit, reply=None if len(after) > len(of_limit) else reply)
     settled = {item.message.get("tool_call_id") for item in after} | set(waiting)
-    return LeftOver(calls=[call for call in calls if call["id"] not in settled])
+    return LeftOver(cut_off=of_limit, calls=[call for call in calls if call["id"] not in settled])
 
 
 def _is_reply(item: RunItem) -> bool:
