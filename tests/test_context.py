@@ -159,7 +159,7 @@ async def test_the_memory_is_one_bag_for_all_parts_of_a_run() -> None:
     agent = Agent("A", model=script, tools=[look], handoffs=[edge])
     await Runner.run(agent, "Hi")
     assert model.requests[0].messages[0].get("content") == '["1", "filter", "on_handoff"]'
-    assert [sorted(each) for each in seen] == [[], ["1"]]
+    assert [sorted(each) for each in seen] == [[], ["1"], ["1"]]  # two offers, and the call
     second = await Runner.run(agent, "Hi")
     assert second.context.shared_memory == {}
 

@@ -101,7 +101,7 @@ class AsTool:
                 dataclass or TypedDict. The agent is shown it as JSON.
             max_turns: most model calls of one answer. Never more than the outer run has left.
             output: makes the answer of the `interlock.RunResult`, sync or async.
-            is_enabled: a bool, or a function of the context and the agent, asked in every turn.
+            is_enabled: a bool, or a function of the context and the agent: for the offer and before a call.
             scope: who may use it, see `interlock.scopes`.
             timeout: seconds that one answer may take; time that the reader of a stream takes for
                 itself does not count.

@@ -100,7 +100,7 @@ class Handoff:
     nest_handoff_history: bool | None = None
     """True or False overrides the run's setting; None follows it."""
     is_enabled: bool | Callable[[RunContext[Any], Agent[Any]], MaybeAwaitable[bool]] = True
-    """Asked anew in every turn; a disabled handoff is not offered and cannot be taken."""
+    """Asked in every turn and before it is taken; a disabled handoff is not offered and cannot be taken."""
     reason: str | None = None
     """Why one would hand over to this target; shown to the model and kept in the record."""
     ask_reason: bool = False

@@ -92,6 +92,9 @@ class _Answers:
     def decline(self, call: ToolCall, text: str, error: str = "declined") -> None:
         self.give(call, _Answer(text, error=error, mistake=error != "declined"))
 
+    def not_available(self, call: ToolCall, text: str) -> None:
+        self.give(call, _Answer(text, error="not_available", problem="tool"))
+
     def record(self) -> None:
         """Append the answers that there are. Those that were never given are filled in on reading.
 
@@ -168,7 +171,7 @@ async def _carry_out(run: Run, planned: Plan, answers: _Answers, events: Events)
             if call["id"] not in run.to_resume:  # else it was begun before, and goes on when the run does
                 _take_outcome(run, answers, call, NOT_RUN, False)
         return
-    free = await hold_tools(run, planned, answers.decline)
+    free = await hold_tools(run, planned, answers.decline, answers.not_available)
     if free:
         run.check_budget(len(free))
         run.tool_calls += len(free)
@@ -193,7 +196,7 @@ async def _show_calls(run: Run, calls: Sequence[tuple[ToolCall, Tool]]) -> None:
 async def _show_outcomes(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> None:
     """Show what the tools gave, which transfers are not tried, and which one will be."""
     await _show_outputs(run, calls, answers)
-    for wanted, why in (*planned.not_taken, *planned.declined):
+    for wanted, why in (*planned.not_taken, *planned.declined, *planned.unavailable):
         await show(_failed(run, wanted.call, wanted.edge.agent_name, why))
     for wanted, _ in planned.unknown_targets:
         await show(_requested(run, wanted))
@@ -275,11 +278,12 @@ def _note_results(run: Run, planned: Plan, answers: _Answers) -> None:
 
 
 def _note_declined(run: Run, planned: Plan) -> None:
-    """Let the run see that a transfer was declined, which is all that the turn brings."""
-    if planned.declined and not planned.tools and run.config.detect_loops:
+    """Let the run see that a transfer was declined or is disabled, which is all that the turn brings."""
+    refused = [*planned.declined, *planned.unavailable]
+    if refused and not planned.tools and run.config.detect_loops:
         run.progress.tool_results(
             (wanted.edge.tool_name, wanted.call["function"].get("arguments") or "", why)
-            for wanted, why in planned.declined
+            for wanted, why in refused
         )
 
 
@@ -406,6 +410,9 @@ def _answer_not_taken(run: Run, planned: Plan, answers: _Answers) -> None:
         put_on_record(run, passed_over(run, wanted, why))
     for wanted, why in planned.declined:
         answers.give(wanted.call, _Answer(why, "handoff", "declined"))
+        put_on_record(run, passed_over(run, wanted, why))
+    for wanted, why in planned.unavailable:
+        answers.give(wanted.call, _Answer(why, "handoff", "not_available", problem="handoff"))
         put_on_record(run, passed_over(run, wanted, why))
     if planned.not_taken:
         run.warn(f"turn {run.turn}: {len(planned.not_taken)} of the reply's transfers were not taken")

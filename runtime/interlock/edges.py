@@ -113,7 +113,7 @@ def handoff(
             TypedDict, or any type that pydantic can check. Nothing is coerced.
         input_filter: changes what the target sees; wins over the run's filter and over nesting.
         nest_handoff_history: whether the target sees a summary; None follows the run.
-        is_enabled: a bool, or a function of the context and the agent, asked in every turn.
+        is_enabled: a bool, or a function of the context and the agent, asked in every turn and before a call.
         reason: why one would hand over; part of the tool's description.
         ask_reason: makes the model say why.
         preserve_context: False shows the target only the newest user message.

@@ -75,7 +75,7 @@ def tool(
         description: the docstring's when left out.
         strict: whether to use the strict form of the schema where it has one.
         timeout: seconds that a call may take; None is for ever.
-        is_enabled: a bool, or a function of the context and the agent, asked in every turn.
+        is_enabled: a bool, or a function of the context and the agent, asked in every turn and before a call.
         scope: who may use it, see `interlock.scopes`.
         on_error: ``"report"`` tells the model and goes on, ``"raise"`` stops the run, and a function
             of the context and the error makes the text for the model (raise from it to stop the run).

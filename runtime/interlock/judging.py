@@ -72,7 +72,7 @@ def judge(
             f"Agent {run.agent.name!r} made nothing but mistakes in {run.mistakes} turns in a row. The last: "
             f"{_last_mistake(run)}"
         )
-    if (planned.tools or planned.declined) and run.config.detect_loops:
+    if (planned.tools or planned.declined or planned.unavailable) and run.config.detect_loops:
         _judge_repetition(run)
 
 

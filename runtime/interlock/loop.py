@@ -90,7 +90,7 @@ async def _go_on(run: Run) -> None:
         await run.keeper.claim(run, left.calls)
     try:
         if left.calls:
-            await answer_calls(run, await _offer(run), left.calls, run_events)
+            await answer_calls(run, (await _offer(run)).with_disabled(), left.calls, run_events)
         elif left.reply is not None:
             await _act(run, await _offer(run), MessageDone(message=left.reply.message))
     except Exception as error:

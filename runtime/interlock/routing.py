@@ -7,7 +7,7 @@ searched for markers, and a name that was not offered is answered, never guessed
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
@@ -15,7 +15,7 @@ from interlock.agents import Agent, Handoff
 from interlock.approvals import Interruption
 from interlock.concurrency import Question, ask_all
 from interlock.context import RunContext
-from interlock.fresh import NEW_LIST
+from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.handoff_request import HandoffRequest
 from interlock.messages import ToolCall
 from interlock.plain_json import sendable
@@ -69,6 +69,12 @@ class Offer:
     """Whether nothing in it depends on the moment, so that the next turn may use it again."""
     handoffs: int
     """How many of the routes hand over."""
+    disabled: dict[str, Route] = field(default_factory=NEW_DICT)
+    """What the agent has and is not offered now, by name."""
+
+    def with_disabled(self) -> Offer:
+        """Return the offer for calls that were made earlier: what was offered then may be disabled by now."""
+        return replace(self, routes={**self.disabled, **self.routes}) if self.disabled else self
 
 
 class Wanted(NamedTuple):
@@ -97,6 +103,8 @@ class Plan:
     """What tools asked to hand over to and the run does not have, with the reason. Others may be tried."""
     declined: list[tuple[Wanted, str]] = field(default_factory=NEW_LIST)
     """Those that somebody did not approve, with the answer."""
+    unavailable: list[tuple[Wanted, str]] = field(default_factory=NEW_LIST)
+    """Those that were offered and are disabled by now, with the answer."""
     waiting: list[Interruption] = field(default_factory=NEW_LIST)
     """Calls that wait for somebody to approve them, and are not answered."""
 
@@ -141,18 +149,21 @@ async def offer(
         tool_name(tool): External(tool_name(tool), _spec(tool)) for tool in external if _open(tool, context)
     }
     routes: dict[str, Route] = {}
+    disabled: dict[str, Route] = {}
     specs: list[ToolSpec] = []
     there = [(name, route) for name, route in _declared(agent, handler, context) if name not in callers]
     enabled = await enabled_of([route for _, route in there], agent, context)
     for (name, route), is_enabled in zip(there, enabled, strict=True):
-        if is_enabled:
+        if not is_enabled:
+            disabled[name] = route
+        else:
             routes[name] = route
             specs.append(route.spec if isinstance(route, Tool) else route.described(graph or {}).spec)
     specs += [each.spec for each in callers.values()]
     routes |= callers
     handoffs = sum(isinstance(route, Handoff) for route in routes.values())
     fixed = all(isinstance(route.is_enabled, bool) for _, route in there)
-    return Offer(tuple(specs), routes, fixed, handoffs)
+    return Offer(tuple(specs), routes, fixed, handoffs, disabled)
 
 
 def _declared(
@@ -227,7 +238,7 @@ def unknown_tool(name: str, offered: Offer, earlier: int = 0) -> str:
     shown = clip(repr(name if len(name) <= _SHOWN_NAME else name[:_SHOWN_NAME] + "..."), 3 * _SHOWN_NAME)
     if earlier >= _EXPLAINED:
         return f"There is no tool named {shown}. An answer before this one says which there are."
-    names = list(offered.routes)
+    names = [each for each in offered.routes if each not in offered.disabled]
     known = ", ".join(names)
     if len(known) > _LONGEST_LIST:
         known = known[:_LONGEST_LIST].rsplit(",", 1)[0] + ", ..."

@@ -52,7 +52,7 @@ OnError = Literal["report", "raise"] | Callable[[ToolContext[Any], Exception], M
 """What a failing tool does: answer the model and go on, stop the run, or answer with this text."""
 
 IsEnabled = bool | Callable[[RunContext[Any], Any], MaybeAwaitable[bool]]
-"""Whether a tool is offered: asked with the context and the agent in every turn."""
+"""Whether a tool is offered: asked with the context and the agent in every turn, and before each call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from interlock.callables import MaybeAwaitable
 from interlock.concurrency import Question, ask_all
 from interlock.context import ToolContext
 from interlock.messages import ToolCall
-from interlock.routing import MOST_CALLS, Offer, Plan, plan
+from interlock.routing import MOST_CALLS, Offer, Plan, Wanted, enabled_of, plan
 from interlock.run import Run
 from interlock.schema import clip
 from interlock.tools import Tool
@@ -36,6 +36,8 @@ _TOO_MANY = (
     "This call was not made: the reply made {count:,} calls at once, and the first {most:,} were looked at. "
     "Make fewer at a time."
 )
+_NOT_AVAILABLE = "Tool {name!r} is not available now, so this call was not made."
+_NO_TRANSFER = "The transfer to {name!r} is not available now, so it was not made."
 _LOST = (
     "The agent behind {name!r} had begun with this call, and is not there any more. What it did stays done, "
     "and what it had left to do was not done. Find out first, if that matters."
@@ -79,7 +81,8 @@ def _without_lost(
     for call in calls:
         name = call["function"].get("name") or ""
         route = offered.routes.get(name)
-        asks = isinstance(route, Tool) and isinstance(route.on_invoke_tool, AgentCall)
+        there = isinstance(route, Tool) and name not in offered.disabled
+        asks = there and isinstance(cast(Tool, route).on_invoke_tool, AgentCall)
         if asks or run.to_resume.pop(call["id"], None) is None:
             left.append(call)
             continue
@@ -114,45 +117,67 @@ def _decline_others(run: Run, planned: Plan, decline: _Decline) -> None:
                 decline(call, declined_text(said))
 
 
-async def hold_tools(run: Run, planned: Plan, decline: _Decline) -> Sequence[tuple[ToolCall, Any]]:
+async def hold_tools(
+    run: Run, planned: Plan, decline: _Decline, not_available: _Decline
+) -> Sequence[tuple[ToolCall, Tool]]:
     """Return the tool calls that are carried out: those that need no approval, or have it.
 
     Args:
         run: the run.
         planned: what the calls lead to; those that wait are noted in ``planned.waiting``.
-        decline: answers a call that is not made.
+        decline: answers a call that was not approved.
+        not_available: answers a call of a tool that is disabled by now.
 
     Raises:
-        CallbackError: a ``needs_approval`` function raised. Nothing is carried out then.
+        CallbackError: an ``is_enabled`` or ``needs_approval`` function raised. Nothing is carried out then.
     """
-    decided = await _decided(run, planned)
-    free: list[tuple[ToolCall, Any]] = []
-    for call, tool in planned.tools:
-        said = decided[call["id"]]
-        if said is not None and said.approved:
-            free.append((call, tool))
-        elif said is not None:
+    left = planned.tools
+    if run.approvals.by_call or run.approvals.by_tool:
+        left = _without_declined(run, left, decline)
+    left = await _without_disabled(run, left, not_available)
+    waits = await _waiting(run, left)
+    planned.waiting += waits.values()
+    return [(call, tool) for call, tool in left if call["id"] not in waits]
+
+
+_Calls = list[tuple[ToolCall, Tool]]
+
+
+def _without_declined(run: Run, calls: _Calls, decline: _Decline) -> _Calls:
+    """Answer what was declined: a no is one, whatever the tool and its arguments are like by now."""
+    left: _Calls = []
+    for call, tool in calls:
+        said = _decision(run, _interruption(run, call, tool.name))
+        if said is None or said.approved:
+            left.append((call, tool))
+        else:
             decline(call, declined_text(said))
-    return free
+    return left
 
 
-async def _decided(run: Run, planned: Plan) -> dict[str, Decision | None]:
-    """Return what was said of each tool call, by its id; None, once it is noted, if that is still to come."""
-    heard = run.approvals.by_call or run.approvals.by_tool
-    decided: dict[str, Decision | None] = {}
+async def _without_disabled(run: Run, calls: _Calls, not_available: _Decline) -> _Calls:
+    """Answer the calls of tools that are disabled by now: between offer and call there may be days."""
+    if all(tool.is_enabled is True for _, tool in calls):
+        return calls
+    enabled = await enabled_of([tool for _, tool in calls], run.agent, run.now())
+    for (call, tool), is_enabled in zip(calls, enabled, strict=True):
+        if not is_enabled:
+            not_available(call, _NOT_AVAILABLE.format(name=tool.name))
+    return [each for each, is_enabled in zip(calls, enabled, strict=True) if is_enabled]
+
+
+async def _waiting(run: Run, calls: _Calls) -> dict[str, Interruption]:
+    """Return the calls that a person has to approve and has not, by id."""
     asked: list[tuple[Interruption, NeedsApproval]] = []
-    for call, tool in planned.tools:
-        # a no is one, also where no word is needed by now, or the arguments do not fit any more
-        said = _decision(run, _interruption(run, call, tool.name)) if heard else None
-        if said is None and tool.needs_approval is not False and _is_made(call, tool):
-            asked.append((_interruption(run, call, tool.name), tool.needs_approval))
-        decided[call["id"]] = _FREE if said is None else said
-    needed = await ask_all([_needs(run, one, needs) for one, needs in asked]) if asked else ()
-    for (one, _), waits in zip(asked, needed, strict=True):
-        if waits:
-            decided[one.call_id] = None
-            planned.waiting.append(one)
-    return decided
+    for call, tool in calls:
+        if tool.needs_approval is not False and _is_made(call, tool):
+            one = _interruption(run, call, tool.name)
+            if _decision(run, one) is None:
+                asked.append((one, tool.needs_approval))
+    if not asked:
+        return {}
+    needed = await ask_all([_needs(run, one, needs) for one, needs in asked])
+    return {one.call_id: one for (one, _), needs in zip(asked, needed, strict=True) if needs}
 
 
 def _is_made(call: ToolCall, tool: Tool) -> bool:
@@ -171,13 +196,13 @@ def _is_made(call: ToolCall, tool: Tool) -> bool:
 
 
 async def hold_transfer(run: Run, planned: Plan) -> None:
-    """Do not make the chosen transfer if it waits for approval, or was declined.
+    """Do not make the chosen transfer if it is disabled by now, waits for approval, or was declined.
 
     Raises:
-        CallbackError: its ``needs_approval`` function raised.
+        CallbackError: its ``is_enabled`` or ``needs_approval`` function raised.
     """
     wanted = planned.transfer
-    if wanted is None:
+    if wanted is None or await _is_disabled(run, planned, wanted):
         return
     needs, said_of = wanted.edge.needs_approval, run.approvals
     if needs is False and (wanted.request is not None or not (said_of.by_call or said_of.by_tool)):
@@ -192,6 +217,22 @@ async def hold_transfer(run: Run, planned: Plan) -> None:
     elif not said.approved:
         planned.transfer = None
         planned.declined.append((wanted, declined_text(said)))
+
+
+async def _is_disabled(run: Run, planned: Plan, wanted: Wanted) -> bool:
+    """Set a transfer aside that the model was offered and that is disabled by now. Code may make it."""
+    if wanted.request is not None or wanted.edge.is_enabled is True or _is_declined(run, wanted):
+        return False
+    (enabled,) = await enabled_of([wanted.edge], run.agent, run.now())
+    if not enabled:
+        planned.transfer = None
+        planned.unavailable.append((wanted, _NO_TRANSFER.format(name=wanted.edge.agent_name)))
+    return not enabled
+
+
+def _is_declined(run: Run, wanted: Wanted) -> bool:
+    said = run.approvals.of(_interruption(run, wanted.call, wanted.edge.tool_name))
+    return said is not None and not said.approved
 
 
 def all_waiting(run: Run, planned: Plan) -> tuple[Interruption, ...]:
