@@ -117,6 +117,90 @@ async def test_who_does_not_know_the_newest_stores_nothing(
     assert await texts(store, name) == ["a", "b"]
 
 
+# -- adding at the same time --
+
+
+class Racing:
+    """A store whose writers have all looked before the first of them writes; then it lets them go."""
+
+    def __init__(self, store: SessionStore, writers: int) -> None:
+        self.store = store
+        self.writers = writers
+        self.looked = 0
+        self.all_looked = anyio.Event()
+
+    async def load(self, session: str, *, newest: int | None = None) -> Any:
+        found = await self.store.load(session, newest=newest)
+        self.looked += 1
+        if self.looked == self.writers:
+            self.all_looked.set()
+        with anyio.fail_after(60):
+            await self.all_looked.wait()
+        return found
+
+    async def append(self, session: str, after: int, text: str, *, alone: bool = False) -> None:
+        await self.store.append(session, after, text, alone=alone)
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+async def test_all_that_add_at_the_same_time_are_stored(store: SessionStore, name: str) -> None:
+    racing = Racing(store, 10)
+    async with anyio.create_task_group() as group:
+        for number in range(10):
+            group.start_soon(Session(name, racing).add, [user(str(number)), user(f"{number} again")])
+    said = [message["content"] for message in (await Session(name, store).load()).messages]
+    assert sorted(said[::2], key=str) == [str(number) for number in range(10)]
+    assert said[1::2] == [f"{text} again" for text in said[::2]]
+
+
+class Confused:
+    """A store that has stored a text and says that it has not; meanwhile another one was stored."""
+
+    def __init__(self, store: SessionStore, *, compacted: bool) -> None:
+        self.store = store
+        self.compacted = compacted
+        self.first = True
+
+    async def load(self, session: str, *, newest: int | None = None) -> Any:
+        return await self.store.load(session, newest=newest)
+
+    async def append(self, session: str, after: int, text: str, *, alone: bool = False) -> None:
+        await self.store.append(session, after, text, alone=alone)
+        if self.first:
+            self.first = False
+            other = Session(session, self.store)
+            await other.add([user("meanwhile")])
+            if self.compacted:
+                await other.compact()
+            await self.store.append(session, after, text)  # as a client does that lost the answer
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+async def test_what_was_stored_after_all_is_not_stored_twice(
+    store: SessionStore, name: str, compacted: bool
+) -> None:
+    await Session(name, Confused(store, compacted=compacted)).add([user("once")])
+    said = [message["content"] for message in (await Session(name, store).load()).messages]
+    assert said == ["once", "meanwhile"]
+
+
+async def test_who_never_gets_its_turn_is_told(store: SessionStore, name: str) -> None:
+    class Busy(Racing):
+        tries = 0
+
+        async def append(self, session: str, after: int, text: str, *, alone: bool = False) -> None:
+            self.tries += 1
+            raise SessionConflict("somebody was faster")
+
+    busy = Busy(store, 1)
+    with pytest.raises(SessionConflict, match="faster"):
+        await Session(name, busy).add([user("Hi")])
+    assert 10 < busy.tries < 1000
+
+
 async def test_nobody_begins_with_a_later_number(store: SessionStore, name: str) -> None:
     with pytest.raises(SessionConflict):
         await store.append(name, 1, "a")

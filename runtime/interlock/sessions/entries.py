@@ -153,7 +153,7 @@ def _read(number: int, data: object) -> list[Entry]:
     if isinstance(within := document.get("entries"), list):
         return [entry for each in cast("list[object]", within) for entry in _read(number, each)]
     if isinstance(messages := document.get("messages"), list):
-        return [Entry(items=cast("list[object]", messages))]
+        return [Entry(items=cast("list[object]", messages), writer=_text(document, "writer") or "")]
     if isinstance(document.get("items"), list):
         return [_entry(document)]
     return [Entry(items=[document])]
@@ -168,6 +168,7 @@ def _entry(document: Mapping[str, Any]) -> Entry:
         first=_count(document, "first"),
         agent=_text(document, "agent"),
         claims=_count(document, "claims"),
+        writer=_text(document, "writer") or "",
     )
 
 

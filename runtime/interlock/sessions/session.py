@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.errors import ConfigError, SessionError
+from interlock.errors import ConfigError, SessionConflict, SessionError
 from interlock.keeping import Keeper
 from interlock.messages import Message
 from interlock.repair import repair
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from interlock.run_state import RunState
 
 __all__ = ["Conversation", "Session"]
+
+_TRIES = 100
+"""How often something is added that others were faster with; each time one of them was stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,17 +69,35 @@ class Session(SessionLog):
         """Add messages that come from elsewhere, such as the history of another framework.
 
         They are stored as they are, and mended each time they are loaded; see `interlock.sessions.foreign`
-        for what is understood. Only a number that is none, NaN or infinity, becomes null.
+        for what is understood. Only a number that is none, NaN or infinity, becomes null. What others add in
+        the same moment is stored as well, before or after them.
 
         Raises:
-            SessionConflict: somebody else has added something in this moment.
+            SessionConflict: others were faster each of a hundred times.
             ConfigError: they are no JSON.
             SessionError: the store fails.
         """
         if isinstance(cast(object, messages), str | bytes | Mapping):
             raise ConfigError(f"Add a list of messages, not {type(messages).__name__}.")
-        text = record_text([Entry(items=[*messages], writer=os.urandom(8).hex())])
-        await self.append(await self.newest(), text)
+        writer = os.urandom(8).hex()
+        text = record_text([Entry(items=[*messages], writer=writer)])
+        newest, left = await self.newest(), _TRIES
+        while True:
+            try:
+                await self.append(newest, text)
+                return
+            except SessionConflict:
+                left -= 1
+                if not left:
+                    raise
+            before, newest = newest, await self.newest()
+            if await self._is_stored(writer, newest - before):
+                return
+
+    async def _is_stored(self, writer: str, newest: int) -> bool:
+        """Whether a text is there that the store refused: it may have had it, and its answer was lost."""
+        entries, _ = entries_of(await self.records(newest)) if newest > 0 else ([], [])
+        return any(entry.writer == writer for entry in entries)
 
     async def clear(self) -> None:
         """Delete all that is stored.
