@@ -284,6 +284,7 @@ def facts(result: RunResult[Any]) -> dict[str, Any]:
     """Return all that two results must share, as values that can be compared."""
     return {
         "output": result.final_output,
+        "refusal": result.refusal,
         "last agent": result.last_agent.name,
         "items": result.items,
         "input list": result.to_input_list(),

@@ -10,7 +10,7 @@ from interlock.events import HandoffReturned, MessageDone
 from interlock.guardrails import output_questions
 from interlock.handoff_request import HandoffStatus
 from interlock.handoffs import come_back
-from interlock.messages import Message, text_of
+from interlock.messages import Message, refusal_of, text_of
 from interlock.output_modes import json_in
 from interlock.run import Run
 from interlock.showing import show, show_all
@@ -32,7 +32,7 @@ async def conclude(run: Run, reply: MessageDone) -> None:
 
 
 async def _concluded(run: Run, reply: MessageDone) -> HandoffReturned | None:
-    refusal = str(reply.message.get("refusal") or "")
+    refusal = refusal_of(reply.message)
     text = text_of(reply.message) or refusal
     output: Any = text
     if run.agent.output is not None:

@@ -36,6 +36,7 @@ __all__ = [
     "last_user_text",
     "marked",
     "portable",
+    "refusal_of",
     "shown_later",
     "stored",
     "text_of",
@@ -314,6 +315,15 @@ def text_of(message: Message) -> str:
     if isinstance(content, str):
         return content
     return "".join(str(part.get("text") or "") for part in content or () if part.get("type") == "text")
+
+
+def refusal_of(message: Message) -> str:
+    """Return what a message says in refusing, in a field of its own or in its content; empty if nothing."""
+    content, refusal = message.get("content"), message.get("refusal")
+    parts = content if isinstance(content, list) else ()
+    return str(refusal or "") or "".join(
+        str(part.get("refusal") or "") for part in parts if part.get("type") == "refusal"
+    )
 
 
 def is_of_user(item: RunItem) -> bool:

@@ -30,7 +30,7 @@ from interlock.events import (
 )
 from interlock.fresh import NEW_DICT
 from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
-from interlock.messages import Message, RunItem, ToolCall, marked, shown_later
+from interlock.messages import Message, RunItem, ToolCall, marked, refusal_of, shown_later
 from interlock.port import Request, ToolChoice, ToolSpec
 from interlock.records import dataclass, maker, record, remaker
 from interlock.repair import repair
@@ -247,6 +247,16 @@ class RunResult(Generic[T]):
     def new_items(self) -> Sequence[RunItem]:
         """What the run added to its input."""
         return self.items[self.input_count :]
+
+    @property
+    def refusal(self) -> str | None:
+        """What the model said in refusing to answer; None if it did not.
+
+        It is the final output as well. With an ``output_type`` there is none: the run ends with a
+        `ModelBehaviorError`, and ``error.result`` says so.
+        """
+        said = refusal_of(self.items[-1].message) if len(self.items) > self.input_count else ""
+        return said if said.strip() else None
 
     @property
     def usage_by_handler(self) -> dict[str, Usage]:

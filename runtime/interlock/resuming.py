@@ -19,7 +19,7 @@ from interlock.graph import run_graph
 from interlock.handoff_documents import record_of
 from interlock.history import View
 from interlock.hooks import RunHooks
-from interlock.messages import ToolCall, call_ids, detached, text_of, unshared
+from interlock.messages import ToolCall, call_ids, detached, refusal_of, text_of, unshared
 from interlock.models import find_handler, handler_for, lineup
 from interlock.output_modes import json_in
 from interlock.payloads import PAYLOAD_KEY
@@ -365,7 +365,7 @@ def _show_again(run: Run, count: int) -> None:
 def _output(run: Run) -> Any:
     """Return the final output of a run that is complete, as its agent reads it."""
     message = run.items[-1].message
-    text = text_of(message) or str(message.get("refusal") or "")
+    text = text_of(message) or refusal_of(message)
     if run.agent.output is None:
         return text
     try:

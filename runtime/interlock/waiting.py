@@ -231,7 +231,7 @@ async def _is_disabled(run: Run, planned: Plan, wanted: Wanted) -> bool:
 
 
 def _is_declined(run: Run, wanted: Wanted) -> bool:
-    said = run.approvals.of(_interruption(run, wanted.call, wanted.edge.tool_name))
+    said = _decision(run, _interruption(run, wanted.call, wanted.edge.tool_name))
     return said is not None and not said.approved
 
 
