@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import anyio.lowlevel
 import pytest
 
 from interlock import Agent, RunConfig, Runner, RunResult, function_handler, function_tool
+from interlock.errors import ToolError
 from interlock.executor import InProcess
 from interlock.journal import Journal
 from interlock.port import Request
@@ -65,7 +66,7 @@ class Abort(BaseException):
     """What is no failure of a tool: the run is not to answer it."""
 
 
-def tools(kind: str, work: Any) -> list[Any]:
+def tools(kind: str, work: Any, **settings: Any) -> list[Any]:
     """Two tools of a kind that do ``work(name)``: two functions, or two agents."""
 
     async def asked(request: Request) -> str:
@@ -73,7 +74,7 @@ def tools(kind: str, work: Any) -> list[Any]:
         return str(work(request.agent))
 
     if kind == "agent":
-        return [Agent(name, model=function_handler(asked)).as_tool() for name in ("a", "b")]
+        return [Agent(name, model=function_handler(asked)).as_tool(**settings) for name in ("a", "b")]
     made: list[Any] = []
     for name in ("a", "b"):
 
@@ -86,13 +87,18 @@ def tools(kind: str, work: Any) -> list[Any]:
 
         function: Any = later if kind == "async" else now
         del function.__annotations__["name"]
-        made.append(function_tool(function, name_override=name))
+        made.append(replace(function_tool(function, name_override=name), **settings))
     return made
 
 
-def agent(way: Way, work: Any) -> Agent[Any]:
+def agent(way: Way, work: Any, **settings: Any) -> Agent[Any]:
     calls = [call(name, {"input": "Go"}, id=f"c-{name}") for name in "ab"[: way.calls]]
-    return Agent("A", model=ScriptedHandler([calls, "Done."]), tools=tools(way.tool, work))
+    made = tools(way.tool, work, **settings)
+    return Agent("A", model=ScriptedHandler([calls, "Done."]), tools=made)
+
+
+def answers(result: RunResult[Any]) -> list[Any]:
+    return [message.get("content") for message in result.messages if message["role"] == "tool"]
 
 
 @asynccontextmanager
@@ -133,8 +139,7 @@ async def test_what_a_call_sets_is_seen_by_nothing_else(way: Way, tmp_path: Path
     made = agent(way, work)
     async with opened(way, tmp_path) as run:
         result = await run(made)
-    answers = [message.get("content") for message in result.messages if message["role"] == "tool"]
-    assert answers == ["a", "b"][: way.calls]
+    assert answers(result) == ["a", "b"][: way.calls]
     assert seen == ["me"] * way.calls
     assert WHO.get() == "me"
 
@@ -153,3 +158,41 @@ async def test_what_is_no_failure_comes_out_as_it_is(way: Way, tmp_path: Path) -
             await run(agent(way, work))
     assert caught.value is raised
     assert WHO.get() == "the caller"
+
+
+@each_way
+async def test_a_call_that_ends_the_run_leaves_none_without_an_answer(way: Way, tmp_path: Path) -> None:
+    def work(name: str) -> str:
+        if name == "ab"[way.calls - 1]:
+            raise LookupError("gone")
+        return "ok"
+
+    async with opened(way, tmp_path) as run:
+        with pytest.raises(ToolError, match="LookupError.*gone") as caught:
+            await run(agent(way, work, on_error="raise"))
+    result = caught.value.result
+    *others, last = answers(result)
+    assert others == ["ok"][: way.calls - 1]
+    assert "gone" in last
+    assert result.to_input_list() == result.messages  # nothing had to be mended
+
+
+@each_way
+async def test_what_is_disabled_by_the_time_of_the_call_is_not_used(way: Way, tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    async def once_each(context: Any, owner: Any) -> bool:
+        await anyio.lowlevel.checkpoint()
+        asked.append(context.turn)
+        return len(asked) <= 2  # the offer of both
+
+    def work(name: str) -> str:
+        raise AssertionError(name)
+
+    async with opened(way, tmp_path) as run:
+        result = await run(agent(way, work, is_enabled=once_each))
+    expected = [
+        f"Tool {name!r} is not available now, so this call was not made." for name in "ab"[: way.calls]
+    ]
+    assert answers(result) == expected
+    assert result.final_output == "Done."
