@@ -168,7 +168,7 @@ async def test_a_call_that_ends_the_run_leaves_none_without_an_answer(way: Way, 
         return "ok"
 
     async with opened(way, tmp_path) as run:
-        with pytest.raises(ToolError, match="LookupError.*gone") as caught:
+        with pytest.raises(ToolError, match=r"LookupError.*gone") as caught:
             await run(agent(way, work, on_error="raise"))
     result = caught.value.result
     *others, last = answers(result)

@@ -64,7 +64,7 @@ async def test_it_is_the_end_of_the_conversation(limit: str, stream: bool) -> No
     make, how = LIMITS[limit]
     session = Session("user-7", InMemorySessions())
     result = await run(make(), stream=stream, session=session, on_limit=sorry, **how)
-    assert (result.stop_reason, result.final_output) == ("limit", SORRY["content"])
+    assert (result.stop_reason, result.final_output) == ("limit", "I ran out of time.")
     assert result.to_input_list()[-1] == SORRY
     assert result.new_items[-1].agent == "A"
     assert (await session.load()).messages[-1] == SORRY

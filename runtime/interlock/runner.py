@@ -126,7 +126,7 @@ def _kept(run: Run, session: Session | None, input: RunInput | RunState) -> Run:
 def _held(run: Run, handle: RunHandle | None) -> Run:
     """Let the caller have hold of a run, if it wants to."""
     if handle is not None:
-        handle._take(run)
+        handle.hold(run)
     return run
 
 
@@ -162,7 +162,7 @@ class RunHandle:
         """The result as it stands, final once the run has ended, see ``stop_reason``; None before a run."""
         return None if self._run is None else self._run.result()
 
-    def _take(self, run: Run) -> None:
+    def hold(self, run: Run) -> None:
         """Hold a run; `Runner.run` does that.
 
         Raises:
