@@ -15,7 +15,7 @@ from bothways import both
 from teams import TO_B, agent, answers_of, shown
 
 from interlock import Agent, HandoffRequest, RunConfig, RunHooks, Runner, RunResult, function_tool, handoff
-from interlock.errors import HandoffStateError
+from interlock.errors import CallbackError, HandoffStateError
 from interlock.handoff_context import HandoffContext
 from interlock.handoff_request import HandoffResponse, HandoffStatus
 from interlock.messages import text_of
@@ -454,14 +454,78 @@ async def test_no_is_an_answer_without_a_reason() -> None:
     assert played.result.handoffs[0].error == "Agent unavailable: B"
 
 
-async def test_availability_that_raises_fails_the_transfer_and_not_the_run() -> None:
+async def test_availability_that_raises_declines() -> None:
+    """As `on_handoff_request` does: what cannot say yes has said no."""
+
     def available(target: Any) -> bool:
         raise OSError("no network")
 
     played = await both(lambda: team(None, "Mine."), available=available)
-    assert played.result.handoffs[0].status is Status.FAILED
-    assert "no network" in (played.result.handoffs[0].error or "")
+    (record,) = played.result.handoffs
+    assert (record.status, record.tried) == (Status.REJECTED, True)
+    assert "no network" in (record.error or "")
     assert played.result.final_output == "Mine."
+    assert isinstance(played.result.errors[0].error, CallbackError)
+
+
+async def test_another_target_is_asked_when_availability_raises() -> None:
+    def available(target: Any) -> bool:
+        if target.name == "B":
+            raise OSError("no network")
+        return True
+
+    played = await both(lambda: listed(agent("B"), agent("C", "C here.")), available=available)
+    assert played.result.final_output == "C here."
+
+
+@pytest.mark.parametrize("answer", [True, "Agent busy: DEPLOYING"])
+async def test_availability_may_be_a_look_up(answer: Any) -> None:
+    async def available(target: Any) -> bool | str:
+        await anyio.lowlevel.checkpoint()
+        return answer
+
+    played = await both(lambda: team(None, "Mine."), available=available)
+    (record,) = played.result.handoffs
+    assert (record.taken, record.error) == ((True, None) if answer is True else (False, answer))
+
+
+async def test_a_look_up_is_made_for_those_alone_that_can() -> None:
+    asked: list[str] = []
+
+    async def available(target: Any) -> bool:
+        asked.append(target.name)
+        return True
+
+    target = agent("C", "C here.", capabilities=["sql"])
+    made = lambda: listed(agent("B"), target, capabilities_required=["sql"])  # noqa: E731
+    await Runner.run(made(), "Hi", run_config=RunConfig(available=available))
+    assert asked == ["C"]
+
+
+async def test_a_look_up_is_within_the_time_of_the_target() -> None:
+    async def available(target: Any) -> bool:
+        await anyio.sleep_forever()
+        return True
+
+    with anyio.fail_after(60):
+        played = await both(lambda: team(None, "Mine.", edge={"timeout": 0.01}), available=available)
+    (record,) = played.result.handoffs
+    assert (record.status, record.error) == (Status.EXPIRED, "'B' did not accept within 0.01 s")
+
+
+async def test_the_look_up_and_the_consent_have_one_time() -> None:
+    """Not each its own: the source waits so long for both."""
+
+    async def available(target: Any) -> bool:
+        await anyio.sleep(0.3)
+        return True
+
+    async def consent(request: HandoffRequest) -> None:
+        await anyio.sleep(0.3)
+
+    with anyio.fail_after(60):
+        played = await both(lambda: team(consent, "Mine.", edge={"timeout": 0.45}), available=available)
+    assert played.result.handoffs[0].status is Status.EXPIRED
 
 
 async def test_who_is_not_available_is_passed_over() -> None:

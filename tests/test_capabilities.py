@@ -124,15 +124,29 @@ def test_availability_is_asked_at_the_time_and_only_about_the_capable() -> None:
     assert router.find(["sql"]) is SQL
 
 
-def test_availability_cannot_be_async() -> None:
+def test_an_async_look_up_cannot_be_asked_by_what_is_not() -> None:
     """A coroutine is no answer; taken for one, it would decline for ever."""
 
     async def available(agent: Worker) -> bool:
         return True
 
-    wrong: Any = available
-    with pytest.raises(ConfigError, match="first_to_accept"):
-        CapabilityRouter([SQL], wrong).find(["sql"])
+    with pytest.raises(ConfigError, match=r"available is async: await router\.check"):
+        CapabilityRouter([SQL], available).find(["sql"])
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_look_up_may_be_async(is_async: bool) -> None:
+    def available(agent: Worker) -> Any:
+        async def answer() -> str:
+            return "busy"
+
+        return answer() if is_async else "busy"
+
+    router = CapabilityRouter([SQL], available)
+    assert await router.check(SQL, ["sql"]) == "busy"
+    assert await router.check(SQL, ["charts"]) == "Missing capability: charts"
+    assert await CapabilityRouter([SQL]).check(SQL, ["sql"]) is None
 
 
 def test_an_error_while_asking_names_the_agent() -> None:

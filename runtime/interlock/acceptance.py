@@ -18,7 +18,14 @@ from interlock.agents import Agent, Handoff
 from interlock.callables import is_failure, resolve
 from interlock.callers import patience
 from interlock.calls import reason_of
-from interlock.capabilities import AT_MAXIMUM, NONE_AVAILABLE, NONE_CAPABLE, CapabilityRouter, Place
+from interlock.capabilities import (
+    AT_MAXIMUM,
+    NONE_AVAILABLE,
+    NONE_CAPABLE,
+    CapabilityRouter,
+    Place,
+    missing_capability,
+)
 from interlock.context import RunContext
 from interlock.fresh import NEW_LIST
 from interlock.graph import find_agent
@@ -116,7 +123,7 @@ async def _target(run: Run, target: object, wanted: Wanted) -> Target:
     if target is run.agent:
         raise Refused("an agent cannot hand off to itself")
     if not isinstance(target, Agent) and not callable(getattr(target, "stream", None)):
-        raise Refused(f"on_invoke_handoff must return an Agent or a Handler, not {type(target).__name__}")
+        raise TypeError(f"on_invoke_handoff must return an Agent or a Handler, not {type(target).__name__}")
     found = cast("Target", target)
     if not isinstance(found, Agent) and found.name == run.handler.name:
         raise Refused("it is in charge already; answer the user yourself")
@@ -174,22 +181,60 @@ async def _agreed(
     """
     if run.config.detect_loops and run.progress.goes_round(run.in_charge, target.name, data_of(request)):
         raise Refused(GOES_ROUND, refusal="loop")
-    if request.capabilities_required or run.config.available is not None:
-        router = CapabilityRouter((target,), cast(Any, run.config.available))
-        if why := router.refusal(target, request.capabilities_required):
-            raise Refused(why)
+    if why := missing_capability(target, request.capabilities_required):
+        raise Refused(why)
+    consents = isinstance(target, Agent) and target.on_handoff_request is not None
+    late = _Late(run, target, request) if consents or run.config.available is not None else None
+    if run.config.available is not None and late is not None:
+        await _check_available(run, target, late)
     place = None
     if run.config.capacity is not None and (place := run.config.capacity.take(target)) is None:
         raise Refused(AT_MAXIMUM)
     response: HandoffResponse | None = None
     try:
-        if isinstance(target, Agent) and target.on_handoff_request is not None:
-            response = await _consent(run, edge, target, _copy(request, target.name))
+        if isinstance(target, Agent) and consents and late is not None:
+            response = await _consent(run, edge, target, _copy(request, target.name), late)
     except BaseException:
         if place is not None:
             place.release()
         raise
     return place, response
+
+
+class _Late:
+    """How long a target has to accept; the look-up whether it is available is within that time."""
+
+    def __init__(self, run: Run, target: Target, request: HandoffRequest) -> None:
+        self._patience = patience(run.callers)
+        own = math.inf if request.timeout is None else anyio.current_time() + request.timeout
+        self.deadline = min(self._patience, own)
+        self._why = f"{target.name!r} did not accept within {request.timeout:g} s" if own < math.inf else ""
+        self._caller = run.in_charge
+
+    def check(self, scope: anyio.CancelScope) -> None:
+        """Raise if the time was over within ``scope``, also for what could not be interrupted."""
+        if scope.cancelled_caught or anyio.current_time() > self.deadline:
+            nobody = f"nobody waits for the answer of {self._caller!r} any longer"
+            raise Refused(
+                self._why if self.deadline < self._patience else nobody, status=HandoffStatus.EXPIRED
+            )
+
+
+async def _check_available(run: Run, target: Target, late: _Late) -> None:
+    """See whether the target is available. What raises, and so cannot say yes, has said no."""
+    router = CapabilityRouter((target,), cast(Any, run.config.available))
+    why: str | None = None
+    with anyio.CancelScope(deadline=late.deadline) as scope:
+        try:
+            why = await router.check(target)
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            log(run, _log, logging.ERROR, "available raised, asked about %r", target.name, error=error)
+            raise Refused(reason_of(error), cause=error) from error
+    late.check(scope)
+    if why is not None:
+        raise Refused(why)
 
 
 def _copy(request: HandoffRequest, target: str) -> HandoffRequest:
@@ -221,11 +266,12 @@ def _seen_by_target(run: Run, edge: Handoff) -> RunContext[Any]:
     )
 
 
-async def _consent(run: Run, edge: Handoff, target: Agent[Any], request: HandoffRequest) -> HandoffResponse:
-    """Return what the target answers to the request."""
+async def _consent(
+    run: Run, edge: Handoff, target: Agent[Any], request: HandoffRequest, late: _Late
+) -> HandoffResponse:
+    """Return the target's response, which accepts the request."""
     answer: object = None
-    until = patience(run.callers)
-    with anyio.CancelScope(deadline=min(until, _deadline(request))) as scope:
+    with anyio.CancelScope(deadline=late.deadline) as scope:
         try:
             answer = await _asked(run, edge, target, request)
         except BaseException as error:
@@ -234,12 +280,7 @@ async def _consent(run: Run, edge: Handoff, target: Agent[Any], request: Handoff
             log(run, _log, logging.ERROR, "on_handoff_request of agent %r raised", target.name, error=error)
             said = HandoffResponse(from_agent=target.name)
             raise Refused(reason_of(error), cause=error, response=said) from error
-    # the clock also counts for one that cannot be interrupted
-    if scope.cancelled_caught or anyio.current_time() > scope.deadline:
-        late = f"nobody waits for the answer of {run.in_charge!r} any longer"
-        if scope.deadline < until:
-            late = f"{target.name!r} did not accept within {request.timeout:g} s"
-        raise Refused(late, status=HandoffStatus.EXPIRED)
+    late.check(scope)
     if not isinstance(answer, HandoffResponse | None):
         raise Refused(f"on_handoff_request must return a HandoffResponse or None, not {answer!r:.80}")
     given = answer or HandoffResponse.accept()
@@ -249,10 +290,6 @@ async def _consent(run: Run, edge: Handoff, target: Agent[Any], request: Handoff
         why = str(response.rejection_reason or f"{target.name!r} declined")
         raise Refused(why, status=status, response=response)
     return response
-
-
-def _deadline(request: HandoffRequest) -> float:
-    return math.inf if request.timeout is None else anyio.current_time() + request.timeout
 
 
 def data_of(request: HandoffRequest) -> str:

@@ -46,8 +46,9 @@ class Named(Protocol):
 
 T = TypeVar("T", bound=Named)
 
-Available = Callable[[T], bool | str]
-"""Whether an agent can take a transfer now; a text says why not, such as ``"Agent busy: DEPLOYING"``."""
+Available = Callable[[T], MaybeAwaitable[bool | str]]
+"""Whether an agent can take a transfer now, sync or async; a text says why not, such as
+``"Agent busy: DEPLOYING"``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,16 +98,30 @@ class CapabilityRouter(Generic[T]):
 
         Raises:
             CallbackError: ``available`` raised.
-            ConfigError: ``available`` is async.
+            ConfigError: ``available`` is async, see `check`.
         """
         lacking = missing_capability(agent, required)
         if lacking or self._available is None:
             return lacking
         with users_code(f"available, asked about {agent.name!r},"):
             answer = self._available(agent)
-        if inspect.iscoroutine(answer):
-            answer.close()
-            raise ConfigError("available must not be async; give an async function to first_to_accept.")
+        if inspect.isawaitable(answer):
+            if inspect.iscoroutine(answer):
+                answer.close()
+            raise ConfigError("available is async: await router.check(agent, required) instead.")
+        return _why_not(answer, agent.name)
+
+    async def check(self, agent: T, required: Collection[str] = ()) -> str | None:
+        """Return what `refusal` does, also with an ``available`` that is async.
+
+        Raises:
+            CallbackError: ``available`` raised.
+        """
+        lacking = missing_capability(agent, required)
+        if lacking or self._available is None:
+            return lacking
+        with users_code(f"available, asked about {agent.name!r},"):
+            answer = cast("bool | str", await resolve(self._available(agent)))
         return _why_not(answer, agent.name)
 
     def choose(self, required: Collection[str]) -> Choice[T]:

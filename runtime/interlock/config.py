@@ -107,8 +107,9 @@ class RunConfig:
     """What happens when a limit ends the run: raise the error (which carries the partial result),
     return the partial result, or a function of the error that gives the final output. That is an assistant
     message of the conversation then, as text or JSON; a run that goes on is not shown it."""
-    available: Callable[[Agent[Any]], bool | str] | None = None
-    """Asked about each target at the time of a transfer; a text says why it cannot take over now."""
+    available: Callable[[Agent[Any]], MaybeAwaitable[bool | str]] | None = None
+    """Asked about each target at the time of a transfer, sync or async; a text says why it cannot take over
+    now. What it raises is a no. It is within the ``timeout`` of the handoff."""
     capacity: Capacity | None = None
     """How many transfers each agent holds at a time, over all runs that share this object."""
     handoff_types: HandoffTypes | None = None
