@@ -11,10 +11,12 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import HI, agent, look_up, outcome, pair, requests, shown, statuses
+from teams import HI, TO_B, agent, look_up, outcome, pair, requests, shown, statuses
+from typing_extensions import TypedDict
 
 from interlock import (
     Agent,
+    HandoffRequest,
     Message,
     RunConfig,
     RunHooks,
@@ -36,6 +38,7 @@ from interlock.events import (
     ToolOutput,
 )
 from interlock.filters import remove_all_tools
+from interlock.handoff_request import HandoffResponse
 from interlock.messages import calls_of, text_of
 from interlock.results import RunEvent
 from interlock.routing import MOST_CALLS, NOT_TAKEN
@@ -66,6 +69,12 @@ async def run(
         async for event in reading:
             events.append(event)
     return reading.result, events
+
+
+class Reason(TypedDict):
+    """What a transfer needs."""
+
+    reason: str
 
 
 # -- every mixture of calls --
@@ -456,6 +465,36 @@ async def test_broken_arguments_can_end_the_run() -> None:
     with pytest.raises(ModelBehaviorError, match="Agent 'A', turn 1: ") as caught:
         await run(a, raise_on=["bad_arguments"])
     assert_valid(caught.value.result.messages)
+
+
+@pytest.mark.parametrize("arguments", ["{", "[1]", '{"reason": 5}', "{}"])
+@pytest.mark.parametrize("raise_on", [["bad_arguments"], ["bad_arguments", "failed_handoff"]])
+async def test_broken_arguments_of_a_transfer_can_end_the_run(arguments: str, raise_on: list[str]) -> None:
+    edge = handoff(agent("B"), input_type=Reason)
+    a = agent("A", call("transfer_to_b", arguments), handoffs=[edge])
+    told = "Agent 'A', turn 1: The transfer to 'B' was not made: "
+    with pytest.raises(ModelBehaviorError, match=told) as error:
+        await run(a, raise_on=raise_on)
+    assert_valid(error.value.result.messages)
+    assert error.value.result.handoffs[0].status == "REJECTED"
+
+
+async def test_a_transfer_that_is_declined_has_no_broken_arguments() -> None:
+    b = agent("B", on_handoff_request=lambda request: HandoffResponse.reject("no"))
+    result, _ = await run(agent("A", TO_B, "Mine.", handoffs=[b]), raise_on=["bad_arguments"])
+    assert result.final_output == "Mine."
+
+
+async def test_what_a_tool_passes_along_is_no_argument_of_the_model() -> None:
+    @function_tool
+    def ask() -> HandoffRequest:
+        """Ask for a transfer with input that does not fit."""
+        return HandoffRequest("B", input={"reason": 5})
+
+    edge = handoff(agent("B"), input_type=Reason)
+    a = agent("A", call("ask"), "Mine.", tools=[ask], handoffs=[edge])
+    result, _ = await run(a, raise_on=["bad_arguments"])
+    assert result.final_output == "Mine."
 
 
 async def test_arguments_that_are_always_broken_end_the_run() -> None:

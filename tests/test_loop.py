@@ -149,6 +149,7 @@ async def test_a_tool_of_the_previous_agent_is_unknown_to_the_next() -> None:
     [
         ("unknown_tool", [call("nothing")]),
         ("bad_arguments", [call("add", '{"a": ')]),
+        ("bad_arguments", [call("transfer_to_b", "[1]")]),
         ("failed_handoff", [call("transfer_to_b", "[1]")]),
     ],
 )

@@ -41,7 +41,7 @@ from interlock.schema import clip
 from interlock.scopes import permits
 from interlock.sharing import narrowed
 
-__all__ = ["LONGEST_REASON", "Agreed", "Refused", "Target", "arguments_of", "ask", "data_of"]
+__all__ = ["LONGEST_REASON", "Agreed", "Refused", "RefusedBy", "Target", "arguments_of", "ask", "data_of"]
 
 GOES_ROUND = (
     "this transfer was already made and nothing new has come up since; "
@@ -52,6 +52,8 @@ LONGEST_REASON = 700  # characters of an error: it stays in the history and is p
 _log = logging.getLogger("interlock.handoff")
 
 Target = Agent[Any] | Handler
+RefusedBy = Literal["arguments", "limit", "loop"]
+"""What refused a transfer that no target declined: the model's arguments, or a limit of the run."""
 
 
 class Refused(Exception):
@@ -61,14 +63,14 @@ class Refused(Exception):
         self,
         why: str,
         *,
-        refusal: Literal["limit", "loop"] | None = None,
+        refusal: RefusedBy | None = None,
         status: HandoffStatus = HandoffStatus.REJECTED,
         passed_over: Sequence[tuple[str, str]] = (),
         cause: BaseException | None = None,
         response: HandoffResponse | None = None,
     ) -> None:
         super().__init__(clip(why, LONGEST_REASON))
-        self.refusal: Literal["limit", "loop"] | None = refusal
+        self.refusal: RefusedBy | None = refusal
         self.status = status
         self.passed_over = tuple(passed_over)
         self.cause = cause

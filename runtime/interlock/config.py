@@ -82,7 +82,11 @@ class RunConfig:
     """Seconds that each turn's reply may take, its retries included; then the handler has failed with
     `ProviderTimeout`, and ``fallback`` applies. A tool has a ``timeout`` of its own."""
     raise_on: Collection[Mistake] = ()
-    """Mistakes of the model that end the run instead of being answered so that it can correct them."""
+    """What ends the run instead of being answered, so that the model can correct it or go on without:
+    ``"unknown_tool"``, a call of a name that was not offered; ``"bad_arguments"``, arguments of a tool or a
+    transfer that do not fit; ``"failed_handoff"``, a transfer that was tried and not made, for whatever
+    reason, and a target that fails or is too slow while its caller waits. The first two end it with
+    `ModelBehaviorError`, the last with `HandoffError` or with the target's error. See docs/agents.md."""
     max_mistakes: int = 3
     """So many turns in a row with nothing but mistakes end the run."""
     limits: Limits | None = None

@@ -83,6 +83,8 @@ def _last_mistake(run: Run) -> str:
 
 
 def _judge_failed_transfer(run: Run, transfer: Transfer) -> None:
+    if transfer.refusal == "arguments" and "bad_arguments" in run.config.raise_on:
+        raise asked_for(run, transfer.answer)
     if "failed_handoff" in run.config.raise_on:
         raise failed_handoff(run, transfer)
     again = f"Agent {run.agent.name!r} asked again after it was told: {transfer.answer}."

@@ -6,9 +6,9 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from interlock.acceptance import LONGEST_REASON, Agreed, Refused, Target, arguments_of, ask
+from interlock.acceptance import LONGEST_REASON, Agreed, Refused, RefusedBy, Target, arguments_of, ask
 from interlock.agents import Agent, Handoff
 from interlock.callables import is_failure, resolve
 from interlock.calls import reason_of
@@ -45,8 +45,8 @@ class Transfer:
     place: Place | None = None
     """The target's place, see ``RunConfig.capacity``."""
     error: str | None = None
-    refusal: Literal["limit", "loop"] | None = None
-    """The run's own limit that refused it: asking again ends the run."""
+    refusal: RefusedBy | None = None
+    """The model's arguments, or the run's own limit: asking again beyond a limit ends the run."""
     exception: BaseException | None = None
     by_tool: bool = False
     """Whether a tool asked for it, and not the model."""
@@ -280,7 +280,8 @@ def _with_input(wanted: Wanted, request: HandoffRequest) -> HandoffRequest:
         try:
             value = edge.input_type.parse(arguments_of(wanted), strict=True)
         except ModelBehaviorError as error:
-            raise Refused(str(error)) from error
+            by_model = wanted.request is None
+            raise Refused(str(error), refusal="arguments" if by_model else None) from error
         return REMADE_REQUEST(request, input=value)
     if wanted.request is not None:
         return request
@@ -298,9 +299,9 @@ def _said(arguments: str) -> str | None:
     try:
         plain: object = json.loads(arguments.strip() or "{}")
     except ValueError as error:
-        raise Refused(describe_error(error, arguments)) from error
+        raise Refused(describe_error(error, arguments), refusal="arguments") from error
     if plain is not None and not isinstance(plain, dict):
-        raise Refused("the arguments must be a JSON object, such as {}")
+        raise Refused("the arguments must be a JSON object, such as {}", refusal="arguments")
     reason = cast("dict[str, Any]", plain or {}).get("reason")
     return str(reason) if reason else None
 
