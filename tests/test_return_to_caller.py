@@ -361,6 +361,7 @@ async def test_in_time_nothing_happens() -> None:
     assert (await play(a)).final_output == "It is 42."
 
 
-def test_somebody_has_to_wait() -> None:
-    with pytest.raises(ConfigError, match="run_timeout is seconds, and for return_to_caller=True"):
-        handoff(agent("B"), run_timeout=1.0)
+@pytest.mark.parametrize("seconds", [0, -1.0, "5", True])
+def test_a_time_to_wait_is_some_seconds(seconds: Any) -> None:
+    with pytest.raises(ConfigError, match="run_timeout must be seconds or None"):
+        handoff(agent("B"), run_timeout=seconds)

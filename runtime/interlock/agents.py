@@ -125,8 +125,9 @@ class Handoff:
     """Whether the target's output answers the source's call, and the source goes on. If the target fails, the
     source is told, unless ``RunConfig.raise_on`` has ``"failed_handoff"``."""
     run_timeout: float | None = None
-    """Seconds that the source waits for that output; then it goes on without. A tool that is running is
-    not interrupted: give it a timeout of its own."""
+    """Seconds that the target has to answer; then the source goes on without. With ``return_to_caller`` the
+    source waits for the output, otherwise it stands by and the target's answer is final. A tool that is running
+    is not interrupted: give it a timeout of its own."""
     needs_approval: NeedsApproval = False
     """Whether somebody has to approve the transfer first: the run ends with it, see docs/approvals.md."""
 

@@ -28,7 +28,7 @@ from interlock.port import Handler
 from interlock.records import dataclass
 from interlock.schema import clip
 
-__all__ = ["Caller", "failure_of", "is_told", "patience", "too_late"]
+__all__ = ["Caller", "failure_of", "is_told", "patience", "too_late", "waiting_one"]
 
 _OF_THE_RUN = (LimitExceeded, ConfigError, SessionError, JournalError)
 _LONGEST_FAILURE = 700  # characters: it stays in the history and is paid for again
@@ -58,6 +58,14 @@ class Caller:
     payload_note: str | None
     narrowings: int
     """How narrow its memory is, see ``Handoff.share``."""
+    stands_by: bool = False
+    """Whether its call is answered, and it goes on only if the target is too slow: otherwise the target's
+    output is final."""
+
+
+def waiting_one(callers: Sequence[Caller]) -> Caller | None:
+    """Return the innermost agent that waits for an answer and does not only stand by, or None."""
+    return next((caller for caller in reversed(callers) if not caller.stands_by), None)
 
 
 def patience(callers: Sequence[Caller]) -> float:
@@ -96,7 +104,11 @@ def is_told(callers: Sequence[Caller], error: Exception, raise_on: Collection[st
         error: what the target raised.
         raise_on: that of the run; with ``"failed_handoff"`` no failure is told.
     """
-    if not callers or "failed_handoff" in raise_on or isinstance(error, AssertionError):
+    if "failed_handoff" in raise_on or isinstance(error, AssertionError):
+        return False
+    if isinstance(error, HandoffTimeout) and any(one.call["id"] == error.call_id for one in callers):
+        return True
+    if waiting_one(callers) is None:
         return False
     if not isinstance(error, InterlockError) or error.result is not None or isinstance(error, LoopDetected):
         return True

@@ -294,6 +294,14 @@ class Places:
         if last is not None:
             last.release()
 
+    def forget(self, first: int, end: int) -> None:
+        """Give back the places of agents that waited, from the first of them on; the others keep theirs."""
+        gone = self._held[first:end]
+        self._held = (*self._held[:first], *self._held[end:])
+        for place in gone:
+            if place is not None:
+                place.release()
+
     def release(self) -> None:
         """Give back all of them. Safe to call twice."""
         if self._held is _NONE_HELD:

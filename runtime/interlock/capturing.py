@@ -158,7 +158,7 @@ def _position(run: Run) -> Position:
 
 
 def _caller(caller: Caller, items: Sequence[RunItem]) -> CallerDocument:
-    return {
+    made: CallerDocument = {
         "agent": caller.agent.name,
         "handler": caller.handler.name,
         "default_handler": caller.default_handler,
@@ -174,6 +174,9 @@ def _caller(caller: Caller, items: Sequence[RunItem]) -> CallerDocument:
         "view": _shown(caller.view.items, items),
         "rendered": 0,
     }
+    if caller.stands_by:
+        made["stands_by"] = True
+    return made
 
 
 def _shown(view: Iterable[RunItem], items: Sequence[RunItem]) -> list[int | ItemDocument]:

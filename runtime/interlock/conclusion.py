@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from interlock.caller_stack import come_back, stop_all_standing_by
+from interlock.callers import waiting_one
 from interlock.concurrency import ask_all
 from interlock.errors import ModelBehaviorError
 from interlock.events import HandoffReturned, MessageDone
 from interlock.guardrails import output_questions
 from interlock.handoff_request import HandoffStatus
-from interlock.handoffs import come_back
 from interlock.messages import Message, refusal_of, text_of
 from interlock.output_modes import json_in
 from interlock.run import Run
@@ -44,12 +45,13 @@ async def _concluded(run: Run, reply: MessageDone) -> HandoffReturned | None:
             _ask_again(run, str(error))
             return None
     await _guard(run, output)
-    if run.callers:
+    if run.callers and waiting_one(run.callers) is not None:
         await tell(run, "on_agent_end", "on_end", output)
         return come_back(run, text)
     run.final_output = output
     run.stop_reason = "done"
     run.close_record(HandoffStatus.COMPLETED)
+    stop_all_standing_by(run)
     if heard(run):
         await tell(run, "on_agent_end", "on_end", output)
     return None
@@ -57,7 +59,8 @@ async def _concluded(run: Run, reply: MessageDone) -> HandoffReturned | None:
 
 async def _guard(run: Run, output: Any) -> None:
     """Ask the guardrails of the agent, and of the run if the output is its final one."""
-    agent, of_run = run.agent, () if run.callers else run.config.output_guardrails
+    is_final = not run.callers or waiting_one(run.callers) is None
+    agent, of_run = run.agent, run.config.output_guardrails if is_final else ()
     if not (agent.output_guardrails or of_run):
         return
     now = run.now()

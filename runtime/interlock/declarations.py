@@ -110,8 +110,8 @@ def _asking_rules(edge: Any) -> tuple[tuple[bool, str], ...]:
             "the first of several agents must be one",
         ),
         (
-            edge.run_timeout is None or (is_seconds(edge.run_timeout) and edge.return_to_caller),
-            "run_timeout is seconds, and for return_to_caller=True, where somebody waits",
+            edge.run_timeout is None or is_seconds(edge.run_timeout),
+            f"run_timeout must be seconds or None, not {edge.run_timeout!r:.80}",
         ),
         (
             edge.timeout is None or is_seconds(edge.timeout),

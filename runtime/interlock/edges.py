@@ -127,7 +127,8 @@ def handoff(
             for all.
         return_to_caller: the target's output answers the source's call, and the source goes on. If the
             target fails, the source is told instead.
-        run_timeout: seconds that the source waits for it; then it goes on without.
+        run_timeout: seconds that the target has to answer, with or without ``return_to_caller``; then the
+            source goes on without.
         needs_approval: whether somebody has to approve the transfer before it is made; a bool, or a function
             of the context and the arguments.
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Awaitable, Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-import anyio
-
 from interlock.acceptance import data_of
 from interlock.agents import Agent, Handoff
 from interlock.callables import name_of, resolve, users_code
-from interlock.callers import Caller, failure_of
-from interlock.errors import HandoffTimeout
-from interlock.events import HandoffFailed, HandoffReturned
+from interlock.caller_stack import answer_item, note_caller
 from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_message
 from interlock.handoff_context import TOOL_STATE_KEY, HandoffContext
 from interlock.handoff_request import RESPONSE, HandoffRequest, HandoffResponse, HandoffStatus, recordable
 from interlock.history import View, filtered, nest_handoff_history, partition
 from interlock.logs import log, loggable_text
-from interlock.messages import Message, RunItem, ToolCall, calls_of, unshared
+from interlock.messages import Message, RunItem, calls_of, unshared
 from interlock.payloads import PAYLOAD_KEY, carried, loggable
 from interlock.port import family_of
 from interlock.prompts import instructions, rode_along
@@ -30,14 +25,11 @@ from interlock.results import RECORD
 from interlock.run import Run
 from interlock.tell import heard, tell, tell_of_handoff
 from interlock.transfers import Transfer
-from interlock.unfinished import left_over
 
 if TYPE_CHECKING:
     from interlock.trace_port import Tracing
 
-__all__ = ["come_back", "give_up", "put_on_record", "take_over"]
-
-_ABANDONED = "It was not carried out: the agent had failed before."
+__all__ = ["put_on_record", "take_over"]
 
 _log = logging.getLogger("interlock.handoff")
 
@@ -119,11 +111,10 @@ async def take_over(run: Run, transfer: Transfer) -> None:
     except BaseException as error:
         _not_taken_over(run, transfer, error)
         raise
-    if transfer.returns:
-        run.callers += (_waiting(run, transfer),)
+    note_caller(run, transfer)
     if shaped is not run.view.items:
         run.view.replace(shaped)
-    run.open_record(transfer.request.request_id, waits=transfer.returns)
+    run.open_record(transfer.request.request_id, waits=transfer.waits)
     if isinstance(target, Agent):
         run.source_prompt = source_prompt
         run.meet(target)
@@ -154,116 +145,13 @@ def _not_taken_over(run: Run, transfer: Transfer, error: BaseException) -> None:
     broken = isinstance(error, Exception)
     why = str(error) if broken else "it was cancelled before the target took over"
     run.close_records([transfer.request.request_id], HandoffStatus.FAILED, why)
-    if transfer.returns:
+    if transfer.waits:
         run.places.come_back()
-    told = _answer(run, transfer.call, f"The transfer was not made: {why}", place=0).message
+    told = answer_item(run, transfer.call, f"The transfer was not made: {why}", place=0).message
     run.view.replace(
         replace(item, message=told) if item.message.get("tool_call_id") == transfer.call["id"] else item
         for item in run.view.items
     )
-
-
-def come_back(run: Run, output: str) -> HandoffReturned:
-    """Answer the innermost caller's call with what was asked for, and let the caller go on."""
-    source = run.in_charge
-    run.close_record(HandoffStatus.COMPLETED)
-    run.places.come_back()
-    call = _resume(run)
-    run.add("handoff", _answer(run, call, output, place=0).message)
-    function = call["function"]
-    run.progress.tool_results([(function["name"], function.get("arguments") or "", output)])
-    back = "%s -> %s with an answer in turn %d of run %s"
-    log(run, _log, logging.INFO, back, source, run.in_charge, run.turn, run.run_id)
-    return HandoffReturned(source=source, target=run.in_charge, call_id=call["id"], output=output)
-
-
-def give_up(run: Run, error: Exception) -> HandoffFailed:
-    """Let the caller go on without the answer of the target, which failed or was too slow.
-
-    The error answers the caller's call. What the target had left to do is not done any more.
-    """
-    if isinstance(error, HandoffTimeout) and not error.asked:
-        run.unbegin_call(error)
-    if not _model_was_asked(run):
-        run.turn -= 1
-    run.keep_partial(error)
-    _abandon_calls(run)
-    source, last = run.in_charge, len(run.callers) - 1
-    given_up, told, why = last, f"{source!r} failed: {failure_of(error)}", failure_of(error)
-    if isinstance(error, HandoffTimeout):
-        waited = (place for place, each in enumerate(run.callers) if each.call["id"] == error.call_id)
-        if (late := next(waited, None)) is not None:
-            given_up, told, why = late, str(error), str(error)
-    call = run.callers[given_up].call
-    for _ in run.callers[given_up:]:  # whoever waits in between is answered, too
-        run.close_record(HandoffStatus.FAILED, why)
-        run.places.come_back()
-        run.add("handoff", _answer(run, _resume(run), told, place=0).message)
-    function = call["function"]
-    run.progress.failed(function["name"], function.get("arguments") or "", type(error).__name__)
-    run.problem("handoff", told, call_id=call["id"], error=error)
-    return HandoffFailed(source=run.in_charge, target=source, call_id=call["id"], reason=told)
-
-
-def _model_was_asked(run: Run) -> bool:
-    """Whether the present turn has a model call; one that failed before it does not count as a turn."""
-    if run.open_call is not None or (run.calls and run.calls[-1].turn == run.turn):
-        return True
-    return any(item.kind == "model" for item in run.items[run.first_of_turn :])
-
-
-def _abandon_calls(run: Run) -> None:
-    """Answer the calls that an agent leaves behind, which nobody will carry out or approve any more."""
-    waiting = {caller.call["id"] for caller in run.callers}
-    for call in left_over(run.items, run.first_of_turn, run.turn, waiting).calls:
-        run.add("tool", _answer(run, call, _ABANDONED, place=0).message)
-    run.interruptions = ()
-    run.kept.clear()
-    run.to_resume.clear()
-
-
-def _waiting(run: Run, transfer: Transfer) -> Caller:
-    """Return whoever speaks, waiting for the answer to its call, with the view that it has now."""
-    seconds = None if transfer.edge.run_timeout == math.inf else transfer.edge.run_timeout
-    return Caller(
-        agent=run.agent,
-        handler=run.handler,
-        default_handler=run.default_handler,
-        stands_in=run.stands_in,
-        agent_turns=run.agent_turns,
-        handoff_input=run.handoff_input,
-        source_prompt=run.source_prompt,
-        view=View(run.view.items),
-        call=transfer.call,
-        seconds=seconds,
-        until=math.inf if seconds is None else anyio.current_time() + seconds,
-        open_handoff=run.open_handoff,
-        payload=run.shared_memory.get(PAYLOAD_KEY),
-        payload_note=run.payload_note,
-        narrowings=len(run.narrowings),
-    )
-
-
-def _resume(run: Run) -> ToolCall:
-    """Let the innermost caller go on where it was, and return its call."""
-    *others, caller = run.callers
-    run.callers = tuple(others)
-    run.agent, run.handler, run.default_handler = caller.agent, caller.handler, caller.default_handler
-    run.stands_in, run.agent_turns = caller.stands_in, caller.agent_turns
-    run.handoff_input, run.source_prompt, run.view = caller.handoff_input, caller.source_prompt, caller.view
-    run.moment = run.read_by = run.offered = None
-    run.mistakes = run.empty_replies = 0  # those of the target are not the caller's
-    run.open_handoff, run.payload_note = caller.open_handoff, caller.payload_note
-    run.widen(caller.narrowings)
-    run.shared_memory.pop(PAYLOAD_KEY, None)
-    if caller.payload is not None:
-        run.shared_memory[PAYLOAD_KEY] = caller.payload
-    return caller.call
-
-
-def _answer(run: Run, call: ToolCall, text: str, *, place: int) -> RunItem:
-    message: Message = {"role": "tool", "tool_call_id": call["id"], "content": text}
-    return RunItem(id=place, kind="handoff", message=message, agent=run.agent.name)
 
 
 def _carry(run: Run, transfer: Transfer) -> None:
@@ -346,7 +234,7 @@ async def _passed_on(run: Run) -> str | None:
 async def _shaped(run: Run, transfer: Transfer, seen: list[RunItem]) -> list[RunItem]:
     """Return what the target is to see of what the source has seen."""
     if transfer.returns:
-        seen = [*seen, _answer(run, transfer.call, transfer.answer, place=len(run.items) - 1)]
+        seen = [*seen, answer_item(run, transfer.call, transfer.answer, place=len(run.items) - 1)]
     chosen = _shaping(run, transfer.edge)
     if chosen is None:
         return seen

@@ -16,6 +16,7 @@ from typing import Any
 from interlock.answers import answer_calls
 from interlock.asking import Check, ask_model
 from interlock.callables import words_of
+from interlock.caller_stack import give_up
 from interlock.callers import is_told
 from interlock.conclusion import conclude
 from interlock.endings import begin, close, end_badly, within
@@ -28,7 +29,6 @@ from interlock.events import (
     Repaired,
 )
 from interlock.guardrails import check_input
-from interlock.handoffs import give_up
 from interlock.messages import calls_of
 from interlock.models import next_handler
 from interlock.port import MODEL_REQUEST, Request, ToolChoice, family_of

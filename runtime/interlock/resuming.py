@@ -189,6 +189,7 @@ def _caller(caller: CallerDocument, run: Run) -> Caller:
         payload=caller["payload"],
         payload_note=caller["payload_note"],
         narrowings=caller["narrowings"],
+        stands_by=caller.get("stands_by", False),
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.agents import Agent
 from interlock.approvals import NO_APPROVALS, Approvals, Interruption, still_waiting
-from interlock.callers import Caller
+from interlock.callers import Caller, waiting_one
 from interlock.capabilities import Places
 from interlock.context import MOMENT, RunContext
 from interlock.errors import ContentRefused
@@ -284,7 +284,8 @@ class Run(ModelCalls):
         if kind != "model" and not (isinstance(content, str) and content.isascii()):
             message = sendable(message)
         place, name = len(self.items), self.agent.name
-        asked_by = self.callers[-1].call["id"] if self.callers and not final else None
+        asking = waiting_one(self.callers) if self.callers and not final else None
+        asked_by = None if asking is None else asking.call["id"]
         item = ITEM(id=place, kind=kind, message=message, agent=name, origin=origin, asked_by=asked_by)
         self.items.append(item)
         self.view.add(item)
@@ -343,7 +344,7 @@ class Run(ModelCalls):
         """Return who answers the user's next message. Whoever was only asked something does not stay."""
         if self.config.next_agent == "reset":
             return self.first
-        return self.callers[0].agent if self.callers else self.agent
+        return next((caller.agent for caller in self.callers if not caller.stands_by), self.agent)
 
     def result(self) -> RunResult[Any]:
         """Return the run as it stands now."""

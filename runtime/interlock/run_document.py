@@ -92,6 +92,8 @@ class CallerDocument(Position):
     payload: Any
     narrowings: _Count
     """How many of those of the run are not its own."""
+    stands_by: NotRequired[bool]
+    """Whether its call is answered, and it goes on only if the target is too slow."""
 
 
 class NarrowedDocument(TypedDict):

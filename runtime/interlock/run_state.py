@@ -308,8 +308,9 @@ class RunState:
 
     def _answer(self, place: int, message: Message) -> ItemDocument:
         item: ItemDocument = {"id": place, "kind": "tool", "message": {**message}, "agent": self.agent}
-        if self.document["callers"]:
-            item["asked_by"] = self.document["callers"][-1]["call"]["id"]
+        waits = [each for each in self.document["callers"] if not each.get("stands_by", False)]
+        if waits:
+            item["asked_by"] = waits[-1]["call"]["id"]
         return item
 
     def _with(self, items: list[ItemDocument], pending: list[dict[str, Any]]) -> RunState:

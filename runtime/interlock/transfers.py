@@ -63,6 +63,12 @@ class Transfer:
         return self.target is not None and self.edge.return_to_caller
 
     @property
+    def waits(self) -> bool:
+        """Whether the source may go on later: it waits for the output, or in case the target is too slow."""
+        seconds = self.edge.run_timeout
+        return self.returns or (self.target is not None and seconds is not None and seconds < math.inf)
+
+    @property
     def input(self) -> Any:
         """What was passed along."""
         return self.request.input

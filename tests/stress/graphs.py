@@ -170,7 +170,7 @@ class _Maker:
             payload=self._payload() if dice.random() < 0.2 else None,
             return_to_caller=returns,
             share=dice.choice([None, None, None, (), ("k1",)]),
-            run_timeout=20_000.0 if returns and dice.random() < 0.5 and limited else None,
+            run_timeout=20_000.0 if limited and dice.random() < (0.5 if returns else 0.2) else None,
             timeout=None if world.threads else dice.choice([None, 2.0]),
         )
 

@@ -58,7 +58,7 @@ LAYERS = """
     asking tool_runs
     acceptance
     transfers
-    waiting
+    caller_stack waiting
     handoffs judging
     answers conclusion endings
     loop
