@@ -27,6 +27,13 @@ class Case(BaseModel):
     number: int
 
 
+def test_all_but_the_target_is_named() -> None:
+    """Others take (from_agent, to_agent, reason): accepted here, it would have meant something else."""
+    make: Any = HandoffRequest
+    with pytest.raises(TypeError, match="positional argument"):
+        make("billing", "support", "angry")
+
+
 def test_a_target_is_enough() -> None:
     request = HandoffRequest("specialist")
     assert (request.input, request.reason, request.message) == (None, None, None)

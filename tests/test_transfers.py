@@ -227,6 +227,102 @@ async def test_a_made_up_target_ends_the_run_if_it_says_so() -> None:
     assert [(each.target, each.tried) for each in played.result.handoffs] == [("nobody", True), ("B", False)]
 
 
+# -- by what the target can do --
+
+
+def capable(*names: str) -> Agent[Any]:
+    return agent("C", "C here.", capabilities=names)
+
+
+async def test_a_tool_may_ask_for_whoever_can() -> None:
+    made = lambda: asking(lambda: HandoffRequest(capabilities_required=["sql"]), agent("B"), capable("sql"))  # noqa: E731
+    played = await both(made)
+    (record,) = played.result.handoffs
+    assert played.result.final_output == "C here."
+    assert (record.target, record.requested_by, record.taken) == ("C", "tool", True)
+    assert record.passed_over == (("B", "Missing capability: sql"),)
+
+
+async def test_a_tool_is_told_when_no_agent_can() -> None:
+    played = await both(lambda: asking(lambda: HandoffRequest(capabilities_required=["sql"]), agent("B")))
+    why = "No capable agent available (B: Missing capability: sql)"
+    assert played.answers == [f"The transfer to 'agent with sql' was not made: {why}"]
+    assert played.result.handoffs[0].target == "agent with sql"
+
+
+async def test_what_is_declared_for_those_that_can_holds() -> None:
+    """A handoff by the same capabilities is the way: with its filter, its callback and its scope."""
+    called: list[str] = []
+
+    def made(**edge: Any) -> Agent[Any]:
+        way = handoff(
+            capabilities_required=["sql", "pdf"], on_handoff=lambda context: called.append("on"), **edge
+        )
+        return asking(lambda: HandoffRequest(capabilities_required=["pdf", "sql"]), way)
+
+    config = RunConfig(agents=[capable("sql", "pdf")])
+    result = await Runner.run(made(), "Hi", run_config=config)
+    assert (result.final_output, called) == ("C here.", ["on"])
+    result = await Runner.run(made(scope="owner"), "Hi", run_config=config)
+    assert (result.handoffs[0].taken, called) == (False, ["on"])
+
+
+async def test_a_request_for_whoever_can_survives_a_journal() -> None:
+    request = HandoffRequest(capabilities_required=["sql"], reason="why")
+    assert HandoffRequest.from_envelope(request.envelope()) == request
+
+
+def test_a_request_for_whoever_can_does_not_leave_the_process() -> None:
+    with pytest.raises(ValueError, match="cannot leave the process: to_agent: it names no target"):
+        HandoffRequest(capabilities_required=["sql"], from_agent="a").to_dict()
+
+
+def test_a_request_is_for_somebody() -> None:
+    with pytest.raises(ConfigError, match="or says what it must be able to do"):
+        HandoffRequest()
+
+
+# -- what a declaration adds --
+
+
+async def test_a_handoff_may_say_how_urgent_it_is() -> None:
+    asked: list[HandoffRequest] = []
+    b = agent("B", "B here.", on_handoff_request=asked.append)
+    await Runner.run(agent("A", TO_B, handoffs=[handoff(b, priority=3, metadata={"queue": "night"})]), "Hi")
+    assert (asked[0].priority, asked[0].metadata) == (3, {"queue": "night"})
+
+
+async def test_what_a_tool_says_of_its_request_wins() -> None:
+    asked: list[HandoffRequest] = []
+    b = agent("B", "B here.", on_handoff_request=asked.append)
+    way = handoff(b, priority=3, metadata={"queue": "night", "kind": "x"})
+    request = HandoffRequest("B", priority=1, metadata={"queue": "day"})
+    result = await Runner.run(asking(lambda: request, way), "Hi")
+    assert (asked[0].priority, asked[0].metadata) == (1, {"queue": "day", "kind": "x"})
+    assert result.handoffs[0].request is not None
+    assert result.handoffs[0].request.metadata == {"queue": "day", "kind": "x"}
+
+
+async def test_what_a_target_changes_of_it_is_its_own() -> None:
+    metadata = {"tags": ["a"]}
+
+    def change(request: HandoffRequest) -> None:
+        request.metadata["tags"].append("b")
+
+    b = agent("B", "B here.", on_handoff_request=change)
+    way = handoff(b, metadata=metadata)
+    await Runner.run(agent("A", TO_B, handoffs=[way]), "Hi")
+    assert (metadata, way.metadata) == ({"tags": ["a"]}, {"tags": ["a"]})
+
+
+@pytest.mark.parametrize(
+    ("option", "wrong"), [({"metadata": 5}, "metadata"), ({"priority": "high"}, "priority")]
+)
+def test_what_is_of_another_kind_is_refused(option: Any, wrong: str) -> None:
+    with pytest.raises(ConfigError, match=f"Handoff to 'B': {wrong} must be"):
+        handoff(agent("B"), **option)
+
+
 # -- ids (row 0-21) --
 
 

@@ -39,7 +39,7 @@ from interlock.guardrails import Guardrail
 from interlock.handoff_context import HandoffContext
 from interlock.handoff_request import HandoffRequest, HandoffResponse
 from interlock.hooks import AgentHooks
-from interlock.names import in_order, transfer_tool_name
+from interlock.names import capable_name, in_order, transfer_tool_name
 from interlock.output_modes import OutputMode, schema_prompt
 from interlock.payloads import HandoffPayload
 from interlock.plain_json import sendable
@@ -126,10 +126,14 @@ class Handoff:
     source is told, unless ``RunConfig.raise_on`` has ``"failed_handoff"``."""
     run_timeout: float | None = None
     """Seconds that the target has to answer; then the source goes on without. With ``return_to_caller`` the
-    source waits for the output, otherwise it stands by and the target's answer is final. A tool that is running
-    is not interrupted: give it a timeout of its own."""
+    source waits for the output, otherwise it stands by and the target's answer is final. A tool that runs is
+    not interrupted: give it a timeout of its own."""
     needs_approval: NeedsApproval = False
     """Whether somebody has to approve the transfer first: the run ends with it, see docs/approvals.md."""
+    priority: int = 0
+    """How urgent it is, for those who decide: lower first, see ``HandoffRequest.priority``."""
+    metadata: Mapping[str, Any] = field(default_factory=NEW_DICT)
+    """What else the target's ``on_handoff_request`` is to know; it is on the record."""
 
     def __post_init__(self) -> None:
         for name in ("others", "capabilities_required", "share"):
@@ -216,7 +220,7 @@ def _end_of(edge: Handoff) -> str:
     if edge.target is None and edge.capabilities_required:
         if not is_list(edge.capabilities_required):
             raise ConfigError("Handoff: capabilities_required must be a list of names, not one text.")
-        return f"agent with {' and '.join(edge.capabilities_required)}"
+        return capable_name(edge.capabilities_required)
     return target_name(edge.target)
 
 

@@ -122,6 +122,14 @@ def _asking_rules(edge: Any) -> tuple[tuple[bool, str], ...]:
             f"capabilities_required must be a list of names, not {edge.capabilities_required!r:.80}",
         ),
         (
+            isinstance(edge.priority, int) and not isinstance(edge.priority, bool),
+            f"priority must be a whole number, not {edge.priority!r:.80}",
+        ),
+        (
+            isinstance(edge.metadata, Mapping),
+            f"metadata must be a dict, not {edge.metadata!r:.80}",
+        ),
+        (
             edge.share is None or _is_names(edge.share),
             f"share must be a list of names, not {edge.share!r:.80}",
         ),

@@ -48,6 +48,8 @@ def handoff(
     return_to_caller: bool = False,
     run_timeout: float | None = None,
     needs_approval: NeedsApproval = False,
+    priority: int = 0,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Handoff: ...
 
 
@@ -74,6 +76,8 @@ def handoff(
     return_to_caller: bool = False,
     run_timeout: float | None = None,
     needs_approval: NeedsApproval = False,
+    priority: int = 0,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Handoff: ...
 
 
@@ -99,6 +103,8 @@ def handoff(
     return_to_caller: bool = False,
     run_timeout: float | None = None,
     needs_approval: NeedsApproval = False,
+    priority: int = 0,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Handoff:
     """Return a handoff to an agent, a handler, or the name of an agent of the same graph.
 
@@ -131,6 +137,8 @@ def handoff(
             source goes on without.
         needs_approval: whether somebody has to approve the transfer before it is made; a bool, or a function
             of the context and the arguments.
+        priority: how urgent it is, for those who decide, such as a store: lower first.
+        metadata: what else the target's ``on_handoff_request`` is to know.
 
     Raises:
         ConfigError: the options contradict one another, or a callback cannot be called as described.
@@ -158,4 +166,6 @@ def handoff(
         return_to_caller=return_to_caller,
         run_timeout=run_timeout,
         needs_approval=needs_approval,
+        priority=priority,
+        metadata={} if metadata is None else metadata,
     )

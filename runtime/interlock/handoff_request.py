@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from interlock.errors import ConfigError, HandoffStateError
 from interlock.fresh import NEW_DICT
-from interlock.names import in_order
+from interlock.names import capable_name, in_order
 from interlock.records import dataclass, maker, remaker
 
 __all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "recordable"]
@@ -155,14 +155,15 @@ class HandoffRequest:
     ``Agent.on_handoff_request``, whoever asked (row 0-12).
     """
 
-    to_agent: Any
+    to_agent: Any = None
     """A handler of the agent, an agent that it may hand over to, or any other agent of the run, by
-    name; or the `interlock.Handler` or `interlock.Agent` itself."""
-    input: Any = None
+    name; or the `interlock.Handler` or `interlock.Agent` itself. None for the first agent that has all of
+    ``capabilities_required``."""
+    input: Any = field(default=None, kw_only=True)
     """Given to the target: a handler finds it as ``Request.handoff_input``."""
-    reason: str | None = None
+    reason: str | None = field(default=None, kw_only=True)
     """Why; it is on the record."""
-    message: str | None = None
+    message: str | None = field(default=None, kw_only=True)
     """Answers the tool call; ``{"assistant": "<target>"}`` when left out."""
     from_agent: str = field(default="", kw_only=True)
     """Who asks; filled in by the run."""
@@ -185,10 +186,6 @@ class HandoffRequest:
     metadata: Mapping[str, Any] = field(default_factory=NEW_DICT, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not self.target_name:
-            raise ConfigError(
-                f"A HandoffRequest names a handler or an agent, or is given it, not {self.to_agent!r:.80}."
-            )
         required: object = self.capabilities_required
         if isinstance(required, str):
             raise ConfigError(
@@ -197,6 +194,11 @@ class HandoffRequest:
         if required != () and not _are_names(required):
             raise ConfigError(
                 f"A HandoffRequest takes capabilities_required as a list of names, not {required!r:.80}."
+            )
+        if not self.target_name:
+            raise ConfigError(
+                "A HandoffRequest names a handler or an agent, or is given it, or says what it must be able "
+                f"to do (capabilities_required); not {self.to_agent!r:.80}."
             )
         if not _is_wait(self.timeout):
             what = "seconds, more than 0, or None"
@@ -207,7 +209,9 @@ class HandoffRequest:
 
     @property
     def target_name(self) -> str:
-        """The name of the target; empty when it has none."""
+        """The name of the target, or what it must be able to do; empty when it has neither."""
+        if self.to_agent is None and self.capabilities_required:
+            return capable_name(in_order(self.capabilities_required))
         name: object = (
             self.to_agent if isinstance(self.to_agent, str) else getattr(self.to_agent, "name", None)
         )
@@ -222,7 +226,7 @@ class HandoffRequest:
     def envelope(self) -> dict[str, Any]:
         """Return what a tool asked for as JSON data, with the target by its name."""
         return {
-            "to_agent": self.target_name,
+            "to_agent": None if self.to_agent is None else self.target_name,
             "input": recordable(self.input),
             "reason": self.reason,
             "message": self.message,
@@ -248,6 +252,11 @@ class HandoffRequest:
         """
         from interlock.request_wire import as_wire  # noqa: PLC0415 - for those who send one elsewhere
 
+        if self.to_agent is None:
+            raise ValueError(
+                "This HandoffRequest cannot leave the process: to_agent: it names no target, only what one "
+                "must be able to do."
+            )
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
         return as_wire({**fields, "to_agent": self.target_name})
 

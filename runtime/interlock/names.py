@@ -9,6 +9,7 @@ from typing import cast
 __all__ = [
     "LONGEST_TOOL_NAME",
     "TRANSFER_PREFIX",
+    "capable_name",
     "in_order",
     "litellm_name",
     "odd_tool_name",
@@ -41,6 +42,11 @@ def slug(name: str, *, longest: int = LONGEST_TOOL_NAME) -> str:
 def transfer_tool_name(target: str) -> str:
     """Return the name of the tool that transfers to ``target``: ``transfer_to_<slug>``."""
     return TRANSFER_PREFIX + slug(target, longest=LONGEST_TOOL_NAME - len(TRANSFER_PREFIX))
+
+
+def capable_name(capabilities: Collection[str]) -> str:
+    """Return what stands for a target that is found by what it can do: ``agent with sql and python``."""
+    return f"agent with {' and '.join(capabilities)}"
 
 
 def litellm_name(model: str) -> str:

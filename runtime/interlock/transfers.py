@@ -101,7 +101,7 @@ def edge_for(run: Run, request: HandoffRequest) -> Handoff | None:
     Raises:
         ConfigError: the object can answer nothing.
     """
-    edge = _way_to(run, request.to_agent)
+    edge = _way_to_capable(run, request) if request.to_agent is None else _way_to(run, request.to_agent)
     if edge is None:
         return None
     own: dict[str, Any] = {
@@ -122,6 +122,16 @@ def _both(edge: Handoff, request: HandoffRequest) -> Sequence[str] | None:
     """Return what the way and the request require together: a tool cannot ask for less than was declared."""
     more = [name for name in request.capabilities_required if name not in edge.capabilities_required]
     return (*edge.capabilities_required, *more) if more else None
+
+
+def _way_to_capable(run: Run, request: HandoffRequest) -> Handoff:
+    """Return the way to whoever can do what is required: the declared one for just that, if there is one."""
+    required = request.capabilities_required
+    for edge in run.agent.edges:
+        found_later = edge.target is None and edge.on_invoke_handoff is None
+        if found_later and set(edge.capabilities_required) == set(required):
+            return edge
+    return Handoff(capabilities_required=required)
 
 
 def _way_to(run: Run, target: Any) -> Handoff | None:
@@ -274,8 +284,8 @@ def _request(run: Run, wanted: Wanted) -> HandoffRequest:
         capabilities_required=tuple(edge.capabilities_required),
         timeout=None if edge.timeout == math.inf else edge.timeout,  # a record is JSON, which has no infinity
         context_snapshot=None if given is None else given.context_snapshot,
-        priority=0 if given is None else given.priority,
-        metadata={} if given is None else given.metadata,
+        priority=edge.priority if given is None else given.priority or edge.priority,
+        metadata={**edge.metadata, **({} if given is None else given.metadata)},
     )
 
 
