@@ -22,6 +22,7 @@ from typing import Any, TypeVar, cast, overload
 from interlock.callables import MaybeAwaitable, name_of
 from interlock.errors import ConfigError, SkillInitError
 from interlock.handlers import FunctionHandler
+from interlock.handoff_request import HandoffRequest
 from interlock.port import Handler, Priority, is_handler
 from interlock.records import dataclass
 from interlock.registry import Equipment, Registry, checked_event, rank
@@ -29,6 +30,14 @@ from interlock.scopes import Scope, checked_scope
 from interlock.tools import Tool
 
 __all__ = ["Hook", "Prompt", "Skill", "equip", "hook", "prompt"]
+
+_INSTEAD: Mapping[str, str] = {
+    "register_handoff": "registry.add_handler",
+    "register_hook": "registry.add_hook",
+    "register_prompt": "registry.add_prompt",
+    "register_tool": "registry.add_tool",
+}
+"""What a method of webagents is called here."""
 
 
 class Skill:
@@ -58,8 +67,10 @@ class Skill:
         scope: Scope | None = None,
         dependencies: Sequence[str] | None = None,
     ) -> None:
-        self.config = dict(config or {})
         self.name = name or self.name or type(self).__name__
+        if not isinstance(cast(object, config), Mapping | None):
+            raise ConfigError(f"Skill {self.name!r}: config must be a dict, not {config!r:.80}.")
+        self.config = dict(config or {})
         self.scope = self.scope if scope is None else scope
         needed = self.dependencies if dependencies is None else dependencies
         if isinstance(needed, str):
@@ -74,6 +85,15 @@ class Skill:
         Called while the agent is made, after the skills that this one depends on (``registry.skills``),
         and never during a run. What has to be opened and closed, such as a connection, is opened before.
         """
+
+    def request_handoff(self, target_name: str, input: Any = None) -> HandoffRequest:
+        """Return what a tool of the skill returns to hand over, as webagents spells it.
+
+        Args:
+            target_name: a handler or an agent, see `interlock.HandoffRequest`.
+            input: given to the target, which finds it as ``Request.handoff_input``.
+        """
+        return HandoffRequest(target_name, input=input)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,9 +302,10 @@ def _initialize(registry: Registry, name: str, skill: Skill) -> None:
     try:
         given = initialize(registry)
     except Exception as error:
+        instead = _INSTEAD.get(error.name or "") if isinstance(error, AttributeError) else None
         raise SkillInitError(
             f"Agent {registry.agent!r}: skill {name!r} could not be initialised: "
-            f"{type(error).__name__}: {error}"
+            f"{type(error).__name__}: {error}" + (f". Here it is {instead}(...)." if instead else "")
         ) from error
     if given is not None:
         is_async = inspect.isawaitable(given) or inspect.isasyncgen(given)

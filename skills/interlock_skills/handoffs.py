@@ -55,7 +55,8 @@ def handoff(
         function: an async function or async generator, see `interlock.handlers.function_handler`.
         name: what it is called; the function's own name when left out.
         family: whose private fields it can read, see `interlock.port.family_of`.
-        priority: the lowest of an agent's handlers is its default, to which there is no transfer.
+        priority: the lowest of an agent's handlers is its default, with which each run begins. There is a
+            transfer back to it as long as another handler is in charge.
         scope: who may use it, see `interlock.scopes`.
         prompt: when to hand over to it, in words for the model. The docstring is never shown.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
+from interlock.errors import ConfigError
 from interlock.port import Priority
 from interlock.registry import Registry
 from interlock.scopes import Scope
@@ -48,6 +49,11 @@ class LiteLLMSkill(Skill):
         priority: int = Priority.LOCAL,
         scope: Scope | None = None,
     ) -> None:
+        if not isinstance(cast(object, model), str):
+            raise ConfigError(
+                f"LiteLLMSkill takes litellm's model string, such as 'openai/gpt-4o', not {model!r:.80}. "
+                "Other settings are named: LiteLLMSkill(model, api_key=..., settings={...})."
+            )
         self.handler = LiteLLM(
             model,
             api_key=api_key,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, cast
 
 from interlock.errors import ConfigError, ToolError
 from interlock.function_tools import tool
@@ -125,6 +125,11 @@ class AgentHandoffSkill(Skill):
 
 
 def _check_reach(name: str, url: str | None, allow: Collection[str]) -> None:
+    if not isinstance(cast(object, url), str | None):
+        raise ConfigError(
+            f"AgentHandoffSkill takes the url of the agent as text, not {url!r:.80}. There is no dict of "
+            "settings: AgentHandoffSkill(url, allow=[...], headers={...})."
+        )
     if url is None and not allow:
         raise ConfigError(
             f"AgentHandoffSkill {name!r} can reach nobody: pass the agent's url=, or in allow= the hosts or "

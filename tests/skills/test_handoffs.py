@@ -114,6 +114,27 @@ async def test_each_handoff_leads_to_its_own_target(play: Any) -> None:
         assert result.final_output == name
 
 
+async def test_there_is_a_transfer_back_to_the_default(play: Any) -> None:
+    """It is offered as long as another handler is in charge, and not to itself."""
+    offered: dict[str, list[str]] = {}
+
+    def noting(name: str, *replies: Any) -> Any:
+        script = iter(replies)
+
+        async def answer(request: Request) -> Any:
+            offered.setdefault(name, []).append(" ".join(spec["function"]["name"] for spec in request.tools))
+            said = next(script)
+            return said if isinstance(said, str) else {"content": None, "tool_calls": [said]}
+
+        return answer
+
+    first = handoff(noting("front", call("transfer_to_expert"), "Back again."), name="front", priority=1)
+    expert = handoff(noting("expert", call("transfer_to_front")), name="expert")
+    result = await play(Agent("desk", handlers=[first, expert]))
+    assert result.final_output == "Back again."
+    assert offered == {"front": ["transfer_to_expert"] * 2, "expert": ["transfer_to_front"]}
+
+
 # -- Handoff --
 
 

@@ -1,0 +1,106 @@
+"""Programs for webagents, ported as they are: what works, and what is told at once in the words of both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from bothways import Voice
+from teams import agent
+
+from interlock import Agent, HandoffRequest, Runner
+from interlock.errors import ConfigError, SkillInitError
+from interlock.registry import Registry
+from interlock.testing import ScriptedHandler, call
+from interlock_skills import AgentHandoffSkill, LiteLLMSkill, Skill, tool
+
+pytestmark = pytest.mark.anyio
+
+
+class Router(Skill):
+    @tool
+    def escalate(self) -> Any:
+        """Let the expert answer."""
+        return self.request_handoff("expert")
+
+    @tool
+    def look_up(self, topic: str) -> Any:
+        """Let the expert answer about a topic."""
+        return self.request_handoff("expert", {"topic": topic})
+
+
+async def test_a_skill_asks_for_a_handoff_by_name() -> None:
+    model = ScriptedHandler([call("escalate")])
+    made = Agent("desk", model=model, skills=[Router()], handlers=[Voice("expert", "It depends.")])
+    result = await Runner.run(made, "Hi")
+    assert (result.final_output, result.last_handler) == ("It depends.", "expert")
+
+
+async def test_a_skill_passes_something_along() -> None:
+    expert = Voice("expert", "It depends.")
+    model = ScriptedHandler([call("look_up", {"topic": "taxes"})])
+    await Runner.run(Agent("desk", model=model, skills=[Router()], handlers=[expert]), "Hi")
+    assert expert.requests[0].handoff_input == {"topic": "taxes"}
+
+
+def test_what_a_skill_asks_for_is_a_request() -> None:
+    assert Skill().request_handoff("expert") == HandoffRequest("expert")
+
+
+class Registers(Skill):
+    def __init__(self, method: str, on: str) -> None:
+        super().__init__(name="old")
+        self.method, self.on = method, on
+
+    def initialize(self, registry: Registry) -> None:
+        getattr(self if self.on == "skill" else registry, self.method)(object())
+
+
+@pytest.mark.parametrize("on", ["skill", "registry"])
+@pytest.mark.parametrize(
+    ("method", "instead"),
+    [
+        ("register_handoff", "registry.add_handler"),
+        ("register_tool", "registry.add_tool"),
+        ("register_hook", "registry.add_hook"),
+        ("register_prompt", "registry.add_prompt"),
+    ],
+)
+def test_a_method_of_webagents_names_the_one_here(method: str, instead: str, on: str) -> None:
+    with pytest.raises(SkillInitError, match=f"has no attribute '{method}'. Here it is {instead}"):
+        agent("desk", skills=[Registers(method, on)])
+
+
+def test_another_missing_attribute_is_told_as_it_is() -> None:
+    with pytest.raises(SkillInitError, match=r"has no attribute 'anything'$"):
+        agent("desk", skills=[Registers("anything", "skill")])
+
+
+def test_a_config_of_webagents_is_no_url() -> None:
+    make: Any = AgentHandoffSkill
+    with pytest.raises(
+        ConfigError, match=r"takes the url of the agent as text, not .*AgentHandoffSkill\(url, allow="
+    ):
+        make({"agent_url": "https://agents.example.com"})
+    with pytest.raises(ConfigError, match="takes the url of the agent as text, not 5"):
+        make(5)
+
+
+def test_a_config_of_webagents_is_no_model() -> None:
+    make: Any = LiteLLMSkill
+    with pytest.raises(
+        ConfigError, match=r"takes litellm's model string, .*, not \{'model': 'openai/gpt-4o'\}"
+    ):
+        make({"model": "openai/gpt-4o"})
+
+
+@pytest.mark.parametrize("config", ["expert", ["expert"], 5])
+def test_a_config_is_a_dict(config: Any) -> None:
+    with pytest.raises(ConfigError, match="Skill 'Skill': config must be a dict"):
+        Skill(config)
+
+
+def test_skills_are_a_list() -> None:
+    skills: Any = {"router": Router()}
+    with pytest.raises(ConfigError, match="Agent 'desk': skills must be a list, not a dict: pass its values"):
+        Agent("desk", skills=skills)
