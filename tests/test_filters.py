@@ -213,7 +213,7 @@ def test_remove_all_tools_twice_is_once() -> None:
 
 async def test_remove_all_tools_before_and_after_nesting() -> None:
     """A summary is words and stays; tools that are removed before it is made are not in it (row 1-39)."""
-    after = remove_all_tools(await nest_handoff_history(DATA))
+    after = remove_all_tools(nest_handoff_history(DATA))
     assert "secret" in text_of(after.all_items[1].message)
     before = await resolve(compose(remove_all_tools, nest_handoff_history)(DATA))
     assert "secret" not in text_of(before.all_items[1].message)
@@ -294,7 +294,7 @@ async def test_a_summary_in_the_users_role_is_not_the_users_message() -> None:
     def mapper(messages: list[Message]) -> list[Message]:
         return [{"role": "system", "content": "All of it"}, {"role": "user", "content": "in two messages"}]
 
-    data = last_user_message(await nest_handoff_history(DATA, history_mapper=mapper))
+    data = last_user_message(nest_handoff_history(DATA, history_mapper=mapper))
     assert data.all_items == (SYSTEM, ASKED)
 
 

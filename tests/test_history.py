@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from interlock import Agent, RunConfig, Runner
+from interlock import Agent, RunConfig, Runner, handoff
 from interlock.callables import resolve
 from interlock.errors import ConfigError, HandoffFilterError
 from interlock.filters import (
@@ -39,6 +39,7 @@ from interlock.history import (
 from interlock.messages import ItemKind, Message, RunItem, calls_of, portable, text_of
 from interlock.repair import problems, repair
 from interlock.testing import ScriptedHandler
+from interlock.testing import call as asked
 
 pytestmark = pytest.mark.anyio
 
@@ -245,7 +246,7 @@ async def test_markers_that_are_passed_win_over_those_of_the_task() -> None:
     set_conversation_history_wrappers("<H>", "</H>")
     (message,) = default_handoff_history_mapper([], ("<<", ">>"))
     assert text_of(message).splitlines()[1::2] == ["<<", ">>"]
-    summary = (await nest_handoff_history(data_of(ITEMS), wrappers=("<<", ">>"))).all_items[0]
+    summary = nest_handoff_history(data_of(ITEMS), wrappers=("<<", ">>")).all_items[0]
     assert len(records(text_of(summary.message), "<<", ">>")) == 3
 
 
@@ -275,7 +276,7 @@ async def test_two_tasks_do_not_see_each_others_markers() -> None:
 
 async def test_all_but_the_newest_user_message_is_folded() -> None:
     """A request must not end on an assistant's turn (row 1-30, pain 7)."""
-    nested = await nest_handoff_history(data_of([*ITEMS, user(4, "And then?")]))
+    nested = nest_handoff_history(data_of([*ITEMS, user(4, "And then?")]))
     summary, newest = nested.all_items
     assert [record["content"] for record in records(text_of(summary.message))] == [
         "Where is it?",
@@ -291,14 +292,14 @@ async def test_all_but_the_newest_user_message_is_folded() -> None:
 
 async def test_the_newest_user_message_can_be_folded_too() -> None:
     """(row 1-30)"""
-    (summary,) = (await nest_handoff_history(data_of(ITEMS), keep_last_user=False)).all_items
+    (summary,) = nest_handoff_history(data_of(ITEMS), keep_last_user=False).all_items
     assert len(records(text_of(summary.message))) == len(ITEMS)
 
 
 async def test_a_nudge_is_not_kept_in_the_users_place() -> None:
     """The target answers the user, not what the runtime told the source."""
     nudge = item(4, {"role": "user", "content": "You repeat yourself."}, "nudge")
-    *_, newest = (await nest_handoff_history(data_of([*ITEMS, nudge]))).all_items
+    *_, newest = nest_handoff_history(data_of([*ITEMS, nudge])).all_items
     assert newest is ITEMS[0]
 
 
@@ -309,14 +310,49 @@ async def test_replacements_of_the_new_items_are_folded_instead_of_them() -> Non
 
 
 async def _first(data: HandoffInputData) -> RunItem:
-    return (await nest_handoff_history(data)).all_items[0]
+    return nest_handoff_history(data).all_items[0]
+
+
+def test_nesting_needs_no_loop_unless_its_mapper_does() -> None:
+    """As in openai-agents, where it is a plain function."""
+
+    async def later(messages: list[Message]) -> list[Message]:
+        return messages[-1:]
+
+    nested = nest_handoff_history(data_of(ITEMS))
+    assert nested.all_items[0].kind == "summary"
+    waiting = nest_handoff_history(data_of(ITEMS), history_mapper=later)
+    assert [one.message for one in anyio.run(resolve, waiting).all_items] == [ITEMS[-1].message]
+
+
+async def test_a_filter_of_the_apps_own_may_nest_as_its_last_step() -> None:
+    def words_only(data: HandoffInputData) -> HandoffInputData:
+        nested = nest_handoff_history(remove_all_tools(data))
+        assert nested.all_items[0].kind == "summary"
+        return nested
+
+    b = Agent("B", model=ScriptedHandler(["B here."], name="B"))
+    way = handoff(b, input_filter=words_only)
+    a = Agent("A", model=ScriptedHandler([asked("transfer_to_b")]), handoffs=[way])
+    result = await Runner.run(a, "Hi")
+    assert text_of(result.calls[-1].messages[0]).startswith("For context")
+
+
+async def test_an_async_mapper_that_fails_is_named() -> None:
+    async def breaks(messages: list[Message]) -> list[Message]:
+        raise KeyError("x")
+
+    with pytest.raises(
+        HandoffFilterError, match="The history mapper of nest_handoff_history raised on handoff"
+    ):
+        await nest_handoff_history(data_of(ITEMS), history_mapper=breaks)
 
 
 async def test_what_is_nested_is_not_changed() -> None:
     """(row 1-30)"""
     data = data_of(ITEMS)
     before = copy.deepcopy(data)
-    await nest_handoff_history(data)
+    nest_handoff_history(data)
     assert data == before
 
 
@@ -332,7 +368,8 @@ async def test_a_mapper_decides_about_all_messages(sync: bool) -> None:
     async def slow_mapper(messages: list[Message]) -> list[Message]:
         return mapper(messages)
 
-    nested = await nest_handoff_history(data_of(ITEMS), history_mapper=mapper if sync else slow_mapper)
+    chosen: Any = mapper if sync else slow_mapper
+    nested = await resolve(nest_handoff_history(data_of(ITEMS), history_mapper=chosen))
     assert given == [one.message for one in ITEMS]
     assert [one.message for one in nested.all_items] == [
         {"role": "system", "content": "sum"},
@@ -350,7 +387,7 @@ async def test_a_mapper_that_edits_its_messages_does_not_touch_the_transcript() 
                 made["function"]["arguments"] = "[gone]"
         return messages
 
-    nested = await nest_handoff_history(data_of(ITEMS), history_mapper=mapper)
+    nested = nest_handoff_history(data_of(ITEMS), history_mapper=mapper)
     assert before == ITEMS
     assert nested.all_items[0].message.get("content") == "[gone]"
 
@@ -364,7 +401,7 @@ async def test_a_mapper_is_given_what_any_provider_can_read() -> None:
         given.extend(messages)
         return [*messages, {**thought, "_origin": "x"}]
 
-    nested = await nest_handoff_history(data_of([item(0, thought, origin="x")]), history_mapper=mapper)
+    nested = nest_handoff_history(data_of([item(0, thought, origin="x")]), history_mapper=mapper)
     assert given == [{"role": "assistant", "content": "Hm."}]
     assert [(one.message, one.origin) for one in nested.all_items] == [(given[0], None), (thought, "x")]
 
@@ -376,11 +413,11 @@ async def test_system_messages_stay_in_front_of_the_summary() -> None:
         item(2, {"role": "developer", "content": "Two."}, "input"),
     ]
     data = data_of([rules[0], user(1, "Hi"), rules[1], *turn(3, "a", "x"), user(5, "And?")])
-    nested = await nest_handoff_history(data)
+    nested = nest_handoff_history(data)
     assert nested.all_items[:2] == tuple(rules)
     summary, newest = nested.all_items[2:]
     assert [record["content"] for record in records(text_of(summary.message))] == ["Hi", None, "x"]
-    again = await nest_handoff_history(data_of([*nested.all_items, *turn(6, "b", "y")]))
+    again = nest_handoff_history(data_of([*nested.all_items, *turn(6, "b", "y")]))
     assert [one.kind for one in again.all_items] == ["input", "input", "summary", "input"]
     assert again.all_items[3] is newest
     assert len(records(text_of(again.all_items[2].message))) == 5
@@ -388,8 +425,8 @@ async def test_system_messages_stay_in_front_of_the_summary() -> None:
 
 async def test_nesting_again_renders_from_the_items_and_not_from_the_text() -> None:
     """One marker, one line a message, however often (row 1-31)."""
-    nested = await nest_handoff_history(data_of(ITEMS))
-    again = await nest_handoff_history(data_of([*nested.all_items, *turn(4, "b", "4 results")]))
+    nested = nest_handoff_history(data_of(ITEMS))
+    again = nest_handoff_history(data_of([*nested.all_items, *turn(4, "b", "4 results")]))
     assert [record["role"] for record in records(text_of(again.all_items[0].message))] == [
         *("assistant", "tool", "assistant"),
         *("assistant", "tool"),
@@ -399,8 +436,8 @@ async def test_nesting_again_renders_from_the_items_and_not_from_the_text() -> N
 
 
 async def test_nesting_what_is_nested_is_the_same() -> None:
-    nested = await nest_handoff_history(data_of(ITEMS))
-    assert await nest_handoff_history(nested) == nested
+    nested = nest_handoff_history(data_of(ITEMS))
+    assert nest_handoff_history(nested) == nested
 
 
 async def test_a_mappers_summary_unfolds_as_well() -> None:
@@ -410,15 +447,13 @@ async def test_a_mappers_summary_unfolds_as_well() -> None:
             {"role": "user", "content": "Go on."},
         ]
 
-    nested = await nest_handoff_history(data_of(ITEMS), history_mapper=mapper)
-    again = await nest_handoff_history(
-        data_of([*nested.all_items, *turn(4, "b", "x")]), history_mapper=mapper
-    )
+    nested = nest_handoff_history(data_of(ITEMS), history_mapper=mapper)
+    again = nest_handoff_history(data_of([*nested.all_items, *turn(4, "b", "x")]), history_mapper=mapper)
     assert [text_of(one.message) for one in again.all_items] == ["6 messages", "Go on."]
 
 
 async def test_a_mapper_that_shows_nothing_leaves_nothing() -> None:
-    nested = await nest_handoff_history(data_of(ITEMS), history_mapper=lambda messages: [])
+    nested = nest_handoff_history(data_of(ITEMS), history_mapper=lambda messages: [])
     assert nested.all_items == ()
 
 
@@ -442,8 +477,8 @@ def redact(data: HandoffInputData) -> HandoffInputData:
 async def test_what_was_edited_in_a_summary_does_not_come_back_when_nesting_again() -> None:
     """The summary covers the items as they were; once a filter edits it, it is a text of its own."""
     items = [user(0, "Hi"), *turn(1, "a", "secret")]
-    shown = redact(await nest_handoff_history(data_of(items)))
-    again = await nest_handoff_history(data_of([*shown.all_items, *turn(3, "b", "ok")]))
+    shown = redact(nest_handoff_history(data_of(items)))
+    again = nest_handoff_history(data_of([*shown.all_items, *turn(3, "b", "ok")]))
     assert "secret" not in repr([one.message for one in again.all_items])
     assert text_of(again.all_items[0].message).count("[redacted]") == 1
     assert text_of(again.all_items[0].message).count(START) == 1
@@ -451,9 +486,9 @@ async def test_what_was_edited_in_a_summary_does_not_come_back_when_nesting_agai
 
 async def test_what_was_edited_in_place_does_not_come_back_either() -> None:
     items = [user(0, "Hi"), *turn(1, "a", "secret")]
-    nested = await nest_handoff_history(data_of(items))
+    nested = nest_handoff_history(data_of(items))
     nested.all_items[0].message["content"] = "[redacted]"
-    again = await nest_handoff_history(nested)
+    again = nest_handoff_history(nested)
     assert "secret" not in repr([one.message for one in again.all_items])
 
 
@@ -461,7 +496,7 @@ async def test_of_two_equal_messages_of_a_summary_both_must_be_shown() -> None:
     def mapper(messages: list[Message]) -> list[Message]:
         return [{"role": "user", "content": "sum"}, {"role": "user", "content": "sum"}]
 
-    nested = await nest_handoff_history(data_of(ITEMS), history_mapper=mapper)
+    nested = nest_handoff_history(data_of(ITEMS), history_mapper=mapper)
     assert last_user_message(nested).all_items == (ITEMS[0],)
     assert last_user_message(data_of(nested.all_items[:1])).all_items == ()
 
@@ -471,18 +506,18 @@ async def test_what_was_dropped_of_a_mappers_summary_does_not_come_back(hidden: 
     def mapper(messages: list[Message]) -> list[Message]:
         return [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
 
-    nested = await nest_handoff_history(data_of(ITEMS), history_mapper=mapper)
+    nested = nest_handoff_history(data_of(ITEMS), history_mapper=mapper)
     left = [one for place, one in enumerate(nested.all_items) if place != hidden]
-    again = await nest_handoff_history(data_of([*left, *turn(4, "b", "x")]))
+    again = nest_handoff_history(data_of([*left, *turn(4, "b", "x")]))
     said = [record["content"] for record in records(text_of(again.all_items[0].message))]
     assert said == [["two", "one"][hidden], None, "x"]
 
 
 async def test_a_copy_beside_the_summary_is_shown_beside_it() -> None:
-    nested = await nest_handoff_history(data_of(ITEMS))
+    nested = nest_handoff_history(data_of(ITEMS))
     summary = nested.all_items[0]
     note = dataclasses.replace(summary, message={"role": "assistant", "content": "note"})
-    again = await nest_handoff_history(data_of([*nested.all_items, note]))
+    again = nest_handoff_history(data_of([*nested.all_items, note]))
     said = [record["content"] for record in records(text_of(again.all_items[0].message))]
     assert sorted(map(str, said)) == sorted(["None", "3 results", "Here.", "note"])
 
@@ -624,7 +659,7 @@ def test_the_parts_of_a_filter_follow_from_where_run_and_turn_began() -> None:
 
 
 async def test_a_summary_is_history_and_so_is_what_a_filter_put_before_everything() -> None:
-    nested = await nest_handoff_history(data_of(ITEMS))
+    nested = nest_handoff_history(data_of(ITEMS))
     note = item(-1, {"role": "user", "content": "note"}, "filter")
     history, before, new = partition([*nested.all_items, note, *turn(7, "t", "x")], 1, 7)
     assert history == (*nested.all_items, note)
@@ -710,24 +745,24 @@ def _in_place(data: HandoffInputData) -> HandoffInputData:
 @pytest.mark.parametrize("nested", [False, True])
 async def test_a_filter_that_edits_in_place_changes_the_view_only(nested: bool) -> None:
     """Section 3: filters never change the transcript, and what one hid stays hidden."""
-    data = await nest_handoff_history(data_of(ITEMS)) if nested else data_of(ITEMS)
+    data = nest_handoff_history(data_of(ITEMS)) if nested else data_of(ITEMS)
     before = copy.deepcopy(data)
     view = await filtered(_in_place, data, "f")
     assert data == before
     assert all(one.message.get("content") == "REDACTED" for one in view)
-    again = await nest_handoff_history(data_of(view))
+    again = nest_handoff_history(data_of(view))
     assert "3 results" not in repr([one.message for one in again.all_items])
 
 
 async def test_what_one_filter_edits_in_place_the_next_does_not_show() -> None:
     """Also when the next one unfolds a summary."""
-    nested = await nest_handoff_history(data_of(ITEMS))
+    nested = nest_handoff_history(data_of(ITEMS))
     view = await filtered(compose(_in_place, nest_handoff_history), nested, "f")
     assert "3 results" not in repr([one.message for one in view])
 
 
 async def test_items_that_a_filter_leaves_alone_are_those_of_the_transcript() -> None:
-    nested = await nest_handoff_history(data_of(ITEMS))
+    nested = nest_handoff_history(data_of(ITEMS))
     view = await filtered(lambda data: data, nested, "f")
     assert all(new is old for new, old in zip(view, nested.all_items, strict=True))
 
@@ -883,7 +918,7 @@ async def test_hostile_text_stays_text_over_many_hops(texts: list[str], role: st
     view: Sequence[RunItem] = [item(0, said[0], "input")]
     for text in texts:
         said.append({"role": role, "content": text})
-        nested = await nest_handoff_history(data_of([*view, item(len(said), copy.deepcopy(said[-1]))]))
+        nested = nest_handoff_history(data_of([*view, item(len(said), copy.deepcopy(said[-1]))]))
         view = nested.all_items
         newest = -1 if role == "user" else 0
         others = [one for one in said if one is not said[newest]]
@@ -967,6 +1002,6 @@ async def test_an_item_that_a_filter_repeated_is_folded_once_also_in_another_pro
     """There the two are equal, and no longer one and the same."""
     said = RunItem(id=1, kind="model", message={"role": "assistant", "content": "Hello."})
     for again in (said, dataclasses.replace(said, message={**said.message})):
-        nested = await nest_handoff_history(data_of([user(0, "Hi"), said, again]))
+        nested = nest_handoff_history(data_of([user(0, "Hi"), said, again]))
         (summary,) = (item for item in nested.all_items if item.kind == "summary")
         assert summary.covers == (said,)

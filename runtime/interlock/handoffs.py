@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from interlock.acceptance import data_of
 from interlock.agents import Agent, Handoff
-from interlock.callables import name_of, resolve, users_code
+from interlock.callables import MaybeAwaitable, name_of, resolve, users_code
 from interlock.caller_stack import answer_item, note_caller
 from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_message
 from interlock.handoff_context import TOOL_STATE_KEY, HandoffContext
@@ -273,7 +273,7 @@ def _shaping(run: Run, edge: Handoff) -> tuple[str, HandoffInputFilter, bool] | 
     if not nest:
         return None
 
-    def fold(data: HandoffInputData) -> Awaitable[HandoffInputData]:
+    def fold(data: HandoffInputData) -> MaybeAwaitable[HandoffInputData]:
         return nest_handoff_history(
             data,
             history_mapper=run.config.handoff_history_mapper,

@@ -8,12 +8,13 @@ looks like a summary stays user text, and each item is shown exactly once (pains
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, cast, overload
 
 from interlock.callables import MaybeAwaitable, is_failure, resolve, words_of
 from interlock.errors import ConfigError, HandoffFilterError
@@ -47,6 +48,7 @@ HandoffHistoryMapper = Callable[[list[Message]], MaybeAwaitable[Sequence[Message
 
 _DEFAULT_WRAPPERS = ("<CONVERSATION HISTORY>", "</CONVERSATION HISTORY>")
 _PREAMBLE = "For context, here is the conversation so far between the user and the previous agent:"
+_MAPPER = "The history mapper of nest_handoff_history"
 _FROM_LINE = "(From line {} of the conversation so far:)"
 _wrappers: ContextVar[tuple[str, str]] = ContextVar("interlock_history_wrappers", default=_DEFAULT_WRAPPERS)
 
@@ -157,13 +159,43 @@ def _escaped(found: re.Match[str]) -> str:
     return found[1] or (f"\\u{ord(char):04x}" if char.isascii() else json.dumps(char)[1:-1])
 
 
-async def nest_handoff_history(
+@overload
+def nest_handoff_history(
+    data: HandoffInputData,
+    *,
+    history_mapper: Callable[[list[Message]], Coroutine[Any, Any, Sequence[Message]]],
+    keep_last_user: bool = True,
+    wrappers: tuple[str, str] | None = None,
+) -> Awaitable[HandoffInputData]: ...
+
+
+@overload
+def nest_handoff_history(
+    data: HandoffInputData,
+    *,
+    history_mapper: Callable[[list[Message]], Sequence[Message]] | None = None,
+    keep_last_user: bool = True,
+    wrappers: tuple[str, str] | None = None,
+) -> HandoffInputData: ...
+
+
+@overload
+def nest_handoff_history(
     data: HandoffInputData,
     *,
     history_mapper: HandoffHistoryMapper | None = None,
     keep_last_user: bool = True,
     wrappers: tuple[str, str] | None = None,
-) -> HandoffInputData:
+) -> MaybeAwaitable[HandoffInputData]: ...
+
+
+def nest_handoff_history(
+    data: HandoffInputData,
+    *,
+    history_mapper: HandoffHistoryMapper | None = None,
+    keep_last_user: bool = True,
+    wrappers: tuple[str, str] | None = None,
+) -> MaybeAwaitable[HandoffInputData]:
     """Fold all that the target would see into a summary; usable as an input filter, too.
 
     Earlier summaries are unfolded first, so there is never a summary inside a summary. With the
@@ -178,6 +210,9 @@ async def nest_handoff_history(
         keep_last_user: whether the newest user message stays outside the summary.
         wrappers: the markers of the default mapper; None takes those of the task.
 
+    Returns:
+        What the target sees; something to await for it, if the mapper is async.
+
     Raises:
         ConfigError: the text of a message could forge a marker.
         HandoffFilterError: the history mapper raised, or returned something else than messages.
@@ -185,16 +220,17 @@ async def nest_handoff_history(
     items = sorted(unfold(data.all_items), key=lambda item: item.id)
     if history_mapper is not None:
         messages = [detached(portable(item.message)) for item in items]
-        shown = await _mapped(history_mapper, messages, data)
-        return data.clone(
-            input_history=_summary(shown, items), pre_handoff_items=(), new_items=(), input_items=None
-        )
+        return _mapped(history_mapper, messages, data, items)
     system = [item for item in items if is_system(item) and item.kind != "summary"]
     newest = newest_of_user(items) if keep_last_user else None
     beside = {id(item) for item in (*system, newest)}
     folded = [item for item in items if id(item) not in beside]
     shown = as_items(_folded([(_line_of(item), item.message) for item in folded], wrappers))
     history = (*system, *_summary(shown, folded), *([newest] if newest else []))
+    return _of_history(data, history)
+
+
+def _of_history(data: HandoffInputData, history: Sequence[RunItem]) -> HandoffInputData:
     return data.clone(input_history=history, pre_handoff_items=(), new_items=(), input_items=None)
 
 
@@ -204,20 +240,40 @@ def _summary(shown: Sequence[RunItem], folded: Iterable[RunItem]) -> list[RunIte
     return [replace(item, kind="summary", covers=covers, whole=whole) for item in shown]
 
 
-async def _mapped(
-    mapper: HandoffHistoryMapper, messages: list[Message], data: HandoffInputData
-) -> list[RunItem]:
-    who = "The history mapper of nest_handoff_history"
+def _mapped(
+    mapper: HandoffHistoryMapper, messages: list[Message], data: HandoffInputData, items: Sequence[RunItem]
+) -> MaybeAwaitable[HandoffInputData]:
     try:
-        shown = await resolve(mapper(messages))
+        shown = mapper(messages)
     except BaseException as error:
         if not is_failure(error):
             raise
-        raise _raised(who, data, error) from error
+        raise _raised(_MAPPER, data, error) from error
+    if inspect.isawaitable(shown):
+        return _awaited(shown, data, items)
+    return _mapped_to(shown, data, items)
+
+
+async def _awaited(
+    shown: Awaitable[Sequence[Message]], data: HandoffInputData, items: Sequence[RunItem]
+) -> HandoffInputData:
     try:
-        return as_items(shown)
+        messages = await shown
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        raise _raised(_MAPPER, data, error) from error
+    return _mapped_to(messages, data, items)
+
+
+def _mapped_to(
+    messages: Sequence[Message], data: HandoffInputData, items: Sequence[RunItem]
+) -> HandoffInputData:
+    try:
+        shown = as_items(messages)
     except (TypeError, ConfigError) as error:
-        raise _returned(who, data, error) from error
+        raise _returned(_MAPPER, data, error) from error
+    return _of_history(data, _summary(shown, items))
 
 
 class View:
