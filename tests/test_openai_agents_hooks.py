@@ -52,6 +52,17 @@ async def test_streaming() -> None:
     assert text == result.final_output == "Knock, knock."
 
 
+async def test_a_stream_gives_what_the_next_run_needs() -> None:
+    script = model(call("transfer_to_b"), "Done.")
+    agent = Agent(name="A", handoffs=[Agent(name="B", model=script)], model=script)
+    result = Runner.run_streamed(agent, input="Hi")
+    assert (result.last_agent.name, result.to_input_list()) == ("A", [{"role": "user", "content": "Hi"}])
+    async for _ in result.stream_events():
+        pass
+    assert result.last_agent.name == "B"
+    assert result.to_input_list() == result.result.to_input_list()
+
+
 class ExampleHooks(RunHooks):
     def __init__(self) -> None:
         self.events: list[str] = []

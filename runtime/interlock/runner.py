@@ -13,7 +13,7 @@ from interlock.config import RunConfig
 from interlock.errors import ConfigError
 from interlock.hooks import RunHooks
 from interlock.loop import run_events, run_loop
-from interlock.messages import RunInput
+from interlock.messages import Message, RunInput
 from interlock.results import RunEvent, RunResult
 from interlock.run import Run
 from interlock.starting import DEFAULT_MAX_TURNS, is_state, start
@@ -203,6 +203,15 @@ class RunStream:
     def current_agent(self) -> Agent[Any]:
         """Who is speaking."""
         return self._run.agent
+
+    @property
+    def last_agent(self) -> Agent[Any]:
+        """The agent that spoke last, as on the result; the same as ``current_agent``."""
+        return self._run.agent
+
+    def to_input_list(self) -> list[Message]:
+        """Return what happened so far as input for the next run, see `RunResult.to_input_list`."""
+        return self._run.result().to_input_list()
 
     async def drain(self) -> RunResult[Any]:
         """Read the rest of the run and return its result."""
