@@ -193,7 +193,7 @@ async def test_the_record_has_failed_and_says_why(what: str) -> None:
 async def test_what_it_took_is_counted(what: str) -> None:
     played = await both(lambda: team(FAILURES[what][0]()), max_turns=20)
     result = played.result
-    hops = sum(record.tokens for record in result.handoffs if record.usage is not None)
+    hops = sum(record.usage.total_tokens for record in result.handoffs if record.usage is not None)
     of_a = result.usage_by_agent["A"].total_tokens
     assert result.usage.total_tokens == of_a + hops
 

@@ -111,7 +111,8 @@ def test_names_keep_their_order(names: Any) -> None:
 
 def test_a_set_of_names_has_one_order() -> None:
     """The order of a set differs from process to process."""
-    assert HandoffRequest("B", capabilities_required={"c", "a", "b"}).capabilities_required == ("a", "b", "c")
+    names: Any = {"c", "a", "b"}
+    assert HandoffRequest("B", capabilities_required=names).capabilities_required == ("a", "b", "c")
 
 
 def test_a_list_that_changes_later_changes_no_request() -> None:

@@ -121,7 +121,7 @@ class CapabilityRouter(Generic[T]):
         if lacking or self._available is None:
             return lacking
         with users_code(f"available, asked about {agent.name!r},"):
-            answer = cast("bool | str", await resolve(self._available(agent)))
+            answer: bool | str = await resolve(self._available(agent))
         return _why_not(answer, agent.name)
 
     def choose(self, required: Collection[str]) -> Choice[T]:
