@@ -15,6 +15,7 @@ from interlock.callers import patience, too_late
 from interlock.concurrency import open_group
 from interlock.errors import HandlerError, ProviderTimeout
 from interlock.events import (
+    REMADE_DONE,
     AttemptFailed,
     HandlerEvent,
     MessageDone,
@@ -23,8 +24,11 @@ from interlock.events import (
     ToolCallDelta,
 )
 from interlock.executor import Call
+from interlock.handlers import FunctionHandler
 from interlock.handoff_request import recordable
-from interlock.port import Handler, Request
+from interlock.messages import detached
+from interlock.port import Handler, Request, copy_of
+from interlock.records import dataclass
 from interlock.results import Shown
 from interlock.run import Run
 from interlock.showing import show, show_all
@@ -67,9 +71,26 @@ async def ask_model(run: Run, request: Request, shown: Shown, check: Check | Non
         await events.aclose()
 
 
+@dataclass(frozen=True, slots=True)
+class _Apart:
+    """A handler that is asked with copies: whatever it does to them, the run stays as it is."""
+
+    inner: Handler
+
+    @property
+    def name(self) -> str:
+        """That of the handler."""
+        return self.inner.name
+
+    def stream(self, request: Request, /) -> AsyncGenerator[HandlerEvent]:
+        """Ask the handler."""
+        return self.inner.stream(copy_of(request))
+
+
 def _answering(run: Run) -> Handler:
-    """Return the handler, within what a trace wants around it."""
-    return run.handler if run.tracing is None else run.tracing.handler()
+    """Return the handler, within what a trace wants around it; a function of the app's is given copies."""
+    handler = run.handler if run.tracing is None else run.tracing.handler()
+    return _Apart(handler) if isinstance(run.handler, FunctionHandler) else handler
 
 
 async def _judged(run: Run, events: AsyncGenerator[HandlerEvent], check: Check) -> None:
@@ -169,6 +190,8 @@ def _note(run: Run, event: HandlerEvent) -> bool:
     if isinstance(event, MessageDone):
         if run.arrived is not None:
             raise HandlerError(f"Handler {run.handler.name!r} yielded two MessageDone in turn {run.turn}.")
+        if isinstance(run.handler, FunctionHandler):  # it may keep what it gave, and edit it
+            event = REMADE_DONE(event, message=detached(event.message))
         run.arrived = _counted(run, event)
         return False
     if isinstance(event, AttemptFailed):

@@ -185,7 +185,8 @@ def function_handler(
 
     Its parameters are filled by annotation or name: the `Request` (``request``, or any one name), the
     `RunContext` (``context``), ``messages``, ``tools`` and ``settings`` of the request. Parameters with a
-    default are filled from what a transfer passed along, if that is a mapping with such a key.
+    default are filled from what a transfer passed along, if that is a mapping with such a key. In a
+    run all but the context are copies, which the function may edit.
 
     Args:
         function: an ``async def``, with or without ``yield``; a partial, a method, a callable object or a

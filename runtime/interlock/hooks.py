@@ -1,6 +1,7 @@
 """Callbacks that watch a run. They observe; they cannot change what happens.
 
-A hook that raises does not end the run and is not lost: the exception is in ``result.errors``.
+What they are given of the conversation are copies. A hook that raises does not end the run and is not lost:
+the exception is in ``result.errors``.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ class RunHooks:
         """
 
     async def on_llm_start(self, context: RunContext[Any], agent: Any, request: Request) -> None:
-        """Called before each model call with exactly what the handler is given."""
+        """Called before each model call with a copy of exactly what the handler is given."""
 
     async def on_llm_end(self, context: RunContext[Any], agent: Any, reply: MessageDone) -> None:
-        """Called with each complete reply."""
+        """Called with a copy of each complete reply."""
 
     async def on_tool_start(self, context: ToolContext[Any], agent: Any, tool: Any) -> None:
         """Called before a tool runs; ``tool`` is the `interlock.Tool`."""
@@ -59,10 +60,10 @@ class AgentHooks:
         """
 
     async def on_llm_start(self, context: RunContext[Any], agent: Any, request: Request) -> None:
-        """Called before each model call of this agent with exactly what the handler is given."""
+        """Called before each model call of this agent with a copy of exactly what the handler is given."""
 
     async def on_llm_end(self, context: RunContext[Any], agent: Any, reply: MessageDone) -> None:
-        """Called with each complete reply of this agent."""
+        """Called with a copy of each complete reply of this agent."""
 
     async def on_tool_start(self, context: ToolContext[Any], agent: Any, tool: Any) -> None:
         """Called before one of this agent's tools runs."""

@@ -22,6 +22,7 @@ from interlock.conclusion import conclude
 from interlock.endings import begin, close, end_badly, within
 from interlock.errors import ContentRefused, HandlerError, InterlockError, LoopDetected
 from interlock.events import (
+    REMADE_DONE,
     AgentUpdated,
     EmptyReply,
     HandlerFallback,
@@ -29,9 +30,9 @@ from interlock.events import (
     Repaired,
 )
 from interlock.guardrails import check_input
-from interlock.messages import calls_of
+from interlock.messages import calls_of, detached
 from interlock.models import next_handler
-from interlock.port import MODEL_REQUEST, Request, ToolChoice, family_of
+from interlock.port import MODEL_REQUEST, Request, ToolChoice, copy_of, family_of
 from interlock.prompts import system_message
 from interlock.records import maker, record
 from interlock.replies import filtered_out, is_sound, unseen_of, was_cut_short, wrong_with
@@ -39,7 +40,7 @@ from interlock.results import SHOWN, RunDone, RunEvent, Shown
 from interlock.routing import Offer, offer
 from interlock.run import Run
 from interlock.showing import show, show_all, shown_by
-from interlock.tell import heard, tell
+from interlock.tell import heard, hears, tell
 from interlock.trace_notes import model_of
 
 __all__ = ["run_events", "run_loop"]
@@ -163,8 +164,8 @@ async def _begin_turn(run: Run) -> _Turn:
         run.repairs += (*repairs,)
     shown = SHOWN(system=system, growing=messages, count=len(messages))
     request = _request(run, offered, shown)
-    if heard(run):
-        await tell(run, "on_llm_start", "on_llm_start", request)
+    if hears(run, "on_llm_start"):
+        await tell(run, "on_llm_start", "on_llm_start", copy_of(request))
     return _TURN(request=request, shown=shown, offered=offered, repairs=repairs, check=check)
 
 
@@ -173,12 +174,17 @@ async def _after(run: Run, offered: Offer, unseen: Sequence[RunEvent], reply: Me
     if run.watched:
         for event in unseen:
             await show(event)
-        await show(reply)
-    if heard(run):
-        await tell(run, "on_llm_end", "on_llm_end", reply)
+        await show(_copied(reply))
+    if hears(run, "on_llm_end"):
+        await tell(run, "on_llm_end", "on_llm_end", _copied(reply))
     if run.empty_replies and run.watched:
         await show(EmptyReply(run.agent.name))
     await _act(run, offered, reply)
+
+
+def _copied(reply: MessageDone) -> MessageDone:
+    """Return a reply for code that may edit it: the message of the run's own is in the transcript."""
+    return REMADE_DONE(reply, message=detached(reply.message))
 
 
 async def _act(run: Run, offered: Offer, reply: MessageDone) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from enum import IntEnum
 from typing import Any, Literal, Protocol, TypedDict, TypeGuard, cast
 
 from interlock.context import RunContext
 from interlock.events import HandlerEvent
 from interlock.fresh import NEW_DICT
-from interlock.messages import Message
+from interlock.messages import Message, detached, unshared
 from interlock.output_modes import OutputMode
 from interlock.plain_json import sendable
 from interlock.records import dataclass, maker, record
@@ -24,6 +24,7 @@ __all__ = [
     "Request",
     "ToolChoice",
     "ToolSpec",
+    "copy_of",
     "family_of",
     "is_handler",
     "tool_name",
@@ -84,7 +85,8 @@ class Request:
 
     ``messages`` are valid for any chat-completions provider: the system prompt first, every tool
     call answered once and right after it, nothing in them that another vendor wrote for itself. A
-    handler must not change the lists it is given.
+    handler must not change what it is given: a class of yours is given the run's own messages. Functions
+    and hooks are given copies.
     """
 
     messages: Sequence[Message]
@@ -103,6 +105,19 @@ class Request:
 
 MODEL_REQUEST = maker(Request)
 """Makes those of a run."""
+
+
+def copy_of(request: Request) -> Request:
+    """Return a copy that shares no dict and no list with the request, for code that may edit it."""
+    output = request.output_schema
+    return replace(
+        request,
+        messages=[detached(message) for message in request.messages],
+        tools=tuple([detached(spec) for spec in request.tools]),
+        settings=detached(request.settings),
+        output_schema=None if output is None else replace(output, schema=detached(output.schema)),
+        handoff_input=unshared(request.handoff_input),
+    )
 
 
 class Handler(Protocol):

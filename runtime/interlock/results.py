@@ -30,7 +30,7 @@ from interlock.events import (
 )
 from interlock.fresh import NEW_DICT
 from interlock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
-from interlock.messages import Message, RunItem, ToolCall, marked, refusal_of, shown_later
+from interlock.messages import Message, RunItem, ToolCall, detached, marked, refusal_of, shown_later
 from interlock.port import Request, ToolChoice, ToolSpec
 from interlock.records import dataclass, maker, record, remaker
 from interlock.repair import repair
@@ -204,7 +204,8 @@ class RunResult(Generic[T]):
     next_agent: Agent[Any]
     """Who answers the user's next message; pass it to the next run, see ``RunConfig.next_agent``."""
     items: Sequence[RunItem]
-    """The transcript: the input and everything that happened, in order, nothing left out."""
+    """The transcript: the input and everything that happened, in order, nothing left out. Do not edit what
+    is in it: it is the run's own. `messages` are copies."""
     input_count: int
     """How many of ``items`` are the input."""
     usage: Usage
@@ -289,8 +290,8 @@ class RunResult(Generic[T]):
 
     @property
     def messages(self) -> list[Message]:
-        """The messages of the whole transcript, as they happened."""
-        return [item.message for item in self.items]
+        """Copies of the messages of the whole transcript, as they happened."""
+        return [detached(item.message) for item in self.items]
 
     @property
     def raw_replies(self) -> list[MessageDone]:

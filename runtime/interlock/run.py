@@ -370,7 +370,7 @@ class Run(ModelCalls):
             context=self.now(),
             stop_reason=self.stop_reason,
             last_handler=self.handler.name,
-            pending=self.pending,
+            pending=tuple(map(detached, self.pending)),
             interruptions=self.interruptions,
             nested=dict(self.nested),
             capture=None if self.capture is None else partial(self.capture, self),

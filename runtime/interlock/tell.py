@@ -7,11 +7,12 @@ from typing import Any
 
 from interlock.agents import Agent
 from interlock.callables import is_failure, resolve, words_of
+from interlock.hooks import AgentHooks, RunHooks
 from interlock.logs import log
 from interlock.port import Handler
 from interlock.run import Run
 
-__all__ = ["heard", "tell", "tell_of_handoff"]
+__all__ = ["heard", "hears", "tell", "tell_of_handoff"]
 
 _log = logging.getLogger("interlock.hooks")
 
@@ -19,6 +20,21 @@ _log = logging.getLogger("interlock.hooks")
 def heard(run: Run) -> bool:
     """Whether anybody listens: the run's hooks, the active agent's, or those of its skills."""
     return run.hooks is not None or run.agent.hooked
+
+
+def hears(run: Run, hook: str) -> bool:
+    """Whether anybody listens to this very hook, which has the same name for runs and agents."""
+    if run.hooks is not None and not _does_nothing(run.hooks, RunHooks, hook):
+        return True
+    hooks = run.agent.hooks
+    own = hooks is not None and not _does_nothing(hooks, AgentHooks, hook)
+    return own or hook in run.agent.equipment.hooks
+
+
+def _does_nothing(hooks: object, kind: type[object], name: str) -> bool:
+    """Whether a hook is that of the class that one derives from; a missing one is told as a mistake."""
+    hook: object = getattr(hooks, name, None)
+    return getattr(hook, "__func__", hook) is getattr(kind, name)
 
 
 async def tell(

@@ -30,6 +30,7 @@ from interlock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTim
 from interlock.fresh import NEW_DICT
 from interlock.guardrails import ToolGuardrail, screened
 from interlock.handoff_request import HandoffRequest
+from interlock.messages import detached
 from interlock.names import odd_tool_name
 from interlock.outcomes import OUTCOME, ToolErrorKind, ToolOutcome
 from interlock.parts import chat_part, media_of
@@ -311,7 +312,7 @@ def outcome_of(value: Any, most: int | None) -> ToolOutcome:
 
 
 def _media(given: Sequence[Mapping[str, Any]]) -> Sequence[dict[str, Any]]:
-    parts = [dict(chat_part(part)) for part in given]
+    parts = [detached(dict(chat_part(part))) for part in given]  # the tool may keep what it gave
     if len(media_of(parts)) < len(parts):
         raise NoTextError("media holds something that is no image, sound or file of a chat message")
     return parts

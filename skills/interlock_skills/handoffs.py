@@ -9,7 +9,7 @@ from typing import Any, cast, overload
 from interlock.errors import ConfigError
 from interlock.events import HandlerEvent
 from interlock.handlers import FunctionHandler, function_handler
-from interlock.port import Priority, Request
+from interlock.port import Priority, Request, copy_of
 from interlock.scopes import Scope
 
 __all__ = ["Handoff", "handoff"]
@@ -141,4 +141,4 @@ class Handoff:
 
     def stream(self, request: Request, /) -> AsyncGenerator[HandlerEvent]:
         """Answer with the function."""
-        return self._handler.stream(request)
+        return self._handler.stream(copy_of(request))

@@ -1,0 +1,342 @@
+"""Code of the app's that edits what it is given changes nothing: no transcript, no session, no later turn."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from interlock import (
+    Agent,
+    AgentHooks,
+    GuardrailResult,
+    Request,
+    RunConfig,
+    RunContext,
+    RunHooks,
+    Runner,
+    RunResult,
+    Skill,
+    Tool,
+    handler,
+    handoff,
+    tool,
+)
+from interlock.sessions import InMemorySessions, Session
+from interlock.skills import hook
+from interlock.starting import start
+from interlock.tell import hears
+from interlock.testing import ScriptedHandler, call
+from interlock.tools import ToolResult
+
+pytestmark = pytest.mark.anyio
+
+
+def spoil(value: Any) -> None:
+    """Edit all that can be edited in a value."""
+    for each in inside(value):
+        spoil(each)
+    if isinstance(value, dict):
+        value.update({key: "SPOILED" for key, each in value.items() if isinstance(each, str)})
+    elif isinstance(value, list):
+        value.append({"role": "user", "content": "SPOILED"})
+
+
+def inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    if isinstance(value, list | tuple):
+        return list(value)
+    if isinstance(value, RunResult):  # its items are the run's own
+        return [value.messages, value.pending, value.to_input_list()]
+    if not dataclasses.is_dataclass(value) or isinstance(value, RunContext | Agent | Tool | type):
+        return []  # the app's own declarations, which it may change as it likes
+    return [getattr(value, each.name) for each in dataclasses.fields(value)]
+
+
+class Vandal:
+    """Spoils what it is given at one place, and lets all else pass."""
+
+    def __init__(self, place: str | None) -> None:
+        self.place = place
+        self.came_by = 0
+
+    def at(self, place: str, *given: Any) -> None:
+        if place == self.place:
+            self.came_by += 1
+            spoil(given)
+
+    def guardrail(self, place: str) -> Any:
+        def judge(context: Any, owner: Any, value: Any) -> GuardrailResult:
+            self.at(place, value)
+            return GuardrailResult(tripwire_triggered=False)
+
+        return judge
+
+    def shaping(self, place: str) -> Any:
+        def shape(data: Any) -> Any:
+            kept = copy.deepcopy(data)
+            self.at(place, data)
+            return kept
+
+        return shape
+
+    def hooks(self, kind: type[Any]) -> Any:
+        """Hooks of one of the two kinds, at each of which it may be."""
+
+        def method(place: str) -> Any:
+            async def watch(itself: object, context: Any, *given: Any) -> None:
+                self.at(place, getattr(context, "arguments", None), *given)
+
+            return watch
+
+        names = [name for name in vars(kind) if name.startswith("on_")]
+        return type("Hooks", (kind,), {name: method(f"{kind.__name__}.{name}") for name in names})()
+
+
+def shown(request: Request) -> str:
+    return json.dumps([list(request.messages), list(request.tools), dict(request.settings)])
+
+
+class Company:
+    """Two agents with all that an app may hang on them, and what their models were shown."""
+
+    def __init__(self, vandal: Vandal) -> None:
+        self.vandal = vandal
+        self.shown: list[str] = []
+        self.made: list[Any] = []
+        self.parts: list[Any] = []
+
+    def scripted(self, *replies: Any) -> Any:
+        """What answers without a look of its own: it only writes down what it was shown."""
+        script, company = ScriptedHandler(replies), self
+
+        class Model:
+            name = "model"
+
+            async def stream(self, request: Request, /) -> AsyncGenerator[Any]:
+                company.shown.append(shown(request))
+                async for event in script.stream(request):
+                    yield event
+
+        return Model()
+
+    def agents(self) -> Agent[Any]:
+        vandal = self.vandal
+        edge = handoff(
+            self.second(),
+            input_type=dict[str, list[str]],
+            on_handoff=lambda context, given: None,
+            input_filter=vandal.shaping("an input filter"),
+        )
+        return Agent(
+            "a",
+            "Be a.",
+            handlers=[self.function()],
+            tools=[self.look_up()],
+            handoffs=[edge],
+            skills=[watching(vandal)],
+            hooks=vandal.hooks(AgentHooks),
+            model_settings={"stop": ["x"], "extra_body": {"a": {"b": "c"}}},
+            input_guardrails=[vandal.guardrail("an input guardrail")],
+        )
+
+    def function(self) -> Any:
+        replies = [call("look_up", {"order": 7}), call("transfer_to_b", {"why": ["late"]})]
+
+        @handler(name="a function")
+        async def answer(request: Request, messages: list[Any], tools: Any, settings: Any) -> Any:
+            self.shown.append(shown(request))
+            made = {"role": "assistant", "content": None, "tool_calls": [replies[request.turn - 1]]}
+            self.vandal.at("a handler's request", request)
+            self.vandal.at("a handler's messages", messages)
+            self.vandal.at("a handler's tools", tools)
+            self.vandal.at("a handler's settings", settings)
+            for each in self.made:
+                self.vandal.at("what a handler gave", each)
+            self.made.append(made)
+            return made
+
+        return answer
+
+    def look_up(self) -> Any:
+        def approval(context: Any, arguments: Any) -> bool:
+            self.vandal.at("needs_approval", arguments)
+            return False
+
+        @tool(needs_approval=approval, output_guardrails=[self.vandal.guardrail("a tool's output guardrail")])
+        def look_up(order: int) -> Any:
+            """Look an order up."""
+            part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+            self.parts.append(part)
+            return ToolResult("on its way", media=[part])
+
+        return look_up
+
+    def second(self) -> Agent[Any]:
+        vandal = self.vandal
+
+        @tool
+        def note(lines: list[str]) -> str:
+            """Note something."""
+            vandal.at("what a tool gave", *self.parts)
+            vandal.at("a tool's arguments", lines)
+            return "noted"
+
+        async def received(context: Any) -> None:
+            vandal.at("on_handoff_received", context)
+
+        return Agent(
+            "b",
+            model=self.scripted(call("note", {"lines": ["x"]}), "Done.", "Done again."),
+            tools=[note],
+            input_guardrails=[vandal.guardrail("an input guardrail")],
+            output_guardrails=[vandal.guardrail("an output guardrail")],
+            hooks=vandal.hooks(AgentHooks),
+            on_handoff_received=received,
+        )
+
+
+def watching(vandal: Vandal) -> Skill:
+    class Watching(Skill):
+        @hook("on_llm_start")
+        async def start(self, context: Any, agent: Any, request: Any) -> None:
+            vandal.at("a skill's on_llm_start", request)
+
+        @hook("on_llm_end")
+        async def end(self, context: Any, agent: Any, reply: Any) -> None:
+            vandal.at("a skill's on_llm_end", reply)
+
+    return Watching()
+
+
+PLACES = [
+    *(
+        f"{kind.__name__}.{name}"
+        for kind in (RunHooks, AgentHooks)
+        for name in vars(kind)
+        if name[:3] == "on_"
+    ),
+    "a skill's on_llm_start",
+    "a skill's on_llm_end",
+    "a handler's request",
+    "a handler's messages",
+    "a handler's tools",
+    "a handler's settings",
+    "what a handler gave",
+    "what a tool gave",
+    "a tool's arguments",
+    "a tool's output guardrail",
+    "needs_approval",
+    "on_handoff_received",
+    "an input filter",
+    "an input guardrail",
+    "an output guardrail",
+    "an input guardrail of the run",
+    "an output guardrail of the run",
+    "the input",
+    "an event",
+    "the messages so far",
+    "the input for another run so far",
+    "the messages of a result",
+]
+
+
+async def played(place: str | None, stream: bool) -> tuple[dict[str, Any], int]:
+    """Two runs in one session, and all that must not depend on who edits what."""
+    vandal, session = Vandal(place), Session("s", InMemorySessions())
+    company = Company(vandal)
+    agent = company.agents()
+    specs = json.dumps([tool.spec for each in agent.graph.values() for tool in each.all_tools])
+    given: Any = [{"role": "user", "content": [{"type": "text", "text": "Where is it?"}]}]
+    config = RunConfig(
+        input_guardrails=[vandal.guardrail("an input guardrail of the run")],
+        output_guardrails=[vandal.guardrail("an output guardrail of the run")],
+        run_id="r",
+    )
+    hooks = vandal.hooks(RunHooks)
+    if stream:
+        async with Runner.run_streamed(
+            agent, given, hooks=hooks, run_config=config, session=session
+        ) as events:
+            async for event in events:
+                vandal.at("the input", given)
+                vandal.at("an event", event)
+                vandal.at("the messages so far", events.result.messages)
+                vandal.at("the input for another run so far", events.result.to_input_list())
+        result = events.result
+    else:
+        result = await Runner.run(agent, given, hooks=hooks, run_config=config, session=session)
+        vandal.at("the input", given)
+    vandal.at("the messages of a result", result.messages)
+    b = agent.graph["b"]
+    again = await Runner.run(b, "And now?", session=session)
+    facts = {
+        "transcript": result.messages,
+        "input": result.to_input_list(),
+        "replies": [reply.message for reply in result.raw_replies],
+        "session": (await session.load()).messages,
+        "shown": company.shown,
+        "again": again.messages,
+        "repairs": result.repairs,
+        "tools": json.dumps([tool.spec for each in agent.graph.values() for tool in each.all_tools]) == specs,
+    }
+    return json.loads(json.dumps(facts)), vandal.came_by
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("place", PLACES)
+async def test_what_the_app_edits_stays_as_it_was(place: str, stream: bool) -> None:
+    if not stream and place in ("an event", "the messages so far", "the input for another run so far"):
+        pytest.skip("there is no such thing")
+    untouched, _ = await played(None, stream)
+    facts, came_by = await played(place, stream)
+    assert came_by
+    assert facts == untouched
+
+
+async def test_what_a_function_for_a_limit_edits_stays_as_it_was() -> None:
+    def spoils(error: Any) -> str:
+        spoil(error.result)
+        return "Enough."
+
+    @tool
+    def look() -> str:
+        """Look."""
+        return "nothing"
+
+    agent = Agent("a", model=ScriptedHandler([call("look")]), tools=[look])
+    result = await Runner.run(agent, "Hi", max_turns=1, run_config=RunConfig(on_limit=spoils))
+    assert result.final_output == "Enough."
+    assert "SPOILED" not in json.dumps(result.messages)
+
+
+async def test_calls_that_the_caller_has_to_answer_are_copies() -> None:
+    look = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    agent = Agent("a", model=ScriptedHandler([call("look", {"at": 1})]))
+    result = await Runner.run(agent, "Hi", run_config=RunConfig(external_tools=[look]))
+    before = json.dumps(result.messages)
+    spoil(result.pending)
+    assert json.dumps(result.messages) == before
+
+
+async def test_hooks_that_do_nothing_are_not_given_copies() -> None:
+    """They cost nothing, and one that an object has of its own is called all the same."""
+    seen: list[str] = []
+
+    async def watch(context: Any, agent: Any, request: Request) -> None:
+        seen.append(agent.name)
+
+    hooks = RunHooks()
+    run = start(
+        Agent("a", model=ScriptedHandler([]), hooks=AgentHooks()), "Hi", None, 1, hooks, None, stream=False
+    )
+    assert not hears(run, "on_llm_start")
+    hooks.on_llm_start = watch  # type: ignore[method-assign]
+    assert hears(run, "on_llm_start")
+    await Runner.run(Agent("a", model=ScriptedHandler(["Hi."])), "Hi", hooks=hooks)
+    assert seen == ["a"]
