@@ -23,9 +23,8 @@ from interlock.errors import (
 )
 from interlock.events import HandlerEvent, MessageDone, TextDelta
 from interlock.history import default_handoff_history_mapper
-from interlock.messages import Message, text_of
+from interlock.messages import Message, is_note, text_of
 from interlock.names import slug
-from interlock.narrative import PREAMBLE
 from interlock.plain_json import integral
 from interlock.port import Priority, Request
 from interlock.scopes import Scope, checked_scope
@@ -281,7 +280,7 @@ async def _sent(client: Client, words: str) -> AsyncGenerator[StreamResponse]:
 def _words(messages: Sequence[Message]) -> str:
     """Return the newest words of the user, below what came before them."""
     said = [each for each in messages if each["role"] not in ("system", "developer")]
-    own = [each for each in said if each["role"] == "user" and not text_of(each).startswith(PREAMBLE)]
+    own = [each for each in said if each["role"] == "user" and not is_note(each)]
     newest = own[-1:]
     before = [each for each in said if each not in newest]
     summary = [text_of(default_handoff_history_mapper(before)[0])] if before else []

@@ -114,7 +114,7 @@ def remove_all_tools(data: HandoffInputData) -> HandoffInputData:
 def _without_tools(items: Iterable[RunItem]) -> Iterable[RunItem]:
     for item in items:
         message = item.message
-        if message["role"] == "tool":
+        if message["role"] == "tool" or item.kind == "note":
             continue
         if not calls_of(message):
             yield item

@@ -29,7 +29,7 @@ from interlock.messages import (
     portable,
     stored,
 )
-from interlock.narrative import Reader, narrated
+from interlock.narrative import Reader, narrated, unforged
 from interlock.parts import media_of, without_media
 from interlock.repair import NOTHING_LEFT, examined, repair
 
@@ -345,14 +345,19 @@ class View:
 
 
 def _rendered(items: Iterable[RunItem], family: str) -> list[Message]:
-    """Give back to a family what it wrote, whole; give any other only what all can read."""
+    """Give back to a family what it wrote, whole; give any other only what all can read.
+
+    What a user wrote is shown so that it cannot be taken for a note.
+    """
     return [_shown(item, family) for item in items]
 
 
 def _shown(item: RunItem, family: str) -> Message:
-    if item.origin is None:
-        return stored(item.message)
-    return item.message if item.origin == family else portable(item.message)
+    if item.origin is not None:
+        return item.message if item.origin == family else portable(item.message)
+    if item.message["role"] == "user":
+        return item.message if item.kind == "note" else unforged(item.message)
+    return stored(item.message)
 
 
 def partition(

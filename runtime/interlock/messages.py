@@ -47,14 +47,14 @@ __all__ = [
 ORIGIN = "_origin"
 """Private key on an assistant message from `RunResult.to_input_list`: which family wrote it."""
 KIND = "_kind"
-"""Private key from `RunResult.to_input_list`: on a nudge, which is not the user's own words, and on the
-answer to a transfer."""
+"""Private key from `RunResult.to_input_list`: on a nudge or a note, which are not the user's own words, and
+on the answer to a transfer."""
 AGENT = "_agent"
 """Private key from `RunResult.to_input_list`: which agent made the calls of an assistant message."""
 _PRIVATE = (ORIGIN, KIND, AGENT)
 
 NOTE = "Note of the runtime, not of the user"
-"""How each note begins that tells an agent what others did. No message of a user's does."""
+"""How each note begins that tells an agent what others did. A user's message that has it is shown quoted."""
 
 T = TypeVar("T")
 
@@ -97,8 +97,8 @@ RunInput = str | Sequence[Message | Mapping[str, Any]]
 
 ItemKind = Literal["input", "model", "tool", "handoff", "nudge", "note", "summary", "filter"]
 """Where a message came from: the caller, a model, a tool's answer, a transfer's answer, a nudge of the
-runtime's, a note about what other agents did (in views only), a nested-history summary, or an input
-filter that wrote a message of its own."""
+runtime's, a note about what other agents did (in views, and in inputs that were made of one), a
+nested-history summary, or an input filter that wrote a message of its own."""
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -173,7 +173,7 @@ def checked_message(index: int, message: object) -> Message:
 def _is_kept(key: str, value: object) -> bool:
     if key in (ORIGIN, AGENT):
         return isinstance(value, str)
-    return value in ("nudge", "handoff") if key == KIND else not key.startswith("_")
+    return value in ("nudge", "handoff", "note") if key == KIND else not key.startswith("_")
 
 
 def _misshapen(message: Mapping[str, Any]) -> str | None:
@@ -236,7 +236,7 @@ def item_of(message: Message, place: int, kind: ItemKind) -> RunItem:
 def marked(item: RunItem) -> Message:
     """Return a copy of an item's message, with private keys for what only the item says; see `item_of`."""
     message = cast("dict[str, Any]", detached(item.message))
-    if item.kind in ("nudge", "handoff"):
+    if item.kind in ("nudge", "handoff", "note"):
         message[KIND] = item.kind
     if item.agent is not None and calls_of(item.message):
         message[AGENT] = item.agent
@@ -333,7 +333,9 @@ def is_of_user(item: RunItem) -> bool:
 
 def is_note(message: Message) -> bool:
     """Return whether a message that a model was shown is a note of the runtime, and not the user's words."""
-    return message["role"] == "user" and text_of(message).startswith(NOTE)
+    content = message.get("content")
+    first = content[0].get("text") if isinstance(content, list) and content else content
+    return message["role"] == "user" and isinstance(first, str) and first.startswith(NOTE)
 
 
 def last_user_text(messages: Sequence[Message]) -> str:

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from interlock.messages import Message, RunItem, portable, text_of
-from interlock.narrative import PREAMBLE
+from interlock.messages import Message, RunItem, is_note, portable
+from interlock.narrative import unforged
 from interlock.port import ToolSpec
 from interlock.results import Shown
 from interlock.trace_records import ItemTraced, Span, ToolsTraced, spans
@@ -169,11 +169,11 @@ def _form_of(message: Message, view: Sequence[RunItem]) -> _Form:
         if item.message is message:
             return _made_of(message, item, item.kind)
     for item in view:
-        if item.message["role"] == message["role"] and portable(item.message) == message:
+        if item.message["role"] == message["role"] and unforged(portable(item.message)) == message:
             return _made_of(message, item, "view")
     if message["role"] == "system":
         return _Form(message, "system")
-    return _Form(message, "note" if text_of(message).startswith(PREAMBLE) else "view")
+    return _Form(message, "note" if is_note(message) else "view")
 
 
 def _made_of(message: Message, item: RunItem, kind: str) -> _Form:

@@ -12,8 +12,7 @@ import anyio
 
 from interlock import Agent, ProviderError, function_tool, handoff
 from interlock.events import HandlerEvent, MessageDone, TextDelta
-from interlock.messages import text_of
-from interlock.narrative import PREAMBLE
+from interlock.messages import last_user_text
 from interlock.port import Request
 from interlock.testing import ScriptedHandler, call, reply
 from interlock.testing.scripted import Reply
@@ -61,8 +60,7 @@ class Plays:
 
 def asked(request: Request) -> str:
     """The last words of the user; notes of the runtime have the same role."""
-    spoken = [text_of(each) for each in request.messages if each["role"] == "user"]
-    return next(text for text in reversed(spoken) if not text.startswith(PREAMBLE))
+    return last_user_text(request.messages)
 
 
 def answered(request: Request) -> bool:

@@ -26,6 +26,7 @@ from typing import Any, cast
 
 from interlock.agents import Agent
 from interlock.messages import ORIGIN, Message, ToolCall, calls_of, portable
+from interlock.narrative import with_notes_marked
 from interlock.results import RunResult
 
 __all__ = ["PendingRuns", "Resumed"]
@@ -167,7 +168,8 @@ def _transcript(result: RunResult[Any]) -> list[Message]:
         return whole
     last = result.calls[-1]
     family = next((item.origin for item in reversed(result.items) if item.kind == "model"), None)
-    shown = [_marked(message, family) for message in last.shown.growing[: last.shown.count]]
+    growing = with_notes_marked(last.shown.growing[: last.shown.count])
+    shown = [_marked(message, family) for message in growing]
     asked = max(place for place, message in enumerate(whole) if calls_of(message))
     return [*shown, *whole[asked:]]
 
