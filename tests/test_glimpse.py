@@ -140,6 +140,65 @@ def test_what_does_not_fit_is_cut() -> None:
     assert glimpse("日本語", 8) == '"日...'
 
 
+DOCUMENT = {"content": "x" * 5000, "type": "pdf", "filename": "contract.pdf"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        DOCUMENT,
+        dict(reversed(DOCUMENT.items())),
+        [DOCUMENT],
+        {"reference_document": DOCUMENT},
+        {"documents": [DOCUMENT, {**DOCUMENT, "filename": "annex.pdf"}]},
+        {"a": {"b": {"c": DOCUMENT}}, "d": "y" * 5000},
+    ],
+)
+def test_what_is_short_stays_whole_beside_what_is_long(value: Any) -> None:
+    """At each level: a target must know the name of the file that its tool is to read."""
+    line = glimpse(value, 300)
+    assert len(line) > 250
+    for short in ('"type": "pdf"', '"filename": "contract.pdf"', '"content": "xxxxxxxxxx'):
+        assert short in line
+    assert ("annex.pdf" in line) is ("annex" in str(value))
+
+
+def test_what_is_cut_within_has_an_end() -> None:
+    assert glimpse({"a": "x" * 99, "b": 1}, 30) == '{"a": "xxxxxxxxxx"..., "b": 1}'
+    assert glimpse([["x" * 99, "<" * 99], 1], 60) == f'[["{"x" * 20}"..., "\\u003c\\u003c\\u003c"...], 1]'
+    assert glimpse({"k" * 99: 1, "b": 2}, 60) == f'{{"{"k" * 24}"...: 1, "b": 2}}'
+    assert glimpse({"a": list(range(99)), "b": 2}, 40) == '{"a": [0, 1, 2, 3, 4, 5, ...], "b": 2}'
+
+
+@given(st.dictionaries(st.text("ab", max_size=4), ANYTHING, max_size=4), TEXT, st.integers(300, 400))
+def test_a_short_value_is_whole_whatever_is_beside_it(beside: Any, text: str, room: int) -> None:
+    line = glimpse({**beside, "long": text * 300, "file name": "contract.pdf"}, room)
+    assert '"file name": "contract.pdf"' in line
+
+
+def test_a_look_takes_time_by_its_room_and_not_by_the_data() -> None:
+    """However wide and deep: no more values are looked at for a hundred times the data."""
+    looked = 0
+
+    class Counted(list[Any]):
+        def __iter__(self) -> Any:
+            nonlocal looked
+            for each in super().__iter__():
+                looked += 1
+                yield each
+
+    def tree(width: int, depth: int) -> Any:
+        leaf: Any = "x" * 1000
+        for _ in range(depth):
+            leaf = Counted([leaf] * width)
+        return leaf
+
+    for width in (30, 300, 3000):
+        looked = 0
+        glimpse(tree(width, 6), 1000)
+        assert looked < 3000
+
+
 def test_a_cut_text_inside_of_a_set_says_so() -> None:
     assert glimpse({"a" * 90, "b"}, 100) == f'["{"a" * 51}"..., "b"]'
 

@@ -730,3 +730,15 @@ async def test_who_is_handed_to_in_a_nested_run_is_told_of_what_was_sent_there()
         assert "moss" not in system(each)
     assert (seen[0].source_agent, seen[0].previous) == ("helper", ())
     assert system(helper, 1) == "You are helper."
+
+
+@pytest.mark.parametrize("returns", [False, True])
+async def test_the_state_of_a_finished_run_has_nothing_of_the_data(returns: bool) -> None:
+    """It is cleared when the run ends, and so is what the prompt said of it."""
+    b = Agent("b", model=ScriptedHandler(["Done."]))
+    given = {"handoff_type": "note", "word": "4711", "word 4711": 1}
+    edge = handoff(b, payload=given, return_to_caller=returns)
+    a = Agent("a", model=ScriptedHandler([call("transfer_to_b"), "Bye."]), handoffs=[edge])
+    result = await Runner.run(a, "Hi")
+    assert "4711" in str(result.calls[1].messages[0])
+    assert "4711" not in result.state().to_json(include_secrets=True)

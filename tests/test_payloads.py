@@ -230,12 +230,27 @@ def test_a_long_value_leaves_room_for_the_others() -> None:
     assert [line[:12] for line in preview.split("\n")] == ['"document": ', '"query": "wh', '"notes": "yy']
 
 
+def test_a_preview_shows_what_is_short_beside_what_is_long_at_each_level() -> None:
+    document = {"content": "x" * 5000, "type": "pdf", "filename": "contract.pdf"}
+    preview = payload({"reference_document": document, "notes": "y" * 5000, "more": [document]}).preview(500)
+    for line in preview.split("\n")[::2]:
+        assert '"type": "pdf", "filename": "contract.pdf"' in line
+    assert len(preview) > 450
+
+
 def test_a_preview_shows_no_secrets() -> None:
     """It goes to a vendor in a system prompt; the data itself stays for the target's tools."""
     made = payload({"api_key": "k-1", "pins": {"password": "hunter2"}, "url": "https://ada:pw@shop.example"})
     assert not any(secret in made.preview() for secret in ("k-1", "hunter2", "ada:pw"))
     assert made.preview().startswith('"api_key": "[redacted]"\n"pins": {"password": "[redacted]"')
     assert made.context_data["api_key"] == "k-1"
+
+
+def test_a_secret_that_is_cut_is_none_the_less() -> None:
+    pins = {"password": "hunter2" * 200, "name": "ada"}
+    preview = payload({"pins": pins, "notes": "y" * 5000}).preview(200)
+    assert '"name": "ada"' in preview
+    assert "hunter2" not in preview
 
 
 def test_without_data_there_is_nothing_to_preview() -> None:

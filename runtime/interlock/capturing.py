@@ -151,7 +151,7 @@ def _position(run: Run) -> Position:
         "agent_turns": run.agent_turns,
         "open_handoff": run.open_handoff,
         "source_prompt": run.source_prompt,
-        "payload_note": run.payload_note,
+        "payload_note": None if run.stop_reason == "done" else run.payload_note,
         "view": _shown(run.view.items, run.items),
         "rendered": run.view.rendered_for(family_of(run.handler), run.reader()),
     }

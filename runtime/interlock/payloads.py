@@ -12,14 +12,14 @@ import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeVar, cast
 
 from typing_extensions import TypedDict
 
 from interlock.errors import PayloadError
 from interlock.fresh import NEW_DICT
-from interlock.glimpse import fit, glimpse, plain
+from interlock.glimpse import fit, glimpse, plain, shares
 from interlock.records import dataclass
 from interlock.redaction import REDACTED, is_secret_name, redact_text
 from interlock.schema import misfit
@@ -178,14 +178,23 @@ class HandoffPayload:
             raise ValueError(f"limit must be at least 0 bytes, not {limit}.")
         count = sum(len(each.context_data) for each in (self, *self.previous))
         most = count if count * _SHORTEST_LINE <= limit else max(limit // _SHORTEST_LINE - 1, 0)
-        entries = chain.from_iterable(_entries(each) for each in (self, *reversed(self.previous)))
-        lines = [
+        every = chain.from_iterable(_entries(each) for each in (self, *reversed(self.previous)))
+        entries = [*islice(every, most)]
+        heads = [
             glimpse(key, limit, markers=markers)
             + ("" if owner is self else f" from {glimpse(owner.source_agent, 40, markers=markers)}")
-            + f": {_shown(key, value, limit, markers)}"
-            for owner, key, value in islice(entries, most)
+            for owner, key, _ in entries
         ]
-        return fit(lines if most == count else [*lines, f"({count - most} more)"], limit)
+        more = [] if most == count else [f"({count - most} more)"]
+
+        def lines(rooms: Iterable[int]) -> list[str]:
+            shown = zip(heads, entries, rooms, strict=False)
+            return [f"{head}: {_shown(key, value, room, markers)}" for head, (_, key, value), room in shown]
+
+        whole = lines(repeat(limit))
+        rooms = shares([*whole, *more], limit)
+        cut = lines(room - len(f"{head}: ".encode()) for head, room in zip(heads, rooms, strict=False))
+        return fit([*cut, *more], limit)
 
 
 def _name(text: str, room: int, markers: Collection[str] = ()) -> str:
