@@ -118,6 +118,20 @@ def test_clone_takes_text_as_a_user_message() -> None:
     assert messages_of(DATA.clone(input_history=text))[0] == {"role": "user", "content": "Hi"}
 
 
+@pytest.mark.parametrize("part", ["input_history", "pre_handoff_items", "new_items", "input_items"])
+def test_text_is_a_user_message_in_every_part(part: str) -> None:
+    """However the data is made: its letters are no messages."""
+    made: dict[str, Any] = {"input_history": (), "pre_handoff_items": (), "new_items": (), part: "Hi there"}
+    for data in (HandoffInputData(**made), dataclasses.replace(DATA, **made)):
+        assert [one.message for one in data.all_items] == [{"role": "user", "content": "Hi there"}]
+
+
+async def test_text_as_a_history_can_be_nested() -> None:
+    data: Any = HandoffInputData(input_history="Hi", pre_handoff_items=(), new_items=())  # type: ignore[arg-type]
+    nested = await nest_handoff_history(data)
+    assert [text_of(one.message) for one in nested.all_items][-1] == "Hi"
+
+
 def test_plain_messages_keep_their_place_whatever_part_they_are_in() -> None:
     """A later nesting handoff sorts by id: a message must not move before what it followed."""
     note: Message = {"role": "user", "content": "note"}

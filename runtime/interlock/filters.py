@@ -58,6 +58,12 @@ class HandoffInputData:
     reason: str | None = None
     tool_call_id: str = ""
 
+    def __post_init__(self) -> None:
+        """Take text for one message of the user's, as `clone` does."""
+        for name in ("input_history", "pre_handoff_items", "new_items", "input_items"):
+            if isinstance(part := getattr(self, name), str):
+                object.__setattr__(self, name, tuple(as_items(part)))
+
     @property
     def all_items(self) -> tuple[RunItem, ...]:
         """Everything the target would see, in order."""
