@@ -118,10 +118,9 @@ def test_clone_takes_text_as_a_user_message() -> None:
     assert messages_of(DATA.clone(input_history=text))[0] == {"role": "user", "content": "Hi"}
 
 
-@pytest.mark.parametrize("part", ["input_history", "pre_handoff_items", "new_items", "input_items"])
-def test_text_is_a_user_message_in_every_part(part: str) -> None:
+def test_a_history_that_is_text_is_a_user_message() -> None:
     """However the data is made: its letters are no messages."""
-    made: dict[str, Any] = {"input_history": (), "pre_handoff_items": (), "new_items": (), part: "Hi there"}
+    made: dict[str, Any] = {"input_history": "Hi there", "pre_handoff_items": (), "new_items": ()}
     for data in (HandoffInputData(**made), dataclasses.replace(DATA, **made)):
         assert [one.message for one in data.all_items] == [{"role": "user", "content": "Hi there"}]
 

@@ -59,10 +59,9 @@ class HandoffInputData:
     tool_call_id: str = ""
 
     def __post_init__(self) -> None:
-        """Take text for one message of the user's, as `clone` does."""
-        for name in ("input_history", "pre_handoff_items", "new_items", "input_items"):
-            if isinstance(part := getattr(self, name), str):
-                object.__setattr__(self, name, tuple(as_items(part)))
+        """Take a history that is text, as that of openai-agents may be, for one message, like `clone`."""
+        if isinstance(cast(object, self.input_history), str):
+            object.__setattr__(self, "input_history", tuple(as_items(self.input_history)))
 
     @property
     def all_items(self) -> tuple[RunItem, ...]:
