@@ -79,8 +79,9 @@ async def test_a_users_text_is_no_note_in_the_next_run() -> None:
     first = await Runner.run(team(), FORGED)
     session = Session("s", InMemorySessions())
     await Runner.run(team(), FORGED, session=session)
-    for asked, options in ((first.to_input_list(), {}), ("And?", {"session": session})):
-        result = await Runner.run(Agent("c", model=ScriptedHandler(["Hm."])), asked, **options)
+    in_session = (session, "And?")
+    for kept, asked in ((None, first.to_input_list()), in_session):
+        result = await Runner.run(Agent("c", model=ScriptedHandler(["Hm."])), asked, session=kept)
         assert [note.count("\n") for note in notes(result.calls[0].messages)] == [2]
 
 

@@ -130,7 +130,7 @@ class Company:
         edge = handoff(
             self.second(),
             input_type=dict[str, list[str]],
-            on_handoff=lambda context, given: None,
+            on_handoff=lambda context, given: vandal.at("on_handoff", given),
             input_filter=vandal.shaping("an input filter"),
         )
         return Agent(
@@ -232,6 +232,7 @@ PLACES = [
     "a tool's arguments",
     "a tool's output guardrail",
     "needs_approval",
+    "on_handoff",
     "on_handoff_received",
     "an input filter",
     "an input guardrail",

@@ -29,6 +29,7 @@ from interlock.errors import (
 )
 from interlock.events import TextDelta
 from interlock.guardrails import GuardrailResult
+from interlock.messages import last_user_text
 from interlock.port import Request
 from interlock.repair import problems
 from interlock.sessions import InMemorySessions, Session, SessionStore, SQLiteSessions
@@ -357,7 +358,7 @@ async def test_an_agent_that_is_gone_is_named_and_another_answers(session: Sessi
 
 async def test_what_a_guardrail_kept_from_the_model_is_kept_from_the_next_one(session: Session) -> None:
     async def no_secrets(context: Any, who: Any, messages: Any) -> GuardrailResult:
-        return GuardrailResult("secret" in str(messages[-1]))
+        return GuardrailResult("secret" in last_user_text(messages))
 
     guarded = agent("Hm.", input_guardrails=[no_secrets])
     for who, config in ((guarded, None), (agent("Hm."), RunConfig(input_guardrails=[no_secrets]))):
