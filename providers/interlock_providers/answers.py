@@ -32,7 +32,7 @@ from interlock.errors import (
 )
 from interlock.redaction import scrubbed
 
-__all__ = ["Answer", "error_from_answer", "key_hint", "shortened"]
+__all__ = ["Answer", "error_from_answer", "key_hint", "no_key", "shortened"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +216,13 @@ def _change(status: int | None, url: str, retryable: bool | None) -> str:
     return f"The same request {'may pass later.' if retryable else 'will be refused again: change it.'}"
 
 
-def key_hint(provider: str) -> str:
-    """Say where a key for this vendor is looked for."""
+def key_hint(provider: str, handler: str = "") -> str:
+    """Say where a key for this vendor is looked for.
+
+    Args:
+        provider: the vendor's short name.
+        handler: how one with a key is made, where that is known, such as ``"OpenAI('m', api_key=...)"``.
+    """
     names = {
         "azure": "AZURE_API_KEY",
         "bedrock": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
@@ -228,7 +233,25 @@ def key_hint(provider: str) -> str:
         "vertex_ai": "GOOGLE_APPLICATION_CREDENTIALS",
         "": "the vendor's key variable",
     }
-    return f"Pass api_key=, or set {names.get(provider, f'{provider.upper()}_API_KEY')} in the environment."
+    setting = f"Set {names.get(provider, f'{provider.upper()}_API_KEY')} in the environment"
+    if provider in ("bedrock", "vertex_ai"):
+        return f"{setting}."
+    return f"{setting}, or pass api_key= to the handler{f', {handler}' if handler else ''}."
+
+
+def no_key(provider: str, model: str, handler: str) -> AuthenticationFailed:
+    """Return the error for a model that was not asked, because there is no key for its vendor.
+
+    Args:
+        provider: the vendor's short name.
+        model: the model that was to be asked.
+        handler: how a handler with a key is made.
+    """
+    return AuthenticationFailed(
+        f"There is no key for {provider}, so {model!r} was not asked. {key_hint(provider, handler)}",
+        provider=provider,
+        model=model,
+    )
 
 
 def shortened(text: str, limit: int = 400) -> str:

@@ -41,8 +41,9 @@ from interlock.errors import (
 )
 from interlock.redaction import scrubbed
 from interlock_providers.answers import Answer, error_from_answer, key_hint, shortened
+from interlock_providers.vendors import has_one_key
 
-__all__ = ["to_provider_error"]
+__all__ = ["cause_of", "to_provider_error"]
 
 _TRUE_ANSWERS = ("httpx", "httpx2", "openai", "aiohttp", "litellm.llms.custom_httpx")
 """Packages whose exceptions hold the vendor's own answer; litellm's own classes hold a made-up one."""
@@ -164,7 +165,7 @@ def to_provider_error(
             breaks before is a failed connection, whatever the library calls it, and later a cut reply.
 
     Returns:
-        An error with ``status``, ``retryable`` and ``retry_after`` set. Raise it ``from error``.
+        An error with ``status``, ``retryable`` and ``retry_after`` set. Raise it from its `cause_of`.
     """
     chain = list(_chain(error, until))
     case = _Case(chain, provider, model, began)
@@ -238,12 +239,21 @@ def _missing(case: _Case) -> ProviderError | None:
                 "Install it, or a version of the library that works without it.",
             )
         if _MISSING_KEY.search(text):
-            return case.fail(
-                AuthenticationFailed,
-                f"There is no key for {case.vendor}, so {case.model!r} was not asked. "
-                f"{key_hint(case.provider)} ({shortened(text, 200)})",
-            )
+            return _without_key(case, text)
     return None
+
+
+def _without_key(case: _Case, text: str) -> ProviderError:
+    hint = key_hint(case.provider, f"such as LiteLLM({case.model!r}, api_key=...)")
+    # other vendors have other ways beside a key, of which the library tells
+    more = "" if has_one_key(case.provider) else f" ({shortened(text, 200)})"
+    text = f"There is no key for {case.vendor}, so {case.model!r} was not asked. {hint}{more}"
+    return case.fail(AuthenticationFailed, text)
+
+
+def cause_of(meant: ProviderError, error: BaseException) -> BaseException | None:
+    """Return what to raise an error from: from nothing, where a key is missing and it says all there is."""
+    return None if isinstance(meant, AuthenticationFailed) and meant.status is None else error
 
 
 def _unsent(case: _Case) -> ProviderError | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
@@ -13,16 +14,30 @@ from interlock.fence import about_to_ask
 from interlock.model_settings import settings_problems
 from interlock.names import litellm_name
 from interlock.port import Request
+from interlock_providers.answers import no_key
 from interlock_providers.bodies import MOST_BYTES
 from interlock_providers.deadlines import check_seconds, deadline_for
-from interlock_providers.failures import to_provider_error
+from interlock_providers.failures import cause_of, to_provider_error
 from interlock_providers.litellm_call import Target, call_for, find_target
 from interlock_providers.litellm_exchange import Exchange
-from interlock_providers.litellm_library import load_in_a_thread, load_litellm, settle_with_the_loop
+from interlock_providers.litellm_library import (
+    is_loaded,
+    load_in_a_thread,
+    load_litellm,
+    reads_no_file,
+    settle_with_the_loop,
+)
 from interlock_providers.structured import AnswerEvents
-from interlock_providers.vendors import family_for, split_model
+from interlock_providers.vendors import family_for, lacks_key, split_model
 
 __all__ = ["LiteLLM"]
+
+
+_ELSEWHERE = frozenset(
+    "api_key api_base base_url client custom_llm_provider extra_headers headers litellm_credential_name "
+    "mock_response shared_session".split()
+)
+"""Settings that may bring a key, another address or an answer."""
 
 
 class LiteLLM:
@@ -94,6 +109,8 @@ class LiteLLM:
             ConfigError: the event loop is not asyncio's.
         """
         about_to_ask(self.model, request)
+        if not is_loaded():  # which takes seconds, for nothing
+            self._check_key(request.settings)
         await self._load()
         exchange = self._exchange(request)
         events = AnswerEvents(exchange.call.plan.answer_tool)
@@ -119,7 +136,18 @@ class LiteLLM:
             await load_in_a_thread()
             await settle_with_the_loop()
         except Exception as error:
-            raise to_provider_error(error, provider=self.provider, model=self.model) from error
+            meant = to_provider_error(error, provider=self.provider, model=self.model)
+            raise meant from cause_of(meant, error)
+
+    def _check_key(self, settings: Mapping[str, Any]) -> None:
+        """See whether there can be a key, before litellm is there to ask.
+
+        Raises:
+            AuthenticationFailed: there can be none.
+        """
+        told = self._api_key or self._api_base or not _ELSEWHERE.isdisjoint({**self._settings, **settings})
+        if not told and reads_no_file() and lacks_key(self.provider, os.environ):
+            raise no_key(self.provider, self.model, f"such as LiteLLM({self.model!r}, api_key=...)")
 
     def _exchange(self, request: Request) -> Exchange:
         """Prepare the call; nothing is sent yet."""
@@ -129,7 +157,8 @@ class LiteLLM:
             litellm, target = load_litellm(), self.target()
             call = call_for(litellm, target, request, self._settings)
         except Exception as error:
-            raise to_provider_error(error, provider=provider, model=self.model, until=earlier) from error
+            meant = to_provider_error(error, provider=provider, model=self.model, until=earlier)
+            raise meant from cause_of(meant, error)
         return self._exchange_type(litellm, self.model, target, call, deadline, earlier, self._max_bytes)
 
     def _check_loop(self) -> None:

@@ -27,7 +27,7 @@ from interlock_providers.answers import error_from_answer, shortened
 from interlock_providers.chat_mending import unshield
 from interlock_providers.deadlines import Deadline
 from interlock_providers.echoes import Echoes
-from interlock_providers.failures import to_provider_error
+from interlock_providers.failures import cause_of, to_provider_error
 from interlock_providers.foreign import set_aside
 from interlock_providers.litellm_call import Call, Target
 from interlock_providers.litellm_library import as_dict, cost_of, price
@@ -233,7 +233,8 @@ class Exchange:
         except ProviderError:
             raise
         except Exception as error:
-            raise self._meant(error) from error
+            meant = self._meant(error)
+            raise meant from cause_of(meant, error)
         finally:
             if token is not None:
                 self._tapped.stop_listening(token)

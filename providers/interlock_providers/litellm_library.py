@@ -20,10 +20,12 @@ __all__ = [
     "as_dict",
     "close_litellm",
     "cost_of",
+    "is_loaded",
     "load_in_a_thread",
     "load_litellm",
     "model_info",
     "price",
+    "reads_no_file",
     "settle_with_the_loop",
 ]
 
@@ -59,10 +61,36 @@ def load_litellm() -> Any:
         return litellm
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    litellm = importlib.import_module("litellm")
+    litellm = _imported()
     for name in _SETTINGS:
         setattr(litellm, name, True)
     return litellm
+
+
+def is_loaded() -> bool:
+    """Whether litellm is there, or somebody is loading it."""
+    return "litellm" in sys.modules
+
+
+def reads_no_file() -> bool:
+    """Whether importing litellm reads no ``.env`` file, which may have a key in it."""
+    return os.environ.get("LITELLM_MODE", "PRODUCTION") == "PRODUCTION"
+
+
+def _imported() -> Any:
+    """Import litellm; if that is interrupted, leave nothing of it behind, so that it can be done again.
+
+    Python forgets a package whose import failed, and keeps those of its modules that were done: they would go
+    on using the half of a package that they know. So they are forgotten, too, of openai's library as well.
+    """
+    before = frozenset(sys.modules)
+    try:
+        return importlib.import_module("litellm")
+    except BaseException:
+        for name in sys.modules.keys() - before:
+            if name.partition(".")[0] not in sys.modules:
+                del sys.modules[name]
+        raise
 
 
 async def load_in_a_thread() -> None:

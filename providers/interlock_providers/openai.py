@@ -23,7 +23,7 @@ from anyio.lowlevel import RunVar
 from interlock.errors import ProviderError
 from interlock.events import HandlerEvent
 from interlock.port import Request
-from interlock_providers.answers import Answer, error_from_answer
+from interlock_providers.answers import Answer, error_from_answer, no_key
 from interlock_providers.bodies import ACCEPTED, MOST_BYTES, beginning
 from interlock_providers.chat import Chat, Response
 from interlock_providers.conversations import body_as_json
@@ -152,6 +152,8 @@ class OpenAI:
         )
 
     async def _post(self, request: Request, body: Mapping[str, Any]) -> AsyncStream[object]:
+        if self.provider == "openai" and self._client is None and not key_of("openai", self._api_key):
+            raise no_key("openai", self.model, f"OpenAI({self.model!r}, api_key=...)")
         import openai  # noqa: PLC0415 - openai costs 0.7 s to import
 
         client = self._the_client()

@@ -12,10 +12,10 @@ from collections.abc import AsyncGenerator, Awaitable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from interlock.errors import AuthenticationFailed, ConfigError, MissingExtra
+from interlock.errors import ConfigError, MissingExtra
 from interlock.events import HandlerEvent
 from interlock.port import Request
-from interlock_providers.answers import key_hint
+from interlock_providers.answers import no_key
 from interlock_providers.bodies import ACCEPTED, MOST_BYTES
 from interlock_providers.chat import Chat
 from interlock_providers.conversations import body_as_json
@@ -179,11 +179,7 @@ class OpenAICompatible:
             own = {"api-key": key} if self.provider == "azure" else {"authorization": f"Bearer {key}"}
             return headers | own
         if self.provider == "openai":
-            raise AuthenticationFailed(
-                f"There is no key for openai, so {self.model!r} was not asked. {key_hint('openai')}",
-                provider=self.provider,
-                model=self.model,
-            )
+            raise no_key("openai", self.model, f"OpenAICompatible({self.model!r}, api_key=...)")
         return headers
 
 

@@ -11,7 +11,9 @@ __all__ = [
     "can_be_forced",
     "cannot_stream",
     "family_for",
+    "has_one_key",
     "ignores_tool_choice",
+    "lacks_key",
     "split_model",
     "takes_schema",
     "thinks_before_calls",
@@ -28,6 +30,36 @@ _MAKERS_BEHIND = frozenset(
 _BARE = (("gpt", "openai"), ("chatgpt", "openai"), ("claude", "anthropic"), ("gemini", "vertex_ai"))
 
 _IGNORES_CHOICE = frozenset("mistral codestral cohere cohere_chat ollama ollama_chat".split())
+
+
+_VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "anthropic": ("ANTHROPIC_",),
+    "cerebras": ("CEREBRAS_",),
+    "cohere": ("COHERE_", "CO_"),
+    "cohere_chat": ("COHERE_", "CO_"),
+    "deepseek": ("DEEPSEEK_",),
+    "gemini": ("GEMINI_", "GOOGLE_"),
+    "groq": ("GROQ_",),
+    "mistral": ("MISTRAL_",),
+    "openai": ("OPENAI_",),
+    "openrouter": ("OPENROUTER_", "OR_"),
+    "perplexity": ("PERPLEXITY",),
+}
+"""Vendors that want a key and nothing else, and how the names begin of the variables of the environment that
+litellm reads for them: keys, tokens, other addresses."""
+
+
+def has_one_key(provider: str) -> bool:
+    """Whether a key is the one way to be let in, as it is not for Azure, Bedrock and Vertex."""
+    return provider in _VARIABLES
+
+
+def lacks_key(provider: str, environment: Mapping[str, str]) -> bool:
+    """Whether nothing in the environment may be a key for a vendor that wants one."""
+    if provider not in _VARIABLES or environment.get(f"{provider.upper()}_API_KEY"):
+        return False
+    begins = _VARIABLES[provider]
+    return not any(value and name.startswith(begins) for name, value in environment.items())
 
 
 def split_model(model: str) -> tuple[str, str]:
