@@ -370,7 +370,7 @@ def test_an_agent_needs_a_name(name: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "wrong"),
     [
-        ({"tools": [len]}, "is not a Tool; wrap functions with @function_tool"),
+        ({"tools": [int]}, "is not a Tool; wrap functions with @function_tool"),
         ({"tools": [look_up, "x"]}, "'x' is not a Tool"),
         ({"tools": [B]}, r"agent '.*' is not a Tool; pass its \.as_tool\(\), or put it into handoffs"),
         ({"hooks": RunHooks()}, "hooks must be an AgentHooks, .*RunHooks are for Runner.run"),
@@ -392,7 +392,7 @@ def test_what_an_agent_cannot_have_is_refused(options: dict[str, Any], wrong: st
 def test_several_problems_of_an_agent_are_told_at_once() -> None:
     """(row 2-41)"""
     with pytest.raises(ConfigError, match=r"not a Tool.*; .*instructions must be"):
-        Agent("A", cast(Any, 5), tools=[cast(Any, len)])
+        Agent("A", cast(Any, 5), tools=[cast(Any, "len")])
 
 
 ALL_THAT_IS_WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {

@@ -145,7 +145,7 @@ class LiteLLM:
         Raises:
             AuthenticationFailed: there can be none.
         """
-        told = self._api_key or self._api_base or not _ELSEWHERE.isdisjoint({**self._settings, **settings})
+        told = self._api_key or self._api_base or not _ELSEWHERE.isdisjoint([*self._settings, *settings])
         if not told and reads_no_file() and lacks_key(self.provider, os.environ):
             raise no_key(self.provider, self.model, f"such as LiteLLM({self.model!r}, api_key=...)")
 

@@ -35,6 +35,7 @@ from interlock.declarations import (
 from interlock.errors import ConfigError
 from interlock.filters import HandoffInputFilter
 from interlock.fresh import NEW_DICT
+from interlock.function_tools import with_functions
 from interlock.guardrails import Guardrail
 from interlock.handoff_context import HandoffContext
 from interlock.handoff_request import HandoffRequest, HandoffResponse
@@ -280,7 +281,8 @@ class Agent(AsTool, Generic[T]):
     it; code may switch to the others by name, see `interlock.HandoffRequest`."""
     skills: Sequence[Skill] = field(default=(), kw_only=True)
     """Bundles of tools, handlers, prompts and hooks."""
-    tools: Sequence[Tool] = field(default=(), kw_only=True)
+    tools: Sequence[Tool | Callable[..., Any]] = field(default=(), kw_only=True)
+    """Tools, or plain functions that become ones as `interlock.tool` makes them."""
     handoffs: Sequence[Agent[Any] | Handoff | Handler | str] = field(default=(), kw_only=True)
     """Whom this agent may hand over to. A name stands for an agent of the same graph: that is how
     two agents can name each other."""
@@ -313,6 +315,8 @@ class Agent(AsTool, Generic[T]):
         for name in LISTS:  # what is appended to a list afterwards would be ignored without a word
             if is_list(given := getattr(self, name)):
                 _set(self, name, _kept(given))
+        if isinstance(self.tools, tuple):
+            _set(self, "tools", with_functions(self.tools))
         wrong = agent_problems(self)
         declared = collected(wrong, _as_edge, in_list(self.handoffs))
         equipment = equip(self.name, self.model, in_list(self.handlers), in_list(self.skills), wrong)
@@ -348,7 +352,7 @@ class Agent(AsTool, Generic[T]):
     @cached_property
     def all_tools(self) -> tuple[Tool, ...]:
         """Its own tools, and then those of its skills."""
-        return (*self.tools, *self.equipment.tools)
+        return (*cast("tuple[Tool, ...]", self.tools), *self.equipment.tools)
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:

@@ -14,10 +14,12 @@ from typing import Any, TypeVar, get_args
 from interlock.agent_tools import AgentCall
 from interlock.callables import name_of, takes
 from interlock.errors import ConfigError
+from interlock.function_tools import is_function, tool
 from interlock.hooks import AgentHooks, RunHooks
 from interlock.model_settings import settings_problems
 from interlock.output_modes import OutputMode
 from interlock.payloads import HandoffPayload
+from interlock.port import is_handler
 from interlock.tools import Tool
 
 __all__ = [
@@ -182,7 +184,14 @@ def _bad_callback(edge: Any, where: str) -> list[str]:
 def _no_tool(given: Any) -> str:
     if hasattr(given, "as_tool"):
         return f"agent {given.name!r} is not a Tool; pass its .as_tool(), or put it into handoffs"
-    return f"{given!r:.80} is not a Tool; wrap functions with @function_tool"
+    if is_handler(given):
+        return f"{given.name!r} is a handler, not a Tool; put it into handlers or handoffs"
+    if not is_function(given):
+        return f"{given!r:.80} is not a Tool; wrap functions with @function_tool"
+    try:
+        return f"{tool(given).name!r} is a function, not a Tool"
+    except ConfigError as error:
+        return str(error).removesuffix(".")
 
 
 def _may_watch(hooks: object) -> bool:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, TypeGuard, overload
 
 from interlock.approvals import NeedsApproval
 from interlock.calls import PythonCall, is_async
+from interlock.errors import ConfigError
 from interlock.guardrails import ToolGuardrail
 from interlock.scopes import Scope
 from interlock.signatures import signature_of
 from interlock.tools import IsEnabled, OnError, Tool
 
-__all__ = ["function_tool", "tool"]
+__all__ = ["function_tool", "is_function", "tool", "with_functions"]
 
 
 @overload
@@ -178,3 +181,24 @@ def function_tool(
         output_guardrails=tool_output_guardrails or (),
     )
     return make if function is None else make(function)
+
+
+def is_function(value: object) -> TypeGuard[Callable[..., Any]]:
+    """Whether a value is a function, a method or a partial; what else can be called may be for other ends."""
+    return isinstance(value, FunctionType | MethodType | BuiltinFunctionType | partial)
+
+
+def with_functions(tools: Sequence[Any]) -> Sequence[Any]:
+    """Return a list of tools with a tool for each plain function in it. What cannot be one stays as it is."""
+    if not any(map(is_function, tools)):
+        return tools
+    return tuple(map(_made, tools))
+
+
+def _made(given: Any) -> Any:
+    if not is_function(given):
+        return given
+    try:
+        return tool(given)
+    except ConfigError:  # told with all else that is wrong
+        return given

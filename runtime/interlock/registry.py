@@ -12,6 +12,8 @@ from typing import Any, cast
 from interlock.callables import MaybeAwaitable
 from interlock.errors import ConfigError
 from interlock.fresh import NEW_DICT
+from interlock.function_tools import is_function
+from interlock.function_tools import tool as tool_of
 from interlock.handlers import function_handler
 from interlock.hooks import AgentHooks
 from interlock.names import litellm_name
@@ -158,11 +160,16 @@ class Registry:
             for each in self._ranking()
         ]
 
-    def add_tool(self, tool: Tool, *, scope: Scope | None = None) -> None:
-        """Add a tool; ``scope``, or else that of the skill, is used if the tool is open to all."""
+    def add_tool(self, tool: Tool | Callable[..., Any], *, scope: Scope | None = None) -> None:
+        """Add a tool, or a plain function that becomes one.
+
+        ``scope``, or else that of the skill, is used if the tool is open to all.
+        """
         self._open()
         scope = self._own(scope)
-        if not isinstance(cast(object, tool), Tool):
+        if is_function(tool):
+            tool = tool_of(tool)
+        if not isinstance(tool, Tool):
             raise ConfigError(f"Agent {self.agent!r}: {tool!r:.80} is not a Tool; wrap functions with @tool.")
         self._tools.append(tool if scope == "all" or tool.scope != "all" else replace(tool, scope=scope))
 
