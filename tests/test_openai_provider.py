@@ -165,7 +165,8 @@ async def test_streamed_tool_calls() -> None:
             {"id": "a", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Bonn"}'}}
         ],
     }
-    assert done.usage == Usage(requests=1, estimated=True), "the provider sent none"
+    assert done.usage is not None
+    assert done.usage.estimated, "the provider sent none"
 
 
 async def test_a_stream_in_the_smallest_pieces() -> None:
@@ -205,7 +206,8 @@ async def test_a_bill_that_cannot_be_read_costs_no_reply(usage: Any, watched: bo
         done = (await ask(server, request(stream=watched)))[-1]
     assert isinstance(done, MessageDone)
     assert done.message.get("content") == "Hi"
-    assert done.usage == Usage(requests=1, estimated=True)
+    assert done.usage is not None
+    assert done.usage.estimated
 
 
 @BOTH

@@ -113,7 +113,9 @@ async def test_usage_that_cannot_be_true_is_not_counted(usage: Any) -> None:
     """A negative number would give the run back a budget that it has spent."""
     with Server(said({"content": "Hi"}, usage=usage)) as server:
         done = await answer(server.url)
-    assert done.usage == Usage(requests=1, estimated=True)
+    assert done.usage is not None
+    assert done.usage.estimated
+    assert done.usage.total_tokens < 20
 
 
 # What goes out

@@ -23,11 +23,11 @@ from interlock.fence import about_to_ask
 from interlock.messages import Message, calls_of
 from interlock.plain_json import sendable
 from interlock.port import Request, ToolChoice
-from interlock.usage import Usage
 from interlock_providers.answers import Answer, error_from_answer, shortened
 from interlock_providers.bodies import MOST_BYTES, body_of
 from interlock_providers.conversations import Conversations, Toolboxes
 from interlock_providers.deadlines import Alarms, deadline_for
+from interlock_providers.estimates import estimated_usage
 from interlock_providers.failures import to_provider_error
 from interlock_providers.plain_replies import plain_reply
 from interlock_providers.reading import MISSHAPEN, FailedReply, Reading, UnreadableEvent, failure_in
@@ -152,6 +152,8 @@ class Chat:
                 done = self._end_of(reading)
             else:
                 done = self._completion(coming.whole)
+            if done.usage is None:
+                done = replace(done, usage=estimated_usage(messages, plan.tools, done.message))
             if goes_on is not None and calls_of(done.message):
                 self._conversations.put_back(run_id, goes_on)
             yield done if plan.answer_tool is None else as_answer(done, plan.answer_tool)
@@ -264,7 +266,7 @@ class Chat:
                 provider=self.provider,
                 model=self.model,
             )
-        return done if done.usage else replace(done, usage=Usage(requests=1, estimated=True))
+        return done
 
     def _unreadable(self, said: object) -> UnreadableResponse:
         if isinstance(said, bytes):

@@ -27,6 +27,7 @@ from interlock_providers.answers import error_from_answer, shortened
 from interlock_providers.chat_mending import unshield
 from interlock_providers.deadlines import Deadline
 from interlock_providers.echoes import Echoes
+from interlock_providers.estimates import estimated_usage
 from interlock_providers.failures import cause_of, to_provider_error
 from interlock_providers.foreign import set_aside
 from interlock_providers.litellm_call import Call, Target
@@ -174,7 +175,7 @@ class Exchange:
         done = self._explained(done)
         if self.call.plan.answer_tool is not None:
             done = as_answer(done, self.call.plan.answer_tool)
-        return REMADE_DONE(done, usage=self._counted(done.usage))
+        return REMADE_DONE(done, usage=self._counted(done))
 
     async def close(self) -> None:
         """Give up whatever of the reply was not read. litellm 1.105 leaves some connections open."""
@@ -340,14 +341,21 @@ class Exchange:
                 f"{self._target.provider} do it. Use tool_choice='auto' there, or another model."
             )
 
-    def _counted(self, usage: Usage | None) -> Usage:
+    def _counted(self, done: MessageDone) -> Usage:
         """Return the usage with its price, and with the truth about who counted the tokens.
 
         The vendor knows best what it takes, where it says so. Else litellm has worked it out for this call,
         a streamed one as well, or there is its table.
         """
-        if usage is None:
-            return Usage(requests=1, estimated=True)
+        usage, by_vendor = done.usage, self._vendor_counted()
+        if usage is None or not (by_vendor or usage.total_tokens):  # litellm estimates those of streams alone
+            asked = self.call.arguments
+            usage = estimated_usage(asked["messages"], asked.get("tools", ()), done.message)
+            counts = (usage.input_tokens, usage.output_tokens, usage.total_tokens)
+            self._usage = dict(
+                zip(("prompt_tokens", "completion_tokens", "total_tokens"), counts, strict=True)
+            )
+            self._cost = None
         cost = self._cost if usage.cost is None else usage.cost
         if cost is None:
             cost = price(self._litellm, self._target.provider, self._target.name, self._usage)
@@ -358,7 +366,7 @@ class Exchange:
             usage.cached_tokens,
             usage.reasoning_tokens,
             cost,
-            estimated=not self._vendor_counted(),
+            estimated=not by_vendor,
         )
 
     def _vendor_counted(self) -> bool:

@@ -13,6 +13,7 @@ from interlock.context import RunContext
 from interlock.errors import BudgetExceeded, MaxTurnsExceeded
 from interlock.fresh import NEW_DICT, NEW_LIST
 from interlock.hops import Hops
+from interlock.limits import Limits
 from interlock.records import dataclass
 from interlock.results import Problem
 from interlock.usage import NO_USAGE, Usage
@@ -26,7 +27,7 @@ __all__ = ["Books"]
 
 _NO_PRICE = (
     "nobody knows what the run costs, because the price of a model call is not known: its limit of the cost "
-    "does not hold from there on. Limits(tokens=...) does in any case"
+    "does not hold from there on. Limits(tokens=...) does, where tokens are counted or estimated"
 )
 _UNDER_WAY = Usage(requests=1, cost=0.0)
 
@@ -132,13 +133,22 @@ class Books(Hops):
         if self.open_handoff is not None:
             spent = self.spent[self.open_handoff]
             self.spent[self.open_handoff] = so_far if spent is before else spent + usage
-        if self.config.limits is not None and self.config.limits.cost is not None:
-            self._check_price(total)
+        if self.config.limits is not None:
+            self._check_counted(self.config.limits, name, usage, total)
 
-    def _check_price(self, total: Usage) -> None:
-        """Warn once where a limit of the cost cannot hold."""
-        if total.cost is None and total.requests and _NO_PRICE not in self.warnings:
-            self.warn(_NO_PRICE)
+    def _check_counted(self, limits: Limits, agent: str, usage: Usage, total: Usage) -> None:
+        """Warn once where a limit of the cost or of the tokens cannot hold."""
+        if limits.cost is not None and total.cost is None and total.requests:
+            self._warn_once(_NO_PRICE)
+        if limits.tokens is not None and usage.estimated and usage.requests and not usage.total_tokens:
+            self._warn_once(
+                f"agent {agent!r}: the tokens of a model call are not known, because neither its handler nor "
+                "a server counted them: for Limits(tokens=...) it took none"
+            )
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warn(text)
 
     def problem(
         self,

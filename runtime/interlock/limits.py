@@ -32,7 +32,8 @@ class Limits:
     tool_calls: int | None = None
     """Tools that are run, agents as tools included; transfers are none."""
     tokens: int | None = None
-    """Input and output tokens together."""
+    """Input and output tokens together, estimated where a model's server does not count them; if a handler of
+    the app's does not say, the result has a warning."""
     cost: float | None = None
     """US dollars, as far as prices are known, see `Usage.cost`; if one is not, the result has a warning."""
     seconds: float | None = None

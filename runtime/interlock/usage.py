@@ -23,7 +23,7 @@ class Usage:
     ``cached_tokens`` and ``reasoning_tokens`` are parts of the input and the output tokens, not
     additions to them. ``cost`` is in US dollars, or None as soon as one call's price is unknown:
     an unknown price is not zero. ``estimated`` is true when a provider sent no usage and the
-    tokens of at least one call are therefore missing or guessed.
+    tokens of at least one call are therefore estimated from the text, or missing.
     """
 
     requests: int = 0

@@ -1,0 +1,166 @@
+"""Limits where a server counts nothing: tokens are estimated, and what is unknown is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from servers import Reply, Server, chunk, said, streamed
+
+from interlock import Agent, RunConfig, Runner, RunResult, function_handler, function_tool
+from interlock.errors import BudgetExceeded
+from interlock.limits import Limits
+from interlock.port import Handler, Request
+from interlock.testing import ScriptedHandler, call
+from interlock.usage import Usage
+from interlock_providers import OpenAICompatible, RemoteAgent
+from interlock_providers.estimates import estimated_usage
+from interlock_providers.litellm import LiteLLM
+from interlock_providers.litellm_library import close_litellm
+from interlock_providers.openai import OpenAI
+
+pytestmark = pytest.mark.anyio
+
+BOTH = pytest.mark.parametrize("watched", [False, True], ids=["plain", "streamed"])
+HANDLERS: Mapping[str, Callable[[str], Handler]] = {
+    "OpenAI": lambda url: OpenAI("m", base_url=url),
+    "OpenAICompatible": lambda url: OpenAICompatible("m", base_url=url),
+    "RemoteAgent": lambda url: RemoteAgent(url, pass_tools=True),
+    "LiteLLM": lambda url: LiteLLM("openai/m", api_base=url),
+}
+EACH = pytest.mark.parametrize("name", HANDLERS)
+QUESTION = "word " * 80
+"""A hundred tokens, as four characters are about one."""
+
+
+@function_tool
+def look(page: int) -> str:
+    """Look at a page."""
+    return f"page {page}"
+
+
+def looks(page: int, watched: bool) -> Reply:
+    function = {"name": "look", "arguments": json.dumps({"page": page})}
+    made = {"index": 0, "id": f"call_{page}", "type": "function", "function": function}
+    if watched:
+        return streamed(chunk({"tool_calls": [made]}), chunk({}, finish="tool_calls"))
+    return said({"content": None, "tool_calls": [made]}, finish="tool_calls")
+
+
+async def run(agent: Agent[Any], text: str, watched: bool, limits: Limits) -> RunResult[Any]:
+    config = RunConfig(limits=limits)
+    if watched:
+        return await Runner.run_streamed(agent, text, run_config=config).drain()
+    return await Runner.run(agent, text, run_config=config)
+
+
+@pytest.mark.asyncio_only
+@BOTH
+@EACH
+async def test_a_limit_of_tokens_holds(name: str, watched: bool) -> None:
+    try:
+        with Server(*[looks(page, watched) for page in range(8)]) as server:
+            agent = Agent("a", model=HANDLERS[name](server.url), tools=[look])
+            with pytest.raises(BudgetExceeded) as caught:
+                await run(agent, QUESTION, watched, Limits(tokens=300))
+            assert len(server.requests) in (2, 3)
+    finally:
+        await close_litellm()
+    assert caught.value.result.usage.estimated
+    assert caught.value.result.usage.total_tokens >= 300
+
+
+@pytest.mark.asyncio_only
+@BOTH
+@EACH
+async def test_a_limit_of_money_that_cannot_be_kept_is_told(name: str, watched: bool) -> None:
+    hello = (
+        streamed(chunk({"content": "Hi"}), chunk({}, finish="stop")) if watched else said({"content": "Hi"})
+    )
+    try:
+        with Server(hello) as server:
+            agent = Agent("a", model=HANDLERS[name](server.url))
+            result = await run(agent, "Hi", watched, Limits(cost=1.0))
+    finally:
+        await close_litellm()
+    (warning,) = result.warnings
+    assert "the price of a model call is not known" in warning
+
+
+def test_text_calls_and_tools_are_estimated() -> None:
+    spec = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    message: Any = {"role": "assistant", "content": "x" * 40, "tool_calls": [call("look", {"page": 1})]}
+    short = estimated_usage([{"role": "user", "content": "Hi"}], (), {"role": "assistant", "content": "Hi"})
+    whole = estimated_usage([{"role": "user", "content": "y" * 400}], [spec], message)
+    assert (short.requests, short.estimated, short.cost) == (1, True, None)
+    assert whole.input_tokens > short.input_tokens + 100
+    assert whole.output_tokens > short.output_tokens + 9
+
+
+def test_an_image_counts_as_one_however_many_bytes_it_has() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 1_000_000}}
+    messages: Any = [{"role": "user", "content": [{"type": "text", "text": "What is it?"}, image]}]
+    assert (
+        1000 <= estimated_usage(messages, (), {"role": "assistant", "content": "A dog."}).total_tokens < 1100
+    )
+
+
+@BOTH
+async def test_a_handler_that_counts_nothing_is_told_of(watched: bool) -> None:
+    """Nothing is made up for a function, which may have asked no model at all."""
+
+    async def silent(request: Request) -> str:
+        return "Hi"
+
+    agent = Agent("a", model=function_handler(silent))
+    result = await run(agent, "Hi", watched, Limits(tokens=10))
+    (warning,) = result.warnings
+    assert "Limits(tokens=...)" in warning
+    assert "agent 'a'" in warning
+
+
+@BOTH
+async def test_it_is_told_once(watched: bool) -> None:
+    async def silent(request: Request) -> Any:
+        return call("look", {"page": request.turn}) if request.turn < 4 else "Hi"
+
+    async def speaks(request: Request) -> Any:
+        made = await silent(request)
+        return made if isinstance(made, str) else {"role": "assistant", "tool_calls": [made]}
+
+    agent = Agent("a", model=function_handler(speaks), tools=[look])
+    result = await run(agent, "Hi", watched, Limits(tokens=10))
+    assert len(result.warnings) == 1
+
+
+async def test_without_such_a_limit_nothing_is_told() -> None:
+    async def silent(request: Request) -> str:
+        return "Hi"
+
+    result = await run(Agent("a", model=function_handler(silent)), "Hi", False, Limits(requests=3))
+    assert result.warnings == ()
+    assert result.usage == Usage(requests=1, estimated=True)
+
+
+async def test_counted_replies_are_not_told_of() -> None:
+    result = await run(Agent("a", model=ScriptedHandler(["Hi"])), "Hi", False, Limits(tokens=1000))
+    assert result.warnings == ()
+
+
+@pytest.mark.asyncio_only
+@BOTH
+async def test_what_is_estimated_has_its_price(watched: bool) -> None:
+    """litellm takes a whole reply without usage for one that took nothing, and cost nothing."""
+    hello = (
+        streamed(chunk({"content": "Hi"}), chunk({}, finish="stop")) if watched else said({"content": "Hi"})
+    )
+    try:
+        with Server(hello) as server:
+            agent = Agent("a", model=LiteLLM("openai/gpt-4o-mini", api_base=server.url))
+            result = await run(agent, QUESTION, watched, Limits(cost=1.0))
+    finally:
+        await close_litellm()
+    assert result.usage.estimated
+    assert result.usage.cost
