@@ -254,3 +254,12 @@ async def test_no_run_goes_round_on_nothing(script: list[str]) -> None:
     ends = {"Said.": said[-1:] == ["Said."], "": said == [False], None: said[-2:] == [False, False]}
     assert ends[result.final_output]
     assert [False, False] not in [said[place : place + 2] for place in range(len(said) - 2)]
+
+
+async def test_a_thought_that_was_cut_is_no_answer_and_said_to_be_one() -> None:
+    """As a model with ``<think>`` tags leaves it that runs out of tokens before it has closed them."""
+    played = await both(lambda: Agent("A", model=ScriptedHandler([reply("", reasoning="I wonder")])))
+    assert played.result.final_output == ""
+    assert played.result.warnings == (
+        "turn 1: the reply is empty, but for a thought, which may have been cut",
+    )

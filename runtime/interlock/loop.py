@@ -35,7 +35,7 @@ from interlock.models import next_handler
 from interlock.port import MODEL_REQUEST, Request, ToolChoice, copy_of, family_of
 from interlock.prompts import system_message
 from interlock.records import maker, record
-from interlock.replies import filtered_out, is_sound, unseen_of, was_cut_short, wrong_with
+from interlock.replies import filtered_out, has_thoughts, is_sound, unseen_of, was_cut_short, wrong_with
 from interlock.results import SHOWN, RunDone, RunEvent, Shown
 from interlock.routing import Offer, offer
 from interlock.run import Run
@@ -200,7 +200,8 @@ def _is_answer(run: Run) -> bool:
     Raises:
         LoopDetected: it was asked, and said nothing again.
     """
-    run.warn(f"turn {run.turn}: the reply is empty")
+    but = ", but for a thought, which may have been cut" if has_thoughts(run.items[-1].message) else ""
+    run.warn(f"turn {run.turn}: the reply is empty{but}")
     before = run.items[-2].message["role"]
     first = len(run.items) == run.input_count + 1 and before != "tool"
     if first or run.agent.output is not None or not run.config.detect_loops:
@@ -339,10 +340,25 @@ def _accept(run: Run) -> tuple[Sequence[RunEvent], MessageDone]:
         if not sound and (why := filtered_out(reply)):
             raise _refused(run, reply, why)
         run.warn(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
+    _check_choice(run, reply)
     shown, known = run.partial.copy() if run.stream else (), len(run.repairs)
     reply = run.accept(reply, sound=sound)
     unseen: list[RunEvent] = [*unseen_of(reply.message, shown)] if run.stream else []
     return unseen + [Repaired(agent=run.agent.name, repair=each) for each in run.repairs[known:]], reply
+
+
+def _check_choice(run: Run, reply: MessageDone) -> None:
+    """Warn of a forced tool choice that was not kept: some servers take it and do as they like."""
+    request = None if run.open_call is None else run.open_call[0]
+    if request is None or request.tool_choice in (None, "auto", "none"):
+        return
+    choice, called = request.tool_choice, [call["function"].get("name") for call in calls_of(reply.message)]
+    kept = bool(called) if choice == "required" else choice in called
+    if not kept and request.output_schema is None:  # else the answer may have come by a tool of its own
+        run.warn(
+            f"turn {run.turn}: the model was to call {'a tool' if choice == 'required' else 'one tool'} "
+            f"(tool_choice={choice!r}) and did not: the provider, or the model, ignores it"
+        )
 
 
 def _refused(run: Run, reply: MessageDone, why: str) -> ContentRefused:

@@ -17,11 +17,22 @@ from interlock.pieces import together
 from interlock.plain_json import finite, is_utf8, sendable
 from interlock.repair import says_nothing
 
-__all__ = ["filtered_out", "is_empty", "is_sound", "unseen_of", "was_cut_short", "with_own_ids", "wrong_with"]
+__all__ = [
+    "filtered_out",
+    "has_thoughts",
+    "is_empty",
+    "is_sound",
+    "unseen_of",
+    "was_cut_short",
+    "with_own_ids",
+    "wrong_with",
+]
 
 _PLAIN = frozenset(("role", "content", "tool_calls"))
 _INWARD = ("thinking", "redacted_thinking", "reasoning")
 _HALF_REPLACED = "replaced half a character in the reply"
+
+_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "reasoning_items", "thinking_blocks")
 
 _FILTERED = frozenset(
     "content_filter content_filtered refusal sensitive safety recitation blocklist prohibited_content spii "
@@ -202,6 +213,11 @@ def is_empty(message: Message) -> bool:
     blank = all(not str(part.get("text") or "").strip() for part in parts if part.get("type") not in _INWARD)
     shown = any(part.get("type") not in ("text", *_INWARD) for part in parts)
     return blank and not shown and says_nothing(cast(Message, {**message, "content": None}))
+
+
+def has_thoughts(message: Message) -> bool:
+    """Whether a reply holds what the model thought, which is no answer."""
+    return any(message.get(key) for key in _THOUGHTS)
 
 
 def was_cut_short(reason: object) -> bool:
