@@ -31,8 +31,9 @@ from interlock.errors import (
     UnreadableResponse,
 )
 from interlock.redaction import scrubbed
+from interlock_providers.endpoints import provider_at
 
-__all__ = ["Answer", "error_from_answer", "key_hint", "no_key", "shortened"]
+__all__ = ["Answer", "error_from_answer", "key_hint", "no_key", "shortened", "who"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ def error_from_answer(
         advice = _change(status, url, retryable)
     else:
         advice = _ADVICE.get(kind, "The same request may pass later.")
-    where = f"{_who(provider, url)} answered {status if status else 'with an error'}"
+    where = f"{who(provider, url)} answered {status if status else 'with an error'}"
     what = said.message.rstrip(".") or "it gave no reason"
     return kind(
         f"{where} for model {model!r}: {what}. {advice}",
@@ -195,10 +196,20 @@ def error_from_answer(
     )
 
 
-def _who(provider: str, url: str) -> str:
-    """Name who was asked; there may be several servers on one machine."""
-    place = urlsplit(url).netloc.rpartition("@")[2]
-    return f"local ({place})" if provider == "local" and place else provider or "The provider"
+def who(provider: str, url: str = "") -> str:
+    """Name who was asked: the vendor, and the server where that is not the vendor's own.
+
+    Args:
+        provider: the vendor's short name; ``"local"`` is none.
+        url: where, if that was chosen by the app.
+    """
+    parts = urlsplit(url)
+    place = parts.netloc.rpartition("@")[2]
+    host = parts.hostname or ""
+    if provider == "local" and place:
+        return f"local ({place})"
+    known = not place or provider in ("", place, host, provider_at(host))
+    return f"{provider} ({place})" if not known else provider or "The provider"
 
 
 def _change(status: int | None, url: str, retryable: bool | None) -> str:

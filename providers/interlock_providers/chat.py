@@ -23,7 +23,7 @@ from interlock.fence import about_to_ask
 from interlock.messages import Message, calls_of
 from interlock.plain_json import sendable
 from interlock.port import Request, ToolChoice
-from interlock_providers.answers import Answer, error_from_answer, shortened
+from interlock_providers.answers import Answer, error_from_answer, shortened, who
 from interlock_providers.bodies import MOST_BYTES, body_of
 from interlock_providers.conversations import Conversations, Toolboxes
 from interlock_providers.deadlines import Alarms, deadline_for
@@ -122,6 +122,7 @@ class Chat:
         self._max_bytes = max_bytes
         self._needs_finish = needs_finish
         self._url = url
+        self._who = who(provider, url)
         self._alarms = alarms
 
     async def stream(self, request: Request, post: Post) -> AsyncGenerator[HandlerEvent]:
@@ -229,7 +230,7 @@ class Chat:
             raise self._failed(error.error) from error
         except Exception as error:
             raise to_provider_error(
-                error, provider=self.provider, model=self.model, began=coming.began
+                error, provider=self.provider, model=self.model, began=coming.began, url=self._url
             ) from error
 
     def _received(self, response: Response) -> Received:
@@ -261,7 +262,7 @@ class Chat:
     def _checked(self, done: MessageDone, missing: str | None) -> MessageDone:
         if missing:
             raise IncompleteResponse(
-                f"The reply of {self.provider} for model {self.model!r} ended too early: it holds {missing}. "
+                f"The reply of {self._who} for model {self.model!r} ended too early: it holds {missing}. "
                 "It is not a shorter answer but a part of one; the run may ask again.",
                 provider=self.provider,
                 model=self.model,
@@ -274,7 +275,7 @@ class Chat:
         text = said[:2000] if isinstance(said, str) else reprlib.repr(said)
         what = f"something that is not a chat completion: {shortened(text, 200)!r}" if text else "nothing"
         return UnreadableResponse(
-            f"Asked for model {self.model!r}, {self.provider} sent {what}. Check that the URL is that of the "
+            f"Asked for model {self.model!r}, {self._who} sent {what}. Check that the URL is that of the "
             "API; the same request may pass later.",
             provider=self.provider,
             model=self.model,
@@ -282,7 +283,7 @@ class Chat:
 
     def _unreadably_packed(self, why: str) -> UnreadableResponse:
         return UnreadableResponse(
-            f"The reply of {self.provider} for model {self.model!r} cannot be unpacked: {why}. Switch "
+            f"The reply of {self._who} for model {self.model!r} cannot be unpacked: {why}. Switch "
             "compression off for this URL.",
             provider=self.provider,
             model=self.model,
@@ -291,7 +292,7 @@ class Chat:
 
     def _too_much(self) -> UnreadableResponse:
         return UnreadableResponse(
-            f"The reply of {self.provider} for model {self.model!r} has more than {self._max_bytes} bytes, "
+            f"The reply of {self._who} for model {self.model!r} has more than {self._max_bytes} bytes, "
             "so it was not read to its end. Raise max_bytes= if it may be that long.",
             provider=self.provider,
             model=self.model,

@@ -40,7 +40,7 @@ from interlock.errors import (
     UnreadableResponse,
 )
 from interlock.redaction import scrubbed
-from interlock_providers.answers import Answer, error_from_answer, key_hint, shortened
+from interlock_providers.answers import Answer, error_from_answer, key_hint, shortened, who
 from interlock_providers.vendors import has_one_key
 
 __all__ = ["cause_of", "to_provider_error"]
@@ -151,6 +151,7 @@ def to_provider_error(
     answer: Answer | None = None,
     until: BaseException | None = None,
     began: bool | None = None,
+    url: str = "",
 ) -> ProviderError:
     """Return the interlock error that a vendor library's exception means, with the cause to chain.
 
@@ -163,12 +164,13 @@ def to_provider_error(
             there, so that a retry is not judged by what the attempt before it met.
         began: whether the answer's headers had come; None where the caller cannot tell. A connection that
             breaks before is a failed connection, whatever the library calls it, and later a cut reply.
+        url: where, if the app has chosen the server.
 
     Returns:
         An error with ``status``, ``retryable`` and ``retry_after`` set. Raise it from its `cause_of`.
     """
     chain = list(_chain(error, until))
-    case = _Case(chain, provider, model, began)
+    case = _Case(chain, provider, model, began, url)
     for link in chain:
         if offline := _offline(case, link):
             return offline
@@ -176,7 +178,7 @@ def to_provider_error(
             return link
     answer = answer or next((found for link in chain if (found := _answer_of(link))), None)
     if answer is not None and answer.is_error:
-        return error_from_answer(answer, provider=provider, model=model)
+        return error_from_answer(answer, provider=provider, model=model, url=url)
     return _missing(case) or _unsent(case) or _transport(case) or _defect(case) or _by_name(case)
 
 
@@ -188,10 +190,11 @@ class _Case:
     provider: str
     model: str
     began: bool | None
+    url: str
 
     @property
     def vendor(self) -> str:
-        return self.provider or "the provider"
+        return who(self.provider, self.url) if self.provider else "the provider"
 
     def fail(self, kind: type[ProviderError], text: str, retryable: bool | None = None) -> ProviderError:
         return kind(text, provider=self.provider, model=self.model, retryable=retryable)
@@ -277,7 +280,7 @@ def _transport(case: _Case) -> ProviderError | None:
             made_up = type(link).__module__.startswith("litellm.exceptions")
             if names.intersection(_names(link)) and not made_up:
                 kind, what = _in_its_phase(case, kind, what, link)
-                vendor = case.provider or "The provider"
+                vendor = who(case.provider, case.url)
                 told = f"{vendor} {what} (model {case.model!r}): {_told(link).rstrip('.: ')}"
                 return case.fail(kind, f"{told}. {_NEXT[kind]}")
     return None
@@ -338,7 +341,7 @@ def _known(link: BaseException) -> tuple[type[ProviderError], int | None] | None
 def _worded(case: _Case, kind: type[ProviderError], answer: Answer) -> ProviderError:
     """Return the error of a class, or the more exact one that its words and status tell."""
     if answer.status is not None:
-        exact = error_from_answer(answer, provider=case.provider, model=case.model)
+        exact = error_from_answer(answer, provider=case.provider, model=case.model, url=case.url)
         if issubclass(type(exact), kind) or not issubclass(kind, type(exact)):
             return exact
     error = case.fail(kind, f"Calling {case.model!r} failed: {answer.body}")

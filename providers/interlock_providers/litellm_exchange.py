@@ -23,7 +23,7 @@ from interlock.events import REMADE_DONE, HandlerEvent, MessageDone
 from interlock.messages import calls_of
 from interlock.repair import says_nothing
 from interlock.usage import Usage
-from interlock_providers.answers import error_from_answer, shortened
+from interlock_providers.answers import error_from_answer, shortened, who
 from interlock_providers.chat_mending import unshield
 from interlock_providers.deadlines import Deadline
 from interlock_providers.echoes import Echoes
@@ -79,6 +79,8 @@ class Exchange:
         self._ongoing: Any = None
         self._sent = False
         self._reply: Any = None
+        self._url = target.given.get("api_base", "")
+        self._who = who(target.provider, self._url)
         self._usage: Mapping[str, Any] = {}
         self._cost: float | None = None
         self._assembler = Assembler()
@@ -170,7 +172,8 @@ class Exchange:
             raise self._misshapen(error) from error
         if self._tap is not None and self._tap.answer is not None:
             answer = self._tap.answer
-            raise error_from_answer(answer, provider=self._target.provider, model=self._model)
+            url = self._url
+            raise error_from_answer(answer, provider=self._target.provider, model=self._model, url=url)
         self._check_complete(done)
         done = self._explained(done)
         if self.call.plan.answer_tool is not None:
@@ -250,6 +253,7 @@ class Exchange:
             answer=None if tap is None else tap.answer,
             until=self._earlier,
             began=None if self._line is None else self._line.response is not None,
+            url=self._url,
         )
         if not isinstance(meant, ProviderDefect) or tap is None:
             return meant
@@ -261,7 +265,7 @@ class Exchange:
     def _unreadable(self, why: str, again: bool) -> UnreadableResponse:
         advice = " Check that api_base is that of the API; the same request may pass later." if again else ""
         return UnreadableResponse(
-            f"The reply of {self._target.provider} for model {self._model!r} cannot be read: {why}.{advice}",
+            f"The reply of {self._who} for model {self._model!r} cannot be read: {why}.{advice}",
             provider=self._target.provider,
             model=self._model,
             retryable=again,
@@ -283,7 +287,7 @@ class Exchange:
             why = None if seen else why_incomplete(replace(done, finish_reason=None, usage=None))
         elif self._tap.said_nothing and not self._tap.was_silent:
             raise UnreadableResponse(
-                f"{self._target.provider} answered with a stream in which there is no reply (model "
+                f"{self._who} answered with a stream in which there is no reply (model "
                 f"{self._model!r}). Check that api_base is that of the API.",
                 provider=self._target.provider,
                 model=self._model,
@@ -314,7 +318,7 @@ class Exchange:
 
     def _incomplete(self, why: str) -> IncompleteResponse:
         return IncompleteResponse(
-            f"The reply of {self._target.provider} was cut off (model {self._model!r}): {why}. What came "
+            f"The reply of {self._who} was cut off (model {self._model!r}): {why}. What came "
             "is not a shorter answer but a part of one; the run may ask again.",
             provider=self._target.provider,
             model=self._model,
