@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import json
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from interlock import errors
 from interlock.errors import ProviderError
-from interlock_providers.answers import Answer, error_from_answer, shortened
+from interlock_providers.answers import LONGEST_WAIT, Answer, error_from_answer, shortened
 from interlock_providers.failures import to_provider_error
 
 NOT_RETRYABLE = (
@@ -276,6 +277,36 @@ def test_causes_that_go_in_a_circle_end() -> None:
     assert type(mapped(one)) is errors.ProviderDefect
 
 
+class ImageFetchError(Exception):
+    """Named as litellm's own."""
+
+
+class SSRFError(ValueError):
+    """Likewise; this one is what made litellm give up."""
+
+
+@pytest.mark.parametrize(
+    "causes",
+    [
+        (SSRFError("DNS resolution failed for 'nohost.example'"), socket.gaierror(-2, "not known")),
+        (httpx.ConnectError("nohost.example"), socket.gaierror(-2, "not known")),
+        (http_error(503, "nohost.example"),),
+        (httpx.ReadTimeout("nohost.example"),),
+    ],
+)
+def test_an_image_that_cannot_be_fetched_is_not_the_vendors_failure(
+    causes: tuple[BaseException, ...],
+) -> None:
+    said = ImageFetchError("litellm.BadRequestError: Unable to fetch image from nohost.example")
+    for chain in (chained(said, *causes), chained(litellm_says("APIConnectionError"), said, *causes)):
+        error = mapped(chain)
+        assert type(error) is errors.InvalidRequest
+        assert (error.retryable, error.status) == (False, None)
+        assert "nohost.example" in str(error)
+        assert "openai could not be reached" not in str(error)
+        assert "data: URL" in str(error)
+
+
 def test_an_error_of_our_own_is_returned_as_it_is() -> None:
     own = errors.ContentRefused("no")
     assert mapped(chained(litellm_says("APIConnectionError"), own)) is own
@@ -515,3 +546,25 @@ def test_any_answer_becomes_an_error_with_a_message(
 )))  # fmt: skip
 def test_any_json_becomes_an_error_with_a_message(body: Any) -> None:
     assert str(answered(200, body))
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "told"),
+    [
+        ({"retry_after": "Thu, 01 Jan 2099 00:00:00 GMT"}, "", "Thu, 01 Jan 2099"),
+        ({"retry_after": "31536000"}, "", "31536000"),
+        ({"retry_after_ms": "864000000"}, "", "864000 s"),
+        ({}, {"error": {"message": "Please retry in 9999999s", "code": 429}}, "9999999"),
+    ],
+)
+def test_a_wait_of_years_is_bounded_and_told(headers: dict[str, str], body: object, told: str) -> None:
+    """A program that sleeps for ``retry_after`` is not to sleep for seventy years."""
+    error = answered(429, body, **headers)
+    assert error.retry_after == LONGEST_WAIT
+    assert told in str(error)
+
+
+def test_a_wait_of_hours_is_as_it_was_told() -> None:
+    error = answered(429, "", retry_after="7200")
+    assert error.retry_after == 7200.0
+    assert "7200" not in str(error)

@@ -903,6 +903,21 @@ def test_the_event_loop_goes_on_while_litellm_is_imported() -> None:
     assert done.stdout.split() == ["False", "{False}", "ConnectionFailed", "ConnectionFailed"], done.stderr
 
 
+@BOTH
+@pytest.mark.parametrize(
+    "model", [GEMINI, ANTHROPIC, "bedrock/converse/anthropic.claude-3-haiku-20240307-v1:0"]
+)
+async def test_an_image_that_litellm_cannot_fetch_is_told_as_that(model: str, watched: bool) -> None:
+    """litellm takes no image from this machine, whatever answers there."""
+    image = {"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/cat.png"}}
+    asked = Request(messages=[{"role": "user", "content": [image]}], stream=watched)
+    async with served(HELLO) as server:
+        with pytest.raises(InvalidRequest, match=r"could not be fetched.*127\.0\.0\.1.*data: URL") as caught:
+            await reply_of(handler_at(server.url, model), asked)
+        assert server.requests == []
+    assert not caught.value.retryable
+
+
 # OpenRouter's signatures
 
 SIGNED_DETAIL = {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0}

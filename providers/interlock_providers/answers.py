@@ -33,7 +33,11 @@ from interlock.errors import (
 from interlock.redaction import scrubbed
 from interlock_providers.endpoints import provider_at
 
-__all__ = ["Answer", "error_from_answer", "key_hint", "no_key", "shortened", "who"]
+__all__ = ["LONGEST_WAIT", "Answer", "error_from_answer", "key_hint", "no_key", "shortened", "who"]
+
+
+LONGEST_WAIT = 86_400.0
+"""Seconds, a day: what a server asks for beyond is said in the error, and nobody is to sleep through it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +190,12 @@ def error_from_answer(
         advice = _ADVICE.get(kind, "The same request may pass later.")
     where = f"{who(provider, url)} answered {status if status else 'with an error'}"
     what = said.message.rstrip(".") or "it gave no reason"
+    if retry_after is not None and retry_after > LONGEST_WAIT:
+        asked = _header(answer.headers, "retry-after") or f"{retry_after:g} s"
+        advice, retry_after = (
+            f"{advice} It asks to wait for {shortened(asked, 100)!r}.",
+            LONGEST_WAIT,
+        )
     return kind(
         f"{where} for model {model!r}: {what}. {advice}",
         status=status,
@@ -370,11 +380,14 @@ def _delay_in(found: Mapping[str, Any]) -> float | None:
     return _seconds(asked.group(1) or asked.group(2)) if asked else None
 
 
+def _header(headers: Mapping[str, str], name: str) -> str:
+    return next((value for key, value in headers.items() if key.lower() == name), "")
+
+
 def _retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    lower = {key.lower(): value for key, value in headers.items()}
-    if (milliseconds := _seconds(lower.get("retry-after-ms", ""))) is not None:
+    if (milliseconds := _seconds(_header(headers, "retry-after-ms"))) is not None:
         return milliseconds / 1000
-    value = lower.get("retry-after", "")
+    value = _header(headers, "retry-after")
     seconds = _seconds(value)
     return _until(value, now) if seconds is None else seconds
 

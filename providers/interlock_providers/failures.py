@@ -4,7 +4,7 @@ Their classes cannot be taken at their word: litellm reports a refused connectio
 bug of its own and a cassette miss alike as a retryable error 500. So the chain of causes is walked,
 and the first of these that is found in it decides:
 
-1. a cassette miss, or an error of interlock's own;
+1. an error of interlock's own, a cassette miss, or an image that litellm was to fetch;
 2. a true HTTP answer, held by an exception of httpx, httpx2, openai or aiohttp;
 3. what the library found missing before it asked anyone: a key, a model, a package;
 4. a timeout, a broken connection, an unreadable body;
@@ -54,6 +54,7 @@ def _words(*lines: str) -> frozenset[str]:
 
 
 _CASSETTE_MISS = _words("CannotOverwriteExistingCassetteException CassetteMiss")
+_FETCHING = _words("ImageFetchError SSRFError")
 _LATE = _words("TimeoutException APITimeoutError TimeoutError ServerTimeoutError")
 _CUT = _words(
     "RemoteProtocolError ClientPayloadError ServerDisconnectedError IncompleteRead",
@@ -176,6 +177,8 @@ def to_provider_error(
             return offline
         if isinstance(link, ProviderError):
             return link
+    if unfetched := _unfetched(case):
+        return unfetched
     answer = answer or next((found for link in chain if (found := _answer_of(link))), None)
     if answer is not None and answer.is_error:
         return error_from_answer(answer, provider=provider, model=model, url=url)
@@ -222,6 +225,19 @@ def _offline(case: _Case, link: BaseException) -> ProviderError | None:
     if "NetworkBlocked" in names:
         return case.fail(ConnectionFailed, str(link), retryable=False)
     return None
+
+
+def _unfetched(case: _Case) -> ProviderError | None:
+    """Recognise that litellm could not fetch what the conversation names, which it does for some vendors."""
+    causes = [link for link in case.chain if not _FETCHING.isdisjoint(_names(link))]
+    if not causes:
+        return None
+    why = shortened(str(causes[-1]).removeprefix("litellm.BadRequestError: ")).rstrip(".")
+    return case.fail(
+        InvalidRequest,
+        f"{case.model!r} was not asked: an image or a file in the conversation could not be fetched, which "
+        f"litellm does for {case.provider or 'this vendor'}: {why}. Check its address, or send it as a data: URL.",
+    )
 
 
 def _missing(case: _Case) -> ProviderError | None:
