@@ -236,7 +236,8 @@ def _unfetched(case: _Case) -> ProviderError | None:
     return case.fail(
         InvalidRequest,
         f"{case.model!r} was not asked: an image or a file in the conversation could not be fetched, which "
-        f"litellm does for {case.provider or 'this vendor'}: {why}. Check its address, or send it as a data: URL.",
+        f"litellm does for {case.provider or 'this vendor'}: {why}. Check its address, or send the bytes as "
+        "a data: URL.",
     )
 
 
