@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from servers import HELLO_STREAM, USAGE, Server, said
 from terminals import APP, app_in, interlock
 
 from interlock import Agent, RunConfig, Runner, function_tool, tool
@@ -334,6 +335,46 @@ def test_no_key_is_needed_where_requests_are_signed(tmp_path: Path, monkeypatch:
     here = {"AWS_REGION": "us-east-1", "HOME": str(tmp_path)}
     done = interlock("replay", "--any-body", "a.yaml", "ask.py", cwd=tmp_path, **here)
     assert done.stdout == "Hi.\n", done.stderr
+
+
+ASKING = """
+import sys
+from interlock import Agent, Runner, function_tool
+from interlock_providers import OpenAICompatible
+
+def look(page: int) -> str:
+    "Look at a page."
+    return f"page {page}"
+
+asking = Agent("asking", model=OpenAICompatible("m", base_url=URL, api_key="k"), tools=[function_tool(look)])
+if __name__ == "__main__":
+    print(Runner.run_sync(asking, sys.argv[1]).final_output)
+"""
+
+
+@pytest.mark.parametrize("arguments", [[], ["--json"], ["--steps"]], ids=["plain", "json", "steps"])
+def test_what_a_test_recorded_without_streaming_is_replayed(arguments: list[str], tmp_path: Path) -> None:
+    """Tests record what `Runner.run` asks for, and the command asked for streams."""
+    function = {"name": "look", "arguments": '{"page": 1}'}
+    made = {"id": "call_1", "type": "function", "function": function}
+    with Server(
+        said({"content": None, "tool_calls": [made]}, usage=USAGE), said({"content": "One."})
+    ) as server:
+        (tmp_path / "asking.py").write_text(ASKING.replace("URL", repr(server.url)))
+        recorded = interlock("record", "a.yaml", "asking.py", "Hi", cwd=tmp_path)
+    assert recorded.stdout == "One.\n", recorded.stderr
+    replayed = interlock("replay", "a.yaml", "asking:asking", "Hi", *arguments, cwd=tmp_path)
+    assert "One." in replayed.stdout, replayed.stderr
+    assert "answered 2 of 2 requests" in replayed.stderr
+
+
+def test_what_was_recorded_streamed_is_replayed_streamed(tmp_path: Path) -> None:
+    with Server(HELLO_STREAM) as server:
+        (tmp_path / "asking.py").write_text(ASKING.replace("URL", repr(server.url)))
+        recorded = interlock("record", "a.yaml", "asking:asking", "Hi", cwd=tmp_path)
+    assert recorded.stdout == "Hello\n", recorded.stderr
+    replayed = interlock("replay", "a.yaml", "asking:asking", "Hi", cwd=tmp_path)
+    assert replayed.stdout == "Hello\n", replayed.stderr
 
 
 def test_a_cassette_that_is_not_there_is_told(tmp_path: Path) -> None:

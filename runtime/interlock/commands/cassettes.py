@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import re
 import runpy
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from interlock.commands.command import Command
 from interlock.commands.exit_codes import DONE, FAILED
 from interlock.commands.run import run_command
 from interlock.errors import ConfigError
-from interlock.testing.cassette import CassetteMode, use_cassette
+from interlock.testing.cassette import Cassette, CassetteMode, use_cassette
 from interlock.testing.network import no_network
 
 __all__ = ["record_command", "replay_command"]
+
+_STREAMED = re.compile(rb'"stream"\s*:\s*true')
 
 _MORE = """examples:
   interlock {0} hello.yaml app:agent "Hello!"
@@ -48,7 +52,7 @@ def _play(mode: CassetteMode, given: argparse.Namespace) -> int:
             code = _carry_out(given.target, given.arguments)
         else:
             with no_network():
-                code = _carry_out(given.target, given.arguments)
+                code = _carry_out(given.target, given.arguments, stream=_streams(cassette))
         count, unplayed = len(cassette.requests), len(cassette.unplayed)
         if code:  # what was not asked for is no wonder
             cassette.allow_unplayed = True
@@ -66,12 +70,20 @@ def _requests(count: int) -> str:
     return f"{count} request{'' if count == 1 else 's'}"
 
 
-def _carry_out(target: str, arguments: Sequence[str]) -> int:
+def _streams(cassette: Cassette) -> bool:
+    """Whether what was recorded is streamed, as `interlock record` does it; a test of an app may not."""
+    asked = cassette.requests
+    return not asked or any(_STREAMED.search(one.body) or "stream" in urlsplit(one.url).path for one in asked)
+
+
+def _carry_out(target: str, arguments: Sequence[str], *, stream: bool = True) -> int:
     if target.endswith(".py"):
         return _script(target, arguments)
     parser = argparse.ArgumentParser(prog="interlock run", description=run_command.help)
     run_command.declare(parser)
-    return run_command.run(parser.parse_args([target, *arguments]))
+    given = parser.parse_args([target, *arguments])
+    given.stream = stream
+    return run_command.run(given)
 
 
 def _script(path: str, arguments: Sequence[str]) -> int:

@@ -47,14 +47,18 @@ def _declare(command: argparse.ArgumentParser) -> None:
     add("--steps", action="store_true", help="say on stderr what happens: tool calls, handoffs, retries")
     declare_run(command)
     declare_trace(command)
+    command.set_defaults(stream=True)  # a cassette may want it otherwise
 
 
 def _run(given: argparse.Namespace) -> int:
     options = run_options(given)
     text = _text(given.text)
     ready_litellm(options)
+    if given.steps and not given.stream:
+        sys.stderr.write("interlock: No steps are shown, because what was recorded was not streamed.\n")
     try:
-        result = asyncio.run(_answer(options, text, steps=given.steps))
+        answer = _answer(options, text, steps=given.steps) if given.stream else _whole_answer(options, text)
+        result = asyncio.run(answer)
     except InterlockError as error:
         if not given.json or error.result is None:
             raise
@@ -98,6 +102,21 @@ async def _answer(options: RunOptions, text: str, *, steps: bool) -> RunResult[A
                     if teller is not None:
                         teller.tell(event)
         return stream.result
+    finally:
+        await close_litellm()
+
+
+async def _whole_answer(options: RunOptions, text: str) -> RunResult[Any]:
+    """Run without streaming: nothing is seen before the end."""
+    try:
+        with Waiting(f"{bounded(options.agent.name, 80)} answers"):
+            return await Runner.run(
+                options.agent,
+                text,
+                context=options.context,
+                max_turns=options.max_turns,
+                run_config=options.config,
+            )
     finally:
         await close_litellm()
 
