@@ -130,15 +130,14 @@ def _agent(call: Call, outputs: _Outputs) -> Agent[Any]:
         except (KeyError, ConfigError):  # a vendor's own tool, or a name that interlock does not take
             others.append(spec)
     settings = dict(call.settings)
-    if others:
-        settings["tools"] = others
     if call.tool_choice is not None and call.tools:
         settings["tool_choice"] = _choice(call.tool_choice)
-    return Agent("recorded", model=_handler(call), tools=tools, model_settings=settings)
+    return Agent("recorded", model=_handler(call, others), tools=tools, model_settings=settings)
 
 
-def _handler(call: Call) -> LiteLLM:
-    connect = dict(call.connect)
+def _handler(call: Call, tools: Sequence[Json]) -> LiteLLM:
+    """Return the model, with the vendor's own tools."""
+    connect = {**call.connect, **({"tools": tools} if tools else {})}
     base = connect.pop("api_base", None)
     key = None if call.model.startswith("bedrock/") else connect.pop("api_key", DUMMY_KEY)
     return LiteLLM(call.model, api_key=key, api_base=base, settings=connect, timeout=60.0)
