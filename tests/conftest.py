@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable, Iterator
 
+import coverage
 import pytest
-from effort import examples
+from effort import THOROUGH, examples
 from hypothesis import HealthCheck, settings
+from pairwise import pairwise
 from views import Views
 from virtual import virtual_backends
 
@@ -56,6 +59,11 @@ _UNTRACED = {
     "test_vendor_bodies.py",
 }
 
+_MOST_TRACED = 6
+"""Cases of one test: the others take the same ways with other values."""
+_TRACED = pytest.StashKey[bool]()
+_COVERAGE = pytest.StashKey[coverage.Coverage | None]()
+
 _VIEWS = Views()
 
 
@@ -88,17 +96,58 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(trylast=True)  # hypothesis has marked its own by then
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Do not trace what says little about coverage: a test that is traced takes more than twice as long."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what says nothing new, and say which tests are traced: those that say more about coverage."""
+    if left_out := () if THOROUGH else _left_out(items):
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in {*left_out}]
+    cases = Counter[str]()
     for item in items:
-        again = "trio" in item.name or item.get_closest_marker("hypothesis")
-        if again or _UNTRACED & {*item.path.parts}:
-            item.add_marker("no_cover")
+        again = "trio" in item.name or item.get_closest_marker("hypothesis") or _UNTRACED & {*item.path.parts}
+        cases[function_of(item)] += not again
+        item.stash[_TRACED] = not again and cases[function_of(item)] <= _MOST_TRACED
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Trace a test or not; one that is traced takes more than twice as long, and so does pytest around it.
+
+    Nothing is done between two of the same kind: threads that go on would not be traced any more.
+    """
+    config, wanted = item.config, item.stash[_TRACED]
+    measuring = config.stash[_COVERAGE]
+    if measuring is not None and wanted is not config.stash.get(_TRACED, True):
+        config.stash[_TRACED] = wanted
+        if wanted:
+            measuring.start()
+        else:
+            measuring.stop()
+    return (yield)
+
+
+def function_of(item: pytest.Item) -> str:
+    """Return the test that an item is a case of."""
+    return item.nodeid.partition("[")[0]
+
+
+def _left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Return the cases that tests marked ``pairwise`` do without."""
+    matrices = defaultdict[str, list[pytest.Function]](list)
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("pairwise"):
+            matrices[function_of(item)].append(item)
+    left_out: list[pytest.Item] = []
+    for matrix in matrices.values():
+        cases = [{name: repr(value) for name, value in item.callspec.params.items()} for item in matrix]
+        kept = pairwise(cases)
+        left_out += [item for place, item in enumerate(matrix) if place not in kept]
+    return left_out
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Spare tests that collect garbage the million objects that are here by now, and stay to the end."""
     gc.freeze()
+    session.config.stash[_COVERAGE] = coverage.Coverage.current()
 
 
 @pytest.fixture(params=["asyncio", "trio"], scope="module")

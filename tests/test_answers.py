@@ -117,6 +117,7 @@ def _mixed(order: Sequence[str], multiple: str) -> tuple[Agent[Any], Agent[Any],
     return start, team[taken], counter
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("multiple", ["first", "reject"])
 @pytest.mark.parametrize("order", ORDERS, ids="-".join)

@@ -185,6 +185,7 @@ async def test_nobody_is_asked_about_a_call_that_cannot_be_made(arguments: str) 
     assert (result.interruptions, result.final_output) == ((), "Sorry.")
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("needs", [True, lambda context, arguments: True], ids=["always", "by a function"])
 @pytest.mark.parametrize("arguments", ["", "null", "{}"])
 async def test_odd_arguments_do_not_get_round_the_approval(arguments: str, needs: Any) -> None:
@@ -299,6 +300,7 @@ async def test_no_is_no_also_where_no_word_would_be_needed_by_now(watched: bool,
 OF_THE_CALLER: Any = {"type": "function", "function": {"name": "pay"}}
 
 
+@pytest.mark.pairwise
 @WATCHED
 @pytest.mark.parametrize("by_now", ["the caller's", "gone", "other arguments"])
 async def test_no_is_no_whatever_the_tool_is_by_now(watched: bool, by_now: str) -> None:
@@ -483,6 +485,7 @@ async def test_what_waits_within_is_not_forgotten_while_whoever_asks_waits_itsel
     assert (third.interruptions, till.paid) == (first.interruptions, [])
 
 
+@pytest.mark.pairwise
 @WATCHED
 @pytest.mark.parametrize("by_now", ["gone", "the caller's", "a function"])
 async def test_an_agent_that_had_begun_and_is_no_tool_any_more_is_told_and_not_taken_for_another(

@@ -213,6 +213,7 @@ async def test_mid_stream_retries_are_announced(shown: HandlerEvent) -> None:
     assert isinstance(failed, AttemptFailed)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("broken_after", range(7))
 async def test_a_reply_that_breaks_anywhere_leaves_one_attempt_in_the_transcript(

@@ -149,6 +149,7 @@ async def test_a_tool_runs_with_all_of_its_arguments_or_not_at_all(
     assert error == "" or "HandlerError" in error or IncompleteResponse.__name__ in error
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 @pytest.mark.parametrize(
     "arguments",

@@ -32,6 +32,7 @@ PLAIN = b"".join(HELLO_STREAM.pieces)
 SPLIT = PLAIN.replace(b'"choices": [', b'\ndata: "choices": [\ndata: ')  # one event over several lines
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 @pytest.mark.parametrize(
     "body",

@@ -137,6 +137,7 @@ def wrong(context: Any, agent: Any, value: Any) -> Any:
     return True
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("guardrail", [broken, wrong])
 @pytest.mark.parametrize("kind", ["input_guardrails", "output_guardrails"])
 @pytest.mark.parametrize("whose", ["agent", "run"])

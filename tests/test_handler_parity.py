@@ -384,6 +384,7 @@ TABLE = [
 ]
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 @pytest.mark.parametrize(("anyio_backend", "given", "who"), TABLE, scope="module")
 async def test_a_run_is_the_same_whoever_gives_whatever(given: str, who: str, stream: bool) -> None:

@@ -215,6 +215,7 @@ async def test_a_stream_that_is_returned_is_read() -> None:
 CALL = call("look", {"at": 1}, id="c")
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize(
     ("loose", "expected"),
     [
@@ -409,6 +410,7 @@ async def test_litellms_own_objects_are_taken_without_a_warning() -> None:
 # -- what may not --
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize(
     "odd",
     [
@@ -481,6 +483,7 @@ def cut_call(arguments: str) -> list[Any]:
     ]
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("before", [(), ("Let me see.",)])
 async def test_a_reply_that_ends_inside_of_arguments_is_no_success(place: int, before: Any) -> None:

@@ -145,6 +145,7 @@ RING = [
 """Every vendor is a source once and a target once."""
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize(("source", "target", "how"), PAIRS + RING)
 async def test_there_and_back(source: str, target: str, how: str) -> None:
     async with hop(source, target) as (first, (a, b)):

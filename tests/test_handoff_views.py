@@ -216,6 +216,7 @@ def _raises(data: HandoffInputData) -> HandoffInputData:
     raise KeyError("oops")
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize(
     ("each", "says"),
     [
@@ -282,6 +283,7 @@ def _what_applied(messages: list[Message]) -> str:
     return "last" if messages == [HI] else "all"
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize(
     ("edge", "run", "applied"),
     [

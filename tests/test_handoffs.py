@@ -152,6 +152,7 @@ JUNK = '{"reason": "' + "x" * 1_000_000
 BROKEN = ['{"reason": ', '{"reason": "late",}', "[]", "5", '"late"', "true", "not json", JUNK, "[" * 100_000]
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("options", [{}, {"ask_reason": True}, {"input_type": Ticket}])
 @pytest.mark.parametrize("arguments", BROKEN, ids=range(len(BROKEN)))
 async def test_broken_arguments_are_answered_and_the_model_may_try_again(

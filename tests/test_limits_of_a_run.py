@@ -141,6 +141,7 @@ async def test_what_an_agent_uses_that_is_asked_counts() -> None:
     assert caught.value.result.usage.total_tokens == 30
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize(
     ("limits", "most"),

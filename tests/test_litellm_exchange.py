@@ -331,6 +331,7 @@ async def test_nobody_counts_the_tokens_of_a_thought_but_the_vendor(model: str, 
     assert (done.usage.output_tokens, done.usage.reasoning_tokens) == (7, 0)
 
 
+@pytest.mark.pairwise
 @BOTH
 @MODELS
 @pytest.mark.parametrize("bill", ["x", [1], 5, {"prompt_tokens": "a"}, {"prompt_tokens": None}, {}])

@@ -536,6 +536,7 @@ async def test_a_tool_choice_that_litellm_would_drop_is_said_in_another_way(
 # what goes wrong
 
 
+@pytest.mark.pairwise
 @BOTH
 @pytest.mark.parametrize("model", [*CHAT, ANTHROPIC, GEMINI, RESPONSES])
 @pytest.mark.parametrize(

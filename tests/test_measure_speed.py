@@ -58,7 +58,7 @@ def test_the_profile_names_functions_and_tells_initialisers_apart() -> None:
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind counts the instructions")
 def test_instructions_are_counted_per_run() -> None:
     command = [sys.executable, str(SCRIPT.parent / "count_instructions.py")]
-    only = ["--only", "interlock, no HTTP", "--scenarios", "s1"]
+    only = ["--only", "by hand, no HTTP", "--scenarios", "s1"]
     done = subprocess.run([*command, *only], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^\| interlock, no HTTP \| \d+\.\d{3} M \|$", done.stdout, re.MULTILINE)
+    assert re.search(r"^\| by hand, no HTTP \| \d+\.\d{3} M \|$", done.stdout, re.MULTILINE)

@@ -176,6 +176,7 @@ ENDS: list[tuple[str, StopReason]] = [
 ]
 
 
+@pytest.mark.pairwise
 @STREAMED
 @POLICIES
 @pytest.mark.parametrize(("how", "reason"), ENDS)

@@ -194,6 +194,7 @@ async def test_a_stream_under_a_wrong_name(first: bytes) -> None:
     assert events[:2] == [TextDelta("Hel"), TextDelta("lo")]
 
 
+@pytest.mark.pairwise
 @BOTH
 @pytest.mark.parametrize("usage", ["x", ["x"], 5, {"prompt_tokens": 3, "prompt_tokens_details": "x"}])
 async def test_a_bill_that_cannot_be_read_costs_no_reply(usage: Any, watched: bool) -> None:
@@ -451,6 +452,7 @@ async def test_what_is_sent_says_that_it_is_json() -> None:
 # What goes wrong
 
 
+@pytest.mark.pairwise
 @BOTH
 @pytest.mark.parametrize(
     ("reply", "kind", "retryable"),
@@ -502,6 +504,7 @@ async def test_retry_after(watched: bool) -> None:
     assert error.retry_after == 7
 
 
+@pytest.mark.pairwise
 @BOTH
 @pytest.mark.parametrize(
     "reply",
@@ -519,6 +522,7 @@ async def test_answers_that_are_no_replies(reply: Reply, watched: bool) -> None:
     assert type(error) is UnreadableResponse
 
 
+@pytest.mark.pairwise
 @BOTH
 @pytest.mark.parametrize(
     "body",
@@ -812,6 +816,7 @@ WHOLLY_ERRORS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.pairwise
 @BOTH
 @WHOLLY_ERRORS
 async def test_an_answer_that_is_all_error_is_that_error(error: Any, words: str, watched: bool) -> None:

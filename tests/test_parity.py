@@ -186,6 +186,7 @@ def in_order(hooks: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
 WAYS = [*itertools.product(SCENES, KINDS), *itertools.product(MORE, ["scripted", "chunk dicts"])]
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 @pytest.mark.parametrize(("scene", "kind"), WAYS)
 async def test_a_run_is_the_same_however_it_is_played(scene: str, kind: str, stream: bool) -> None:
@@ -229,6 +230,7 @@ async def look() -> str:
     return "seen"
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 @pytest.mark.parametrize("text", [None, "", "  \n", "Wait."])
 @pytest.mark.parametrize("finish", ["stop", "tool_calls", "length", "content_filter", None, "nonsense"])

@@ -52,6 +52,7 @@ SCRIPTS: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("script", SCRIPTS)
 @pytest.mark.parametrize("output", [None, dict[str, int]])
 async def test_each_request_begins_with_the_last_one(script: str, output: Any) -> None:

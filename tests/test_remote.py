@@ -84,6 +84,7 @@ async def test_the_side_channel_does_not_get_into_the_message(watched: bool) -> 
     assert done.message == {"role": "assistant", "content": "Hello"}
 
 
+@pytest.mark.pairwise
 @BOTH
 @pytest.mark.parametrize(
     "more",
@@ -364,6 +365,7 @@ async def test_an_error_in_a_stream() -> None:
     assert "overloaded" in str(error)
 
 
+@pytest.mark.pairwise
 @BOTH
 @pytest.mark.parametrize(
     "reply",

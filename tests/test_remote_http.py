@@ -158,6 +158,7 @@ async def test_a_redirect_to_nowhere() -> None:
 LINE = b'data: {"choices": [{"delta": {"content": "' + b"x" * 900
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize(
     "reply",
     [
@@ -227,6 +228,7 @@ async def test_a_compressed_error_keeps_its_status() -> None:
 # What goes wrong
 
 
+@pytest.mark.pairwise
 @BOTH
 @pytest.mark.parametrize(
     ("reply", "kind", "retryable"),
@@ -262,6 +264,7 @@ async def test_an_error_says_what_the_server_said(status: int) -> None:
     assert host_of(server) in str(error)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b'"m"', b'{"error": 5}', b'{"error": {"message": 5}}', b"\xff"]
 )

@@ -262,6 +262,7 @@ def _settings(scene: Scene) -> dict[str, Any]:
     return {**scene.config, "on_limit": "return", "run_id": "r", "retry": config.retry, "clock": lambda: 7.0}
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 @pytest.mark.parametrize("name", ALL)
 async def test_stopping_after_every_turn_changes_nothing(name: str, stream: bool) -> None:

@@ -143,6 +143,7 @@ async def ended(make: Made, error: type[InterlockError] = RunTimeout, *, stream:
     return played
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 @pytest.mark.parametrize("make", STALLING)
 async def test_a_run_ends_in_time_whatever_it_waits_for(make: Made, stream: bool) -> None:

@@ -106,6 +106,7 @@ async def test_the_newest_are_the_last_ones(store: SessionStore, name: str) -> N
     assert await texts(store, name, newest=9) == ["a", "b", "c", "d"]
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("after", [0, 1, 3, 99])
 async def test_who_does_not_know_the_newest_stores_nothing(
     store: SessionStore, name: str, after: int
@@ -302,6 +303,7 @@ async def test_whatever_is_said_comes_back_to_the_letter(
     assert found.notes == []
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("odd", [float("nan"), float("inf")])
 async def test_a_number_that_is_none_comes_back_as_null(store: SessionStore, name: str, odd: float) -> None:
     """No request could hold it, so it would poison the conversation for ever."""

@@ -578,6 +578,7 @@ async def test_the_newest_are_loaded_and_all_are_kept(store: SessionStore) -> No
     assert len(await stored(Session("u", store))) == 12
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("limit", range(1, 9))
 async def test_no_answer_is_loaded_without_its_call(session: Session, limit: int) -> None:
     two = [call("add", {"a": 1, "b": 2}, id="a"), call("add", {"a": 3, "b": 4}, id="b")]

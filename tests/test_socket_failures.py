@@ -38,6 +38,7 @@ def combinations() -> Iterable[Any]:
             yield pytest.param(fault, watched, id=f"{fault.name}-{'streamed' if watched else 'whole'}")
 
 
+@pytest.mark.pairwise
 @MATRIX
 @pytest.mark.parametrize(("fault", "watched"), list(combinations()))
 async def test_a_failure_is_one_typed_error(bench: Bench, fault: Fault, watched: bool) -> None:
@@ -91,6 +92,7 @@ def check_books(outcome: Outcome, text: str) -> None:
     assert result.usage.estimated is bool(text) or isinstance(outcome.error, ProviderTimeout)
 
 
+@pytest.mark.pairwise
 @MATRIX
 @pytest.mark.parametrize("then", ["close", "reset", "stall"])
 @pytest.mark.parametrize("sent", [3, 4], ids=["before the usage", "before [DONE]"])

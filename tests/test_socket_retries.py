@@ -53,6 +53,7 @@ EARLY = [fault for fault in FAULTS if fault.name in SOME]
 """What goes wrong before anything was shown, and may pass."""
 
 
+@pytest.mark.pairwise
 @ON_ASYNCIO
 @BOTH
 @pytest.mark.parametrize("fault", EARLY, ids=lambda fault: fault.name)
@@ -67,6 +68,7 @@ async def test_before_the_first_token_it_is_tried_again(bench: Bench, fault: Fau
     assert outcome.result.usage.requests == 3
 
 
+@pytest.mark.pairwise
 @ON_ASYNCIO
 @BOTH
 @pytest.mark.parametrize("status", [400, 401, 404, 413, 501])
@@ -223,6 +225,7 @@ async def test_deadlines_bound_retries(bench: Bench, limit: str, kind: type[Inte
 # Somebody else answers
 
 
+@pytest.mark.pairwise
 @ON_ASYNCIO
 @BOTH
 @pytest.mark.parametrize("answer", [refusal(401), refusal(503)], ids=["401", "503"])

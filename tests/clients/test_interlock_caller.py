@@ -66,6 +66,7 @@ async def result_of(agent: Agent[Any], text: str, *, streamed: bool) -> Any:
     return running.result, "".join(shown)
 
 
+@pytest.mark.pairwise
 @BOTH
 @pytest.mark.parametrize("agent", SCENES)
 async def test_every_answer_is_whole(make: Make, agent: str, streamed: bool) -> None:

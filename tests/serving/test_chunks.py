@@ -174,6 +174,7 @@ WAYS = (
 )
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("max_turns", [1, 2, 3, 10])
 @pytest.mark.parametrize("made", WAYS)
 async def test_who_speaks_is_told_alike_in_both_modes(made: Callable[[], Agent[Any]], max_turns: int) -> None:

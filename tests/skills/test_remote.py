@@ -256,6 +256,7 @@ async def test_the_model_names_a_url_that_is_allowed(play: Any, hello: Any) -> N
     assert (record.requested_by, record.input) == ("tool", {"agent_url": server.url})
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize(
     "url",
     [
@@ -373,6 +374,7 @@ def asking_for(url: str | None) -> Any:
     return ask
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize(
     ("passed", "own", "in_context", "expected"),
     [

@@ -461,6 +461,7 @@ class Guarded(Skill):
         return "done"
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize(
     ("scopes", "tools", "prompts"),
     [
@@ -604,6 +605,7 @@ async def test_a_hook_that_raises_is_on_the_result_and_the_rest_goes_on(play: An
     assert [(problem.kind, str(problem.error)) for problem in result.errors] == [("hook", "no ink")]
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("event", [name for name in vars(AgentHooks) if name.startswith("on_")])
 async def test_every_event_of_an_agent_has_a_hook(event: str, play: Any) -> None:
     called: list[str] = []

@@ -1,0 +1,41 @@
+"""What is kept of a matrix."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pairwise import pairwise
+
+
+def matrix(*sizes: int) -> list[dict[str, int]]:
+    return [dict(zip("abcdef", values, strict=False)) for values in product(*map(range, sizes))]
+
+
+def pairs(cases: list[dict[str, int]]) -> set[tuple[object, object]]:
+    return {pair for case in cases for pair in combinations(sorted(case.items()), 2)}
+
+
+@given(st.lists(st.integers(1, 4), min_size=2, max_size=5), st.randoms())
+def test_every_pair_of_values_is_kept(sizes: list[int], dice: object) -> None:
+    cases = matrix(*sizes)
+    assert pairs([cases[place] for place in pairwise(cases)]) == pairs(cases)
+
+
+def test_pairs_that_do_not_exist_are_not_made() -> None:
+    cases = [{"loop": 0, "library": 0, "stream": n} for n in (0, 1)] + [
+        {"loop": 1, "library": 1, "stream": 0}
+    ]
+    assert pairwise(cases) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("sizes", "most"), [((61, 6, 2), 366), ((10, 10, 2, 2), 100), ((3, 2, 2), 6)])
+def test_no_more_is_kept_than_the_two_longest_need(sizes: tuple[int, ...], most: int) -> None:
+    assert len(pairwise(matrix(*sizes))) <= most * 1.05
+
+
+def test_of_one_parameter_every_value_is_kept() -> None:
+    assert pairwise(matrix(3)) == [0, 1, 2]
+    assert pairwise([]) == []
