@@ -130,8 +130,10 @@ class Outcome:
         return "".join(event.text for event in self.events if isinstance(event, TextDelta))
 
 
-async def run(handler: Handler | None, watched: bool, **settings: Any) -> Outcome:
-    """Run an agent, and keep whatever comes of it."""
+async def run(
+    handler: Handler | None, watched: bool, *, server: RawServer | None = None, **settings: Any
+) -> Outcome:
+    """Run an agent, and keep whatever comes of it; the server hears when something was shown."""
     agent = Agent("A", model=handler, tools=settings.pop("tools", ()), handlers=settings.pop("handlers", ()))
     config = RunConfig(**{"retry": Retry(attempts=1), **settings})
     events: list[RunEvent] = []
@@ -141,6 +143,8 @@ async def run(handler: Handler | None, watched: bool, **settings: Any) -> Outcom
         running = Runner.run_streamed(agent, "Hi", run_config=config)
         async for happened in running:
             events.append(happened)
+            if server is not None and isinstance(happened, TextDelta):
+                server.shown.set()
         return Outcome(None, running.result, events)
     except InterlockError as error:
         return Outcome(error, error.result, events)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import gzip
 import json
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rawserver import Raw, body, head, in_chunks
+from rawserver import SHOWN, Raw, body, head, in_chunks
 from servers import JSON, SSE, USAGE, Reply, chunk, event
 
 from interlock.errors import (
@@ -122,12 +121,8 @@ def either(whole: bytes, streamed: bytes) -> Callable[[bool], Raw]:
 def broken_chunks(watched: bool) -> Raw:
     """Chunks of HTTP that are none."""
 
-    def sending() -> Iterable[bytes]:
-        yield from in_chunks(HEL, end=False)
-        threading.Event().wait(0.02)  # or aiohttp refuses the whole answer
-        yield b"not a number\r\n"
-
-    return Raw(sent=sending, then="close")
+    # or aiohttp refuses the whole answer
+    return Raw(sent=(*in_chunks(HEL, end=False), SHOWN, b"not a number\r\n"), then="close")
 
 
 def endless(first: bytes, piece: bytes, kind: str = SSE) -> Callable[[bool], Raw]:

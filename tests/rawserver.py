@@ -16,9 +16,12 @@ from typing import Any, Literal
 
 from servers import JSON, PATIENCE, SSE, Reply, Server
 
-__all__ = ["Raw", "RawServer", "body", "head", "in_chunks"]
+__all__ = ["SHOWN", "Raw", "RawServer", "body", "head", "in_chunks"]
 
 Ending = Literal["keep", "close", "reset", "stall"]
+
+SHOWN = b"-- wait until something was shown --"
+"""In place of bytes: the server goes on when whoever reads the stream has set `RawServer.shown`."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,14 @@ class RawServer(Server):
         """Bytes that were taken from us."""
         self.said_goodbye = threading.Event()
         """Set as soon as a connection has been closed in order."""
+        self.shown = threading.Event()
+        """To be set as soon as a client has shown something of a stream."""
 
     def say(self, *replies: Reply) -> None:
         """Go on with these, and forget what was."""
         self._replies[:] = replies
         self.requests.clear()
-        for happened in (self.asked, self.hung_up, self.said_goodbye):
+        for happened in (self.asked, self.hung_up, self.said_goodbye, self.shown):
             happened.clear()
 
     def _answer(self, connection: socket.socket, stream: Any, reply: Reply) -> bool:
@@ -60,12 +65,15 @@ class RawServer(Server):
         connection.settimeout(PATIENCE)
         sent = reply.sent() if callable(reply.sent) else reply.sent
         for piece in sent:
+            if piece is SHOWN:
+                self.shown.wait(PATIENCE)
+                continue
             connection.sendall(piece)
             self.sent += len(piece)
         if reply.then == "keep":
             return True
         if reply.then == "reset":
-            threading.Event().wait(0.02)  # what was sent is to arrive first
+            threading.Event().wait(0.1)  # what was sent is to be read first
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             return False
         if reply.then == "close":

@@ -46,7 +46,7 @@ async def test_a_failure_is_one_typed_error(bench: Bench, fault: Fault, watched:
     server, handler = bench.server, bench.handler(fault.limits)
     server.say(answer, hello(watched))
     before = set(anyio.get_running_tasks())
-    outcome = await run(handler, watched)
+    outcome = await run(handler, watched, server=server)
     error = outcome.error
     assert isinstance(error, ProviderError), outcome.result.final_output
     assert type(error) is fault.error, error
