@@ -8,9 +8,10 @@ answer at all. What only one vendor demands is that vendor's shape, in the provi
 
 from __future__ import annotations
 
+import json
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
-from itertools import takewhile
 from operator import itemgetter
 from typing import Any, cast
 
@@ -83,13 +84,13 @@ def _bad_ids(index: int, ids: list[str], seen: set[str]) -> list[str]:
     found: list[str] = []
     if seen.isdisjoint(ids) and "" not in ids and len({*ids}) == len(ids):
         return found
-    known = {*seen}
+    own: set[str] = set()
     for call_id in ids:
         if not call_id:
             found.append(f"message {index}: tool call without an id")
-        elif call_id in known:
+        elif call_id in seen or call_id in own:
             found.append(f"message {index}: tool call id {call_id} is used twice")
-        known.add(call_id)
+        own.add(call_id)
     return found
 
 
@@ -122,20 +123,33 @@ def repair(messages: Sequence[Message]) -> tuple[list[Message], list[str]]:
 
 
 class _Mender:
-    """One repair. Answers wait by call id; each call takes those before the next call of its id."""
+    """One repair. Answers wait by call id; each call takes those before the next call of its id.
+
+    What it takes grows with the number of messages, calls and answers, and not with its square: strangers may
+    send a server whatever they like.
+    """
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.messages = messages
         self.out: list[Message] = []
         self.notes: list[str] = []
         self.used_ids: set[str] = set()
-        self.answers: dict[str, deque[int]] = {}
-        self.callers: dict[str, deque[int]] = {}
+        self.counts: dict[str, int] = {}
+        """How far the numbers go that new ids were made with, by the old id."""
+        self.answers: dict[str, list[int]] = {}
+        """The places of answers that wait, in order."""
+        self.callers: dict[str, deque[list[int]]] = {}
+        """Places of messages with calls, in order, each with how many of their calls are to come."""
         for index, message in enumerate(messages):
             if message["role"] == "tool":
-                self.answers.setdefault(message.get("tool_call_id") or "", deque()).append(index)
+                self.answers.setdefault(message.get("tool_call_id") or "", []).append(index)
             for call in calls_of(message):
-                self.callers.setdefault(call.get("id") or "", deque()).append(index)
+                places = self.callers.setdefault(call.get("id") or "", deque())
+                if places and places[-1][0] == index:
+                    places[-1][1] += 1
+                else:
+                    places.append([index, 1])
+        self.turns_end = _ends_of_turns(messages)
 
     def mend(self) -> tuple[list[Message], list[str]]:
         taken: set[int] = set()
@@ -163,7 +177,7 @@ class _Mender:
         answers: list[tuple[int, Message]] = []
         for call in calls_of(message):
             call_id = call.get("id") or ""
-            self.callers[call_id].popleft()
+            self._call_is_next(call_id)
             found = self._answers_for(call_id, index)
             taken.update(found)
             if found and not self._follows(index, found[0]):
@@ -189,30 +203,36 @@ class _Mender:
 
     def _follows(self, index: int, answer: int) -> bool:
         """Whether only tool messages stand between a call and its answer."""
-        return answer > index and all(
-            message["role"] == "tool" for message in self.messages[index + 1 : answer]
-        )
+        return index < answer < self.turns_end[index]
+
+    def _call_is_next(self, call_id: str) -> None:
+        places = self.callers[call_id]
+        places[0][1] -= 1
+        if not places[0][1]:
+            places.popleft()
 
     def _answers_for(self, call_id: str, index: int) -> list[int]:
         """Take the waiting answers that belong to this call: all that are left, unless the id comes again."""
-        waiting = self.answers.get(call_id, deque())
+        waiting = self.answers.get(call_id, [])
         later = self.callers[call_id]
+        first, last = 0, len(waiting)
         if later:
-            until = next((caller for caller in later if caller > index), len(self.messages))
-            own = [answer for answer in takewhile(until.__gt__, waiting) if answer > index]
-            found = own[:1] if later[0] == index else own
-        else:
-            found = list(waiting)
-        for answer in found:
-            waiting.remove(answer)
+            first = bisect_right(waiting, index)
+            if later[0][0] == index:
+                last = min(last, first + 1)
+            ahead = next((place for place, _ in later if place > index), len(self.messages))
+            last = min(last, max(first, bisect_left(waiting, ahead)))
+        found = waiting[first:last]
+        del waiting[first:last]
         return found
 
     def _fresh(self, call_id: str) -> str:
         """Return an id that no call before has; the same every time for the same messages."""
-        fresh, count = call_id or "call_1", 1
+        fresh, count = call_id or "call_1", self.counts.get(call_id, 1)
         while fresh in self.used_ids or (fresh != call_id and fresh in self.callers):
             count += 1
             fresh = f"{call_id or 'call'}_{count}"
+        self.counts[call_id] = count
         if fresh != call_id:
             self.notes.append(f"renamed tool call {call_id!r} to {fresh!r}")
         self.used_ids.add(fresh)
@@ -245,12 +265,25 @@ class _Mender:
         self.out.append(answer if old == call_id else cast(Message, {**answer, "tool_call_id": call_id}))
 
 
+def _ends_of_turns(messages: Sequence[Message]) -> list[int]:
+    """Return for each message the place of the first one after it that is no answer of a tool."""
+    ends, end = [0] * len(messages), len(messages)
+    for index in range(len(messages) - 1, -1, -1):
+        ends[index] = end
+        if messages[index]["role"] != "tool":
+            end = index
+    return ends
+
+
 def _joined(answers: list[Message]) -> Message:
     """Return the first answer with what the others add to it."""
     content: object
     if any(isinstance(answer.get("content"), list) for answer in answers):
         parts = [part for answer in answers for part in _parts(answer)]
-        content = [part for index, part in enumerate(parts) if part not in parts[:index]]
+        known: dict[str, dict[str, Any]] = {}
+        for part in parts:
+            known.setdefault(json.dumps(part, sort_keys=True, default=repr), part)
+        content = list(known.values())
     else:
         content = "\n".join(dict.fromkeys(text_of(answer) for answer in answers))
     first = answers[0]

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, Mapping, MutableMapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 import anyio
@@ -23,6 +23,8 @@ from interlock.serving.catalog import Catalog, ServedAgent
 from interlock.serving.config import A2A, ServeConfig, ServedRequest
 from interlock.serving.endpoints import Incoming, ServedRoute, closing, log_refusal
 from interlock.serving.guards import Guards
+from interlock.serving.refusals import Refusal
+from interlock.serving.requests import check_size, read_json
 from interlock.serving.wire import AsgiReceive, ClientGone, EventStream, attended
 
 if TYPE_CHECKING:
@@ -96,12 +98,18 @@ class A2ARoutes:
         self._guards.check_content_type(incoming.headers.get("content-type", ""))
         served = self._named(incoming)
         body = await incoming.read(self._config.max_body, self._config.body_timeout)
+        try:  # the SDK takes for its own failure what it cannot read, or write again
+            said = read_json(body)
+        except Refusal as refusal:  # as the SDK answers what it does not understand
+            log_refusal(incoming.request_id, refusal)
+            return await incoming.reply(refusal_body(refusal, incoming.request_id))
+        check_size(said)
         scope = {**incoming.scope, _ABOUT: incoming.about(served.agent.name)}
         receive = _again(body, incoming.receive)
         dispatcher, _ = self._desks[served.agent.name]
         response: Any = await dispatcher.handle_requests(Request(scope, receive))
         if (events := getattr(response, "body_iterator", None)) is not None:
-            return await self._stream(incoming, events, json.loads(body).get("id"))
+            return await self._stream(incoming, events, cast("Mapping[str, object]", said).get("id"))
         _pass_cancellation_on()  # a task is as it was; no client may take that for an answer
         response.headers.update(incoming.own_headers)
         await response(scope, receive, incoming.send)

@@ -31,7 +31,7 @@ __all__ = [
     "verdict_of",
 ]
 
-_INVALID_REQUEST, _INTERNAL_ERROR, _SERVER_ERROR = -32600, -32603, -32000
+_PARSE_ERROR, _INVALID_REQUEST, _INTERNAL_ERROR, _SERVER_ERROR = -32700, -32600, -32603, -32000
 """Of JSON-RPC, the last for what a server defines: https://www.jsonrpc.org/specification#error_object."""
 _CONTENT_TYPE_NOT_SUPPORTED = -32005
 """Of the protocol: https://a2a-protocol.org/v1.0.0/specification/#54-error-code-mappings."""
@@ -77,7 +77,9 @@ def refusal_body(refusal: Refusal, request_id: str) -> dict[str, Any]:
         request_id: that of the server's log. The id of the call is null: the body may be unread, or no JSON.
     """
     code, reason, domain = _INVALID_REQUEST, refusal.code.upper(), "interlock"
-    if refusal.status >= 500:
+    if refusal.code == "invalid_json":
+        code = _PARSE_ERROR
+    elif refusal.status >= 500:
         code = _INTERNAL_ERROR
     elif refusal.status in (401, 403, 404, 429):  # nothing is wrong with the request as such
         code = _SERVER_ERROR

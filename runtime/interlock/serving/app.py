@@ -5,6 +5,7 @@ Starlette is imported when an app is made, so that ``import interlock.serving`` 
 
 from __future__ import annotations
 
+import json
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
@@ -105,6 +106,7 @@ _CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
 def _json(body: Mapping[str, Any], status: int, headers: Mapping[str, str]) -> Response:
-    from starlette.responses import JSONResponse  # noqa: PLC0415 - an extra
+    from starlette.responses import Response  # noqa: PLC0415 - an extra
 
-    return JSONResponse(body, status, headers)
+    # ASCII, unlike Starlette's own: an address may have half of a character in it
+    return Response(json.dumps(body), status, headers, media_type="application/json")

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import pydantic
 from pydantic_core import from_json
@@ -17,13 +17,18 @@ from interlock.plain_json import finite
 from interlock.port import ToolSpec
 from interlock.serving.refusals import Refusal
 
-__all__ = ["ChatRequest", "parse"]
+__all__ = ["ChatRequest", "check_size", "parse", "read_json"]
 
 _LONGEST_CONTEXT = 64 * 2**10
 """Characters of a handoff context as JSON."""
 _MOST_MESSAGES = 20_000
 """Ten megabytes can be 300,000 messages, over which all other requests would wait for seconds."""
 _MOST_TOOLS = 1024
+_MOST_CALLS = 1024
+"""In one message."""
+_MOST_VALUES = 100_000
+"""That a reader takes who is slow: each costs the A2A protocol's SDK some ten microseconds."""
+_MOST_HOPS = 10**6
 
 
 _IN_JSON = {
@@ -62,7 +67,7 @@ class _NamedTool(pydantic.BaseModel):
 
 class _HandoffContext(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="allow")
-    hops: Annotated[int, pydantic.Field(ge=0)] = 0
+    hops: Annotated[int, pydantic.Field(ge=0, le=_MOST_HOPS)] = 0
 
 
 class _Body(pydantic.BaseModel):
@@ -108,16 +113,11 @@ def parse(body: bytes) -> ChatRequest:
     Raises:
         Refusal: 400, with what is wrong and where.
     """
+    said = read_json(body)
     try:
-        # NaN and Infinity are no JSON; `model_validate_json` lets them pass, and no provider takes them
-        said: object = from_json(body, allow_inf_nan=False)
-        if finite(said) is not said:
-            raise ValueError("a number in it is larger than any that can be read")
         read = _Body.model_validate(said)
     except pydantic.ValidationError as error:
         raise _invalid(error) from error
-    except ValueError as error:
-        raise Refusal(400, f"The body is not JSON: {error}.", "invalid_json") from error
     if read.n is not None and read.n != 1:
         raise _refused("n must be 1: an agent gives one answer.", "n")
     context = read.handoff_context.model_dump(exclude_unset=True) if read.handoff_context else {}
@@ -137,6 +137,43 @@ def parse(body: bytes) -> ChatRequest:
     )
 
 
+def read_json(body: bytes) -> object:
+    """Return what a body says.
+
+    Raises:
+        Refusal: 400, it is not JSON, or nothing that could be written as JSON again: half of a character,
+            numbers that are too large, and what is nested too deeply are refused as well.
+    """
+    try:
+        # NaN and Infinity are no JSON; `model_validate_json` lets them pass, and no provider takes them
+        said: object = from_json(body, allow_inf_nan=False)
+        if finite(said) is not said:
+            raise ValueError("a number in it is larger than any that can be read")
+    except ValueError as error:
+        raise Refusal(400, f"The body is not JSON: {error}.", "invalid_json") from error
+    return said
+
+
+def check_size(said: object) -> None:
+    """Refuse what is made of so many values that all other requests would wait for it to be read.
+
+    Raises:
+        Refusal: 413.
+    """
+    left, count = [said], 0
+    while left:
+        value = left.pop()
+        inside: Sequence[object] = ()
+        if isinstance(value, dict):
+            inside = list(cast("dict[str, object]", value).values())
+        elif isinstance(value, list):
+            inside = cast("list[object]", value)
+        left += inside
+        count += len(inside)
+        if count > _MOST_VALUES:
+            raise Refusal(413, f"The request has more than {_MOST_VALUES} values.", "body_too_large")
+
+
 def _refused(message: str, param: str | None) -> Refusal:
     return Refusal(400, message, "invalid_request", param)
 
@@ -151,6 +188,11 @@ def _invalid(error: pydantic.ValidationError) -> Refusal:
 
 
 def _messages(given: list[dict[str, Any]]) -> list[Message]:
+    for place, each in enumerate(given):
+        calls: object = each.get("tool_calls")
+        if isinstance(calls, list) and len(cast("list[object]", calls)) > _MOST_CALLS:
+            where = f"messages[{place}].tool_calls"
+            raise _refused(f"{where} has more than {_MOST_CALLS} calls.", where)
     try:
         return to_messages([_said(each) for each in given])
     except ConfigError as error:
