@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, cast
 
@@ -27,6 +27,9 @@ class _Decline(Protocol):
 
     def __call__(self, call: ToolCall, text: str, error: str = "declined") -> None: ...
 
+
+_NotAvailable = Callable[[ToolCall, str], None]
+"""Answers a call of a tool that is disabled by now."""
 
 _FREE: Final = Decision(True)
 _BY_A_TOOL = (
@@ -118,7 +121,7 @@ def _decline_others(run: Run, planned: Plan, decline: _Decline) -> None:
 
 
 async def hold_tools(
-    run: Run, planned: Plan, decline: _Decline, not_available: _Decline
+    run: Run, planned: Plan, decline: _Decline, not_available: _NotAvailable
 ) -> Sequence[tuple[ToolCall, Tool]]:
     """Return the tool calls that are carried out: those that need no approval, or have it.
 
@@ -155,7 +158,7 @@ def _without_declined(run: Run, calls: _Calls, decline: _Decline) -> _Calls:
     return left
 
 
-async def _without_disabled(run: Run, calls: _Calls, not_available: _Decline) -> _Calls:
+async def _without_disabled(run: Run, calls: _Calls, not_available: _NotAvailable) -> _Calls:
     """Answer the calls of tools that are disabled by now: between offer and call there may be days."""
     if all(tool.is_enabled is True for _, tool in calls):
         return calls
