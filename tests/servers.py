@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal
@@ -97,7 +97,7 @@ class Server:
 
         return await anyio.to_thread.run_sync(wait)
 
-    async def cancels(self, work: Callable[[], Awaitable[object]]) -> None:
+    async def cancels(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Do some work, and cancel it once its request has arrived here."""
         async with anyio.create_task_group() as group:
             group.start_soon(work)

@@ -125,9 +125,9 @@ def test_a_history_that_is_text_is_a_user_message() -> None:
         assert [one.message for one in data.all_items] == [{"role": "user", "content": "Hi there"}]
 
 
-async def test_text_as_a_history_can_be_nested() -> None:
+def test_text_as_a_history_can_be_nested() -> None:
     data: Any = HandoffInputData(input_history="Hi", pre_handoff_items=(), new_items=())  # type: ignore[arg-type]
-    nested = await nest_handoff_history(data)
+    nested = nest_handoff_history(data)
     assert [text_of(one.message) for one in nested.all_items][-1] == "Hi"
 
 

@@ -230,7 +230,7 @@ async def test_without_any_tool_the_model_is_told_to_use_words() -> None:
 
 
 def test_the_list_of_names_is_bounded_and_ends_at_a_name() -> None:
-    routes: dict[str, Route] = {f"tool_number_{n}": A.tools[0] for n in range(300)}
+    routes: dict[str, Route] = {f"tool_number_{n}": A.all_tools[0] for n in range(300)}
     said = unknown_tool("x", Offer((), routes, True, 0))
     assert len(said) < 800
     listed = said.removesuffix(", ....").rpartition(", ")[2]
@@ -247,7 +247,7 @@ async def test_the_answer_is_bounded_and_can_be_sent(name: str) -> None:
 
 @given(st.sampled_from([1, 40, 200]), st.integers(0, 3))
 def test_the_answer_is_bounded_whatever_is_offered(count: int, length: int) -> None:
-    routes: dict[str, Route] = {f"{n}{'x' * 60 * bool(length)}"[:64]: A.tools[0] for n in range(count)}
+    routes: dict[str, Route] = {f"{n}{'x' * 60 * bool(length)}"[:64]: A.all_tools[0] for n in range(count)}
     assert len(unknown_tool("\ud800" * 5000, Offer((), routes, True, 0))) <= 800
     assert len(unknown_tool("1" + "x" * 60, Offer((), routes, True, 0))) <= 800
 

@@ -214,9 +214,10 @@ async def test_who_asks_for_too_long_a_wait_is_not_waited_for(bench: Bench, valu
 @pytest.mark.parametrize(("limit", "kind"), [("timeout", RunTimeout), ("turn_timeout", ProviderTimeout)])
 async def test_deadlines_bound_retries(bench: Bench, limit: str, kind: type[InterlockError]) -> None:
     """However many attempts there may be, and however long the waits between them."""
+    until: dict[str, Any] = {limit: 0.4}
     bench.server.say(refusal(503)(True))
     retry = Retry(attempts=1000, first_delay=0.05, longest_delay=0.1)
-    outcome = await run(bench.handler(), watched=True, retry=retry, **{limit: 0.4})
+    outcome = await run(bench.handler(), watched=True, retry=retry, **until)
     assert type(outcome.error) is kind
     assert len(bench.server.requests) < 100
     assert 1 <= outcome.result.usage.requests <= len(bench.server.requests) + 1

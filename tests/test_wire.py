@@ -666,7 +666,7 @@ def test_fields_of_the_app_do_not_leave(model: str) -> None:
 @pytest.mark.parametrize("model", [*MODELS.values(), "somebody/new"])
 def test_fields_of_a_handoff_context_do_not_leave(model: str) -> None:
     said: Any = {"role": "assistant", "content": "Hello"}
-    stored = {**said, "timestamp": "2026-01-01T00:00:00Z", "metadata": {"user": 7}}
+    stored: Any = {**said, "timestamp": "2026-01-01T00:00:00Z", "metadata": {"user": 7}}
     assert list(as_sent(model, [USER, stored, USER])[0]) == list(as_sent(model, [USER, said, USER])[0])
 
 

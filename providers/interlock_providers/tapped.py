@@ -23,7 +23,7 @@ import httpx
 import litellm
 import openai
 from anyio.lowlevel import RunVar
-from litellm.llms.azure.azure import AzureChatCompletion
+from litellm.llms.azure.azure import AzureChatCompletion  # pyright: ignore[reportMissingTypeStubs]
 from litellm.llms.custom_httpx import http_handler as _untyped
 from litellm.llms.openai_like import json_loader
 

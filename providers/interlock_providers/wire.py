@@ -121,7 +121,8 @@ class Outgoing:
     def _arranged(self, message: Message) -> Message:
         """Return a turn with what may stand in it; the rest stands before it, or comes later."""
         if not self._shape.text_beside_calls and calls_of(message) and text_of(message):
-            self._out += [{"role": "assistant", "content": message.get("content")}, CONTINUE]
+            text: Message = {"role": "assistant", "content": message.get("content")}
+            self._out += [text, CONTINUE]
             message = {**message, "content": None}
         if not self._shape.same_calls:
             message, self._repeated = without_repeated(message)
@@ -228,7 +229,8 @@ def _fit(message: Message, shape: Shape, ids: WireIds) -> Message | None:
         content = _instead_of_nothing(message, sent, shape)
         if content is None:
             return None
-    return _as_role(sent if content is sent.get("content") else {**sent, "content": content}, shape)
+    whole: Any = sent if content is sent.get("content") else {**sent, "content": content}
+    return _as_role(whole, shape)
 
 
 def _is_plain(content: object) -> bool:

@@ -8,7 +8,7 @@ import json
 import math
 import operator
 import re
-from typing import Final, NoReturn
+from typing import Final, NoReturn, cast
 
 from pydantic_core import from_json
 
@@ -46,7 +46,7 @@ def _fit_call(call: ToolCall, shape: Shape, ids: WireIds) -> ToolCall:
         function = {**function, "name": name, "arguments": arguments}
     elif call_id == call.get("id") and call.get("type") == "function":
         return call
-    return {**call, "id": call_id, "type": "function", "function": function}
+    return cast(ToolCall, {**call, "id": call_id, "type": "function", "function": function})
 
 
 def _fit_name(name: str, shape: Shape) -> str:

@@ -43,7 +43,7 @@ def checked_document(data: object) -> RunDocument:
         document = _contract().validate_python(data, strict=True)
     except pydantic.ValidationError as error:
         raise ValueError(_misfit(error)) from None  # its own text shows values
-    document = cast(RunDocument, _as_written(document, data))
+    document = cast(RunDocument, _as_written(document, cast(object, data)))
     _check(document)
     return document
 
@@ -60,7 +60,8 @@ def _as_written(checked: object, data: object) -> object:
     if isinstance(checked, list) and isinstance(data, list):
         pairs = zip(cast("list[object]", checked), cast("list[object]", data), strict=True)
         return [_as_written(*pair) for pair in pairs]
-    return data if checked == data else checked
+    same: bool = checked == data
+    return data if same else checked  # pyright: ignore[reportUnknownVariableType]
 
 
 def _check(document: RunDocument) -> None:

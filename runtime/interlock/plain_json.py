@@ -139,19 +139,22 @@ def sendable(value: T) -> T:
     """
     if isinstance(value, str):
         return value if is_utf8(value) else cast(T, _whole_characters(value))
-    return cast(T, _sendable(value)) if isinstance(value, dict | list) and _has_halves(value) else value
+    given: Any = value
+    is_nested = isinstance(given, dict | list) and _has_halves(cast(object, given))
+    return cast(T, _sendable(given)) if is_nested else value
 
 
 def _has_halves(value: object) -> bool:
-    waiting, seen = [value], set[int]()
+    waiting: list[object] = [value]
+    seen = set[int]()
     while waiting:
-        node = waiting.pop()
+        node: Any = waiting.pop()
         if isinstance(node, str):
             if not is_utf8(node):
                 return True
-        elif isinstance(node, dict | list) and id(node) not in seen:
-            seen.add(id(node))
-            waiting += node
+        elif isinstance(node, dict | list) and id(cast(object, node)) not in seen:
+            seen.add(id(cast(object, node)))
+            waiting += cast("list[object]", node)
             if isinstance(node, dict):
                 waiting += cast("dict[object, object]", node).values()
     return False
