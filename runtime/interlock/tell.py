@@ -23,7 +23,7 @@ def heard(run: Run) -> bool:
 
 
 def hears(run: Run, hook: str) -> bool:
-    """Whether anybody listens to this very hook, which has the same name for runs and agents."""
+    """Return whether a hook of this name does something; its name is the same for runs and agents."""
     if run.hooks is not None and not _does_nothing(run.hooks, RunHooks, hook):
         return True
     hooks = run.agent.hooks
