@@ -44,7 +44,8 @@ async def _concluded(run: Run, reply: MessageDone) -> HandoffReturned | None:
         except ModelBehaviorError as error:
             _ask_again(run, str(error))
             return None
-    await _guard(run, output)
+    if run.agent.output_guardrails or run.config.output_guardrails:
+        await _guard(run, output)
     if run.callers and waiting_one(run.callers) is not None:
         await tell(run, "on_agent_end", "on_end", output)
         return come_back(run, text)
@@ -60,10 +61,8 @@ async def _concluded(run: Run, reply: MessageDone) -> HandoffReturned | None:
 async def _guard(run: Run, output: Any) -> None:
     """Ask the guardrails of the agent, and of the run if the output is its final one."""
     is_final = not run.callers or waiting_one(run.callers) is None
-    agent, of_run = run.agent, run.config.output_guardrails if is_final else ()
-    if not (agent.output_guardrails or of_run):
-        return
-    now = run.now()
+    agent, now = run.agent, run.now()
+    of_run = run.config.output_guardrails if is_final else ()
     asked = output_questions(agent.output_guardrails, now, agent, output, whose=f"agent {agent.name!r}")
     await ask_all([*asked, *output_questions(of_run, now, agent, output, whose="the run")])
 

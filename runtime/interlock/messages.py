@@ -319,11 +319,12 @@ def text_of(message: Message) -> str:
 
 def refusal_of(message: Message) -> str:
     """Return what a message says in refusing, in a field of its own or in its content; empty if nothing."""
-    content, refusal = message.get("content"), message.get("refusal")
-    parts = content if isinstance(content, list) else ()
-    return str(refusal or "") or "".join(
-        str(part.get("refusal") or "") for part in parts if part.get("type") == "refusal"
-    )
+    if refusal := message.get("refusal"):
+        return str(refusal)
+    content = message.get("content")
+    if not isinstance(content, list):
+        return ""
+    return "".join(str(part.get("refusal") or "") for part in content if part.get("type") == "refusal")
 
 
 def is_of_user(item: RunItem) -> bool:

@@ -63,7 +63,10 @@ class Runner:
             InterlockError: whatever ended the run, with the partial result in ``error.result``.
         """
         run = start(starting_agent, input, context, max_turns, hooks, run_config, stream=False)
-        return await _finish(_held(_kept(run, session, input), handle))
+        run = _kept(run, session, input)
+        if handle is not None:
+            handle.hold(run)
+        return await _finish(run)
 
     @staticmethod
     def run_sync(
@@ -90,7 +93,10 @@ class Runner:
                 "handler). Use `result = await Runner.run(...)` there."
             )
         run = start(starting_agent, input, context, max_turns, hooks, run_config, stream=False)
-        return asyncio.run(_finish(_held(_kept(run, session, input), handle)))
+        run = _kept(run, session, input)
+        if handle is not None:
+            handle.hold(run)
+        return asyncio.run(_finish(run))
 
     @staticmethod
     def run_streamed(
@@ -120,13 +126,6 @@ def _kept(run: Run, session: Session | None, input: RunInput | RunState) -> Run:
                 f"{session!r:.80}. See interlock.sessions."
             )
         run.keeper = session.keeper(input if is_state(input) else None)
-    return run
-
-
-def _held(run: Run, handle: RunHandle | None) -> Run:
-    """Let the caller have hold of a run, if it wants to."""
-    if handle is not None:
-        handle.hold(run)
     return run
 
 

@@ -137,7 +137,10 @@ async def hold_tools(
     left = planned.tools
     if run.approvals.by_call or run.approvals.by_tool:
         left = _without_declined(run, left, decline)
-    left = await _without_disabled(run, left, not_available)
+    if any([tool.is_enabled is not True for _, tool in left]):
+        left = await _without_disabled(run, left, not_available)
+    if not any([tool.needs_approval is not False for _, tool in left]):
+        return left
     waits = await _waiting(run, left)
     planned.waiting += waits.values()
     return [(call, tool) for call, tool in left if call["id"] not in waits]
@@ -160,8 +163,6 @@ def _without_declined(run: Run, calls: _Calls, decline: _Decline) -> _Calls:
 
 async def _without_disabled(run: Run, calls: _Calls, not_available: _NotAvailable) -> _Calls:
     """Answer the calls of tools that are disabled by now: between offer and call there may be days."""
-    if all(tool.is_enabled is True for _, tool in calls):
-        return calls
     enabled = await enabled_of([tool for _, tool in calls], run.agent, run.now())
     for (call, tool), is_enabled in zip(calls, enabled, strict=True):
         if not is_enabled:
