@@ -137,9 +137,9 @@ async def hold_tools(
     left = planned.tools
     if run.approvals.by_call or run.approvals.by_tool:
         left = _without_declined(run, left, decline)
-    if any([tool.is_enabled is not True for _, tool in left]):
+    if not all(tool.is_enabled is True for _, tool in left):
         left = await _without_disabled(run, left, not_available)
-    if not any([tool.needs_approval is not False for _, tool in left]):
+    if all(tool.needs_approval is False for _, tool in left):
         return left
     waits = await _waiting(run, left)
     planned.waiting += waits.values()
