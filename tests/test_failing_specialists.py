@@ -481,6 +481,23 @@ async def test_a_limit_of_a_run_within_its_handler_is_its_failure() -> None:
     assert played.result.final_output == "I do it myself."
 
 
+@pytest.mark.parametrize("journaled", [False, True])
+async def test_another_handler_answers_for_one_whose_own_run_failed(journaled: bool, tmp_path: Path) -> None:
+    async def asks(request: Request) -> str:
+        inner = agent("inner", *[call("look_up", {"order": n}) for n in range(9)], tools=[look_up])
+        return (await Runner.run(inner, "Hi", max_turns=2)).final_output
+
+    second = ScriptedHandler(["Then I say it."], name="second")
+    made = Agent("A", model=function_handler(asks), handlers=[second])
+    config = RunConfig(fallback=True)
+    if not journaled:
+        result = await Runner.run(made, "Hi", run_config=config)
+    else:
+        async with Journal(tmp_path / "runs.db") as journal:
+            result = await journal.run(made, "Hi", run_id="r", run_config=config)
+    assert result.final_output == "Then I say it."
+
+
 async def test_wrong_wiring_ends_the_run() -> None:
     async def miswired(request: Request) -> str:
         raise ConfigError("no such model")

@@ -310,6 +310,8 @@ def _fall_back(run: Run, error: Exception) -> HandlerFallback:
         Exception: the error itself, when the run does not allow it or no handler is left.
     """
     excused = isinstance(error, HandlerError) or not isinstance(error, InterlockError | AssertionError)
+    if isinstance(error, InterlockError) and error.result is not None:
+        excused = True  # it ended another run, which the handler made
     arrived = run.arrived is not None and not isinstance(error, ContentRefused)
     began = run.open_call is None or run.partial or arrived
     if not excused or began or not run.config.fallback:
