@@ -269,7 +269,7 @@ async def test_a_failure_may_pass_through_all_who_wait() -> None:
     assert played.result.final_output == "I do it myself."
 
 
-async def test_whoever_was_handed_on_to_fails_for_the_caller() -> None:
+async def test_an_agent_that_was_handed_on_to_fails_for_the_caller() -> None:
     def three() -> Agent[Any]:
         c = Agent("C", model=ScriptedHandler([ProviderError("down")], name="C"))
         return team(agent("B", call("transfer_to_c", id="c"), handoffs=[c]))
@@ -399,7 +399,7 @@ async def test_a_turn_that_failed_counts() -> None:
 
 
 async def test_calls_that_it_had_left_are_answered_and_wait_no_more() -> None:
-    """One tool waits for an approval while another one stops the target: nobody can approve it any more."""
+    """One tool waits for an approval while another one stops the target: it cannot be approved any more."""
 
     def made() -> Agent[Any]:
         careful = tool(lambda: "done", name="careful", description="Wait.", needs_approval=True)

@@ -25,7 +25,7 @@ def team(b: Agent[Any], *first: Any, **edge: Any) -> Agent[Any]:
 
 @tool
 def keep(context: RunContext[Any], what: str) -> str:
-    """Keep a result for whoever takes over."""
+    """Keep a result for the agent that takes over."""
     context.shared_memory.setdefault("tool_state", {}).setdefault("cached_results", {})["k"] = what
     return "kept"
 

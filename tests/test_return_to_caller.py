@@ -339,7 +339,7 @@ async def test_nobody_waits_longer_for_a_consent_than_for_the_answer(stream: boo
         ("B", HandoffStatus.FAILED),
         ("C", HandoffStatus.EXPIRED),
     ]
-    assert result.handoffs[1].error == "nobody waits for the answer of 'B' any longer"
+    assert result.handoffs[1].error == "the caller of 'B' timed out"
     assert text_of(shown(a, 1)[-1]) == "'B' timed out: there was no answer within 0.05 s"
 
 

@@ -234,7 +234,7 @@ def capable(*names: str) -> Agent[Any]:
     return agent("C", "C here.", capabilities=names)
 
 
-async def test_a_tool_may_ask_for_whoever_can() -> None:
+async def test_a_tool_may_ask_for_an_agent_that_can() -> None:
     made = lambda: asking(lambda: HandoffRequest(capabilities_required=["sql"]), agent("B"), capable("sql"))  # noqa: E731
     played = await both(made)
     (record,) = played.result.handoffs
@@ -267,17 +267,17 @@ async def test_what_is_declared_for_those_that_can_holds() -> None:
     assert (result.handoffs[0].taken, called) == (False, ["on"])
 
 
-async def test_a_request_for_whoever_can_survives_a_journal() -> None:
+async def test_a_request_by_capability_survives_a_journal() -> None:
     request = HandoffRequest(capabilities_required=["sql"], reason="why")
     assert HandoffRequest.from_envelope(request.envelope()) == request
 
 
-def test_a_request_for_whoever_can_does_not_leave_the_process() -> None:
+def test_a_request_by_capability_does_not_leave_the_process() -> None:
     with pytest.raises(ValueError, match="cannot leave the process: to_agent: it names no target"):
         HandoffRequest(capabilities_required=["sql"], from_agent="a").to_dict()
 
 
-def test_a_request_is_for_somebody() -> None:
+def test_a_request_needs_a_target() -> None:
     with pytest.raises(ConfigError, match="or says what it must be able to do"):
         HandoffRequest()
 

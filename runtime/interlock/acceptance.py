@@ -216,10 +216,8 @@ class _Late:
     def check(self, scope: anyio.CancelScope) -> None:
         """Raise if the time was over within ``scope``, also for what could not be interrupted."""
         if scope.cancelled_caught or anyio.current_time() > self.deadline:
-            nobody = f"nobody waits for the answer of {self._caller!r} any longer"
-            raise Refused(
-                self._why if self.deadline < self._patience else nobody, status=HandoffStatus.EXPIRED
-            )
+            over = f"the caller of {self._caller!r} timed out"
+            raise Refused(self._why if self.deadline < self._patience else over, status=HandoffStatus.EXPIRED)
 
 
 async def _check_available(run: Run, target: Target, late: _Late) -> None:

@@ -72,7 +72,7 @@ def give_up(run: Run, error: Exception) -> HandoffFailed:
         run.close_record(HandoffStatus.FAILED, why)
         run.places.come_back()
         call = _resume(run)
-        if not caller.stands_by:  # whoever waits in between is answered, too
+        if not caller.stands_by:  # an agent that waits in between is answered, too
             run.add("handoff", answer_item(run, call, told, place=0).message)
     call = goes_on.call
     if goes_on.stands_by:  # its call has an answer
@@ -135,7 +135,7 @@ def _model_was_asked(run: Run) -> bool:
 
 
 def _abandon_calls(run: Run) -> None:
-    """Answer the calls that an agent leaves behind, which nobody will carry out or approve any more."""
+    """Answer the calls that an agent leaves behind, which will not be carried out or approved any more."""
     waiting = {caller.call["id"] for caller in run.callers}
     for call in left_over(run.items, run.first_of_turn, run.turn, waiting).calls:
         run.add("tool", answer_item(run, call, _ABANDONED, place=0).message)
@@ -145,7 +145,7 @@ def _abandon_calls(run: Run) -> None:
 
 
 def _waiting(run: Run, transfer: Transfer) -> Caller:
-    """Return whoever speaks, waiting for the answer to its call, with the view that it has now."""
+    """Return the agent in charge as one that waits for the answer to its call, with its present view."""
     seconds = None if transfer.edge.run_timeout == math.inf else transfer.edge.run_timeout
     return Caller(
         agent=run.agent,

@@ -216,7 +216,7 @@ async def _received(run: Run, target: Agent[Any], transfer: Transfer) -> None:
 
 
 def _kept_by_tools(run: Run) -> dict[str, Any]:
-    """Return what tools have kept for whoever takes over, as far as it is shared with the target."""
+    """Return what tools have kept for the agent that takes over, as far as it is shared with the target."""
     kept: object = run.shared_memory.get(TOOL_STATE_KEY, {})
     if not isinstance(kept, dict):
         kind = type(kept).__name__

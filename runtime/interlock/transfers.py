@@ -125,7 +125,7 @@ def _both(edge: Handoff, request: HandoffRequest) -> Sequence[str] | None:
 
 
 def _way_to_capable(run: Run, request: HandoffRequest) -> Handoff:
-    """Return the way to whoever can do what is required: the declared one for just that, if there is one."""
+    """Return the way to an agent that can do what is required: the declared one for just that, if any."""
     required = request.capabilities_required
     for edge in run.agent.edges:
         found_later = edge.target is None and edge.on_invoke_handoff is None
