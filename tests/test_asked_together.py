@@ -174,7 +174,7 @@ async def test_what_one_of_them_sets_is_seen_by_nothing_else(kind: str) -> None:
 
     async def ask() -> bool:
         seen.append(WHO.get())
-        WHO.set("somebody")
+        WHO.set("another")
         await anyio.lowlevel.checkpoint()
         return True
 

@@ -157,7 +157,7 @@ async def test_what_was_rejected_is_told_so_though_it_is_disabled_by_then() -> N
     assert answers_of(result) == ["This call was not approved: Too late."]
 
 
-async def test_nobody_is_asked_to_approve_what_is_disabled() -> None:
+async def test_what_is_disabled_waits_for_no_approval() -> None:
     switch = Switch()
     work = switch.tool(needs_approval=True)
     result = await Runner.run(

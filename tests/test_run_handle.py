@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Till:
-    """Pays once somebody has approved it; the first payment hangs when it is made."""
+    """Pays once it is approved; the first payment hangs when it is made."""
 
     def __init__(self) -> None:
         self.paid: list[int] = []

@@ -194,7 +194,7 @@ async def test_who_never_gets_its_turn_is_told(store: SessionStore, name: str) -
 
         async def append(self, session: str, after: int, text: str, *, alone: bool = False) -> None:
             self.tries += 1
-            raise SessionConflict("somebody was faster")
+            raise SessionConflict("another one was faster")
 
     busy = Busy(store, 1)
     with pytest.raises(SessionConflict, match="faster"):

@@ -165,7 +165,7 @@ async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], even
 
 
 async def _carry_out(run: Run, planned: Plan, answers: _Answers, events: Events) -> None:
-    """Run the tools that need nobody's approval, or have it; none in a turn that ends the run anyway."""
+    """Run the tools that need no approval, or have it; none in a turn that ends the run anyway."""
     if answers.end_run():
         for call, _ in planned.tools:
             if call["id"] not in run.to_resume:  # else it was begun before, and goes on when the run does

@@ -169,7 +169,7 @@ async def offer(
 def _declared(
     agent: Agent[Any], handler: str, context: RunContext[Any]
 ) -> Iterator[tuple[str, Tool | Handoff]]:
-    """Yield an agent's tools and then its handoffs, by name, as far as whoever asks may use them."""
+    """Yield an agent's tools and then its handoffs, by name, as far as the scopes of the run allow."""
     for name, route in [(t.name, t) for t in agent.all_tools] + [(e.tool_name, e) for e in agent.edges]:
         target = route.to_handler if isinstance(route, Handoff) else None
         closed = target and (target.name == handler or not agent.equipment.opens(target, context.scopes))
