@@ -140,7 +140,7 @@ def sendable(value: T) -> T:
     if isinstance(value, str):
         return value if is_utf8(value) else cast(T, _whole_characters(value))
     given: Any = value
-    is_nested = isinstance(given, dict | list) and _has_halves(cast(object, given))
+    is_nested = isinstance(value, dict | list) and _has_halves(given)
     return cast(T, _sendable(given)) if is_nested else value
 
 
