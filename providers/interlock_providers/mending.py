@@ -203,7 +203,8 @@ def _keep_filtered(reply: _Json) -> bool:
     """Gemini's filters stop a text, of which litellm keeps nothing in a whole reply, and all in a stream."""
     candidates: list[_Json] = reply.get("candidates") or [{}]
     candidate = candidates[0]
-    if not (candidate.get("content") or {}).get("parts"):
+    content: _Json = candidate.get("content") or {}
+    if not content.get("parts"):
         return False
     candidate["finishReason"] = "OTHER"  # which litellm calls a content filter, too
     return True
