@@ -37,7 +37,7 @@ __all__ = ["LONGEST_WAIT", "Answer", "error_from_answer", "key_hint", "no_key", 
 
 
 LONGEST_WAIT = 86_400.0
-"""Seconds, a day: what a server asks for beyond is said in the error, and nobody is to sleep through it."""
+"""Seconds, a day. An error quotes a server that asks for more; a program that sleeps so long would hang."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ def load_litellm() -> Any:
 
 
 def is_loaded() -> bool:
-    """Whether litellm is there, or somebody is loading it."""
+    """Whether litellm is imported, or is being imported."""
     return "litellm" in sys.modules
 
 
