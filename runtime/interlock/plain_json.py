@@ -139,9 +139,7 @@ def sendable(value: T) -> T:
     """
     if isinstance(value, str):
         return value if is_utf8(value) else cast(T, _whole_characters(value))
-    given: Any = value
-    is_nested = isinstance(value, dict | list) and _has_halves(given)
-    return cast(T, _sendable(given)) if is_nested else value
+    return cast(T, _sendable(value)) if _has_halves(value) else value
 
 
 def _has_halves(value: object) -> bool:
