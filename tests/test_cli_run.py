@@ -156,6 +156,50 @@ def test_what_cannot_be_done_is_2(
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize("options", [["--steps"], ["--max-turns", "9"], ["--agent", "triage", "--steps"]])
+def test_the_text_may_stand_behind_options(
+    app: str, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", f"{app}:triage", *options, "Hi there"]) == 0
+    assert capsys.readouterr().out == "Order 7 is refunded.\n"
+
+
+@pytest.mark.parametrize("more", [["Hi", "there"], ["Hi", "--nothing"], ["--nothing"]])
+def test_what_is_too_much_is_still_told(
+    app: str, more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", f"{app}:triage", "--steps", *more])
+    assert "unrecognized arguments" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("which", ["agent", "context"])
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [("later", "is async"), ("of_two", "has to take no arguments"), ("Needs", "has to take no arguments")],
+)
+def test_a_function_that_cannot_be_called_is_told(
+    app: str, which: str, function: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is awaited would be given to tools as it is, and an error of ours is none of the function's."""
+    more = "async def later(): ...\ndef of_two(a, b): ...\nclass Needs:\n    def __init__(self, a): ...\n"
+    with Path(f"{app}.py").open("a") as file:
+        file.write(more)
+    spec = f"{app}:{function}"
+    given = [spec, "Hi"] if which == "agent" else [f"{app}:reader", "Hi", "--context", spec]
+    assert main(["run", *given]) == 2
+    err = capsys.readouterr().err
+    assert (said in err, err.count("\n")) == (True, 1)
+
+
+@pytest.mark.parametrize("command", [["trace", "gone"], ["graph", "{}:triage", "-o", "gone/x"]])
+def test_a_file_that_is_not_there_is_a_sentence(
+    app: str, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([each.format(app) for each in command]) == 1
+    assert capsys.readouterr().err.endswith("could not be opened: No such file or directory.\n")
+
+
 def test_a_path_is_told_how_a_module_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "shop/app.py:agent", "Hi"]) == 2
     assert "such as shop.app:agent" in capsys.readouterr().err

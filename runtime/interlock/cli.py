@@ -96,6 +96,8 @@ class _Parser(argparse.ArgumentParser):
         self, args: Any = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         given, unknown = super().parse_known_args(args, namespace)
+        if len(unknown) == 1 and not unknown[0].startswith("--") and getattr(given, "text", "") is None:
+            given.text = unknown.pop()  # argparse fills `[text]` with nothing when an option stands before it
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return given, unknown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from interlock.agents import Agent
+from interlock.callables import takes
 from interlock.errors import ConfigError
 
 __all__ = ["find_object", "load_agents", "load_object"]
@@ -91,6 +93,12 @@ def _nowhere(name: str, here: str) -> str:
 
 
 def _called(spec: str, function: Callable[..., object]) -> object:
+    if inspect.iscoroutinefunction(function):
+        raise ConfigError(
+            f"The function {spec!r} is async; name one that can be called without an event loop."
+        )
+    if not takes(function, 0):
+        raise ConfigError(f"The function {spec!r} has to take no arguments, because it is given none.")
     try:
         return function()
     except (Exception, SystemExit) as error:  # which would end us with a code that means something else

@@ -21,7 +21,10 @@ def told(error: BaseException) -> str:
     """Return what an error says, on one line; errors of the program itself say so."""
     if isinstance(error, _DIFFERENCES):
         return inert(words_of(error))
-    text = " ".join(inert(words_of(error)).split()) or type(error).__name__
+    said = words_of(error)
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        said = f"{error.filename} could not be opened: {error.strerror}."
+    text = " ".join(inert(said).split()) or type(error).__name__
     if isinstance(error, InterlockError | OSError):
         return text
     return f"{type(error).__name__}: {text} (--verbose shows where)"
