@@ -23,7 +23,7 @@ def opened(browser: Any, agents: Any, size: Any = WIDE, path: str = "", **option
         tab.on("pageerror", lambda error: complaints.append(str(error)))
         tab.on("request", lambda request: asked.append(request.url))
         tab.goto(page.url + path)
-        tab.get_by_label("Your message").or_(tab.get_by_text("Trace")).first.wait_for()
+        tab.locator("#picture svg").wait_for(state="attached")  # there is a conversation now, or a trace
         yield tab
         context.close()
     elsewhere = [url for url in asked if not url.startswith((page.url, "blob:", "data:"))]
