@@ -149,7 +149,7 @@ async def test_decision_for_all_calls_of_a_tool_stays() -> None:
     asks = clerk(till, twice("p", "q"), "Paid.")
     first = await run(asks, "Pay 5 twice.")
     second = await run(asks, first.state().approve(first.interruptions[0], always=True))
-    assert (till.paid, len(second.state().document.get("decisions", ()))) == (2, 1)
+    assert (till.paid, len(second.state().document.get("decisions", []))) == (2, 1)
 
 
 async def test_what_waits_in_one_run_is_not_approved_in_another() -> None:

@@ -154,8 +154,8 @@ def test_a_sound_reply_is_taken_as_it_would_be_after_a_close_look(message: Any, 
     assert wrong_with(message) is None
     assert not is_empty(message)
     at_once, closely = {*used}, {*used}
-    taken, _ = with_own_ids(MessageDone(message=message), 3, at_once, sound=True)
-    assert (taken, []) == with_own_ids(MessageDone(message=message), 3, closely)
+    taken, notes = with_own_ids(MessageDone(message=message), 3, at_once, sound=True)
+    assert (taken, [*notes]) == with_own_ids(MessageDone(message=message), 3, closely)
     assert at_once == closely
 
 

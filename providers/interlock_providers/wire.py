@@ -121,8 +121,8 @@ class Outgoing:
     def _arranged(self, message: Message) -> Message:
         """Return a turn with what may stand in it; the rest stands before it, or comes later."""
         if not self._shape.text_beside_calls and calls_of(message) and text_of(message):
-            text: Message = {"role": "assistant", "content": message.get("content")}
-            self._out += [text, CONTINUE]
+            said: Message = {"role": "assistant", "content": message.get("content")}
+            self._out += [said, CONTINUE]
             message = {**message, "content": None}
         if not self._shape.same_calls:
             message, self._repeated = without_repeated(message)
@@ -222,15 +222,15 @@ def _fit(message: Message, shape: Shape, ids: WireIds) -> Message | None:
     if calls := calls_of(sent):
         fitted = fit_calls(calls, shape, ids)
         if fitted is not calls:
-            sent = {**sent, "tool_calls": fitted}
+            sent = cast(Message, {**sent, "tool_calls": fitted})
         if not content:  # of "" litellm makes an empty part for Gemini
             content = None if shape.takes_null else ""
     elif not content:
         content = _instead_of_nothing(message, sent, shape)
         if content is None:
             return None
-    whole: Any = sent if content is sent.get("content") else {**sent, "content": content}
-    return _as_role(whole, shape)
+    fit = sent if content is sent.get("content") else cast(Message, {**sent, "content": content})
+    return _as_role(fit, shape)
 
 
 def _is_plain(content: object) -> bool:

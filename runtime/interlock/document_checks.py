@@ -48,7 +48,7 @@ def checked_document(data: object) -> RunDocument:
     return document
 
 
-def _as_written(checked: object, data: object) -> object:
+def _as_written(checked: Any, data: Any) -> Any:
     """Return checked data in the order, and with the numbers, in which it was written: 5 does not become 5.0.
 
     So a state that is read and written again is the same text.
@@ -60,8 +60,8 @@ def _as_written(checked: object, data: object) -> object:
     if isinstance(checked, list) and isinstance(data, list):
         pairs = zip(cast("list[object]", checked), cast("list[object]", data), strict=True)
         return [_as_written(*pair) for pair in pairs]
-    same: bool = checked == data
-    return data if same else checked  # pyright: ignore[reportUnknownVariableType]
+    written: object = data
+    return written if checked == data else cast(object, checked)
 
 
 def _check(document: RunDocument) -> None:

@@ -205,6 +205,16 @@ async def test_call_ids_avoid_those_of_an_earlier_run() -> None:
     assert calls_of(done.message)[0]["id"] == "call_2_0"
 
 
+async def test_ids_that_are_filled_in_are_given_once() -> None:
+    """A later run need not be shown the calls of an earlier one."""
+    handler = ScriptedHandler([call("a"), call("a")])
+    made: list[str] = []
+    for _ in range(2):
+        done = await answer(handler, turn=1)
+        made += [each["id"] for each in calls_of(done.message)]
+    assert made == ["call_1_0", "call_2_0"]
+
+
 async def test_the_script_itself_is_not_changed() -> None:
     scripted = reply(calls=[call("a")])
     await answer(ScriptedHandler([scripted]))

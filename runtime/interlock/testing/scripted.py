@@ -169,6 +169,8 @@ class ScriptedHandler:
         self.requests: list[Request] = []
         """Every request so far, oldest first, with the messages as they were then."""
         self._pieces = pieces
+        self._given: set[str] = set()
+        """Call ids that it has filled in: a call of another run may not be shown any more."""
 
     def __repr__(self) -> str:
         used = min(len(self.requests), len(self.replies))
@@ -223,7 +225,7 @@ class ScriptedHandler:
         return self._streamed(done) if request.stream else (done,)
 
     def _done(self, scripted: ScriptedReply, request: Request) -> MessageDone:
-        message = _with_ids(scripted.message, request)
+        message = _with_ids(scripted.message, request, self._given)
         return MessageDone(
             message=message,
             usage=scripted.usage,
@@ -293,16 +295,17 @@ def _as_reply(scripted: Reply) -> ScriptedReply:
     return ScriptedReply(message=cast(Message, {"role": "assistant", **message}))
 
 
-def _with_ids(message: Message, request: Request) -> Message:
+def _with_ids(message: Message, request: Request, given: set[str]) -> Message:
     """Fill in call ids: by turn, which counts over all agents, and past those of earlier runs."""
     calls = calls_of(message)
     if all(made["id"] for made in calls):
         return message
-    seen = {made.get("id") for earlier in request.messages for made in calls_of(earlier)}
+    seen = given.union(str(made.get("id")) for earlier in request.messages for made in calls_of(earlier))
     batch = request.turn
     while any(f"call_{batch}_{index}" in seen for index in range(len(calls))):
         batch += 1
     filled = [{**made, "id": made["id"] or f"call_{batch}_{index}"} for index, made in enumerate(calls)]
+    given.update(str(made["id"]) for made in filled)
     return cast(Message, {**message, "tool_calls": filled})
 
 
