@@ -24,7 +24,7 @@ from servers import (
     streamed,
 )
 
-from interlock import Agent, Handler, Message, RunConfig, RunContext, Runner, function_tool, handoff
+from interlock import Agent, Handler, Message, Retry, RunConfig, RunContext, Runner, function_tool, handoff
 from interlock.errors import ConfigError, IncompleteResponse, ServerFailed, UnreadableResponse
 from interlock.events import MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.port import OutputSchema, Priority, Request, family_of
@@ -620,7 +620,10 @@ async def test_an_error_is_never_the_answer(watched: bool) -> None:
     with Server(failed(500, "boom")) as server:
         async with agent_at(server.url) as remote:
             agent = Agent("A", model=remote)
-            run = Runner.run_streamed(agent, "Hi").drain if watched else partial(Runner.run, agent, "Hi")
+            once = RunConfig(retry=Retry(attempts=1))
+            run = partial(Runner.run, agent, "Hi", run_config=once)
+            if watched:
+                run = Runner.run_streamed(agent, "Hi", run_config=once).drain
             with pytest.raises(ServerFailed) as caught:
                 await run()
     assert caught.value.result.final_output is None
@@ -659,5 +662,6 @@ async def test_the_text_of_a_remote_agent_is_parsed_here() -> None:
 async def test_the_next_handler_answers_when_the_remote_agent_does_not() -> None:
     async with agent_at(refused_url()) as remote:
         agent = Agent("A", handlers=[remote, ScriptedHandler(["Here."], name="local")])
-        result = await Runner.run(agent, "Hi", run_config=RunConfig(fallback=True))
+        config = RunConfig(fallback=True, retry=Retry(attempts=1))
+        result = await Runner.run(agent, "Hi", run_config=config)
     assert result.final_output == "Here."
