@@ -56,7 +56,6 @@ _UNTRACED = {
     "test_socket_cancelled.py",
     "test_socket_failures.py",
     "test_socket_retries.py",
-    "test_translated.py",
     "test_vendor_bodies.py",
 }
 

@@ -7,7 +7,6 @@ import gc
 import weakref
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from math import inf
 from typing import Any, TypeVar, cast
 
 import anyio
@@ -19,14 +18,7 @@ from virtual import JumpingLoop, virtual_backends
 from interlock.errors import ConfigError, ProviderTimeout
 from interlock.port import Request
 from interlock_providers import LiteLLM, OpenAICompatible, close_litellm
-from interlock_providers.deadlines import (
-    Alarm,
-    Alarms,
-    AsyncioDeadline,
-    Deadline,
-    check_seconds,
-    deadline_for,
-)
+from interlock_providers.deadlines import AsyncioDeadline, Deadline, check_seconds, deadline_for
 from interlock_providers.openai import OpenAI
 
 pytestmark = pytest.mark.anyio
@@ -62,8 +54,8 @@ def kind(request: pytest.FixtureRequest) -> None:
 def deadline(total: float | None = None, gap: float | None = None) -> Deadline:
     if KINDS[0] is Deadline:
         return Deadline(total, gap, provider="mistral", model="m")
-    alarm = Alarm(asyncio.get_running_loop())
-    return AsyncioDeadline(total, gap, provider="mistral", model="m", alarm=alarm)
+    loop = asyncio.get_running_loop()
+    return AsyncioDeadline(total, gap, provider="mistral", model="m", loop=loop)
 
 
 async def at_once() -> str:
@@ -127,10 +119,10 @@ async def test_what_the_reader_does_in_between_does_not_count() -> None:
 
 
 async def test_each_piece_has_the_whole_gap_however_many_came_before() -> None:
-    limit = deadline(60.0, 0.1)
+    limit = deadline(60.0, 0.5)
     assert await limit.first(at_once) == "x"
     for _ in range(4):
-        await limit.next(lambda: anyio.sleep(0.06))
+        await limit.next(lambda: anyio.sleep(0.3))
 
 
 async def test_a_gap_is_over_in_its_time_after_a_first_piece_that_had_longer() -> None:
@@ -217,16 +209,16 @@ async def test_a_library_that_makes_something_else_of_it_leaves_nothing_behind()
 
 
 class _Recording(asyncio.SelectorEventLoop):
-    """Knows which alarms were set."""
+    """Knows which timers were set."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.alarms: list[asyncio.TimerHandle] = []
+        self.timers: list[asyncio.TimerHandle] = []
 
     def call_at(self, when: float, what: Any, *given: Any, **more: Any) -> asyncio.TimerHandle:
         handle = super().call_at(when, what, *given, **more)
-        if isinstance(getattr(what, "__self__", None), Alarm):
-            self.alarms.append(handle)
+        if isinstance(getattr(what, "__self__", None), AsyncioDeadline):
+            self.timers.append(handle)
         return handle
 
 
@@ -246,74 +238,53 @@ def in_no_time(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return runner.run(work())
 
 
-def test_a_wait_is_longer_than_an_alarm_is_set_for() -> None:
-    alarms = Alarms()
+def limited(seconds: float | None) -> Deadline:
+    return deadline_for(seconds, None, provider="p", model="m")
 
-    async def both() -> list[float]:
-        limits = [deadline_for(each, None, provider="p", model="m", alarms=alarms) for each in (90, 40)]
-        return [await slowly(60, limit) for limit in limits]
 
-    in_time, late = in_no_time(both)
-    assert in_time >= 60
-    assert -60 < late <= -40
+def test_a_wait_that_ends_in_time_does_not_shorten_the_next() -> None:
+    async def both() -> float:
+        limit = deadline_for(None, 400, provider="p", model="m")
+        await limit.next(lambda: asyncio.sleep(200))
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(ProviderTimeout):
+            await limit.next(lambda: asyncio.sleep(10_000))
+        return asyncio.get_running_loop().time() - began
+
+    assert in_no_time(both) >= 400
 
 
 def test_calls_at_once_are_late_each_at_its_own_time() -> None:
-    alarms = Alarms()
-
     async def at_once() -> list[float]:
-        limits = [
-            deadline_for(each, None, provider="p", model="m", alarms=alarms) for each in (70, None, 20, 40)
-        ]
-        return await asyncio.gather(*(slowly(100, limit) for limit in limits))
+        return await asyncio.gather(*(slowly(100, limited(each)) for each in (70, None, 20, 40)))
 
     longest, endless, shortest, middle = in_no_time(at_once)
     assert endless >= 100
     assert -100 < longest <= -70 < middle <= -40 < shortest <= -20
 
 
-def test_a_call_that_outlives_its_handler_is_late_and_leaves_nothing_behind() -> None:
-    alarms = Alarms()
-
-    async def app() -> tuple[float, float]:
-        limit = deadline_for(40, None, provider="p", model="m", alarms=alarms)
-        alarm = alarms.on(asyncio.get_running_loop())
-        async with asyncio.TaskGroup() as group:
-            waits = group.create_task(slowly(100, limit))
-            await asyncio.sleep(1)
-            alarms.close()
-        await slowly(1, limit)
+def test_a_stream_sets_two_timers_however_many_pieces_it_has() -> None:
+    async def stream() -> None:
+        limit = deadline_for(600, 60, provider="p", model="m")
+        await limit.first(at_once)
+        for _ in range(20):
+            await limit.next(at_once)
         limit.close()
-        return waits.result(), alarm.rings_at
-
-    waited, rings_at = in_no_time(app)
-    assert -100 < waited <= -40
-    assert rings_at == inf
-
-
-def test_an_alarm_is_set_once_for_many_calls() -> None:
-    async def calls() -> None:
-        with Server(HELLO) as server:
-            handler = _MAKE["OpenAICompatible"](server.url)
-            for _ in range(5):
-                async for _ in handler.stream(Request(messages=[{"role": "user", "content": "Hi"}])):
-                    pass
 
     with asyncio.Runner(loop_factory=_Recording) as runner:
-        runner.run(calls())
-        assert len(cast(_Recording, runner.get_loop()).alarms) == 1
+        runner.run(stream())
+        assert len(cast(_Recording, runner.get_loop()).timers) == 2
 
 
-def test_an_alarm_that_stays_keeps_nothing_of_a_call_alive() -> None:
+def test_a_timer_keeps_nothing_of_a_call_alive() -> None:
     class Kept: ...
 
-    alarms = Alarms()
     var: ContextVar[Kept] = ContextVar("kept")
 
     async def call() -> weakref.ref[Kept]:
         kept = Kept()
         var.set(kept)
-        limit = deadline_for(60, 60, provider="p", model="m", alarms=alarms)
+        limit = deadline_for(60, 60, provider="p", model="m")
         await limit.first(at_once)
         limit.close()
         return weakref.ref(kept)
@@ -327,19 +298,6 @@ def test_an_alarm_that_stays_keeps_nothing_of_a_call_alive() -> None:
     assert asyncio.run(app()) is None
 
 
-def test_a_handler_forgets_event_loops_that_have_ended() -> None:
-    alarms = Alarms()
-
-    async def loop_here() -> weakref.ref[Any]:
-        await deadline_for(60, 60, provider="p", model="m", alarms=alarms).first(at_once)
-        return weakref.ref(asyncio.get_running_loop())
-
-    before = asyncio.run(loop_here())
-    asyncio.run(loop_here())
-    gc.collect()
-    assert before() is None
-
-
 _MAKE: dict[str, Callable[[str], Any]] = {
     "OpenAICompatible": lambda url: OpenAICompatible("m", base_url=url, api_key="k"),
     "OpenAI": lambda url: OpenAI("m", base_url=url, api_key="k"),
@@ -349,18 +307,17 @@ _MAKE: dict[str, Callable[[str], Any]] = {
 
 @pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize("name", _MAKE)
-def test_a_handler_that_was_closed_leaves_no_alarm_behind(name: str, watched: bool) -> None:
-
+def test_a_call_that_is_over_leaves_no_timer_behind(name: str, watched: bool) -> None:
     async def call() -> None:
         with Server(HELLO_STREAM if watched else HELLO) as server:
             handler = _MAKE[name](server.url)
             request = Request(messages=[{"role": "user", "content": "Hi"}], stream=watched)
             async for _ in handler.stream(request):
                 pass
+            assert loop.timers, "nobody set a deadline"
+            assert all(timer.cancelled() for timer in loop.timers)
             await (close_litellm() if name == "LiteLLM" else handler.aclose())
 
     with asyncio.Runner(loop_factory=_Recording) as runner:
-        runner.run(call())
         loop = cast(_Recording, runner.get_loop())
-        assert loop.alarms, "nobody set a deadline"
-        assert all(alarm.cancelled() for alarm in loop.alarms)
+        runner.run(call())

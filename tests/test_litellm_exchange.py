@@ -21,7 +21,6 @@ from interlock.messages import Message
 from interlock.port import Request
 from interlock_providers.litellm import LiteLLM
 from interlock_providers.litellm_library import close_litellm
-from interlock_providers.translated import Translated
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
@@ -37,8 +36,8 @@ async def closing() -> AsyncGenerator[None]:
     await close_litellm()
 
 
-def made(model: str, server: Server, kind: type[LiteLLM] = LiteLLM) -> LiteLLM:
-    return kind(model, api_base=server.url, api_key="test-not-a-key")
+def made(model: str, server: Server) -> LiteLLM:
+    return LiteLLM(model, api_base=server.url, api_key="test-not-a-key")
 
 
 async def done_by(handler: LiteLLM, *, watched: bool) -> tuple[MessageDone, str, str]:
@@ -77,12 +76,10 @@ def claude(*last: bytes) -> tuple[bytes, ...]:
 
 GEMINI, CLAUDE = "gemini/gemini-2.5-flash", "anthropic/claude-haiku-4-5"
 STOP = event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 900}})
-KINDS = pytest.mark.parametrize("kind", [LiteLLM, Translated])
 
 
-@KINDS
 @pytest.mark.parametrize("ending", ["end", "cut"])
-async def test_an_argument_called_done_does_not_end_a_stream(kind: type[LiteLLM], ending: Any) -> None:
+async def test_an_argument_called_done_does_not_end_a_stream(ending: Any) -> None:
     """Gemini's arguments are an object on the wire; another call may have been to come."""
     ticked: list[bool] = []
 
@@ -94,13 +91,12 @@ async def test_an_argument_called_done_does_not_end_a_stream(kind: type[LiteLLM]
 
     call = gemini({"functionCall": {"name": "tick", "args": {"done": True, "finishReason": "STOP"}}})
     with Server(Reply((call,), content_type=SSE, ending=ending)) as server:
-        agent = Agent("a", model=made(GEMINI, server, kind), tools=[tick])
+        agent = Agent("a", model=made(GEMINI, server), tools=[tick])
         with pytest.raises(IncompleteResponse):
             await Runner.run_streamed(agent, "Tick both off", run_config=ONCE).drain()
     assert ticked == []
 
 
-@KINDS
 @pytest.mark.parametrize(
     ("model", "pieces"),
     [
@@ -109,12 +105,10 @@ async def test_an_argument_called_done_does_not_end_a_stream(kind: type[LiteLLM]
     ],
     ids=["gemini", "claude"],
 )
-async def test_half_an_event_does_not_end_a_stream(
-    kind: type[LiteLLM], model: str, pieces: tuple[bytes, ...]
-) -> None:
+async def test_half_an_event_does_not_end_a_stream(model: str, pieces: tuple[bytes, ...]) -> None:
     with Server(Reply(pieces, content_type=SSE)) as server:
         with pytest.raises(IncompleteResponse):
-            await done_by(made(model, server, kind), watched=True)
+            await done_by(made(model, server), watched=True)
 
 
 EXTRA = {"reasoning_details": DETAILS, "refusal": "I cannot.", "extra_content": {"google": {"a": 1}}}
@@ -377,11 +371,10 @@ def alive() -> list[int]:
 
 
 @BOTH
-@KINDS
-async def test_nothing_is_kept_of_a_call_that_is_over(kind: type[LiteLLM], watched: bool) -> None:
+async def test_nothing_is_kept_of_a_call_that_is_over(watched: bool) -> None:
     """litellm logs later, and keeps the context of each call until then."""
     with Server(*[HELLO_STREAM if watched else HELLO] * 10) as server:
-        handler = made("openai/gpt-4o", server, kind)
+        handler = made("openai/gpt-4o", server)
 
         async def ask() -> None:
             await done_by(handler, watched=watched)

@@ -19,7 +19,7 @@ from interlock.sessions import InMemorySessions, Session
 from interlock.testing import ScriptedHandler, assert_valid, call
 from interlock.tools import ToolResult
 from interlock.trace_files import TraceFile
-from interlock_providers import OpenAICompatible, Translated
+from interlock_providers import OpenAICompatible
 from interlock_providers.litellm import LiteLLM
 from interlock_providers.litellm_call import as_sent
 from interlock_providers.litellm_library import close_litellm
@@ -63,10 +63,6 @@ async def sent(handler: Any, part: Any) -> str:
 
 def litellm(model: str) -> Any:
     return lambda url: LiteLLM(model, api_base=url, api_key="test-not-a-key")
-
-
-def translated(model: str) -> Any:
-    return lambda url: Translated(model, api_base=url, api_key="test-not-a-key")
 
 
 def compatible(url: str) -> OpenAICompatible:
@@ -121,10 +117,8 @@ WIRE: dict[str, tuple[Any, dict[str, Any]]] = {
     "openrouter": (litellm("openrouter/a/b"), CHAT),
     "groq": (litellm("groq/m"), CHAT),
     "anthropic": (litellm("anthropic/claude-haiku-4-5"), CLAUDE),
-    "anthropic, translated": (translated("anthropic/claude-haiku-4-5"), CLAUDE),
     "bedrock": (bedrock, BEDROCK),
     "gemini": (litellm("gemini/gemini-2.5-flash"), GEMINI),
-    "gemini, translated": (translated("gemini/gemini-2.5-flash"), GEMINI),
     "mistral": (litellm("mistral/mistral-small-latest"), CHAT | {"sound": NO_SOUND}),
     "ollama": (
         litellm("ollama_chat/qwen3"),

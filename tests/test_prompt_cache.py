@@ -15,7 +15,7 @@ from interlock.handlers import function_handler
 from interlock.messages import Message
 from interlock.port import Request
 from interlock.testing import ScriptedHandler, call
-from interlock_providers import OpenAICompatible, Translated
+from interlock_providers import OpenAICompatible
 from interlock_providers.litellm import LiteLLM
 from interlock_providers.litellm_library import close_litellm
 
@@ -137,9 +137,9 @@ TOOL = {
 }
 
 
-async def sent(kind: type[LiteLLM], model: str, settings: dict[str, Any]) -> dict[str, Any]:
+async def sent(model: str, settings: dict[str, Any]) -> dict[str, Any]:
     with Server(HELLO) as server:
-        handler = kind(model, api_base=server.url, api_key="test-not-a-key")
+        handler = LiteLLM(model, api_base=server.url, api_key="test-not-a-key")
         asked = Request(messages=[SYSTEM, {"role": "user", "content": "Hi"}], tools=[TOOL], settings=settings)
         try:
             async for _ in handler.stream(asked):
@@ -153,10 +153,9 @@ async def sent(kind: type[LiteLLM], model: str, settings: dict[str, Any]) -> dic
 
 
 @pytest.mark.asyncio_only
-@pytest.mark.parametrize("kind", [LiteLLM, Translated])
-async def test_claude_is_told_where_to_cache(kind: type[LiteLLM]) -> None:
+async def test_claude_is_told_where_to_cache() -> None:
     points = [{"location": "message", "role": "system"}]
-    body = await sent(kind, "anthropic/claude-haiku-4-5", {"cache_control_injection_points": points})
+    body = await sent("anthropic/claude-haiku-4-5", {"cache_control_injection_points": points})
     assert body["system"] == [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]
 
 
@@ -172,5 +171,5 @@ async def test_claude_is_told_where_to_cache(kind: type[LiteLLM]) -> None:
     ],
 )
 async def test_one_call_at_a_time_is_asked_of_those_who_can(model: str, where: str, said: Any) -> None:
-    body = await sent(LiteLLM, model, {"parallel_tool_calls": False})
+    body = await sent(model, {"parallel_tool_calls": False})
     assert body.get(where) == said

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import anyio
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from interlock_providers.received import Arrived, Received, parsed
+from interlock_providers.received import JSON, Arrived, Received, parsed
 
 pytestmark = pytest.mark.anyio
 
@@ -85,3 +88,43 @@ def test_text_that_is_no_json() -> None:
     assert parsed("<html>") is None
     assert parsed(b"\xff") is None
     assert parsed("[1]") == [1]
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("\ud83d"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+TEXTS = st.builds(json.dumps, VALUES, indent=st.none() | st.just(1), ensure_ascii=st.just(True))
+
+
+def slowly(text: str) -> object:
+    try:
+        return JSON.decode(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+@given(
+    text=TEXTS, place=st.integers(0, 40), put=st.sampled_from(["", "{", "1e999", "-", "\x00", " ", "é", "\\"])
+)
+def test_json_is_read_as_the_standard_library_reads_it(text: str, place: int, put: str) -> None:
+    for each in (text, text[:place] + put + text[place:], text[place:]):
+        assert repr(parsed(each)) == repr(slowly(each))
+        assert repr(parsed(each.encode())) == repr(slowly(each))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 300 + "]" * 300,
+        "[" * 100_000,
+        '{"a": 1, "a": 2}',
+        "1" * 4000,
+        "NaN",
+        "[Infinity, -Infinity]",
+        "",
+    ],
+)
+def test_what_is_odd_is_read_likewise(text: str) -> None:
+    assert parsed(text) == slowly(text)

@@ -8,6 +8,5 @@ from interlock_providers.litellm import LiteLLM
 from interlock_providers.litellm_library import close_litellm, load_litellm
 from interlock_providers.openai_compatible import OpenAICompatible
 from interlock_providers.remote import RemoteAgent
-from interlock_providers.translated import Translated
 
-__all__ = ["LiteLLM", "OpenAICompatible", "RemoteAgent", "Translated", "close_litellm", "load_litellm"]
+__all__ = ["LiteLLM", "OpenAICompatible", "RemoteAgent", "close_litellm", "load_litellm"]

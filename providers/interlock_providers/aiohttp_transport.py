@@ -6,26 +6,20 @@ longer than anything else about a call.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import ssl
 from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
-from io import BytesIO
 from typing import Any
 
 import aiohttp
 import httpx
-from multidict import CIMultiDict
 from yarl import URL
 
-from interlock_providers.http_client import LARGE, HttpAnswer, HttpResponse, opened
+from interlock_providers.http_client import HttpResponse
 from interlock_providers.pools import Pool, proxy_for
-from interlock_providers.short_way import Posted, ShortWay
 
 __all__ = ["AiohttpTransport", "Sent"]
-
-_Headers = list[tuple[str, str]]
 
 _ITS_OWN = frozenset(("content-length", "transfer-encoding"))
 """Headers of a body, which aiohttp writes anew."""
@@ -49,7 +43,7 @@ _MEANT: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[httpx.Tr
 class Sent(httpx.AsyncByteStream):
     """The answer to a request, its body as it came: still packed, where it is packed."""
 
-    def __init__(self, response: HttpAnswer) -> None:
+    def __init__(self, response: HttpResponse) -> None:
         self._response = response
         self.status_code = response.status_code
         self.headers = response.headers
@@ -83,7 +77,6 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
     def __init__(self, tls: ssl.SSLContext) -> None:
         self._tls = tls
         self._pool: Pool | None = None
-        self._short: tuple[str, _Headers, ShortWay] | None = None
         self._proxy_for = functools.lru_cache(maxsize=100)(_proxy_for)
 
     async def send(self, request: httpx.Request) -> Sent:
@@ -98,18 +91,12 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         headers = [item for item in request.headers.multi_items() if item[0] not in _ITS_OWN]
         timeout = _timeout(**request.extensions.get("timeout", {}))
         with _as_httpx():
-            if request.method == "POST" and not proxy and len(body) < LARGE:
-                short = self._short_way(pool, str(url), headers)
-                if short.is_open():
-                    return Sent(opened(await short.post(body, timeout)))
-            response = await pool.session.request(
+            response = await pool.send(
                 request.method,
                 URL(str(url), encoded=True),
-                data=body if len(body) < LARGE else BytesIO(body),
+                body,
                 headers=headers,
-                skip_auto_headers=_ADDED,
-                allow_redirects=False,
-                auto_decompress=False,
+                without=[name for name in _ADDED if name not in request.headers] or None,
                 proxy=proxy,
                 timeout=timeout,
             )
@@ -127,23 +114,8 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
 
     async def _opened(self) -> Pool:
         self._pool = pool = Pool(self, self._tls)
-        self._short = None
         await pool.open()
         return pool
-
-    def _short_way(self, pool: Pool, url: str, headers: _Headers) -> ShortWay:
-        """Return the way of the last request, where this one goes to the same address with the same head."""
-        if self._short is None or self._short[:2] != (url, headers):
-            request = Posted(
-                "POST",
-                URL(url, encoded=True),
-                headers=CIMultiDict(headers),
-                skip_auto_headers=_ADDED,
-                loop=asyncio.get_running_loop(),
-                session=pool.session,
-            )
-            self._short = url, headers, ShortWay(pool.session, request)
-        return self._short[2]
 
 
 def _proxy_for(scheme: str, host: str) -> str | None:

@@ -26,7 +26,7 @@ from interlock.port import Request, ToolChoice
 from interlock_providers.answers import Answer, error_from_answer, shortened, who
 from interlock_providers.bodies import MOST_BYTES, body_of
 from interlock_providers.conversations import Conversations, Toolboxes
-from interlock_providers.deadlines import Alarms, deadline_for
+from interlock_providers.deadlines import deadline_for
 from interlock_providers.estimates import estimated_usage
 from interlock_providers.failures import to_provider_error
 from interlock_providers.plain_replies import plain_reply
@@ -97,7 +97,6 @@ class Chat:
         max_bytes: what one reply may have at most; None for no limit.
         needs_finish: whether a streamed reply is complete only with a finish reason, whatever else came.
         url: where the endpoint is, for errors.
-        alarms: of the handler, which closes them; without, each call has one of its own.
     """
 
     def __init__(
@@ -111,7 +110,6 @@ class Chat:
         max_bytes: int | None = MOST_BYTES,
         needs_finish: bool = False,
         url: str = "",
-        alarms: Alarms | None = None,
     ) -> None:
         self.provider = provider
         self.model = model
@@ -123,7 +121,6 @@ class Chat:
         self._needs_finish = needs_finish
         self._url = url
         self._who = who(provider, url)
-        self._alarms = alarms
 
     async def stream(self, request: Request, post: Post) -> AsyncGenerator[HandlerEvent]:
         """Send the request and yield the reply, its pieces first if it comes in pieces.
@@ -139,7 +136,7 @@ class Chat:
         messages = prepare(request.messages, self._shape) if goes_on is None else goes_on
         body = self._body(request, plan, messages)
         coming = _Coming(post, body, self._received, asked=request.stream)
-        deadline = deadline_for(*self._limits, provider=self.provider, model=self.model, alarms=self._alarms)
+        deadline = deadline_for(*self._limits, provider=self.provider, model=self.model)
         try:
             await self._guarded(deadline.first, coming.begin, coming)
             if coming.streams:

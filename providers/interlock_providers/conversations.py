@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from pydantic_core import to_json
+
 from interlock.messages import Message
 from interlock.port import ToolSpec
 from interlock_providers.shapes import Shape
@@ -73,7 +75,7 @@ class Conversation(list[Message]):
         # what may change again, such as a last message of ours, is not encoded with what will not
         for end in (known, len(self)):
             if end > start:
-                self._encoded.append(_encode(self[start:end])[1:-1].encode())
+                self._encoded.append(_messages_as_json(self[start:end])[1:-1])
                 self._ends.append(end)
                 start = end
         self._sent = [*self]
@@ -160,6 +162,10 @@ class Toolboxes:
         return known
 
 
+def _messages_as_json(messages: Sequence[Message]) -> bytes:
+    return to_json(messages, inf_nan_mode="null")
+
+
 _ENCODED = (Conversation, Toolbox)
 
 
@@ -170,6 +176,8 @@ def body_as_json(body: Mapping[str, Any]) -> bytes:
     for key, value in body.items():
         if isinstance(value, _ENCODED):
             pieces.append(b'"%b":%b' % (key.encode(), value.json()))
+        elif key == "messages":
+            pieces.append(b'"messages":%b' % _messages_as_json(value))
         elif isinstance(value, str):  # such as the model; of a text alone this is quick
             pieces.append(f"{_encode(key)}:{_encode(value)}".encode())
         else:

@@ -7,37 +7,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from io import BytesIO
 
 import aiohttp
 from yarl import URL
 
 from interlock.errors import ProviderError
 from interlock_providers.answers import Answer, error_from_answer
-from interlock_providers.at_once import Whole
 from interlock_providers.bodies import beginning
 from interlock_providers.pools import Pool, proxy_for, trusted
 from interlock_providers.received import Arrived
 from interlock_providers.redirects import redirect_refused
-from interlock_providers.short_way import Posted, ShortAnswer, ShortWay
 
-__all__ = ["LARGE", "HttpAnswer", "HttpClient", "HttpResponse", "opened"]
-
-LARGE = 2**20
-"""A body that is this long is handed to aiohttp as a file: it warns of long bytes."""
+__all__ = ["HttpClient", "HttpResponse"]
 
 
 class HttpResponse:
     """An answer whose body has not been read yet."""
 
-    def __init__(self, response: aiohttp.ClientResponse | ShortAnswer) -> None:
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         self.status_code = response.status
         self.headers: Mapping[str, str] = response.headers
-        self.raw_headers = response.raw_headers
-        # the connection of an answer that has come in full is given back already
-        protocol = response.connection.protocol if response.connection is not None else None
-        self._closed: asyncio.Future[None] | None = None if protocol is None else protocol.closed
+        self._closed: asyncio.Future[None] | None = None
+        connection = response.connection  # that of an answer which has come in full was given back
+        if connection is not None and connection.protocol is not None:
+            self._closed = connection.protocol.closed
         if self._closed is not None:
             self._closed.remove_done_callback(_heard)
             self._closed.add_done_callback(_heard)
@@ -48,6 +42,11 @@ class HttpResponse:
         content = self._response.content
         if not content.is_eof() and content.exception() is None:
             content.set_exception(aiohttp.ClientPayloadError("the connection was closed within the body"))
+
+    @property
+    def raw_headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        """As they came: other libraries take text in ASCII only."""
+        return self._response.raw_headers
 
     @property
     def response(self) -> HttpResponse:
@@ -75,15 +74,6 @@ class HttpResponse:
         self._response.close()
 
 
-HttpAnswer = HttpResponse | Whole
-"""What comes back."""
-
-
-def opened(answer: ShortAnswer | Whole) -> HttpAnswer:
-    """Return an answer of the short way, to be read."""
-    return answer if isinstance(answer, Whole) else HttpResponse(answer)
-
-
 def _heard(closed: asyncio.Future[None]) -> None:
     """Take note of how a connection ended, or asyncio complains that nobody did."""
     if not closed.cancelled():
@@ -104,24 +94,16 @@ class HttpClient:
         self._url = URL(url, encoded=True)
         self._headers = headers
         self._who = (provider, model)
-        self._pools: dict[asyncio.AbstractEventLoop, tuple[Pool, ShortWay | None]] = {}
+        self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
 
-    async def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> HttpAnswer:
+    async def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> HttpResponse:
         """Send a body and return the answer as soon as its headers are there.
 
         Raises:
             ProviderError: the server refused, or redirects elsewhere.
         """
-        pool, short = self._pools.get(asyncio.get_running_loop()) or await self._opened()
-        if headers is None and len(body) < LARGE and short is not None and short.is_open():
-            response: HttpAnswer = opened(await short.post(body))
-        else:
-            data = body if len(body) < LARGE else BytesIO(body)
-            response = HttpResponse(
-                await pool.session.post(
-                    self._url, data=data, headers=headers, allow_redirects=False, auto_decompress=False
-                )
-            )
+        pool = self._pools.get(asyncio.get_running_loop()) or await self._opened()
+        response = HttpResponse(await pool.send("POST", self._url, body, headers=headers))
         if response.status_code >= 300:
             try:
                 raise await self._refusal(response)
@@ -131,22 +113,20 @@ class HttpClient:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
-        ways = self._pools.pop(asyncio.get_running_loop(), None)
-        if ways is not None:
-            await ways[0].aclose()
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.aclose()
 
-    async def _opened(self) -> tuple[Pool, ShortWay | None]:
+    async def _opened(self) -> Pool:
         for ended in [loop for loop in self._pools if loop.is_closed()]:
-            self._pools.pop(ended)[0].let_go()
+            self._pools.pop(ended).let_go()
         tls = trusted() if self._url.scheme == "https" else True
-        loop, proxy = asyncio.get_running_loop(), proxy_for(self._url)
-        pool = Pool(self, tls, headers=self._headers, proxy=proxy)
-        request = Posted("POST", self._url, headers=self._headers, loop=loop, session=pool.session)
-        ways = self._pools[loop] = pool, None if proxy else ShortWay(pool.session, request)
+        pool = Pool(self, tls, headers=self._headers, proxy=proxy_for(self._url))
+        self._pools[asyncio.get_running_loop()] = pool
         await pool.open()
-        return ways
+        return pool
 
-    async def _refusal(self, response: HttpAnswer) -> ProviderError:
+    async def _refusal(self, response: HttpResponse) -> ProviderError:
         provider, model = self._who
         status = response.status_code
         if status < 400:

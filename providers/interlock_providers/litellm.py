@@ -68,8 +68,6 @@ class LiteLLM:
         ConfigError: an argument that cannot work.
     """
 
-    _exchange_type: type[Exchange] = Exchange
-
     def __init__(
         self,
         model: str,
@@ -159,7 +157,7 @@ class LiteLLM:
         except Exception as error:
             meant = to_provider_error(error, provider=provider, model=self.model, until=earlier)
             raise meant from cause_of(meant, error)
-        return self._exchange_type(litellm, self.model, target, call, deadline, earlier, self._max_bytes)
+        return Exchange(litellm, self.model, target, call, deadline, earlier, self._max_bytes)
 
     def _check_loop(self) -> None:
         try:

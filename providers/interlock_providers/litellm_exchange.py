@@ -101,7 +101,7 @@ class Exchange:
                 arguments = self._arguments()
             except Exception as error:  # Azure's client is made here, and not without a key
                 raise self._meant(error) from error
-            reply = await self._guarded(self._deadline.first, lambda: self._asked(arguments))
+            reply = await self._guarded(self._deadline.first, lambda: self._litellm.acompletion(**arguments))
             if not hasattr(reply, "__aiter__"):
                 self._cost = cost_of(reply)
                 return reply
@@ -194,10 +194,6 @@ class Exchange:
                     await line.hang_up()
         if self._ongoing is not None:
             self._ongoing.line = None
-
-    async def _asked(self, arguments: Mapping[str, Any]) -> Any:
-        """Make the call, and return litellm's reply or its stream of chunks."""
-        return await self._litellm.acompletion(**arguments)
 
     def _arguments(self) -> dict[str, Any]:
         connection = self._connection()

@@ -27,7 +27,6 @@ from interlock_providers.answers import Answer, error_from_answer, no_key
 from interlock_providers.bodies import ACCEPTED, MOST_BYTES, beginning
 from interlock_providers.chat import Chat, Response
 from interlock_providers.conversations import body_as_json
-from interlock_providers.deadlines import Alarms
 from interlock_providers.endpoints import (
     OPENAI,
     PATH,
@@ -106,7 +105,6 @@ class OpenAI:
         self._api_key = api_key
         self._client = client
         self._timeout = timeout
-        self._alarms = Alarms()
         self._chat = Chat(
             provider=self.provider,
             model=model,
@@ -115,7 +113,6 @@ class OpenAI:
             chunk_timeout=chunk_timeout,
             max_bytes=max_bytes,
             url=self._url,
-            alarms=self._alarms,
         )
         # anyio before 4.10 tells run variables apart by their names alone
         self._clients: RunVar[AsyncOpenAI | None] = RunVar(f"interlock {uuid4().hex}", None)
@@ -130,7 +127,6 @@ class OpenAI:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. The handler may be used again."""
-        self._alarms.close()
         client = self._clients.get()
         self._clients.set(None)
         if client is not None:

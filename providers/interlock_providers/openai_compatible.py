@@ -19,7 +19,7 @@ from interlock_providers.answers import no_key
 from interlock_providers.bodies import ACCEPTED, MOST_BYTES
 from interlock_providers.chat import Chat
 from interlock_providers.conversations import body_as_json
-from interlock_providers.deadlines import Alarms, check_seconds
+from interlock_providers.deadlines import check_seconds
 from interlock_providers.endpoints import (
     OPENAI,
     Destination,
@@ -34,7 +34,7 @@ from interlock_providers.endpoints import (
 )
 
 if TYPE_CHECKING:
-    from interlock_providers.http_client import HttpAnswer, HttpClient
+    from interlock_providers.http_client import HttpClient, HttpResponse
 
 __all__ = ["OpenAICompatible"]
 
@@ -98,7 +98,6 @@ class OpenAICompatible:
         self._api_key = api_key
         self._headers = {name.lower(): value for name, value in (headers or {}).items()}
         self._client: HttpClient | None = None
-        self._alarms = Alarms()
         self._chat = Chat(
             provider=self.provider,
             model=model,
@@ -107,7 +106,6 @@ class OpenAICompatible:
             chunk_timeout=chunk_timeout,
             max_bytes=max_bytes,
             url=self._url,
-            alarms=self._alarms,
         )
 
     def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
@@ -125,7 +123,6 @@ class OpenAICompatible:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. The handler may be used again."""
-        self._alarms.close()
         if self._client is not None:
             await self._client.aclose()
 
@@ -143,7 +140,7 @@ class OpenAICompatible:
 
     def _post(
         self, client: HttpClient, headers: Mapping[str, str] | None, body: Mapping[str, Any]
-    ) -> Awaitable[HttpAnswer]:
+    ) -> Awaitable[HttpResponse]:
         return client.post(body_as_json(body), headers)
 
     def _check_loop(self) -> None:

@@ -7,21 +7,26 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from importlib.util import find_spec
+from io import BytesIO
+from typing import Any
 from urllib.request import getproxies, proxy_bypass
 from weakref import finalize
 
 import aiohttp
 from yarl import URL
 
-__all__ = ["LONGEST_HEADER", "NO_TIMEOUT", "Pool", "proxy_for", "trusted"]
+__all__ = ["NO_TIMEOUT", "Pool", "proxy_for", "trusted"]
 
 NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=None)
 """Deadlines are `interlock_providers.deadlines`'s: they count the waiting of a call and nothing else."""
 
-LONGEST_HEADER = 65536
+_LONGEST_HEADER = 65536
 """Bytes. Policies and traces of proxies are longer than the 8190 that aiohttp takes by itself."""
+
+_LARGE = 2**20
+"""A body that is this long is handed to aiohttp as a file: it warns of long bytes."""
 
 
 class Pool:
@@ -46,18 +51,48 @@ class Pool:
         headers: Mapping[str, str] | None = None,
         proxy: str | None = None,
     ) -> None:
-        self.session = aiohttp.ClientSession(
+        self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=tls),
             headers=headers,
             timeout=NO_TIMEOUT,
             cookie_jar=aiohttp.DummyCookieJar(),
-            max_line_size=LONGEST_HEADER,
-            max_field_size=LONGEST_HEADER,
+            auto_decompress=False,
+            max_line_size=_LONGEST_HEADER,
+            max_field_size=_LONGEST_HEADER,
             proxy=proxy,
         )
-        self._keeper = _keep(self.session)
+        self._keeper = _keep(self._session)
         self._kept_apart = finalize(owner, _nothing, self._keeper)
         self._kept_apart.atexit = False
+
+    async def send(
+        self,
+        method: str,
+        url: URL,
+        body: bytes,
+        *,
+        headers: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
+        without: Iterable[str] | None = None,
+        proxy: str | None = None,
+        timeout: aiohttp.ClientTimeout = NO_TIMEOUT,
+    ) -> aiohttp.ClientResponse:
+        """Send a request and return the answer as soon as its head is there. Redirects are answers.
+
+        Args:
+            method: of HTTP.
+            url: where to.
+            body: what to send.
+            headers: more than those of each request.
+            without: headers that aiohttp is not to add by itself.
+            proxy: through which this request goes.
+            timeout: how long a connection, and each read, may take.
+
+        Raises:
+            aiohttp.ClientError: there is none.
+        """
+        how: dict[str, Any] = {"headers": headers, "skip_auto_headers": without, "allow_redirects": False}
+        how |= {"proxy": proxy, "timeout": timeout}
+        return await self._session.request(method, url, data=_as_data(body), **how)
 
     async def open(self) -> None:
         """Let the running event loop know of it."""
@@ -71,6 +106,10 @@ class Pool:
     def let_go(self) -> None:
         """Forget about the owner."""
         self._kept_apart.detach()
+
+
+def _as_data(body: bytes) -> bytes | BytesIO:
+    return body if len(body) < _LARGE else BytesIO(body)
 
 
 def _nothing(keeper: object) -> None:

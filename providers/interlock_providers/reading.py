@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from interlock.assembly import Assembler
 from interlock.events import HandlerEvent, MessageDone
-from interlock_providers.received import JSON
+from interlock_providers.received import JSON, decoded
 from interlock_providers.sse import EventDecoder
 
 __all__ = ["MISSHAPEN", "FailedReply", "Reading", "UnreadableEvent", "failure_in"]
@@ -23,8 +23,6 @@ _DONE = b"[DONE]"
 _START = len("data: ")
 MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError, RecursionError)
 """What reading JSON of an unexpected shape raises."""
-
-_read_json = JSON.raw_decode
 
 
 class UnreadableEvent(ValueError):
@@ -154,11 +152,9 @@ class Reading:
             self._take_all(EventDecoder().feed(head + b"\n\n"), told)  # which tells the good from the bad
             return
         for event in text.split("\n\n"):
-            if event.startswith("data: {"):
-                chunk, end = _chunk_in(event)
-                if end == len(event):
-                    self._take_chunk(chunk, told)
-                    continue
+            if event.startswith("data: {") and (chunk := _chunk_in(event)) is not None:
+                self._take_chunk(chunk, told)
+                continue
             self._take_all(EventDecoder().feed(f"{event}\n\n".encode()), told)
             if self.ended:
                 break
@@ -213,12 +209,12 @@ def failure_in(said: _Json) -> object:
     return error
 
 
-def _chunk_in(event: str) -> tuple[Any, int]:
-    """Return the JSON after ``data: `` and where it ends: not at the end when it takes several lines."""
+def _chunk_in(event: str) -> Any:
+    """Return the JSON after ``data: ``, if it is all of the event: it may take several lines."""
     try:
-        return _read_json(event, _START)
+        return decoded(event[_START:])
     except (ValueError, RecursionError):
-        return None, -1
+        return None
 
 
 def _parsed(data: bytes) -> object:

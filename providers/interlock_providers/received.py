@@ -8,8 +8,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 import anyio
+from pydantic_core import from_json
 
-__all__ = ["JSON", "Arrived", "Received", "parsed"]
+__all__ = ["JSON", "Arrived", "Received", "decoded", "parsed"]
 
 _DRAINING = 0.5  # seconds to wait for the end of the body after [DONE], so that the connection lives on
 
@@ -109,9 +110,24 @@ class Received:
                 pass
 
 
+def decoded(text: str | bytes) -> object:
+    """Return the JSON value of a text.
+
+    Raises:
+        ValueError: it is no JSON.
+        RecursionError: it is nested too deep.
+    """
+    try:
+        return from_json(text, allow_inf_nan=False)
+    except (
+        ValueError
+    ):  # half a surrogate pair and numbers that are none are for `JSON` to read, which is slower
+        return JSON.decode(text if isinstance(text, str) else text.decode())
+
+
 def parsed(text: str | bytes) -> object:
     """Return the JSON value of a text, or None when it is no JSON."""
     try:
-        return JSON.decode(text if isinstance(text, str) else text.decode())
+        return decoded(text)
     except (ValueError, RecursionError):
         return None

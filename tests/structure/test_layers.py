@@ -136,11 +136,9 @@ VENDORS = {"aiohttp", "litellm", "openai"}
 LATE = {
     # modules that are about one library and nothing else, and that nobody loads before it is needed
     "interlock_providers.aiohttp_transport",
-    "interlock_providers.at_once",
     "interlock_providers.http_client",
     "interlock_providers.openai",
     "interlock_providers.pools",
-    "interlock_providers.short_way",
     "interlock_providers.tapped",
 }
 
