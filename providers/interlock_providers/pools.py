@@ -6,8 +6,10 @@ An app need not close anything, and aiohttp finds nothing to complain of.
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextvars import ContextVar
 from importlib.util import find_spec
 from io import BytesIO
 from typing import Any
@@ -32,9 +34,9 @@ _LARGE = 2**20
 class Pool:
     """The connections of the running event loop, closed whenever nobody can use them any more.
 
-    The session lives in an asynchronous generator, and a loop that ends closes those
+    The sessions live in an asynchronous generator, and a loop that ends closes those
     (``loop.shutdown_asyncgens``). One that nobody refers to is closed as well; so that this is not the moment
-    in which the session itself is torn down, it is kept apart from its owner until the owner is gone.
+    in which a session itself is torn down, it is kept apart from its owner until the owner is gone.
 
     Args:
         owner: whoever uses it; must live as long as it is used.
@@ -51,17 +53,13 @@ class Pool:
         headers: Mapping[str, str] | None = None,
         proxy: str | None = None,
     ) -> None:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=tls),
-            headers=headers,
-            timeout=NO_TIMEOUT,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            max_line_size=_LONGEST_HEADER,
-            max_field_size=_LONGEST_HEADER,
-            proxy=proxy,
-        )
-        self._keeper = _keep(self._session)
+        self._tls = tls
+        self._headers = headers
+        self._proxy = proxy
+        self._fresh: aiohttp.ClientSession | None = None
+        self._session = self._made(force_close=False)
+        self._sessions = [self._session]
+        self._keeper = _keep(self._sessions)
         self._kept_apart = finalize(owner, _nothing, self._keeper)
         self._kept_apart.atexit = False
 
@@ -78,6 +76,9 @@ class Pool:
     ) -> aiohttp.ClientResponse:
         """Send a request and return the answer as soon as its head is there. Redirects are answers.
 
+        A server may end a connection while the next request is on its way there. Such a request is sent once
+        more, over a new connection, unless anything of an answer has come.
+
         Args:
             method: of HTTP.
             url: where to.
@@ -92,7 +93,19 @@ class Pool:
         """
         how: dict[str, Any] = {"headers": headers, "skip_auto_headers": without, "allow_redirects": False}
         how |= {"proxy": proxy, "timeout": timeout}
-        return await self._session.request(method, url, data=_as_data(body), **how)
+        attempt = _Attempt()
+        token = _ATTEMPT.set(attempt)
+        try:
+            return await self._session.request(method, url, data=_as_data(body), **how)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            if not attempt.came_too_late(error, tls=url.scheme == "https"):
+                raise
+        finally:
+            _ATTEMPT.reset(token)
+        if self._fresh is None:
+            self._fresh = self._made(force_close=True)
+            self._sessions.append(self._fresh)
+        return await self._fresh.request(method, url, data=_as_data(body), **how)
 
     async def open(self) -> None:
         """Let the running event loop know of it."""
@@ -107,20 +120,102 @@ class Pool:
         """Forget about the owner."""
         self._kept_apart.detach()
 
+    def _made(self, *, force_close: bool) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            limit=0, ssl=self._tls, force_close=force_close, socket_factory=_socket
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            headers=self._headers,
+            timeout=NO_TIMEOUT,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            max_line_size=_LONGEST_HEADER,
+            max_field_size=_LONGEST_HEADER,
+            proxy=self._proxy,
+        )
+
 
 def _as_data(body: bytes) -> bytes | BytesIO:
     return body if len(body) < _LARGE else BytesIO(body)
+
+
+class _Attempt:
+    """What is known of the connection that a request was sent over."""
+
+    is_new = False
+    sent = False
+    """Whether anything was; False as well where the event loop does not use the socket itself."""
+    heard = False
+    """Whether anything came back."""
+
+    def came_too_late(self, error: Exception, *, tls: bool) -> bool:
+        """Whether a connection that had been used before ended before the first byte of an answer came.
+
+        By TLS, more than an answer comes in: a server says that it ends the connection.
+        """
+        if self.is_new:
+            return False
+        if isinstance(error, aiohttp.ServerDisconnectedError) and (tls or not self.sent):
+            return isinstance(error.message, str)  # else it is what came of the head
+        if self.sent:
+            return not self.heard
+        return isinstance(error.__cause__, aiohttp.ClientConnectionResetError)  # there was nobody to send to
+
+
+_ATTEMPT: ContextVar[_Attempt | None] = ContextVar("interlock_attempt", default=None)
+
+
+class _Socket(socket.socket):
+    """Tells the attempt at hand what goes out and comes in."""
+
+    _attempt: _Attempt | None = None
+
+    def send(self, *args: Any) -> int:
+        self._begin()
+        return super().send(*args)
+
+    def sendmsg(self, *args: Any) -> int:
+        self._begin()
+        return super().sendmsg(*args)
+
+    def recv(self, *args: Any) -> bytes:
+        data = super().recv(*args)
+        if data and self._attempt is not None:
+            self._attempt.heard = True
+        return data
+
+    def recv_into(self, *args: Any) -> int:
+        count = super().recv_into(*args)
+        if count and self._attempt is not None:
+            self._attempt.heard = True
+        return count
+
+    def _begin(self) -> None:
+        attempt = _ATTEMPT.get()
+        if attempt is not None:
+            self._attempt = attempt
+            attempt.sent = True
+
+
+def _socket(address: tuple[Any, ...]) -> socket.socket:
+    """Make the socket of a new connection."""
+    if (attempt := _ATTEMPT.get()) is not None:
+        attempt.is_new = True
+    family, kind, protocol, *_ = address
+    return _Socket(family, kind, protocol)
 
 
 def _nothing(keeper: object) -> None:
     """Do nothing: that nobody keeps the keeper any more is what closes it."""
 
 
-async def _keep(session: aiohttp.ClientSession) -> AsyncGenerator[None]:
+async def _keep(sessions: list[aiohttp.ClientSession]) -> AsyncGenerator[None]:
     try:
         yield
     finally:
-        await session.close()
+        for session in sessions:
+            await session.close()
 
 
 def trusted() -> ssl.SSLContext:
