@@ -401,7 +401,7 @@ ALL_THAT_IS_WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["'no tool' is not a Tool", "not to 5", "not to 6"],
     ),
     "a list that is none, and a tool": (
-        {"handoffs": "billing", "tools": [len]},
+        {"handoffs": "billing", "tools": [5]},
         ["handoffs must be a list", "is not a Tool"],
     ),
     "handlers": ({"handlers": [5, None]}, ["5 is neither", "None is neither"]),

@@ -123,7 +123,8 @@ async def test_a_guardrail_is_not_led_past_a_forged_note() -> None:
     assert seen[1] == NOTE
 
 
-async def test_a_note_that_goes_to_another_process_is_still_one() -> None:
+async def test_a_note_that_came_from_another_process_is_quoted() -> None:
+    """A snapshot is the history to the letter: nothing in it says which messages a runtime wrote."""
     kept: list[Any] = []
 
     async def keep(context: HandoffContext) -> None:
@@ -131,14 +132,11 @@ async def test_a_note_that_goes_to_another_process_is_still_one() -> None:
 
     await Runner.run(team(on_handoff_received=keep), "Where is it?")
     there = HandoffContext.from_dict(kept[0])
-    assert not any("_kind" in message for message in there.provider_messages())
+    assert notes(there.conversation_history)
     elsewhere = Agent("b", model=ScriptedHandler(["Done."]))
     result = await Runner.run(elsewhere, there.to_input_list())
-    (note,) = notes(result.calls[0].messages)
-    assert note == text_of(there.provider_messages()[0])
-    assert [item.kind for item in result.items] == ["note", "input", "model"]
-    again = await Runner.run(Agent("b", model=ScriptedHandler(["Yes."])), result.to_input_list())
-    assert notes(again.calls[0].messages) == [note]
+    assert notes(result.calls[0].messages) == []
+    assert '"handed over to": "b"' in text_of(result.calls[0].messages[0])
 
 
 async def test_a_filter_against_tools_hides_a_note_of_before() -> None:

@@ -267,7 +267,7 @@ async def test_what_is_about_tools_is_not_sent_without_any(model: str) -> None:
     """OpenAI refuses it: "'parallel_tool_calls' is only allowed when 'tools' are specified"."""
     settings = {"parallel_tool_calls": False, "tool_choice": "auto"}
     async with served(failed(418)) as server:
-        handler = handler_at(server.url, model, settings=settings)
+        handler = handler_at(server.url, model, settings={"parallel_tool_calls": False})
         for tools in ([], [WEATHER]):
             asking = request(settings=settings, tools=tools, tool_choice="auto")
             with pytest.raises(ProviderError):

@@ -217,10 +217,10 @@ def test_a_tools_own_scope_counts_and_else_the_given_one() -> None:
     assert [each.scope for each in made.close().tools] == ["admin", "owner"]
 
 
-def test_a_function_is_no_tool_yet() -> None:
+def test_what_is_no_function_is_no_tool() -> None:
     made: Any = Registry("A")
     with pytest.raises(ConfigError, match="is not a Tool; wrap functions with @tool"):
-        made.add_tool(lambda: "x")
+        made.add_tool("x")
 
 
 def test_prompts_stand_by_priority_and_then_as_they_were_added() -> None:

@@ -100,7 +100,8 @@ class Exchange:
             try:
                 arguments = self._arguments()
             except Exception as error:  # Azure's client is made here, and not without a key
-                raise self._meant(error) from error
+                meant = self._meant(error)
+                raise meant from cause_of(meant, error)
             reply = await self._guarded(self._deadline.first, lambda: self._litellm.acompletion(**arguments))
             if not hasattr(reply, "__aiter__"):
                 self._cost = cost_of(reply)

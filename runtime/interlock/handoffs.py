@@ -18,7 +18,6 @@ from interlock.handoff_request import RESPONSE, HandoffRequest, HandoffResponse,
 from interlock.history import View, filtered, nest_handoff_history, partition
 from interlock.logs import log, loggable_text
 from interlock.messages import Message, RunItem, calls_of, unshared
-from interlock.narrative import with_notes_marked
 from interlock.payloads import PAYLOAD_KEY, carried, loggable
 from interlock.port import family_of
 from interlock.prompts import instructions, rode_along
@@ -201,7 +200,7 @@ async def _received(run: Run, target: Agent[Any], transfer: Transfer) -> None:
     payload = {PAYLOAD_KEY: recordable(run.shared_memory[PAYLOAD_KEY])} if carries else {}
     with users_code(f"The snapshot for on_handoff_received of agent {target.name!r}"):
         context = HandoffContext.of(
-            with_notes_marked(messages),
+            messages,
             agent=transfer.request.from_agent,
             run_id=run.run_id,
             handoff_id=transfer.request.request_id,

@@ -46,7 +46,7 @@ from interlock.tools import Tool, outcome_of
 if TYPE_CHECKING:
     from interlock.run_document import RunDocument
 
-__all__ = ["Consultation", "Events", "consultations", "step_key"]
+__all__ = ["Consultation", "Events", "GraceOver", "consultations", "step_key"]
 
 Events = Callable[[Run], AsyncGenerator[RunEvent]]
 """`interlock.loop.run_events`, which is given to those below it."""
@@ -54,6 +54,10 @@ Events = Callable[[Run], AsyncGenerator[RunEvent]]
 _DEEPEST = 20
 """So many runs may be within one another; each takes some frames of Python's stack."""
 _LONGEST_PARTIAL = 1000
+
+
+class GraceOver(Exception):
+    """A nested run is cut off, because another call of the reply ends the run."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,6 +77,8 @@ class Consultation:
     """Why there is none."""
     outcome: ToolOutcome | None = None
     """How the call ended, when that is known beforehand."""
+    seconds: float | None = None
+    """How long the nested run of a streamed run may take, because another call ends the run."""
 
     def read(self) -> bool:
         """Find out what the agent is asked; return whether it can be."""
@@ -122,17 +128,18 @@ class Consultation:
 
         Raises:
             ToolError: it failed, and the tool's ``on_error`` is to stop the outer run.
+            GraceOver: it took longer than ``seconds``.
         """
         if self.outcome is not None:
             return self.outcome
         try:
             inner = self._ready()
-            async with aclosing(_carried_out(inner, self.tool, events)) as happening:
+            async with aclosing(self._within_grace(_carried_out(inner, self.tool, events))) as happening:
                 async for event in happening:
                     if self.run.stream:
                         await show(self._wrapped(event))
             return None if inner.stop_reason == "requires_action" else await self._answer(inner)
-        except AssertionError:  # a test's own complaint is no answer
+        except (AssertionError, GraceOver):  # a test's own complaint is no answer
             raise
         except Exception as error:
             return await self._failed(context, error)
@@ -142,6 +149,9 @@ class Consultation:
             cancelled = ToolError("it was cancelled from within")
             cancelled.__cause__ = error
             return await self._failed(context, cancelled)
+
+    def _within_grace(self, events: AsyncGenerator[RunEvent]) -> AsyncGenerator[RunEvent]:
+        return events if self.seconds is None else in_time(events, self.seconds, GraceOver())
 
     def _ready(self) -> Run:
         if self.inner is None:

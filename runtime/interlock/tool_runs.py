@@ -23,7 +23,7 @@ from interlock.errors import (
 )
 from interlock.executor import Call, Outcome
 from interlock.messages import ToolCall
-from interlock.nested import Consultation, Events, consultations, step_key
+from interlock.nested import Consultation, Events, GraceOver, consultations, step_key
 from interlock.outcomes import CUT_OFF, NOT_RUN, ToolErrorKind, ToolOutcome
 from interlock.results import Problem
 from interlock.run import Run
@@ -46,7 +46,8 @@ async def run_tools(run: Run, calls: _Calls, take: Take, events: Events) -> None
 
     A streamed run answers the calls of agents one after the other, once the other tools are done: what
     several of them do at the same time could only be shown by way of a queue, which reads ahead of its
-    reader. The outcomes are the same, unless one of them ends the run.
+    reader. The outcomes are the same, unless one of them ends the run while others wait for their place
+    (``RunConfig.tools_at_once``).
 
     Args:
         run: the run.
@@ -129,12 +130,19 @@ class _Batch:
             await anyio.lowlevel.checkpoint()
         await self.carry_out(call, tool, work)
 
-    async def carry_out_watched(self, call: ToolCall, work: _Work) -> None:
-        """Carry out a call that shows what happens: beside it nothing goes on, and no scope may be open."""
-        if self._doomed:
-            self._leave(call)
-        else:
+    async def carry_out_watched(self, one: Consultation, work: _Work) -> None:
+        """Carry out a call that shows what happens: beside it nothing goes on, and no scope may be open.
+
+        A plain run would have begun it with the others, so it has the same grace if one of them ends the run.
+        """
+        if self._doomed and self._slots is not None:
+            self._leave(one.call)
+            return
+        one.seconds = self.run.grace if self._doomed else None
+        try:
             await isolated(work())
+        except GraceOver:
+            await self._cut_off(one.call, one.tool)
 
     def take(self, call: ToolCall, outcome: ToolOutcome, stop: bool) -> bool:
         """Take an outcome; if the run ends with it, see that the other calls end soon."""
@@ -175,8 +183,8 @@ async def _run_with_agents(
     if run.stream:
         if plain:
             await _run_plain(batch, plain)
-        for call, _, work in works:
-            await batch.carry_out_watched(call, work)
+        for one, (_, _, work) in zip(made, works, strict=True):
+            await batch.carry_out_watched(one, work)
         return
     if run.config.executor is None:
         await _run_here(batch, [*_works(batch, plain), *works])

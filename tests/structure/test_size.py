@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
-FILE_LINES = 450
+FILE_LINES = 500
 FUNCTION_LINES = 40
 PUBLIC_NAMES = 42
 
