@@ -52,10 +52,7 @@ def kind(request: pytest.FixtureRequest) -> None:
 
 
 def deadline(total: float | None = None, gap: float | None = None) -> Deadline:
-    if KINDS[0] is Deadline:
-        return Deadline(total, gap, provider="mistral", model="m")
-    loop = asyncio.get_running_loop()
-    return AsyncioDeadline(total, gap, provider="mistral", model="m", loop=loop)
+    return KINDS[0](total, gap, provider="mistral", model="m")
 
 
 async def at_once() -> str:

@@ -44,6 +44,7 @@ def combinations() -> Iterable[Any]:
 async def test_a_failure_is_one_typed_error(bench: Bench, fault: Fault, watched: bool) -> None:
     answer = fault.answer(watched)
     server, handler = bench.server, bench.handler(fault.limits)
+    server.hang_up()  # on a connection that was used before, some of this would be met with another request
     server.say(answer, hello(watched))
     before = set(anyio.get_running_tasks())
     outcome = await run(handler, watched, server=server)

@@ -17,7 +17,7 @@ import httpx
 from yarl import URL
 
 from interlock_providers.http_client import HttpResponse
-from interlock_providers.pools import Pool, proxy_for
+from interlock_providers.pools import Pool, options, proxy_for
 
 __all__ = ["AiohttpTransport", "Sent"]
 
@@ -89,17 +89,14 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         url, body = request.url, await request.aread()
         proxy = self._proxy_for(url.scheme, url.host)
         headers = [item for item in request.headers.multi_items() if item[0] not in _ITS_OWN]
-        timeout = _timeout(**request.extensions.get("timeout", {}))
+        how = options(
+            headers=headers,
+            without=[name for name in _ADDED if name not in request.headers] or None,
+            proxy=proxy,
+            timeout=_timeout(**request.extensions.get("timeout", {})),
+        )
         with _as_httpx():
-            response = await pool.send(
-                request.method,
-                URL(str(url), encoded=True),
-                body,
-                headers=headers,
-                without=[name for name in _ADDED if name not in request.headers] or None,
-                proxy=proxy,
-                timeout=timeout,
-            )
+            response = await pool.send(request.method, URL(str(url), encoded=True), body, how)
         return Sent(HttpResponse(response))
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

@@ -102,33 +102,15 @@ class AsyncioDeadline(Deadline):
 
     What `asyncio.timeout` does, without the object that does it, and with one timer for all the waits of a
     call: a wait that ends in time leaves it set, for the next one.
-
-    Args:
-        total: see `Deadline`, as all but the last.
-        gap: likewise.
-        provider: likewise.
-        model: likewise.
-        loop: the one that goes on.
     """
 
-    def __init__(
-        self,
-        total: float | None,
-        gap: float | None,
-        *,
-        provider: str,
-        model: str,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        super().__init__(total, gap, provider=provider, model=model)
-        self._loop = loop
-        self._due = inf
-        """When the present wait has to be over, on the clock of the loop; infinite when there is none."""
-        self._rings_at = inf
-        """When the timer is set for; infinite when it is not."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[object] | None = None
-        self._rang = False
+    _due = inf
+    """When the present wait has to be over, on the clock of the loop; infinite when there is none."""
+    _rings_at = inf
+    """When the timer is set for; infinite when it is not."""
+    _timer: asyncio.TimerHandle | None = None
+    _task: asyncio.Task[object] | None = None
+    _rang = False
 
     async def _within(
         self, seconds: float | None, call: Callable[[], Awaitable[T]], late: Callable[[], ProviderTimeout]
@@ -137,10 +119,11 @@ class AsyncioDeadline(Deadline):
             return await call()
         task = asyncio.current_task()
         assert task is not None
-        began, cancelled_before = self._loop.time(), task.cancelling()
+        loop = task.get_loop()
+        began, cancelled_before = loop.time(), task.cancelling()
         self._task, self._due = task, began + seconds
         if self._rings_at > self._due:
-            self._set()
+            self._set(loop)
         try:
             return await call()
         except asyncio.CancelledError as error:
@@ -152,18 +135,18 @@ class AsyncioDeadline(Deadline):
             if self._rang:  # also if a library made something else of it, or nothing
                 self._rang = False
                 task.uncancel()
-            self._waited += self._loop.time() - began
+            self._waited += loop.time() - began
 
-    def _set(self) -> None:
+    def _set(self, loop: asyncio.AbstractEventLoop) -> None:
         self.close()
         self._rings_at = self._due
         # in no context: that of the call would be kept until then
-        self._timer = self._loop.call_at(self._due, self._ring, context=Context())
+        self._timer = loop.call_at(self._due, self._ring, loop, context=Context())
 
-    def _ring(self) -> None:
+    def _ring(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer, self._rings_at = None, inf
-        if self._loop.time() < self._due < inf:
-            self._set()  # for another wait, which has more time
+        if loop.time() < self._due < inf:
+            self._set(loop)  # for another wait, which has more time
         elif self._task is not None:
             self._due, self._rang = inf, True
             self._task.cancel()
@@ -185,9 +168,7 @@ def deadline_for(total: float | None, gap: float | None, *, provider: str, model
         model: likewise.
     """
     try:
-        task = asyncio.current_task()
+        on_asyncio = asyncio.current_task() is not None
     except RuntimeError:  # the loop is none of asyncio's
-        task = None
-    if task is None:
-        return Deadline(total, gap, provider=provider, model=model)
-    return AsyncioDeadline(total, gap, provider=provider, model=model, loop=task.get_loop())
+        on_asyncio = False
+    return (AsyncioDeadline if on_asyncio else Deadline)(total, gap, provider=provider, model=model)

@@ -14,7 +14,7 @@ from yarl import URL
 from interlock.errors import ProviderError
 from interlock_providers.answers import Answer, error_from_answer
 from interlock_providers.bodies import beginning
-from interlock_providers.pools import Pool, proxy_for, trusted
+from interlock_providers.pools import PLAIN, Pool, options, proxy_for, trusted
 from interlock_providers.received import Arrived
 from interlock_providers.redirects import redirect_refused
 
@@ -71,7 +71,8 @@ class HttpResponse:
         """Give back the connection, or end it when something is left unread."""
         if self._closed is not None:
             self._closed.remove_done_callback(self._tell)
-        self._response.close()
+        if not self._response.closed:
+            self._response.close()
 
 
 def _heard(closed: asyncio.Future[None]) -> None:
@@ -103,7 +104,8 @@ class HttpClient:
             ProviderError: the server refused, or redirects elsewhere.
         """
         pool = self._pools.get(asyncio.get_running_loop()) or await self._opened()
-        response = HttpResponse(await pool.send("POST", self._url, body, headers=headers))
+        how = PLAIN if headers is None else options(headers=headers)
+        response = HttpResponse(await pool.send("POST", self._url, body, how))
         if response.status_code >= 300:
             try:
                 raise await self._refusal(response)

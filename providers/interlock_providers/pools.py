@@ -19,7 +19,7 @@ from weakref import finalize
 import aiohttp
 from yarl import URL
 
-__all__ = ["NO_TIMEOUT", "Pool", "proxy_for", "trusted"]
+__all__ = ["NO_TIMEOUT", "PLAIN", "Pool", "options", "proxy_for", "trusted"]
 
 NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=None)
 """Deadlines are `interlock_providers.deadlines`'s: they count the waiting of a call and nothing else."""
@@ -29,6 +29,29 @@ _LONGEST_HEADER = 65536
 
 _LARGE = 2**20
 """A body that is this long is handed to aiohttp as a file: it warns of long bytes."""
+
+
+PLAIN: Mapping[str, Any] = {"allow_redirects": False}
+"""How a request is sent of which there is nothing to say."""
+
+
+def options(
+    *,
+    headers: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
+    without: Iterable[str] | None = None,
+    proxy: str | None = None,
+    timeout: aiohttp.ClientTimeout = NO_TIMEOUT,
+) -> Mapping[str, Any]:
+    """Return how a request is to be sent.
+
+    Args:
+        headers: more than those of each request.
+        without: headers that aiohttp is not to add by itself.
+        proxy: through which this request goes.
+        timeout: how long a connection, and each read, may take.
+    """
+    more = {"headers": headers, "skip_auto_headers": without, "proxy": proxy, "timeout": timeout}
+    return {**PLAIN, **more}
 
 
 class Pool:
@@ -64,15 +87,7 @@ class Pool:
         self._kept_apart.atexit = False
 
     async def send(
-        self,
-        method: str,
-        url: URL,
-        body: bytes,
-        *,
-        headers: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
-        without: Iterable[str] | None = None,
-        proxy: str | None = None,
-        timeout: aiohttp.ClientTimeout = NO_TIMEOUT,
+        self, method: str, url: URL, body: bytes, how: Mapping[str, Any]
     ) -> aiohttp.ClientResponse:
         """Send a request and return the answer as soon as its head is there. Redirects are answers.
 
@@ -83,16 +98,11 @@ class Pool:
             method: of HTTP.
             url: where to.
             body: what to send.
-            headers: more than those of each request.
-            without: headers that aiohttp is not to add by itself.
-            proxy: through which this request goes.
-            timeout: how long a connection, and each read, may take.
+            how: more that `aiohttp.ClientSession.request` is to know: `PLAIN` or `options`.
 
         Raises:
             aiohttp.ClientError: there is none.
         """
-        how: dict[str, Any] = {"headers": headers, "skip_auto_headers": without, "allow_redirects": False}
-        how |= {"proxy": proxy, "timeout": timeout}
         attempt = _Attempt()
         token = _ATTEMPT.set(attempt)
         try:
