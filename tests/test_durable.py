@@ -158,7 +158,7 @@ class Worker:
 
     async def _work(self) -> None:
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-        async with serving_runs(self.agents, self.database, WorkerSettings(poll=0.02)):
+        async with serving_runs(self.agents, self.database, WorkerSettings(poll=0.1)):
             self._ready.set()
             await self._over.wait()
 
