@@ -145,7 +145,7 @@ class Server:
         headers = {"content-type": reply.content_type, "transfer-encoding": "chunked", **reply.headers}
         head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         connection.sendall(f"HTTP/1.1 {reply.status} Said\r\n{head}\r\n".encode())
-        for piece in reply.pieces:
+        for piece in filter(None, reply.pieces):  # a chunk of no bytes would be the end
             if reply.delay:
                 threading.Event().wait(reply.delay)
             connection.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))

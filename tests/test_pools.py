@@ -16,7 +16,7 @@ from interlock import Agent, RunConfig, Runner, function_tool
 from interlock.attempts import Retry
 from interlock.errors import ConnectionFailed, ProviderError
 from interlock.port import Request
-from interlock_providers import LiteLLM, OpenAICompatible, close_litellm
+from interlock_providers import LiteLLM, OpenAICompatible, RemoteAgent, close_litellm
 from interlock_providers.http_client import HttpClient
 from interlock_providers.openai import OpenAI
 
@@ -26,6 +26,7 @@ HANDLERS: dict[str, Callable[[str], Any]] = {
     "OpenAICompatible": lambda url: OpenAICompatible("m", base_url=url, api_key="k"),
     "OpenAI": lambda url: OpenAI("m", base_url=url, api_key="k"),
     "LiteLLM": lambda url: LiteLLM("openai/m", api_base=url, api_key="k"),
+    "RemoteAgent": lambda url: RemoteAgent(url, model="m", pass_tools=True),
 }
 EVERY = pytest.mark.parametrize("name", HANDLERS)
 WATCHED = pytest.mark.parametrize("watched", [False, True], ids=["whole", "streamed"])

@@ -8,14 +8,11 @@ aiohttp sends what httpx would: a chunk takes four tenths of the CPU, one of 500
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
-from urllib.request import getproxies
 from uuid import uuid4
 
 from anyio.lowlevel import RunVar
@@ -25,8 +22,8 @@ from interlock.events import HandlerEvent
 from interlock.port import Request
 from interlock_providers.answers import Answer, error_from_answer, no_key
 from interlock_providers.bodies import ACCEPTED, MOST_BYTES, beginning
+from interlock_providers.carriers import carrier, encoded
 from interlock_providers.chat import Chat, Response
-from interlock_providers.conversations import body_as_json
 from interlock_providers.endpoints import (
     OPENAI,
     PATH,
@@ -154,14 +151,14 @@ class OpenAI:
 
         client = self._the_client()
         # others look into the body: Azure's finds the address in it
-        encoded = _encoded(body) if type(client) is openai.AsyncOpenAI else None
+        content = encoded(body) if type(client) is openai.AsyncOpenAI else None
         post: Any = client.post  # a stream of the client's own class is the quickest, and it is not typed
         try:
             incoming: AsyncStream[object] = await post(
                 PATH,
                 cast_to=object,
-                body=body if encoded is None else None,
-                content=encoded,
+                body=body if content is None else None,
+                content=content,
                 options=self._options(request),
                 stream=True,  # for us to read, whether it streams or not
             )
@@ -195,7 +192,7 @@ class OpenAI:
                 base_url=address,
                 default_query=query,
                 max_retries=0,
-                http_client=_carrier({"response": [self._look_at]}),
+                http_client=carrier(self._look_at),
             )
             if self.provider != "openai":
                 client.organization = client.project = None  # read from OPENAI_ORG_ID: nobody else's business
@@ -215,50 +212,9 @@ class OpenAI:
         return redirect_refused(status, headers, url=self._url, provider=self.provider, model=self.model)
 
 
-def _carrier(event_hooks: dict[str, list[Any]]) -> Any:  # a client of httpx, or of httpx2 since openai 3
-    """Return what sends the requests of this event loop: aiohttp where that can, in the guise of httpx.
-
-    httpx itself looks at all its connections for each request, which with some hundreds at once takes longer
-    than all the rest.
-    """
-    if not _is_for_aiohttp():
-        from openai import DefaultAsyncHttpxClient  # noqa: PLC0415 - see above
-
-        return DefaultAsyncHttpxClient(event_hooks=event_hooks, follow_redirects=False)
-    import httpx  # noqa: PLC0415 - takes longer than all of interlock
-
-    from interlock_providers.aiohttp_transport import AiohttpTransport  # noqa: PLC0415 - imports httpx
-    from interlock_providers.pools import trusted  # noqa: PLC0415 - imports aiohttp
-
-    transport = AiohttpTransport(trusted())
-    return httpx.AsyncClient(transport=transport, event_hooks=event_hooks, timeout=None)
-
-
-def _is_for_aiohttp() -> bool:
-    """Whether aiohttp can send: on asyncio, and by HTTP where the environment names a proxy."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    if any("://" in proxy and not proxy.startswith("http://") for proxy in getproxies().values()):
-        return False
-    return find_spec("aiohttp") is not None and find_spec("httpx") is not None
-
-
 def _apart(base_url: str | None) -> tuple[str | None, Mapping[str, object]]:
     """Return an address and its query: the library would put the path behind it."""
     if base_url is None:
         return None, {}
     address, _, query = chat_url(base_url).partition("?")
     return address.removesuffix(PATH), dict(parse_qsl(query, keep_blank_values=True))
-
-
-def _encoded(body: Mapping[str, Any]) -> bytes | None:
-    """Return the body as JSON, of which the most is known from the last request; None if JSON is not enough.
-
-    The library also takes times and pydantic models, which ``extra_body`` may hold.
-    """
-    try:
-        return body_as_json(body)
-    except (TypeError, ValueError):
-        return None

@@ -1,14 +1,13 @@
 """Carrying one request to a remote agent: who may get it, and how much may come back.
 
-The openai library does the HTTP, with its redirects and cookies switched off: each hop is looked at
-here, before anything is sent to it.
+The openai library does the HTTP, over aiohttp where that can, with redirects and cookies switched off: each
+hop is looked at here, before anything is sent to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from uuid import uuid4
 
@@ -23,6 +22,7 @@ from interlock.errors import (
 )
 from interlock_providers.answers import Answer, error_from_answer, key_hint, shortened
 from interlock_providers.bodies import beginning, is_packed
+from interlock_providers.carriers import carrier, encoded
 from interlock_providers.chat import Incoming, Response
 from interlock_providers.received import parsed
 from interlock_providers.remote_urls import AgentUrl, UrlNotAllowed, redirect_target
@@ -100,14 +100,15 @@ class Courier:
     async def _post(self, body: Mapping[str, Any], url: AgentUrl, headers: Mapping[str, str]) -> Incoming:
         from openai import AsyncStream, omit  # noqa: PLC0415 - openai costs 0.7 s to import
 
-        client = self._the_client()
+        client, content = self._the_client(), encoded(body)
         # what the library says of itself and of the machine, and what the environment tells OpenAI alone
         hushed: dict[str, Any] = dict.fromkeys((*client.default_headers, *_MORE), omit)
         try:
             return await client.post(
                 str(url),
                 cast_to=object,
-                body=body,
+                body=body if content is None else None,
+                content=content,
                 options={"headers": hushed | {**headers}, "timeout": self._timeout, "max_retries": 0},
                 stream=True,
                 stream_cls=AsyncStream[object],
@@ -142,14 +143,11 @@ class Courier:
     def _the_client(self) -> AsyncOpenAI:
         client = self._clients.get()
         if client is None:
-            from openai import AsyncOpenAI, DefaultAsyncHttpxClient  # noqa: PLC0415 - see above
+            from openai import AsyncOpenAI  # noqa: PLC0415 - see above
 
-            carrier = DefaultAsyncHttpxClient(
-                follow_redirects=False,
-                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # a run leaves none to the next
-                event_hooks={"response": [self._look_at]},
+            client = AsyncOpenAI(
+                api_key="none", base_url="http://no.invalid", http_client=carrier(self._look_at)
             )
-            client = AsyncOpenAI(api_key="none", base_url="http://no.invalid", http_client=carrier)
             self._clients.set(client)
         return client
 
