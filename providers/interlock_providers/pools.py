@@ -195,8 +195,8 @@ class _Socket(socket.socket):
             self._attempt.heard = True
         return data
 
-    def recv_into(self, *args: Any) -> int:
-        count = super().recv_into(*args)
+    def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
+        count = super().recv_into(buffer, nbytes, flags)
         if count and self._attempt is not None:
             self._attempt.heard = True
         return count
