@@ -23,7 +23,7 @@ from interlock.events import (
 )
 from interlock.handoff_request import HandoffStatus
 from interlock.results import NestedEvent, RunDone
-from interlock.runner import RunStream
+from interlock.run_stream import RunStream
 from interlock.starting import start
 from interlock.testing import ScriptedHandler, call, reply
 from interlock.usage import Usage

@@ -28,10 +28,11 @@ from interlock import (
     function_tool,
     handoff,
 )
+from interlock.context import PAYLOAD_KEY
 from interlock.errors import InterlockError, InvalidRequest, MaxTurnsExceeded
 from interlock.events import AgentUpdated, HandlerEvent, MessageDone, TextDelta, ToolCalled, ToolOutput
 from interlock.executor import Call, InProcess, Outcome
-from interlock.payloads import PAYLOAD_KEY, HandoffPayload
+from interlock.payloads import HandoffPayload
 from interlock.port import Handler, Request
 from interlock.results import NestedEvent, RunDone, RunEvent
 from interlock.testing import ScriptedHandler, assert_valid, call, reply

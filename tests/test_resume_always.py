@@ -14,7 +14,7 @@ from interlock.errors import InterlockError, InvalidRequest
 from interlock.events import HandoffCompleted, ReasoningDelta, TextDelta, ToolCallDelta
 from interlock.handoff_request import HandoffStatus
 from interlock.results import ModelCall, RunDone
-from interlock.runner import RunStream
+from interlock.run_stream import RunStream
 from interlock.starting import start
 from interlock.testing import assert_valid, call, reply
 

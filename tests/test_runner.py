@@ -18,7 +18,7 @@ import trio
 from interlock import Agent, RunConfig, RunContext, RunHooks, Runner, RunResult, function_tool, handoff
 from interlock.errors import ConfigError, MaxTurnsExceeded, NoHandlerError
 from interlock.results import RunDone
-from interlock.runner import DEFAULT_MAX_TURNS
+from interlock.starting import DEFAULT_MAX_TURNS
 from interlock.testing import ScriptedHandler, call
 
 Start = Callable[..., RunResult[Any]]

@@ -33,7 +33,7 @@ from interlock.messages import last_user_text
 from interlock.port import Request
 from interlock.repair import problems
 from interlock.sessions import InMemorySessions, Session, SessionStore, SQLiteSessions
-from interlock.sessions.entries import Record
+from interlock.sessions.stores import Record
 from interlock.testing import ScriptedHandler, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio

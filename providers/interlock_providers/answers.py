@@ -31,7 +31,7 @@ from interlock.errors import (
     UnreadableResponse,
 )
 from interlock.redaction import scrubbed
-from interlock_providers.endpoints import provider_at
+from interlock_providers.vendors import provider_at
 
 __all__ = ["LONGEST_WAIT", "Answer", "error_from_answer", "key_hint", "no_key", "shortened", "who"]
 

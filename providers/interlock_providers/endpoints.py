@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
@@ -11,6 +10,7 @@ from interlock.errors import ConfigError
 from interlock.records import record
 from interlock.redaction import redact_text
 from interlock_providers.shapes import Shape, shape_of
+from interlock_providers.vendors import provider_at
 
 __all__ = [
     "OPENAI",
@@ -22,7 +22,6 @@ __all__ = [
     "key_of",
     "key_variable",
     "open_address",
-    "provider_at",
     "shape_at",
     "told_key",
 ]
@@ -85,15 +84,6 @@ def host_of(base_url: str) -> str:
     return urlsplit(base_url).hostname or base_url
 
 
-def provider_at(host: str) -> str:
-    """Return the short name of the vendor at this host, such as ``"groq"`` for ``api.groq.com``."""
-    known = {"azure": "azure", "googleapis": "gemini", "x": "xai"}
-    labels = host.split(".")
-    if len(labels) < 2 or _is_address(host) or (labels[-2] == "openai" and labels[-1] != "com"):
-        return "local"  # OpenAI's key and organization go to nobody who only has the name
-    return known.get(labels[-2], labels[-2])
-
-
 def family_at(host: str) -> str:
     """Return the family of the models at this host: those that can read one another's private fields."""
     return "openai" if provider_at(host) == "openai" else host
@@ -118,11 +108,3 @@ def key_of(provider: str, passed: str | None = None) -> str | None:
 def key_variable(provider: str) -> str:
     """Return the name of the environment variable for a vendor's key."""
     return f"{provider.upper()}_API_KEY"
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -33,11 +33,11 @@ from interlock_providers.endpoints import (
     host_of,
     key_of,
     open_address,
-    provider_at,
     shape_at,
     told_key,
 )
 from interlock_providers.redirects import redirect_refused
+from interlock_providers.vendors import provider_at
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, AsyncStream

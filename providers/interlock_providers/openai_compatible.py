@@ -28,10 +28,10 @@ from interlock_providers.endpoints import (
     host_of,
     key_of,
     open_address,
-    provider_at,
     shape_at,
     told_key,
 )
+from interlock_providers.vendors import provider_at
 
 if TYPE_CHECKING:
     from interlock_providers.http_client import HttpClient, HttpResponse

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -14,6 +15,7 @@ __all__ = [
     "has_one_key",
     "ignores_tool_choice",
     "lacks_key",
+    "provider_at",
     "split_model",
     "takes_schema",
     "thinks_before_calls",
@@ -164,3 +166,20 @@ def thinks_before_calls(name: str) -> bool:
 
 _CLAUDE_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d+)(?:[.-](\d{1,2})(?!\d))?")
 """Older names end with a date, such as ``claude-sonnet-4-20250514``."""
+
+
+def provider_at(host: str) -> str:
+    """Return the short name of the vendor at this host, such as ``"groq"`` for ``api.groq.com``."""
+    known = {"azure": "azure", "googleapis": "gemini", "x": "xai"}
+    labels = host.split(".")
+    if len(labels) < 2 or _is_address(host) or (labels[-2] == "openai" and labels[-1] != "com"):
+        return "local"  # OpenAI's key and organization go to nobody who only has the name
+    return known.get(labels[-2], labels[-2])
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

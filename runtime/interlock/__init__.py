@@ -34,7 +34,8 @@ from interlock.hooks import AgentHooks, RunHooks
 from interlock.messages import Message, RunItem
 from interlock.port import Handler, ModelSettings, Request
 from interlock.results import HandoffRecord, RunEvent, RunResult
-from interlock.runner import RunHandle, Runner, RunStream
+from interlock.run_stream import RunHandle, RunStream
+from interlock.runner import Runner
 from interlock.skills import Skill
 from interlock.tools import Tool
 from interlock.usage import Usage

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Generic, cast
@@ -40,11 +40,11 @@ from interlock.guardrails import Guardrail
 from interlock.handoff_context import HandoffContext
 from interlock.handoff_request import HandoffRequest, HandoffResponse
 from interlock.hooks import AgentHooks
-from interlock.names import capable_name, in_order, transfer_tool_name
+from interlock.names import capable_name, frozen_list, transfer_tool_name
 from interlock.output_modes import OutputMode, schema_prompt
 from interlock.payloads import HandoffPayload
 from interlock.plain_json import sendable
-from interlock.port import Handler, ModelSettings, OutputSchema
+from interlock.port import Handler, ModelSettings, OutputSchema, is_handler
 from interlock.records import dataclass
 from interlock.registry import Equipment, Ranked, Section, rank
 from interlock.schema import JsonType
@@ -139,7 +139,7 @@ class Handoff:
     def __post_init__(self) -> None:
         for name in ("others", "capabilities_required", "share"):
             if is_list(given := getattr(self, name)):
-                _set(self, name, _kept(given))
+                _set(self, name, frozen_list(given))
         if not isinstance(cast(object, self.input_type), JsonType | None):
             raise ConfigError(
                 f"Handoff: input_type must be a JsonType; write JsonType({self.input_type!r:.80})."
@@ -173,7 +173,7 @@ class Handoff:
     @property
     def to_handler(self) -> Handler | None:
         """The target, if it is a handler."""
-        return None if isinstance(self.target, str) or isinstance(self.target, Agent) else self.target
+        return self.target if is_handler(self.target) else None
 
     @cached_property
     def on_handoff_takes_input(self) -> bool:
@@ -205,12 +205,6 @@ class Handoff:
         return f'{{"assistant": {_as_json(agent.name)}}}'
 
 
-def _kept(given: Iterable[Any]) -> tuple[Any, ...]:
-    """Return a list as it is kept, which nothing changes later; names in a set have one order."""
-    is_names = isinstance(given, Set) and all(isinstance(each, str) for each in given)
-    return in_order(cast("Set[str]", given)) if is_names else tuple(given)
-
-
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -231,10 +225,8 @@ def _set(declaration: object, name: str, value: object) -> None:
 
 
 def _description(edge: Handoff) -> str:
-    if isinstance(edge.target, Agent):
-        about = edge.target.handoff_description
-    else:
-        about = cast("str | None", getattr(edge.target, "prompt", None))
+    field_of = "prompt" if is_handler(edge.target) else "handoff_description"
+    about = cast("str | None", getattr(edge.target, field_of, None))
     found_later = edge.target is None and bool(edge.capabilities_required)
     to = f"an {edge.agent_name}" if found_later else f"the {edge.agent_name} agent"
     parts = [f"Handoff to {to} to handle the request.", about, edge.reason]
@@ -314,7 +306,7 @@ class Agent(AsTool, Generic[T]):
     def __post_init__(self) -> None:
         for name in LISTS:  # what is appended to a list afterwards would be ignored without a word
             if is_list(given := getattr(self, name)):
-                _set(self, name, _kept(given))
+                _set(self, name, frozen_list(given))
         if isinstance(self.tools, tuple):
             _set(self, "tools", with_functions(self.tools))
         wrong = agent_problems(self)

@@ -12,7 +12,9 @@ from interlock.agents import Handoff
 from interlock.callables import is_failure
 from interlock.errors import (
     ConfigError,
+    HandoffError,
     InterlockError,
+    ModelBehaviorError,
     ToolError,
     ToolGuardrailTripped,
     ToolTimeout,
@@ -27,7 +29,6 @@ from interlock.events import (
 )
 from interlock.handoff_request import HandoffRequest
 from interlock.handoffs import put_on_record, take_over
-from interlock.judging import asked_for, failed_handoff, judge
 from interlock.messages import Message, ToolCall
 from interlock.models import lineup
 from interlock.nested import Events
@@ -43,7 +44,7 @@ from interlock.tools import Tool
 from interlock.transfers import Transfer, cut_short, edge_for, passed_over, refused, try_transfer
 from interlock.waiting import all_waiting, hold_tools, hold_transfer, plan_turn
 
-__all__ = ["answer_calls"]
+__all__ = ["Answered", "answer_calls", "asked_for", "failed_handoff"]
 
 _DOOMED = "A call beside it stops the agent, so nothing was handed over."
 _WAITS = "The caller's tools come first, so nothing was handed over. Ask again if it is still needed."
@@ -117,7 +118,21 @@ class _Answers:
         return bool(self.by_id) and all(map(_is_mistake, self.by_id.values()))
 
 
-async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], events: Events) -> None:
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What came of the calls of a reply."""
+
+    planned: Plan
+    """What they led to."""
+    transfer: Transfer | None
+    """The one that was tried."""
+    raised: InterlockError | None
+    """What a call ended the run with."""
+    only_mistakes: bool
+    """Whether every call was one."""
+
+
+async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], events: Events) -> Answered:
     """Answer a reply's calls: tools first and at the same time, then the first transfer.
 
     If the run is streamed, what happens is shown, in order, and never while a task group is open.
@@ -128,11 +143,11 @@ async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], even
         calls: what it calls.
         events: carries out the runs of agents that are called as tools.
 
+    Returns:
+        What came of them, for the loop to judge.
+
     Raises:
-        ToolError: a tool raised and its policy is to stop the run.
-        ModelBehaviorError: nothing but mistakes for too many turns, or as ``raise_on`` says.
-        HandoffError: as ``raise_on`` says; `HandoffFilterError` when a filter broke.
-        LimitExceeded: too many transfers, or going round without progress.
+        HandoffFilterError: an input filter, or what maps the history, broke.
     """
     answers = _Answers(run, calls)
     planned = plan_turn(run, calls, offered, answers.decline)
@@ -161,7 +176,21 @@ async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], even
         await _show_rest(run, planned, answers)
     if transfer is not None:
         await _switch(run, transfer)
-    judge(run, planned, transfer, raised=answers.raised, only_mistakes=answers.only_mistakes())
+    return Answered(planned, transfer, answers.raised, answers.only_mistakes())
+
+
+def asked_for(run: Run, mistake: str) -> ModelBehaviorError:
+    """Return the error that ends a run with a mistake, because ``RunConfig.raise_on`` names it."""
+    error = ModelBehaviorError(f"Agent {run.agent.name!r}, turn {run.turn}: {mistake}")
+    error.asked_for = True
+    return error
+
+
+def failed_handoff(run: Run, transfer: Transfer) -> HandoffError:
+    """Return the error that ends a run with a transfer that was not made, see ``RunConfig.raise_on``."""
+    error = HandoffError(f"Agent {run.agent.name!r}, turn {run.turn}: {transfer.answer}")
+    error.__cause__ = transfer.exception
+    return error
 
 
 async def _carry_out(run: Run, planned: Plan, answers: _Answers, events: Events) -> None:

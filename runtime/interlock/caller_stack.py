@@ -10,13 +10,13 @@ import anyio
 
 from interlock.agents import Agent
 from interlock.callers import Caller, failure_of, waiting_one
+from interlock.context import PAYLOAD_KEY
 from interlock.errors import HandoffTimeout
 from interlock.events import HandoffFailed, HandoffReturned
 from interlock.handoff_request import HandoffStatus
 from interlock.history import View
 from interlock.logs import log
 from interlock.messages import Message, RunItem, ToolCall
-from interlock.payloads import PAYLOAD_KEY
 from interlock.port import Handler
 from interlock.run import Run
 from interlock.transfers import Transfer

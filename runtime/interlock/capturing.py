@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from interlock.approval_documents import decision_documents, interruption_document
 from interlock.callers import Caller
+from interlock.context import PAYLOAD_KEY
 from interlock.errors import ConfigError
 from interlock.handoff_documents import record_document
 from interlock.handoff_request import HandoffStatus
 from interlock.messages import RunItem
-from interlock.payloads import PAYLOAD_KEY
 from interlock.port import family_of
 from interlock.results import HandoffRecord, Problem
 from interlock.run import Run

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, fields
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
 from interlock.fresh import NEW_DICT
-from interlock.payloads import HandoffPayload, payload_of
 from interlock.records import dataclass, maker
 from interlock.usage import Usage
 
-__all__ = ["RunContext", "ToolContext"]
+if TYPE_CHECKING:  # stands above, and is loaded by those who ask for the payload
+    from interlock.payloads import HandoffPayload
+
+__all__ = ["PAYLOAD_KEY", "RunContext", "ToolContext"]
+
+PAYLOAD_KEY = "handoff_context"
+"""Where the shared memory of a run holds the payload of a transfer."""
 
 T = TypeVar("T", default=Any)
 
@@ -50,6 +55,8 @@ class RunContext(Generic[T]):
 
         `interlock.payloads.payload_of` also says what is wrong with it. It is read anew each time.
         """
+        from interlock.payloads import payload_of  # noqa: PLC0415 - see above
+
         return payload_of(self.shared_memory)[0]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from interlock.agent_tools import AgentCall
@@ -39,14 +39,18 @@ def run_graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
     return graph
 
 
-def connected(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
+def connected(agent: Agent[Any], others: Iterable[Agent[Any]] = ()) -> dict[str, Agent[Any]]:
     """Return every agent that a run may come to by handoffs, by name; the nearest first.
+
+    Args:
+        agent: where the run begins.
+        others: more agents of the run, see ``RunConfig.agents``.
 
     Raises:
         ConfigError: two agents have one name.
     """
     graph, twice = dict(agent.graph), dict[str, None]()
-    for one in config.agents:
+    for one in others:
         for name, other in one.graph.items():
             if graph.setdefault(name, other) is not other:
                 twice[name] = None
@@ -59,7 +63,7 @@ def _checked(
     agent: Agent[Any], config: RunConfig, taken: Collection[str], wrong: list[ConfigError]
 ) -> dict[str, Agent[Any]]:
     try:
-        graph = connected(agent, config)
+        graph = connected(agent, config.agents)
     except ConfigError as error:
         wrong.append(error)
         return {}

@@ -12,13 +12,14 @@ from interlock.acceptance import data_of
 from interlock.agents import Agent, Handoff
 from interlock.callables import MaybeAwaitable, name_of, resolve, users_code
 from interlock.caller_stack import answer_item, note_caller
+from interlock.context import PAYLOAD_KEY
 from interlock.filters import HandoffInputData, HandoffInputFilter, last_user_message
 from interlock.handoff_context import TOOL_STATE_KEY, HandoffContext
 from interlock.handoff_request import RESPONSE, HandoffRequest, HandoffResponse, HandoffStatus, recordable
 from interlock.history import View, filtered, nest_handoff_history, partition
 from interlock.logs import log, loggable_text
 from interlock.messages import Message, RunItem, calls_of, unshared
-from interlock.payloads import PAYLOAD_KEY, carried, loggable
+from interlock.payloads import carried, loggable
 from interlock.port import family_of
 from interlock.prompts import instructions, rode_along
 from interlock.results import RECORD

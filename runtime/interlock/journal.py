@@ -29,9 +29,9 @@ from interlock.messages import Message, RunInput, to_messages
 from interlock.results import RunDone, RunEvent, RunResult
 from interlock.run_document import is_behind
 from interlock.run_state import RunState
-from interlock.runner import DEFAULT_MAX_TURNS, Runner
+from interlock.run_stream import RunStream, finish
 from interlock.sqlite_file import SQLiteFile
-from interlock.starting import start
+from interlock.starting import DEFAULT_MAX_TURNS, start
 
 __all__ = ["Journal", "JournalStatus", "JournaledRun"]
 
@@ -137,9 +137,8 @@ class Journal:
         with self._alone(run_id), _telling(run_id):
             beginning, config = await self._begin(agent, input, run_id, context, max_turns, hooks, run_config)
             try:
-                result = await Runner.run(
-                    agent, beginning, context=context, max_turns=max_turns, hooks=hooks, run_config=config
-                )
+                run = start(agent, beginning, context, max_turns, hooks, config, stream=False)
+                result = await finish(run)
             except InterlockError as error:
                 await self._end(error.result, config)
                 raise
@@ -163,11 +162,9 @@ class Journal:
         """
         with self._alone(run_id), _telling(run_id):
             beginning, config = await self._begin(agent, input, run_id, context, max_turns, hooks, run_config)
-            happening = Runner.run_streamed(
-                agent, beginning, context=context, max_turns=max_turns, hooks=hooks, run_config=config
-            )
             try:
-                async with happening:
+                run = start(agent, beginning, context, max_turns, hooks, config, stream=True)
+                async with RunStream(run) as happening:
                     async for event in happening:
                         if isinstance(event, RunDone):
                             await self._end(event.result, config)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from interlock.errors import (
-    HandoffError,
-    InterlockError,
-    LoopDetected,
-    MaxHandoffsExceeded,
-    ModelBehaviorError,
-)
+from interlock.answers import Answered, asked_for, failed_handoff
+from interlock.errors import LoopDetected, MaxHandoffsExceeded, ModelBehaviorError
 from interlock.messages import detached
-from interlock.routing import Plan
 from interlock.run import Run
 from interlock.transfers import Transfer
 from interlock.waiting import all_waiting
 
-__all__ = ["asked_for", "failed_handoff", "judge"]
+__all__ = ["judge"]
 
 _MISTAKES = ("unknown_tool", "bad_arguments", "handoff")
 _REPEATS = (
@@ -24,41 +18,23 @@ _REPEATS = (
 )
 
 
-def asked_for(run: Run, mistake: str) -> ModelBehaviorError:
-    """Return the error that ends a run with a mistake, because ``RunConfig.raise_on`` names it."""
-    error = ModelBehaviorError(f"Agent {run.agent.name!r}, turn {run.turn}: {mistake}")
-    error.asked_for = True
-    return error
-
-
-def failed_handoff(run: Run, transfer: Transfer) -> HandoffError:
-    """Return the error that ends a run with a transfer that was not made, see ``RunConfig.raise_on``."""
-    error = HandoffError(f"Agent {run.agent.name!r}, turn {run.turn}: {transfer.answer}")
-    error.__cause__ = transfer.exception
-    return error
-
-
-def judge(
-    run: Run, planned: Plan, transfer: Transfer | None, *, raised: InterlockError | None, only_mistakes: bool
-) -> None:
+def judge(run: Run, turn: Answered) -> None:
     """End the run if the turn calls for it. Everything that happened is in the transcript by now.
 
     Args:
         run: the run.
-        planned: what the calls of the turn led to.
-        transfer: the one that was tried.
-        raised: what a call ended the run with.
-        only_mistakes: whether every call was one.
+        turn: what came of the calls of a reply.
 
     Raises:
         ModelBehaviorError: nothing but mistakes for too many turns.
         HandoffError: as ``raise_on`` says.
         LimitExceeded: too many transfers, or going round without progress.
     """
+    planned, transfer = turn.planned, turn.transfer
     if planned.waiting or run.kept or run.interruptions:
         run.interruptions = all_waiting(run, planned)
-    if raised is not None:
-        raise raised
+    if turn.raised is not None:
+        raise turn.raised
     if planned.external or planned.waiting or run.kept:
         run.pending = tuple(detached(call) for call in planned.external)
         run.stop_reason = "requires_action"
@@ -66,7 +42,7 @@ def judge(
     if transfer is not None and transfer.error is not None:
         _judge_failed_transfer(run, transfer)
     handed_over = transfer is not None and transfer.target is not None
-    run.mistakes = run.mistakes + 1 if only_mistakes and not handed_over else 0
+    run.mistakes = run.mistakes + 1 if turn.only_mistakes and not handed_over else 0
     if run.mistakes >= run.config.max_mistakes:
         raise ModelBehaviorError(
             f"Agent {run.agent.name!r} made nothing but mistakes in {run.mistakes} turns in a row. The last: "

@@ -30,9 +30,10 @@ from interlock.events import (
     Repaired,
 )
 from interlock.guardrails import check_input
+from interlock.judging import judge
 from interlock.messages import calls_of, detached
 from interlock.models import next_handler
-from interlock.port import MODEL_REQUEST, Request, ToolChoice, copy_of, family_of
+from interlock.port import MODEL_REQUEST, Request, ToolChoice, copy_of, family_of, model_of
 from interlock.prompts import system_message
 from interlock.records import maker, record
 from interlock.replies import filtered_out, has_thoughts, is_sound, unseen_of, was_cut_short, wrong_with
@@ -41,7 +42,6 @@ from interlock.routing import Offer, offer
 from interlock.run import Run
 from interlock.showing import show, show_all, shown_by
 from interlock.tell import heard, hears, tell
-from interlock.trace_notes import model_of
 
 __all__ = ["run_events", "run_loop"]
 
@@ -91,7 +91,8 @@ async def _go_on(run: Run) -> None:
         await run.keeper.claim(run, left.calls)
     try:
         if left.calls:
-            await answer_calls(run, (await _offer(run)).with_disabled(), left.calls, run_events)
+            offered = (await _offer(run)).with_disabled()
+            judge(run, await answer_calls(run, offered, left.calls, run_events))
         elif left.reply is not None:
             await _act(run, await _offer(run), MessageDone(message=left.reply.message))
     except Exception as error:
@@ -189,7 +190,7 @@ def _copied(reply: MessageDone) -> MessageDone:
 
 async def _act(run: Run, offered: Offer, reply: MessageDone) -> None:
     if calls := calls_of(reply.message):
-        await answer_calls(run, offered, calls, run_events)
+        judge(run, await answer_calls(run, offered, calls, run_events))
     elif not run.empty_replies or _is_answer(run):
         await conclude(run, reply)
 

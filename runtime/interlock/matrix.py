@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from interlock.agent_tools import AgentCall
 from interlock.agents import Agent, Handoff
 from interlock.callables import name_of
 from interlock.capabilities import missing_capability
-from interlock.config import RunConfig
 from interlock.graph import connected, find_agent
 from interlock.payloads import sent_by
+
+if TYPE_CHECKING:
+    from interlock.config import RunConfig
 
 __all__ = ["HandoffRow", "as_markdown", "handoff_matrix"]
 
@@ -51,12 +53,15 @@ def handoff_matrix(agent: Agent[Any], config: RunConfig | None = None) -> list[H
         ConfigError: a handoff names an agent that there is not, or two agents have one name.
         PayloadError: a payload that is no function cannot be sent.
     """
-    config = RunConfig() if config is None else config
+    if config is None:
+        from interlock.config import RunConfig  # noqa: PLC0415 - stands above
+
+        config = RunConfig()
     rows: list[HandoffRow] = []
     seen: set[Agent[Any]] = set()
     waiting = [agent]
     while waiting:  # an agent that is called as a tool has a run of its own, with agents of its own
-        graph = connected(waiting.pop(0), config)
+        graph = connected(waiting.pop(0), config.agents)
         for source in graph.values():
             if source not in seen:
                 seen.add(source)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Set
-from typing import cast
+from collections.abc import Collection, Iterable, Set
+from typing import Any, cast
 
 __all__ = [
     "LONGEST_TOOL_NAME",
     "TRANSFER_PREFIX",
     "capable_name",
+    "frozen_list",
     "in_order",
     "litellm_name",
     "odd_tool_name",
@@ -67,3 +68,9 @@ def odd_tool_name(name: str) -> str:
 def in_order(names: Collection[str]) -> tuple[str, ...]:
     """Return names as a tuple. Those of a set are sorted: its own order differs from process to process."""
     return tuple(sorted(names) if isinstance(names, Set) else names)
+
+
+def frozen_list(given: Iterable[Any]) -> tuple[Any, ...]:
+    """Return a list as it is kept, which nothing changes later; names in a set have one order."""
+    is_names = isinstance(given, Set) and all(isinstance(each, str) for each in given)
+    return in_order(cast("Set[str]", given)) if is_names else tuple(given)

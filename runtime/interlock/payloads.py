@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeVar, cast
 
 from typing_extensions import TypedDict
 
+from interlock.context import PAYLOAD_KEY
 from interlock.errors import PayloadError
 from interlock.fresh import NEW_DICT
 from interlock.glimpse import fit, glimpse, plain, shares
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     import pydantic
 
 __all__ = ["HandoffPayload", "carried", "loggable", "payload_of", "sent_by"]
-
-PAYLOAD_KEY = "handoff_context"
-"""Where the shared memory of a run holds the payload."""
 
 LONGEST_CHAIN = 8
 """So many earlier payloads are kept; of more, the newest."""

@@ -27,6 +27,7 @@ __all__ = [
     "copy_of",
     "family_of",
     "is_handler",
+    "model_of",
     "tool_name",
 ]
 
@@ -161,3 +162,18 @@ def tool_name(tool: object) -> str:
         function: Any = cast("Mapping[str, Any]", tool).get("function") or {}
         return str(cast("Mapping[str, Any]", function).get("name") or "")
     return str(getattr(tool, "name", ""))
+
+
+class _Model(TypedDict):
+    model: str | None
+    provider: str | None
+
+
+def model_of(handler: Handler) -> _Model:
+    """Return which model a handler asks, and whose, if it says so; LiteLLM has both in one text."""
+    model, provider = getattr(handler, "model", None), getattr(handler, "provider", None)
+    if not isinstance(model, str):
+        return {"model": None, "provider": None}
+    if not isinstance(provider, str):
+        provider = model.partition("/")[0] if "/" in model else None
+    return {"model": model, "provider": provider}

@@ -6,8 +6,9 @@ from typing import cast
 
 from interlock.agents import Handoff
 from interlock.callables import resolve, users_code, wants
+from interlock.context import PAYLOAD_KEY
 from interlock.messages import Message
-from interlock.payloads import PAYLOAD_KEY, payload_of
+from interlock.payloads import payload_of
 from interlock.registry import Section
 from interlock.routing import Offer
 from interlock.run import Run

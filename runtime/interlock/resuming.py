@@ -14,6 +14,7 @@ from interlock.callers import Caller
 from interlock.capabilities import Capacity
 from interlock.capturing import captured
 from interlock.config import RunConfig
+from interlock.context import PAYLOAD_KEY
 from interlock.errors import ConfigError, HandoffError, ModelBehaviorError
 from interlock.graph import run_graph
 from interlock.handoff_documents import record_of
@@ -22,7 +23,6 @@ from interlock.hooks import RunHooks
 from interlock.messages import ToolCall, call_ids, detached, refusal_of, text_of, unshared
 from interlock.models import find_handler, handler_for, lineup
 from interlock.output_modes import json_in
-from interlock.payloads import PAYLOAD_KEY
 from interlock.port import Handler, family_of
 from interlock.progress import Progress
 from interlock.redaction import REDACTED

@@ -16,7 +16,7 @@ from interlock.agents import Agent
 from interlock.approvals import NO_APPROVALS, Approvals, Interruption, still_waiting
 from interlock.callers import Caller, waiting_one
 from interlock.capabilities import Places
-from interlock.context import MOMENT, RunContext
+from interlock.context import MOMENT, PAYLOAD_KEY, RunContext
 from interlock.errors import ContentRefused
 from interlock.events import MessageDone
 from interlock.fresh import NEW_DICT, NEW_SET
@@ -28,7 +28,6 @@ from interlock.messages import ITEM, ItemKind, Message, RunItem, ToolCall, detac
 from interlock.model_calls import ModelCalls
 from interlock.models import lineup
 from interlock.narrative import READER, Reader
-from interlock.payloads import PAYLOAD_KEY
 from interlock.pieces import together
 from interlock.plain_json import sendable
 from interlock.port import Handler, family_of, tool_name

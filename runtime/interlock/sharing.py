@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from interlock.payloads import PAYLOAD_KEY
+from interlock.context import PAYLOAD_KEY
 from interlock.records import dataclass
 
 __all__ = ["Narrowed", "narrowed"]

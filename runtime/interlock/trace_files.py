@@ -15,13 +15,15 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from os import PathLike
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from interlock.handoff_request import recordable
 from interlock.redaction import redact
 from interlock.trace_content import without_content
-from interlock.trace_port import TraceWriter
 from interlock.trace_records import LOCAL, RunStarted, TraceRecord
+
+if TYPE_CHECKING:
+    from interlock.trace_port import TraceWriter
 
 __all__ = ["TraceFile", "as_line"]
 

@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any
 
 from interlock.agent_tools import AgentCall
 from interlock.agents import Agent, Handoff
 from interlock.callables import words_of
 from interlock.config import RunConfig
 from interlock.models import lineup
-from interlock.port import Handler
 from interlock.results import HandoffRecord, Problem
 from interlock.trace_records import AgentTraced, EdgeTraced, ErrorTraced, HandoffTraced, ProblemTraced
 
-__all__ = ["agent_traced", "error_traced", "handoff_traced", "model_of", "problem_traced"]
+__all__ = ["agent_traced", "error_traced", "handoff_traced", "problem_traced"]
 
 
 def error_traced(error: BaseException | None) -> ErrorTraced | None:
     """Return an exception as it is written."""
     return None if error is None else ErrorTraced(type=type(error).__name__, message=words_of(error))
-
-
-class _Model(TypedDict):
-    model: str | None
-    provider: str | None
-
-
-def model_of(handler: Handler) -> _Model:
-    """Return which model a handler asks, and whose, if it says so; LiteLLM has both in one text."""
-    model, provider = getattr(handler, "model", None), getattr(handler, "provider", None)
-    if not isinstance(model, str):
-        return {"model": None, "provider": None}
-    if not isinstance(provider, str):
-        provider = model.partition("/")[0] if "/" in model else None
-    return {"model": model, "provider": provider}
 
 
 def agent_traced(agent: Agent[Any], config: RunConfig) -> AgentTraced:

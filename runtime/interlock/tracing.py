@@ -18,6 +18,7 @@ from typing import TypeVar, cast
 
 from interlock.callables import words_of
 from interlock.config import listed
+from interlock.context import PAYLOAD_KEY
 from interlock.errors import ConfigError
 from interlock.events import AttemptFailed, MessageDone
 from interlock.glimpse import glimpse
@@ -25,13 +26,12 @@ from interlock.handoff_request import recordable
 from interlock.logs import log
 from interlock.messages import ToolCall
 from interlock.outcomes import ToolOutcome
-from interlock.payloads import PAYLOAD_KEY
-from interlock.port import Handler, Request
+from interlock.port import Handler, Request, model_of
 from interlock.redaction import redact
 from interlock.results import HandoffRecord
 from interlock.run import Run
 from interlock.trace_files import TraceFile
-from interlock.trace_notes import agent_traced, error_traced, handoff_traced, model_of, problem_traced
+from interlock.trace_notes import agent_traced, error_traced, handoff_traced, problem_traced
 from interlock.trace_port import Trace, TraceWriter, Tracing, Within
 from interlock.trace_records import (
     FORMAT,

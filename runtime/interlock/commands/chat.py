@@ -30,7 +30,8 @@ from interlock.commands.words import bounded, call_arguments, money, told, usage
 from interlock.messages import Message
 from interlock.results import RunResult
 from interlock.run_state import RunState
-from interlock.runner import Runner, RunStream
+from interlock.run_stream import RunStream
+from interlock.runner import Runner
 from interlock.sessions import Session, SQLiteSessions
 from interlock.usage import Usage
 from interlock_providers.litellm_library import close_litellm

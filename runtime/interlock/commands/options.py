@@ -12,7 +12,7 @@ from interlock.commands.waiting import Waiting
 from interlock.config import RunConfig, listed
 from interlock.errors import ConfigError
 from interlock.models import lineup
-from interlock.runner import DEFAULT_MAX_TURNS
+from interlock.starting import DEFAULT_MAX_TURNS
 from interlock_providers.litellm_library import load_litellm
 
 __all__ = [

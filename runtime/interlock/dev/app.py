@@ -20,7 +20,7 @@ from interlock.dev.replays import Source
 from interlock.dev.talks import Talks
 from interlock.errors import ConfigError, MissingExtra
 from interlock.graph import run_graph
-from interlock.runner import DEFAULT_MAX_TURNS
+from interlock.starting import DEFAULT_MAX_TURNS
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

@@ -18,7 +18,7 @@ from interlock import errors
 from interlock.agents import Agent
 from interlock.config import RunConfig
 from interlock.plain_json import decode
-from interlock.runner import DEFAULT_MAX_TURNS
+from interlock.starting import DEFAULT_MAX_TURNS
 from interlock.trace_records import ErrorTraced
 from interlock.traces import TracedCall, TracedRun
 

@@ -14,8 +14,8 @@ from interlock.callables import MaybeAwaitable
 from interlock.config import RunConfig
 from interlock.dev.app import NEEDS, create_dev_app
 from interlock.errors import ConfigError, MissingExtra
-from interlock.runner import DEFAULT_MAX_TURNS
 from interlock.serving.guards import is_loopback
+from interlock.starting import DEFAULT_MAX_TURNS
 
 __all__ = ["serve_dev"]
 

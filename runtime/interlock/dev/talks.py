@@ -24,8 +24,9 @@ from interlock.messages import Message, RunInput
 from interlock.redaction import redact
 from interlock.results import RunEvent
 from interlock.run_state import RunState
-from interlock.runner import DEFAULT_MAX_TURNS, Runner
+from interlock.runner import Runner
 from interlock.serving.refusals import Refusal
+from interlock.starting import DEFAULT_MAX_TURNS
 from interlock.trace_files import as_line
 from interlock.trace_port import TraceWriter
 from interlock.trace_records import RunStarted, TraceRecord

@@ -23,7 +23,8 @@ from interlock.messages import Message
 from interlock.port import Request
 from interlock.results import RunResult
 from interlock.run_state import RunState
-from interlock.runner import Runner
+from interlock.run_stream import RunStream, finish
+from interlock.starting import start
 
 if TYPE_CHECKING:
     from dbos import DBOSClient
@@ -133,24 +134,11 @@ class Carrier:
         if job["state"] is not None:
             beginning = RunState.from_json(job["state"], agents=[agent, *config.agents])
         context = given if settings.context is None else settings.context(given)
-        if not job["show"] and not settings.elsewhere:
-            return await Runner.run(
-                agent,
-                beginning,
-                context=context,
-                max_turns=job["max_turns"],
-                hooks=settings.hooks,
-                run_config=config,
-            )
-        stream = Runner.run_streamed(
-            agent,
-            beginning,
-            context=context,
-            max_turns=job["max_turns"],
-            hooks=settings.hooks,
-            run_config=config,
-        )
-        async with stream:
+        watched = job["show"] or bool(settings.elsewhere)
+        run = start(agent, beginning, context, job["max_turns"], settings.hooks, config, stream=watched)
+        if not watched:
+            return await finish(run)
+        async with RunStream(run) as stream:
             async for event in stream:
                 if isinstance(event, AgentUpdated) and event.agent in settings.elsewhere:
                     break  # between two turns, and nothing of the other agent's was asked yet

@@ -29,7 +29,7 @@ from interlock.errors import ConfigError
 from interlock.messages import RunInput, to_messages
 from interlock.run_document import is_behind
 from interlock.run_state import RunState
-from interlock.runner import DEFAULT_MAX_TURNS
+from interlock.starting import DEFAULT_MAX_TURNS
 
 if TYPE_CHECKING:
     from dbos import DBOSClient, WorkflowHandleAsync

@@ -11,8 +11,8 @@ from interlock.callables import MaybeAwaitable
 from interlock.config import RunConfig
 from interlock.errors import ConfigError
 from interlock.hooks import RunHooks
-from interlock.runner import DEFAULT_MAX_TURNS
 from interlock.sessions.stores import SessionStore
+from interlock.starting import DEFAULT_MAX_TURNS
 
 __all__ = ["A2A", "ServeConfig", "ServedRequest"]
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from interlock.errors import ConfigError, MissingExtra, SessionError
-from interlock.sessions.entries import Record
-from interlock.sessions.stores import SessionStore
+from interlock.sessions.stores import Record, SessionStore
 
 if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet

@@ -15,12 +15,12 @@ from interlock.errors import ConfigError, SessionError
 from interlock.messages import ItemKind, Message, RunItem, checked_message, item_of
 from interlock.plain_json import check_json, finite
 from interlock.sessions.foreign import messages_of, readable
+from interlock.sessions.stores import Record
 
 __all__ = [
     "NOTHING",
     "Entry",
     "Part",
-    "Record",
     "conversation_of",
     "entries_of",
     "item_document",
@@ -32,8 +32,6 @@ FORMAT_VERSION = 1
 NOTHING = json.dumps({"format_version": FORMAT_VERSION, "messages": []})
 """An entry with nothing in it: what is left of a session that was cleared."""
 
-Record = tuple[int, str]
-"""The number of what is stored, which counts up by one, and the text."""
 
 _KINDS: tuple[str, ...] = get_args(ItemKind)
 

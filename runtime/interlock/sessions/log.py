@@ -10,8 +10,8 @@ from typing import cast
 from interlock.callables import words_of
 from interlock.errors import ConfigError, InterlockError, SessionConflict, SessionError
 from interlock.messages import Message, RunItem, item_of, marked, shown_later
-from interlock.sessions.entries import Part, Record, conversation_of, entries_of, parts_of
-from interlock.sessions.stores import SessionStore
+from interlock.sessions.entries import Part, conversation_of, entries_of, parts_of
+from interlock.sessions.stores import Record, SessionStore
 from interlock.sessions.window import newest_part
 
 __all__ = ["Loaded", "SessionLog"]

@@ -8,8 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from interlock.errors import MissingExtra, SessionConflict, SessionError
-from interlock.sessions.entries import Record
-from interlock.sessions.stores import conflict
+from interlock.sessions.stores import Record, conflict
 from interlock.sessions.threads import in_thread
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ import sqlite3
 from functools import partial
 
 from interlock.errors import ConfigError, SessionError
-from interlock.sessions.entries import Record
-from interlock.sessions.stores import conflict
+from interlock.sessions.stores import Record, conflict
 from interlock.sessions.threads import in_thread
 from interlock.sqlite_file import SQLiteFile
 

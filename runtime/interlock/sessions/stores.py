@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from interlock.errors import SessionConflict
-from interlock.sessions.entries import Record
 
-__all__ = ["InMemorySessions", "SessionStore", "conflict"]
+__all__ = ["InMemorySessions", "Record", "SessionStore", "conflict"]
+
+Record = tuple[int, str]
+"""The number of what is stored, which counts up by one, and the text."""
 
 
 class SessionStore(Protocol):
