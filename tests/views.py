@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import cast
 
@@ -45,7 +46,12 @@ class Views:
             return
         seen = hash(repr(([_outline(message) for message in messages], request.tools)))
         if seen not in self.fine:  # every test comes twice, and many are alike but for what is said
-            refused = refused_by(messages, request.tools)
+            tracing = sys.gettrace()  # for coverage, which this says nothing about
+            sys.settrace(None)
+            try:
+                refused = refused_by(messages, request.tools)
+            finally:
+                sys.settrace(tracing)
             self._refused += refused
             if not refused:
                 self.fine.add(seen)
