@@ -211,9 +211,7 @@ def edges(modules: dict[str, Any]) -> list[Edge]:
 @pytest.fixture(scope="module")
 def ours(edges: list[Edge], modules: dict[str, Any]) -> list[Edge]:
     return [
-        edge
-        for edge in edges
-        if edge.target in modules and edge.source != edge.target and not edge.for_types
+        edge for edge in edges if edge.target in modules and edge.source != edge.target and not edge.for_types
     ]
 
 
