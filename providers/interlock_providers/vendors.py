@@ -144,7 +144,7 @@ def takes_schema(provider: str, name: str, *, with_tools: bool) -> bool:
 
 
 def can_be_forced(name: str, settings: Mapping[str, Any]) -> bool:
-    """Whether a model can be made to call a tool; Claude cannot while it thinks, and R1 never.
+    """Whether a model can be made to call a tool; Claude cannot while it thinks, and DeepSeek-R1 never.
 
     Args:
         name: the model's.

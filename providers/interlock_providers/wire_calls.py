@@ -73,7 +73,7 @@ def fit_speaker(name: str) -> str:
 def _fit_arguments(arguments: str) -> str:
     """Return a JSON object: the same text if it is one, else one that quotes the beginning of it.
 
-    Anthropic and Gemini refuse anything else in the history (pain 12, claude-code 6696), and half a
+    Anthropic and Gemini refuse anything else in the history (claude-code 6696), and half a
     surrogate pair, which Python reads as an escape (claude-code 2108). The run has told the model what was
     wrong; the transcript keeps the text as it came.
     """

@@ -1,7 +1,7 @@
 """Finding who takes over: the targets of a handoff are asked in order until one agrees.
 
 What a target can do, whether it is available and has a place, and whether it wants to: in this order, and at
-the time of the transfer (feature rows 0-16 and 0-23 to 0-27).
+the time of the transfer.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _leads_to(way: Handoff, target: Target) -> bool:
 async def _agreed(
     run: Run, edge: Handoff, target: Target, request: HandoffRequest
 ) -> tuple[Place | None, HandoffResponse | None]:
-    """Ask one target: what it can do, whether it is available, and whether it wants to (row 0-16).
+    """Ask one target: what it can do, whether it is available, and whether it wants to.
 
     It is not asked for what the run would not let happen anyway.
     """

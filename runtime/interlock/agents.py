@@ -96,7 +96,7 @@ class Handoff:
     on_handoff: Callable[..., MaybeAwaitable[None]] | None = None
     on_invoke_handoff: Callable[[RunContext[Any], str], MaybeAwaitable[Any]] | None = None
     """Given the context and the raw arguments, returns the agent or handler to go to: it may be
-    another one than was declared (feature row 1-10)."""
+    another one than was declared."""
     input_filter: HandoffInputFilter | None = None
     nest_handoff_history: bool | None = None
     """True or False overrides the run's setting; None follows it."""
@@ -105,7 +105,7 @@ class Handoff:
     reason: str | None = None
     """Why one would hand over to this target; shown to the model and kept in the record."""
     ask_reason: bool = False
-    """Whether the model must say why it hands over (feature row 2-05)."""
+    """Whether the model must say why it hands over."""
     preserve_context: bool = True
     """False shows the target only the newest user message."""
     transfer_system_message: bool = False

@@ -1,6 +1,6 @@
 """Binary data by reference: images, sound and files stay in a store, the messages name them.
 
-Off unless you call it (feature row 0-31). The store keeps text under a name, which is the SHA-256 of the
+Off unless you call it. The store keeps text under a name, which is the SHA-256 of the
 text: the same image is kept once, and what comes back is checked against its name.
 """
 

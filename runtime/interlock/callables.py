@@ -91,7 +91,7 @@ def cancelled_itself(error: BaseException) -> bool:
     """Whether asyncio's CancelledError came out of the app's code although nobody cancelled this task.
 
     It happens when a function awaits something of its own that was cancelled. Letting it pass would end
-    the run as if it had been cancelled, or lose a tool's answer without a word (pain 28). Who cancels a
+    the run as if it had been cancelled, or lose a tool's answer without a word. Who cancels a
     task leaves a mark on it, ``Task.cancelling()``: https://docs.python.org/3/library/asyncio-task.html.
     Trio has no such thing, because a function cannot make its ``Cancelled`` itself.
     """

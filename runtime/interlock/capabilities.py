@@ -1,7 +1,7 @@
 """Who can take a handoff: capabilities, availability at the moment of the transfer, and capacity.
 
 Nothing here changes an agent or a request: a router is asked and answers, in the order in which the agents
-were registered (feature rows 0-23 to 0-27). The reasons are the exact texts that the model is told.
+were registered. The reasons are the exact texts that the model is told.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class RunConfig:
     """What to do with several transfers in one reply: take the first, or refuse all and ask again."""
     foreign_calls: Literal["told", "shown"] = "told"
     """How an agent sees what it could not have called itself, the others' tools and transfers: told in
-    a note, or shown as calls, which models take for their own (pains 4 and 21)."""
+    a note, or shown as calls, which models take for their own."""
     timeout: float | None = None
     """Seconds that the run may take; then whatever it waits for is cancelled, and it ends as at any other
     limit, with `RunTimeout`. What a slow reader of a stream takes does not count."""

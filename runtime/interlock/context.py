@@ -51,7 +51,7 @@ class RunContext(Generic[T]):
 
     @property
     def handoff_payload(self) -> HandoffPayload | None:
-        """The data that rode along with a transfer; None when there is none, or it cannot be read (row 3-15).
+        """The data that rode along with a transfer; None when there is none, or it cannot be read.
 
         `interlock.payloads.payload_of` also says what is wrong with it. It is read anew each time.
         """

@@ -45,7 +45,7 @@
           CassetteMiss            a test replays a recording that does not have this request
 
 Every error that ends a run carries the partial result as ``error.result``: all that happened until
-then, the usage included (design: errors; feature rows 1-14, 1-35). A cancellation is no error of this
+then, the usage included. A cancellation is no error of this
 tree: an `interlock.RunHandle` has the result then.
 """
 
@@ -149,7 +149,7 @@ class HandoffFilterError(HandoffError):
     """An input filter or a history mapper raised or returned something unusable.
 
     The run stops rather than show the next agent the unfiltered history, which the filter may have
-    been there to hide (feature row 1-14).
+    been there to hide.
     """
 
 

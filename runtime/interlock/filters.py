@@ -109,7 +109,7 @@ def remove_all_tools(data: HandoffInputData) -> HandoffInputData:
     """Hide every tool call, tool answer and transfer; keep what was said in words.
 
     An assistant message that has text beside its calls keeps the text and loses the calls together
-    with the reasoning that led to them; one that has only calls goes (feature row 1-39). A summary of
+    with the reasoning that led to them; one that has only calls goes. A summary of
     nested history is words: to keep tools out of it, remove them before it is made, as in
     ``compose(remove_all_tools, nest_handoff_history)``.
     """
@@ -132,7 +132,7 @@ def keep_last(count: int) -> HandoffInputFilter:
     """Return a filter that shows the last ``count`` messages, and all system messages.
 
     A tool call and its answers count one each and are never separated: if they do not fit together,
-    they go together. At least the last such group is shown unless ``count`` is 0 (rows 0-28, 0-29).
+    they go together. At least the last such group is shown unless ``count`` is 0.
 
     Raises:
         ConfigError: ``count`` is negative.
@@ -155,7 +155,7 @@ def tool_results_budget(max_bytes: int = 8192) -> HandoffInputFilter:
 
     The newest stay whole; older ones are cut, oldest first, and end in ``[... cut: 20480 bytes in all]``. A
     call and its answer stay together. Only where there are so many results that not even those notices fit,
-    the oldest calls go with their answers. Transfers do not count, nor does what a summary says (row 3-26).
+    the oldest calls go with their answers. Transfers do not count, nor does what a summary says.
 
     Raises:
         ConfigError: ``max_bytes`` is negative.

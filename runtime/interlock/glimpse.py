@@ -1,7 +1,7 @@
 """A look at data of any size, in bounded space and time, that nothing in the data can forge.
 
 What a model is shown of data is one line for each thing. Text is written as JSON writes it, so that it
-cannot end its quotes, and so it can begin no line: no heading, no role, no marker (pain 25). Nothing is
+cannot end its quotes, and so it can begin no line: no heading, no role, no marker. Nothing is
 rendered that is not shown: a document of megabytes costs what its first kilobyte costs.
 """
 

@@ -1,8 +1,8 @@
 """Checks on what goes into a run, an agent or a tool and on what comes out, as plain functions.
 
 An agent's own guardrails run when that agent is active: input ones when it takes over, output ones
-on its final output. They are not inherited over a handoff. The ones in `RunConfig` hold for the run
-(feature row 2-20). Those of a tool hold for each of its calls, whichever agent makes it.
+on its final output. They are not inherited over a handoff. The ones in `RunConfig` hold for the run.
+Those of a tool hold for each of its calls, whichever agent makes it.
 
 Guardrails that look at one thing are asked at the same time. The first that trips cancels those that have not
 answered; of several that tripped, the first as declared is the error. One that is not async has answered

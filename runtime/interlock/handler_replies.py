@@ -32,7 +32,7 @@ _LOOSE: Mapping[str, Any] = {
     "tool_calls": list,
     "usage": Mapping,
 }
-"""What a dict that is neither a message nor a chunk has at least one of (feature row 4-23)."""
+"""What a dict that is neither a message nor a chunk has at least one of."""
 _OF_CHUNK = ("usage", "model", "id", "object", "created")
 """What stands beside the choices of a chunk."""
 _CHUNK = "chat.completion.chunk"

@@ -99,7 +99,7 @@ class HandoffContext:
         tool_state: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> HandoffContext:
-        """Return a snapshot that says whose it is (feature row 0-08). Everything is copied.
+        """Return a snapshot that says whose it is. Everything is copied.
 
         Args:
             messages: the conversation, such as ``result.to_input_list()``. Half a surrogate pair, which
@@ -180,7 +180,7 @@ class HandoffContext:
 
     @staticmethod
     def json_schema() -> dict[str, Any]:
-        """Return the JSON schema (draft-07) of `to_dict` and of the bytes (feature row 0-04)."""
+        """Return the JSON schema (draft-07) of `to_dict` and of the bytes."""
         return context_schema()
 
 

@@ -19,7 +19,7 @@ __all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "recordable"]
 
 
 class HandoffStatus(StrEnum):
-    """Where a handoff stands (feature rows 0-14 and 0-15).
+    """Where a handoff stands.
 
     A request is pending until the target accepts or rejects it or its time is over; an accepted one is
     completed when the target's work is done, or fails with it.
@@ -100,7 +100,7 @@ def _is_wait(given: object) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffResponse:
-    """What an agent says to a request; see ``Agent.on_handoff_request`` (feature row 0-13).
+    """What an agent says to a request; see ``Agent.on_handoff_request``.
 
     The answer to each transfer is on its record, see ``HandoffRecord.response``.
     """
@@ -151,8 +151,8 @@ class HandoffRequest:
     """Asks for a handoff.
 
     A tool whose function returns one hands over. Only code can make one: text that looks like one, from
-    a tool, a model or a user, is text (feature rows 4-08 and 4-09). And it is what a target is shown in
-    ``Agent.on_handoff_request``, whoever asked (row 0-12).
+    a tool, a model or a user, is text. And it is what a target is shown in
+    ``Agent.on_handoff_request``, whoever asked.
     """
 
     to_agent: Any = None

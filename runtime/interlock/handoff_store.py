@@ -1,9 +1,8 @@
 """Where handoffs wait that are not decided at once: for a person, or for a worker in another process.
 
 A run needs none of this: in one process its agents are asked directly. A store is for those who cannot be
-called: what is asked of them is filed, they look for it, decide, and whoever asked sees the decision
-(feature rows 0-20 and 0-21, decision R7). `HandoffStore` is the contract, for a database of yours;
-`InMemoryHandoffStore` keeps it in one process.
+called: what is asked of them is filed, they look for it, decide, and whoever asked sees the decision.
+`HandoffStore` is the contract, for a database of yours; `InMemoryHandoffStore` keeps it in one process.
 """
 
 from __future__ import annotations

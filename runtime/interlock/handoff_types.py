@@ -1,6 +1,6 @@
 """What each type of handoff passes along: a contract for each, and a registry to check payloads against.
 
-The registry is an object that an app makes; there is none for the whole process (feature rows 3-09, 3-29).
+The registry is an object that an app makes; there is none for the whole process.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class HandoffTypes:
         self._models[name] = model
 
     def check(self, payload: HandoffPayload, *, strict: bool = False) -> tuple[HandoffPayload, str | None]:
-        """Return the payload as it is, and what is wrong with it, if anything (row 3-09).
+        """Return the payload as it is, and what is wrong with it, if anything.
 
         Keys that the model does not declare are nothing wrong, unless the model forbids them.
 

@@ -81,7 +81,7 @@ def _response(transfer: Transfer) -> HandoffResponse:
 
 
 def _kept(transfer: Transfer) -> HandoffRequest:
-    """Return the request for the record: the data that rode along is gone with the run (row 3-25)."""
+    """Return the request for the record: the data that rode along is gone with the run."""
     payload = transfer.payload
     if payload is None:
         return transfer.request
@@ -176,7 +176,7 @@ def _carry(run: Run, transfer: Transfer) -> None:
 
 
 def _announce(run: Run, speaker: str, transfer: Transfer) -> None:
-    """Log a transfer for either side: with its reason, and nothing else that was said (rows 2-23, 2-28)."""
+    """Log a transfer for either side: with its reason, and nothing else that was said."""
     if not _log.isEnabledFor(logging.INFO):
         return
     source, target = loggable_text(speaker), loggable_text(transfer.target_name)
@@ -195,7 +195,7 @@ async def _greet(run: Run, source: Agent[Any], target: Agent[Any], transfer: Tra
 
 
 async def _received(run: Run, target: Agent[Any], transfer: Transfer) -> None:
-    """Call the target's own hook, last of all, with the history that it is about to be shown (row 0-17)."""
+    """Call the target's own hook, last of all, with the history that it is about to be shown."""
     messages, _ = View(run.view.items).messages(family_of(run.handler), run.reader())
     carries = PAYLOAD_KEY in run.shared_memory
     payload = {PAYLOAD_KEY: recordable(run.shared_memory[PAYLOAD_KEY])} if carries else {}

@@ -3,7 +3,7 @@
 The transcript keeps everything. The view is what one model call is shown of it; it changes only at a
 handoff. A nested history is a projection: a summary item knows the items it covers, so the next
 nesting handoff renders again from those. Nothing is ever parsed back from text, so user text that
-looks like a summary stays user text, and each item is shown exactly once (pains 6 and 25).
+looks like a summary stays user text, and each item is shown exactly once.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def set_conversation_history_wrappers(start: str | None = None, end: str | None 
     """Change the markers around a summary, for this task and those it starts from now on.
 
     A side left out stays as it is. Other tasks do not see the change, so tenants of one process
-    cannot see each other's markers (feature row 1-32).
+    cannot see each other's markers.
 
     Raises:
         ConfigError: the text of a message could forge that marker.

@@ -48,7 +48,7 @@ class Hops:
     """The narrowings and the payload that the end of the run did away with; its state needs them."""
 
     def next_handoff_id(self) -> str:
-        """Return the id of the next transfer: the same whenever the run is replayed (row 0-21)."""
+        """Return the id of the next transfer: the same whenever the run is replayed."""
         return f"h-{self.run_id}-{len(self.handoffs) + 1}"
 
     def open_record(self, handoff_id: str, *, waits: bool) -> None:

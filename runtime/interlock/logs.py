@@ -1,7 +1,7 @@
 """Lines for the log, by way of `logging` alone: whoever runs the app says what is kept, and where.
 
 All loggers are below ``interlock``. A line that nobody wants costs one question, and a handler or filter of
-the log that raises does not end a run: what it raised is on the result (feature row 2-28).
+the log that raises does not end a run: what it raised is on the result.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who can hand over to whom, as a table: for a page of docs, a review, or a test that nothing has changed.
 
-Nothing is run and no model is needed: it reads the declarations (feature row 3-10).
+Nothing is run and no model is needed: it reads the declarations.
 """
 
 from __future__ import annotations

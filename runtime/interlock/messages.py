@@ -294,7 +294,7 @@ def _unshared(value: object, known: dict[int, object]) -> object:
 
 
 def calls_of(message: Message) -> list[ToolCall]:
-    """Return the tool calls of a message; an empty or missing list is no calls (feature row 4-33)."""
+    """Return the tool calls of a message; an empty or missing list is no calls."""
     return message.get("tool_calls") or []
 
 
@@ -389,7 +389,7 @@ def portable(message: Message) -> Message:
     """Return a message without what only the family that wrote it can read.
 
     Thinking blocks, signatures and reasoning items mean nothing to another vendor and make some of
-    them refuse the request (pains 8 and 9). Text, calls and answers stay. The input is not changed.
+    them refuse the request. Text, calls and answers stay. The input is not changed.
     """
     kept: dict[str, Any] = {key: value for key, value in message.items() if key in _PORTABLE}
     content = message.get("content")

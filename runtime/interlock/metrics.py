@@ -1,4 +1,4 @@
-"""Counting transfers: how many, how they ended, how long they took, what they cost (feature row 3-21).
+"""Counting transfers: how many, how they ended, how long they took, what they cost.
 
 A `HandoffMetrics` keeps sums for each edge and no record, so its memory does not grow with the number of
 transfers. There is no exporter here: `HandoffMetrics.as_counters` is what one reads.

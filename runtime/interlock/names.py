@@ -28,7 +28,7 @@ def slug(name: str, *, longest: int = LONGEST_TOOL_NAME) -> str:
     Upper case and the separators space, dash and dot fold into one form, so "Refund Agent" and
     "refund-agent" give the same slug, and an agent with both is a configuration error. Where more
     than that is lost (other scripts, emoji, length), six hex digits of the name's SHA-1 keep two
-    names apart, the same in every process (feature row 1-19, pain 20).
+    names apart, the same in every process.
     """
     folded = re.sub(r"[^a-z0-9_]", "_", name.lower())
     lossy = re.search(r"[^A-Za-z0-9_ .\-]", name) is not None or not name.strip(" .-_")
@@ -51,7 +51,7 @@ def capable_name(capabilities: Collection[str]) -> str:
 
 
 def litellm_name(model: str) -> str:
-    """Return the name of the bundled handler for a model string (feature row 4-20)."""
+    """Return the name of the bundled handler for a model string."""
     return f"litellm_{model.replace('/', '_')}"
 
 

@@ -1,9 +1,9 @@
 """Telling an agent what others did, instead of showing it calls that it cannot make.
 
 A model takes each call in its history for one of its own: it repeats calls of tools that it does not
-have, announces transfers, or answers a transfer's result (pains 4 and 21). So calls of other agents, unless
+have, announces transfers, or answers a transfer's result. So calls of other agents, unless
 the agent has the same tool, and transfers that it cannot make are told in a note. What is quoted in a
-note is JSON on one line: no text of it can forge a line, a role or an instruction (pain 25), and all of
+note is JSON on one line: no text of it can forge a line, a role or an instruction, and all of
 it can be read back byte for byte.
 """
 

@@ -251,7 +251,7 @@ def _config(run: Run, one: Consultation) -> RunConfig:
         external_tools=(),
         input_guardrails=(),
         output_guardrails=(),
-        on_limit="raise",  # an agent that ran out of budget has not answered (pain 26)
+        on_limit="raise",  # an agent that ran out of budget has not answered
         timeout=None,  # that of the outer run goes on
         limits=None if run.config.limits is None else run.config.limits.within(),
         executor=None if (executor := run.config.executor) is None else _Steps(executor, run.run_id, key),

@@ -1,4 +1,4 @@
-"""Structured data that rides along with a transfer, beside the conversation and never in it (decision R8).
+"""Structured data that rides along with a transfer, beside the conversation and never in it.
 
 A run keeps the payload of its last transfer in its shared memory, under ``"handoff_context"``, as plain
 data that tools, handlers and instructions read. The target's system prompt gets a note and a preview, both
@@ -88,7 +88,7 @@ class HandoffPayload:
     def parse(cls, data: object) -> HandoffPayload:
         """Return the payload that foreign data holds; one that already is a payload, as it is.
 
-        Keys beside the known ones are folded into ``context_data``: there is one place to look (row 3-03).
+        Keys beside the known ones are folded into ``context_data``: there is one place to look.
 
         Raises:
             PayloadError: it is no mapping, a field is missing or has the wrong type, or a key is there
@@ -295,7 +295,7 @@ def sent_by(source: str, given: HandoffPayload | Mapping[str, Any]) -> HandoffPa
 
     Raises:
         PayloadError: it is no payload, names another source, or brings earlier payloads: nobody passes
-            anything along in another's name (row 3-02).
+            anything along in another's name.
     """
     data: object = given.to_dict() if isinstance(given, HandoffPayload) else given
     payload = HandoffPayload.parse({"source_agent": source, **_as_dict(data, "A handoff payload")})
@@ -308,7 +308,7 @@ def sent_by(source: str, given: HandoffPayload | Mapping[str, Any]) -> HandoffPa
 
 
 def payload_of(shared_memory: Mapping[str, Any]) -> tuple[HandoffPayload | None, str | None]:
-    """Return the payload in a shared memory, and what is wrong with it; it never raises (row 3-15).
+    """Return the payload in a shared memory, and what is wrong with it; it never raises.
 
     Without a payload both are None: that is no problem. A payload that cannot be read is None as well,
     and the second says why, without any of its values.
@@ -325,7 +325,7 @@ def payload_of(shared_memory: Mapping[str, Any]) -> tuple[HandoffPayload | None,
 def carried(shared_memory: Mapping[str, Any], payload: HandoffPayload) -> HandoffPayload:
     """Return ``payload`` with the one that a shared memory holds, and those before it, as its ``previous``.
 
-    So the third agent of a chain sees what the first one passed along (rows 3-17 and 3-23), up to eight
+    So the third agent of a chain sees what the first one passed along, up to eight
     payloads back. What cannot be read is not carried on; `payload_of` says why. The memory is not changed:
     keep ``carried(...).to_dict()`` under ``"handoff_context"``.
     """

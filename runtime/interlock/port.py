@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Priority(IntEnum):
-    """Where handlers stand by custom: the lowest number answers (feature row 4-02)."""
+    """Where handlers stand by custom: the lowest number answers."""
 
     CRITICAL = 1
     LOCAL = 10

@@ -1,4 +1,4 @@
-"""Noticing that a run goes round without getting anywhere (pain 10).
+"""Noticing that a run goes round without getting anywhere.
 
 A turn brings something new when one of its calls was never made before, or is answered otherwise than
 the last time; so polling, and turning a switch on and off, are progress. What brings nothing new is

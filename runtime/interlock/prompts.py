@@ -28,7 +28,7 @@ RECOMMENDED_PROMPT_PREFIX = (
     "suited to the request, hand over by calling its transfer tool, named transfer_to_<agent>. Transfers "
     "happen in the background: do not mention them to the user."
 )
-"""Explains transfers to a model (feature row 1-40)."""
+"""Explains transfers to a model."""
 
 
 def prompt_with_handoff_instructions(prompt: str) -> str:
@@ -72,7 +72,7 @@ async def system_message(run: Run, offered: Offer) -> Message | None:
 def _payload_note(run: Run) -> str:
     """Return what the agent is told of the data that came with a transfer, written once per transfer.
 
-    Data that cannot be read is passed over (row 3-15); tools find it in the shared memory as it is. Whoever
+    Data that cannot be read is passed over; tools find it in the shared memory as it is. Whoever
     sent it knows it, when in charge again.
     """
     if run.payload_note is None:

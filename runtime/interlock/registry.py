@@ -69,7 +69,7 @@ class Equipment:
     """What a finished `Registry` holds; each list in its order."""
 
     handlers: tuple[Ranked, ...] = ()
-    """By priority, and then as they were registered (feature row 4-03): the first is the default."""
+    """By priority, and then as they were registered: the first is the default."""
     tools: tuple[Tool, ...] = ()
     sections: tuple[Section, ...] = ()
     """By priority; the prompts of skills and of handlers."""
@@ -117,7 +117,7 @@ class Registry:
         source: str | None = None,
         scope: Scope | None = None,
     ) -> None:
-        """Register a handler, or a function that becomes one (feature row 4-27).
+        """Register a handler, or a function that becomes one.
 
         One with the same name from the same skill replaces the earlier one.
 
@@ -144,7 +144,7 @@ class Registry:
         self._handlers[ranked.name] = ranked
 
     def get(self, name: str) -> dict[str, Any] | None:
-        """Return what is known of a registered handler (feature row 4-28); None when there is none."""
+        """Return what is known of a registered handler; None when there is none."""
         return next((each for each in self.list() if each["target"] == name), None)
 
     def list(self) -> list[dict[str, Any]]:

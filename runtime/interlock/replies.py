@@ -129,7 +129,7 @@ def with_own_ids(
     """Return a reply that can be kept and sent back, and what had to be changed in it, one line each.
 
     Its calls are whole, with ids that differ from all earlier ones of the run: some providers send no ids or
-    repeat them (feature row 1-47), and ids that UTF-8 cannot hold would be one id once they are written. The
+    repeat them, and ids that UTF-8 cannot hold would be one id once they are written. The
     new ones follow from the turn, so a replayed run makes the same. Keys that begin with an underscore are
     interlock's own: no model sets them. A number that is none is null, and half a surrogate pair is U+FFFD.
     In arguments it is what JSON writes for it: they mean the same as before, and a tool refuses them.

@@ -1,7 +1,7 @@
 """The form in which a `HandoffRequest` goes to another process: a JSON object.
 
 The names are those of the handoff protocol that others speak, too: what is ``preserve_context`` here is
-``preserve_history`` there (feature row 0-22), and the snapshot is base64, as in the JSON mapping of protocol
+``preserve_history`` there, and the snapshot is base64, as in the JSON mapping of protocol
 buffers (https://protobuf.dev/programming-guides/json/).
 """
 

@@ -19,7 +19,7 @@ def within_budget(
 
     The newest results stay whole. The first that does not fit is cut, and of all before it a notice is left.
     Where there are so many that not even the notices fit, the oldest calls go, together with their answers
-    and the reasoning that led to them; what was said beside them stays (feature row 3-26).
+    and the reasoning that led to them; what was said beside them stays.
 
     Args:
         messages: a history. None of them is changed.

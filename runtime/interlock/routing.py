@@ -1,7 +1,7 @@
 """Which names the model may call in a turn, and what each of its calls leads to.
 
 Routing is a lookup of the call's name among exactly what was offered in that very turn. Text is never
-searched for markers, and a name that was not offered is answered, never guessed (design, section 5).
+searched for markers, and a name that was not offered is answered, never guessed.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ __all__ = ["RunState", "RunStatus"]
 
 
 class RunStatus(StrEnum):
-    """Where a run stands (feature row 2-08)."""
+    """Where a run stands."""
 
     IN_PROGRESS = "InProgress"
     """A model is to be called next."""

@@ -2,7 +2,7 @@
 
 The scopes of a run say who is asking (``RunConfig.scopes``). ``all`` is open to everybody; ``owner`` and
 ``admin`` are ranks, and a higher rank includes the lower one; any other name has to be granted as it is,
-to an admin too. What is not known is denied (feature row 4-19).
+to an admin too. What is not known is denied.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ async def try_transfer(run: Run, wanted: Wanted) -> Transfer:
     """Do all that can fail about a transfer, before anything changes.
 
     Whatever goes wrong becomes the answer to the model's call: the source stays in charge and knows
-    why (feature rows 0-16, 1-26 and 1-27). Also a cancellation does: it is the ``exception`` then, for the
+    why. Also a cancellation does: it is the ``exception`` then, for the
     caller to raise when the transfer is on record.
     """
     started = run.config.clock()

@@ -74,7 +74,7 @@ def handoff(
 
 @dataclass(frozen=True)
 class Handoff:
-    """A handler as webagents declares it (feature row 4-01), for ``Agent(handlers=[...])``.
+    """A handler as webagents declares it, for ``Agent(handlers=[...])``.
 
     It answers with ``metadata["function"]``. New code writes `handoff` or `interlock.handler` instead.
 

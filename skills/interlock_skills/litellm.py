@@ -16,7 +16,7 @@ __all__ = ["LiteLLMSkill"]
 
 
 class LiteLLMSkill(Skill):
-    """Lets a model answer, through litellm (feature row 4-20).
+    """Lets a model answer, through litellm.
 
     With nothing else that has a priority of 10 or less it is the agent's default. Several of these are
     a chain for ``RunConfig(fallback=True)``. litellm is imported at the first call.
