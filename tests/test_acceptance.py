@@ -44,7 +44,7 @@ async def declined(on_request: Any, **settings: Any) -> RunResult[Any]:
     return played.result
 
 
-# -- the states (rows 0-14, 0-15) --
+# -- the states --
 
 
 LEGAL = {
@@ -59,7 +59,7 @@ LEGAL = {
 
 @pytest.mark.parametrize(("old", "new"), list(itertools.product(Status, Status)))
 def test_the_state_machine_over_all_pairs(old: HandoffStatus, new: HandoffStatus) -> None:
-    """Row 0-15: of the 36 steps, six are legal."""
+    """Of the 36 steps, six are legal."""
     if (old, new) in LEGAL:
         assert old.to(new) is new
         return
@@ -72,25 +72,23 @@ def test_the_state_machine_over_all_pairs(old: HandoffStatus, new: HandoffStatus
 
 @pytest.mark.parametrize("status", list(Status))
 def test_a_response_is_accepted_by_its_status_alone(status: HandoffStatus) -> None:
-    """Row 0-13: there is one source of truth."""
+    """There is one source of truth."""
     response = HandoffResponse(status=status)
     assert response.accepted is (status in (Status.ACCEPTED, Status.COMPLETED))
 
 
 def test_the_names_of_the_states_are_their_values() -> None:
-    """Row 0-14."""
     assert [status.name for status in Status] == [status.value for status in Status]
     assert {"EXPIRED", "FAILED"} <= set(Status)
 
 
 def test_a_rejection_says_why() -> None:
-    """Row 0-13."""
     response = HandoffResponse.reject("why", "h-1")
     assert (response.accepted, response.status, response.rejection_reason) == (False, Status.REJECTED, "why")
     assert response.handoff_id == "h-1"
 
 
-# -- asking the target (row 0-16) --
+# -- asking the target --
 
 
 @pytest.mark.parametrize(
@@ -103,7 +101,7 @@ def test_a_rejection_says_why() -> None:
     ids=["nothing", "accept", "completed"],
 )
 async def test_a_target_that_agrees_takes_over(on_request: Any) -> None:
-    """Row 0-16: None accepts, too."""
+    """None accepts, too."""
     played = await both(lambda: team(on_request))
     assert played.result.final_output == "Done."
     assert played.result.handoffs[0].status is Status.COMPLETED
@@ -118,7 +116,7 @@ async def test_a_target_may_be_asked_asynchronously() -> None:
 
 
 async def test_a_target_that_declines_is_not_switched_to() -> None:
-    """Row 0-16: the record says so, and the target is not called."""
+    """The record says so, and the target is not called."""
     result = await declined(no("I am full"))
     (record,) = result.handoffs
     assert (record.status, record.error, record.taken) == (Status.REJECTED, "I am full", False)
@@ -126,7 +124,7 @@ async def test_a_target_that_declines_is_not_switched_to() -> None:
 
 
 async def test_the_source_is_told_why() -> None:
-    """Rows 0-16 and R4: the reason is the answer to the model's own call."""
+    """The reason is the answer to the model's own call."""
     a = team(no("I am full"), "Then I do it.")
     await Runner.run(a, "Hi")
     assert shown(a, 1)[-1] == {
@@ -137,7 +135,7 @@ async def test_the_source_is_told_why() -> None:
 
 
 async def test_a_rejection_is_an_error_of_the_result_as_well() -> None:
-    """R4: nothing goes into thin air."""
+    """Nothing goes into thin air."""
     (problem,) = (await declined(no("I am full"))).errors
     assert (problem.kind, problem.call_id) == ("handoff", "t")
     assert "I am full" in problem.message
@@ -150,7 +148,7 @@ async def test_a_rejection_is_an_event() -> None:
 
 
 async def test_a_target_that_raises_has_declined(caplog: pytest.LogCaptureFixture) -> None:
-    """Row 0-16: rejected with the reason, on the record, among the errors, and in the log."""
+    """Rejected with the reason, on the record, among the errors, and in the log."""
 
     def broken(request: HandoffRequest) -> None:
         raise LookupError("no calendar")
@@ -163,7 +161,7 @@ async def test_a_target_that_raises_has_declined(caplog: pytest.LogCaptureFixtur
 
 
 async def test_a_rejection_can_end_the_run() -> None:
-    """R4: the switch."""
+    """The app says so with `raise_on`."""
     played = await both(lambda: team(no("I am full"), "?"), raise_on=["failed_handoff"])
     assert "I am full" in str(played.error)
     assert played.result.handoffs[0].status is Status.REJECTED
@@ -177,7 +175,7 @@ async def test_what_is_no_response_is_no_consent(answer: Any) -> None:
 
 
 async def test_a_response_that_is_still_open_is_no_consent() -> None:
-    """Row 0-13: accepted while pending was the original's mistake."""
+    """In sw4rm a response was accepted and pending at once."""
     result = await declined(lambda request: HandoffResponse())
     assert result.handoffs[0].error == "'B' declined"
 
@@ -188,7 +186,7 @@ async def test_a_target_may_say_that_it_is_too_late() -> None:
 
 
 async def test_the_target_sees_who_asks_and_what_for() -> None:
-    """Row 0-12: an in-process transfer makes a request, too."""
+    """An in-process transfer makes a request, too."""
     asked: list[HandoffRequest] = []
     a = team(
         asked.append,
@@ -205,7 +203,7 @@ async def test_the_target_sees_who_asks_and_what_for() -> None:
 
 
 async def test_the_record_keeps_the_request() -> None:
-    """R7: the audit trail."""
+    """It is the audit trail."""
     record = (await declined(no("no"))).handoffs[0]
     assert record.request is not None
     assert record.request.request_id == record.id
@@ -218,11 +216,11 @@ async def test_a_handler_is_not_asked() -> None:
     assert result.handoffs[0].status is Status.COMPLETED
 
 
-# -- in time (row 0-33) --
+# -- in time --
 
 
 async def test_a_target_that_takes_too_long_has_not_accepted() -> None:
-    """Row 0-33: expired, the source is told, and the run goes on."""
+    """Expired, the source is told, and the run goes on."""
 
     async def slow(request: HandoffRequest) -> None:
         await anyio.sleep_forever()
@@ -243,8 +241,6 @@ async def test_who_is_in_time_may_take_it() -> None:
 
 @pytest.mark.virtual_time
 async def test_after_one_that_is_late_the_next_is_asked() -> None:
-    """Rows 0-26 and 0-33."""
-
     async def slow(request: HandoffRequest) -> None:
         await anyio.sleep_forever()
 
@@ -258,7 +254,7 @@ async def test_after_one_that_is_late_the_next_is_asked() -> None:
 
 
 async def test_a_target_that_cannot_be_interrupted_is_late_all_the_same() -> None:
-    """Row 0-33: nothing can stop a function that blocks, but it has not accepted in time."""
+    """Nothing can stop a function that blocks, but it has not accepted in time."""
 
     def blocks(request: HandoffRequest) -> HandoffResponse:
         time.sleep(0.05)
@@ -280,11 +276,10 @@ async def test_who_is_not_to_be_cancelled_is_late_all_the_same() -> None:
     assert played.result.handoffs[0].status is Status.EXPIRED
 
 
-# -- what it can do (rows 0-23 to 0-25) --
+# -- what it can do --
 
 
 async def test_a_target_that_lacks_something_is_rejected() -> None:
-    """Row 0-23, word for word."""
     played = await both(lambda: team(None, "Then I do it.", edge={"capabilities_required": ["sql"]}))
     assert played.result.handoffs[0].status is Status.REJECTED
     assert played.result.handoffs[0].error == "Missing capability: sql"
@@ -292,14 +287,13 @@ async def test_a_target_that_lacks_something_is_rejected() -> None:
 
 
 async def test_a_target_that_has_all_takes_over() -> None:
-    """Row 0-23."""
     edge = {"capabilities_required": ["sql"]}
     played = await both(lambda: team(None, edge=edge, capabilities=["pdf", "sql"]))
     assert played.result.final_output == "Done."
 
 
 async def test_who_lacks_something_is_not_even_asked() -> None:
-    """Row 0-16: the order is capability, availability, policy."""
+    """The order is capability, availability, policy."""
     asked: list[Any] = []
     await Runner.run(team(asked.append, "Mine.", edge={"capabilities_required": ["sql"]}), "Hi")
     assert asked == []
@@ -313,14 +307,13 @@ def capable(*names: str, needs: Any = ("sql",), **hooks: Any) -> Agent[Any]:
 
 
 async def test_the_first_capable_agent_is_found() -> None:
-    """Row 0-24: in the order in which the run knows them."""
+    """In the order in which the run knows them."""
     played = await both(lambda: capable("C", "B"))
     assert played.result.final_output == "C here."
     assert played.result.handoffs[0].target == "C"
 
 
 async def test_nobody_capable() -> None:
-    """Row 0-25, word for word."""
     played = await both(lambda: capable("B", needs=("cobol",)))
     record = played.result.handoffs[0]
     assert (record.status, record.error) == (Status.REJECTED, "No capable agent available")
@@ -355,7 +348,7 @@ async def test_a_capable_agent_may_decline_and_the_next_is_asked() -> None:
     assert played.result.handoffs[0].passed_over == (("C", "busy"),)
 
 
-# -- lists of targets (row 0-26) --
+# -- lists of targets --
 
 
 def listed(*targets: Any, **options: Any) -> Agent[Any]:
@@ -364,7 +357,7 @@ def listed(*targets: Any, **options: Any) -> Agent[Any]:
 
 
 async def test_the_second_takes_what_the_first_declines() -> None:
-    """Row 0-26; the record says who was passed over and why."""
+    """The record says who was passed over and why."""
     played = await both(lambda: listed(agent("B", on_handoff_request=no("full")), agent("C", "C here.")))
     (record,) = played.result.handoffs
     assert played.result.final_output == "C here."
@@ -379,7 +372,7 @@ async def test_the_first_that_accepts_ends_the_asking() -> None:
 
 
 async def test_when_all_decline_the_source_goes_on() -> None:
-    """Row 0-26: the text of the record is exact, and the model is told the reasons."""
+    """The text of the record is exact, and the model is told the reasons."""
     played = await both(
         lambda: listed(agent("B", on_handoff_request=no("full")), agent("C", on_handoff_request=no("closed")))
     )
@@ -393,7 +386,7 @@ async def test_when_all_decline_the_source_goes_on() -> None:
 
 
 async def test_a_list_may_name_agents_handlers_and_names() -> None:
-    """Row 0-26: whatever can be a target can be the next one."""
+    """Whatever can be a target can be the next one."""
     played = await both(
         lambda: listed(
             agent("B", on_handoff_request=no("full")), "D", ScriptedHandler(["Beep."], name="voice")
@@ -422,7 +415,7 @@ async def test_one_that_cannot_be_reached_does_not_stand_in_the_way_of_another()
 
 
 async def test_what_the_first_refused_is_not_required_of_the_next() -> None:
-    """Row 0-23 over a list: whoever has it takes it."""
+    """Whoever has it takes it."""
     played = await both(
         lambda: listed(agent("B"), agent("C", "C here.", capabilities=["sql"]), capabilities_required=["sql"])
     )
@@ -430,11 +423,11 @@ async def test_what_the_first_refused_is_not_required_of_the_next() -> None:
     assert played.result.final_output == "C here."
 
 
-# -- available now (row 0-27) --
+# -- available now --
 
 
 async def test_availability_is_asked_at_the_time_of_the_transfer() -> None:
-    """Row 0-27: what was true when the run began does not count."""
+    """What was true when the run began does not count."""
     open_now = [True]
 
     def available(target: Any) -> bool | str:
@@ -560,7 +553,7 @@ async def test_the_reasons_of_many_are_bounded_together() -> None:
 
 
 async def test_a_reason_forges_nothing_in_what_the_next_agent_is_told() -> None:
-    """Pain 11: what one says about another is told in one line of data."""
+    """What one says about another is told in one line of data."""
 
     def make() -> Agent[Any]:
         c = agent("C", "C here.")
@@ -630,7 +623,7 @@ async def test_a_hooks_own_run_that_fails_is_a_rejection() -> None:
 
 
 async def test_a_hooks_own_run_is_ended_with_its_time() -> None:
-    """Row 0-33: the time is that of all that the hook does."""
+    """The time is that of all that the hook does."""
 
     async def ask(request: HandoffRequest) -> None:
         async def wait(_: Any) -> str:
@@ -643,11 +636,11 @@ async def test_a_hooks_own_run_is_ended_with_its_time() -> None:
     assert played.result.handoffs[0].status is Status.EXPIRED
 
 
-# -- in which order (row 0-17) --
+# -- in which order --
 
 
 async def test_everybody_is_told_in_order_and_once() -> None:
-    """Row 0-17: the edge, the run's hooks, the agent's, and the target's own, before its first model call."""
+    """The edge, the run's hooks, the agent's, and the target's own, before its first model call."""
     order: list[str] = []
 
     class Watch(RunHooks):
@@ -707,7 +700,7 @@ async def test_who_goes_round_is_not_asked_again() -> None:
 
 
 async def test_a_refusal_is_logged_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
-    """Row 2-28: who asked whom and what came of it; a reason may hold what the user said."""
+    """Who asked whom and what came of it; a reason may hold what the user said."""
     with caplog.at_level(logging.DEBUG, "interlock"):
         await declined(no("the card is 4111"))
     assert "A -> B: REJECTED" in caplog.text
@@ -729,7 +722,7 @@ async def test_one_that_always_asks_in_vain_is_stopped() -> None:
 
 
 async def test_being_capable_opens_no_way_that_is_closed() -> None:
-    """Rows 0-24 and R9: whoever may not go to B directly does not get there by way of what B can do."""
+    """Whoever may not go to B directly does not get there by way of what B can do."""
 
     def make() -> Agent[Any]:
         b, c = agent("B", capabilities=["sql"]), agent("C", "C here.", capabilities=["sql"])
@@ -743,7 +736,7 @@ async def test_being_capable_opens_no_way_that_is_closed() -> None:
 
 
 async def test_being_one_of_several_behind_a_closed_way_is_no_way_around_it() -> None:
-    """R9: who stands second in the list of a handoff is as much behind its scope as the first."""
+    """Who stands second in the list of a handoff is as much behind its scope as the first."""
 
     def make() -> Agent[Any]:
         b = agent("B", capabilities=["sql"])

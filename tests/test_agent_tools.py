@@ -1,4 +1,4 @@
-"""Agents as tools: who asks stays in charge, and what is asked is a run of its own (pains 17, 26 and 29)."""
+"""Agents as tools: who asks stays in charge, and what is asked is a run of its own."""
 
 from __future__ import annotations
 
@@ -412,7 +412,7 @@ async def test_the_guardrails_of_the_run_are_about_the_run_as_a_whole() -> None:
 
 
 async def test_a_nested_run_that_fails_is_a_failure_with_what_there_is() -> None:
-    """Pain 26: never a confident answer."""
+    """Never a confident answer."""
 
     def make() -> Agent[Any]:
         first = reply("I found half of it.", calls=[call("look_up", {"order": 1})])
@@ -429,7 +429,7 @@ async def test_a_nested_run_that_fails_is_a_failure_with_what_there_is() -> None
 
 @pytest.mark.parametrize("on_limit", ["raise", "return", lambda error: "Fine!"])
 async def test_an_agent_that_runs_out_of_turns_has_not_answered(on_limit: Any) -> None:
-    """Pain 26, smolagents: exhaustion "reported as a confident answer"."""
+    """In smolagents exhaustion was "reported as a confident answer" (huggingface/smolagents 2166)."""
 
     def make() -> Agent[Any]:
         return agent("manager", ask(), "Ok.", tools=[busy().as_tool(max_turns=2)])
@@ -465,8 +465,6 @@ async def test_on_error_may_be_a_function_that_makes_something_of_the_partial_re
 
 
 async def test_one_that_fails_does_not_take_its_siblings_with_it() -> None:
-    """Pain 28."""
-
     def make() -> Agent[Any]:
         team = {"a": agent("a", "A"), "b": agent("b", InvalidRequest("no")), "c": agent("c", "C")}
         return manager([ask("a"), ask("b"), ask("c")], "Ok.", **team)

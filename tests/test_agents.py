@@ -69,25 +69,22 @@ class TicketDict(TypedDict):
 
 
 def test_a_handoff_is_named_after_its_target() -> None:
-    """(rows 1-07, 1-11)"""
     edge = handoff(Agent("Refund Agent"))
     assert (edge.tool_name, edge.agent_name) == ("transfer_to_refund_agent", "Refund Agent")
 
 
 def test_the_description_says_who_it_leads_to_and_ends_there() -> None:
-    """No trailing blank where there is nothing more to say (row 1-08)."""
+    """No trailing blank where there is nothing more to say."""
     assert handoff(Agent("B")).tool_description == "Handoff to the B agent to handle the request."
 
 
 def test_the_description_says_what_the_target_is_for_and_why_one_would_go_there() -> None:
-    """(rows 1-08, 2-06)"""
     assert handoff(B, reason="Questions about money.").tool_description == (
         "Handoff to the B agent to handle the request. Knows about bills. Questions about money."
     )
 
 
 def test_the_spec_takes_no_arguments() -> None:
-    """(rows 1-09, 1-16)"""
     assert handoff(B).spec == {
         "type": "function",
         "function": {
@@ -100,7 +97,6 @@ def test_the_spec_takes_no_arguments() -> None:
 
 
 def test_a_plain_agent_is_offered_as_a_handoff_to_it() -> None:
-    """(row 1-28)"""
     assert Agent("A", handoffs=[B]).edges[0].spec == Agent("A", handoffs=[handoff(B)]).edges[0].spec
     assert Agent("A", handoffs=[B]).edges[0] == handoff(B)
 
@@ -112,7 +108,6 @@ def test_a_handoff_that_was_made_before_stays_the_same_object() -> None:
 
 @pytest.mark.parametrize("input_type", [Ticket, TicketData, TicketDict])
 def test_an_input_type_gives_the_schema(input_type: type[Any]) -> None:
-    """(rows 1-09, 1-23)"""
     parameters = handoff(B, input_type=input_type).spec["function"]["parameters"]
     assert parameters["properties"] == {"reason": {"type": "string"}}
     assert parameters["required"] == ["reason"]
@@ -120,7 +115,6 @@ def test_an_input_type_gives_the_schema(input_type: type[Any]) -> None:
 
 
 def test_an_input_type_that_is_no_object_is_wrapped_in_one() -> None:
-    """(row 1-23)"""
     edge = handoff(B, input_type=list[str])
     assert edge.spec["function"]["parameters"]["type"] == "object"
     assert edge.input_type is not None
@@ -128,7 +122,6 @@ def test_an_input_type_that_is_no_object_is_wrapped_in_one() -> None:
 
 
 def test_a_schema_that_cannot_be_strict_is_not_offered_as_strict() -> None:
-    """(row 1-16)"""
     function = handoff(B, input_type=dict[str, int]).spec["function"]
     assert "strict" not in function
     assert "strict" not in Handoff(target=B, strict_json_schema=False).spec["function"]
@@ -140,7 +133,6 @@ def test_a_schema_of_ones_own_is_offered_as_it_is() -> None:
 
 
 def test_asking_for_a_reason_makes_it_a_required_argument() -> None:
-    """(row 2-05)"""
     assert handoff(B, ask_reason=True).spec["function"]["parameters"] == {
         "additionalProperties": False,
         "type": "object",
@@ -157,7 +149,6 @@ def test_specs_are_json() -> None:
 
 
 def test_a_transfer_is_answered_with_the_name_of_the_target() -> None:
-    """(row 1-18)"""
     assert handoff(B).get_transfer_message(B) == '{"assistant": "B"}'
     assert handoff(B).get_transfer_message(Agent("東京")) == '{"assistant": "東京"}'
 
@@ -166,7 +157,6 @@ def test_a_transfer_is_answered_with_the_name_of_the_target() -> None:
 
 
 def test_the_defaults_of_a_handoff() -> None:
-    """(rows 2-01, 1-15, 1-17, 2-14, 2-16)"""
     edge = handoff(B)
     assert (edge.target, edge.reason, edge.preserve_context, edge.transfer_system_message) == (
         B,
@@ -179,14 +169,11 @@ def test_the_defaults_of_a_handoff() -> None:
 
 
 def test_a_handoff_cannot_be_changed() -> None:
-    """(row 2-01)"""
     with pytest.raises(dataclasses.FrozenInstanceError):
         handoff(B).reason = "x"  # type: ignore[misc]
 
 
 def test_every_option_has_its_field() -> None:
-    """(row 1-21)"""
-
     def called(context: Any, value: Any) -> None: ...
     def enabled(context: Any, agent: Any) -> bool:
         return True
@@ -216,19 +203,17 @@ def test_every_option_has_its_field() -> None:
 
 
 def test_handoff_to_is_the_short_form() -> None:
-    """(row 2-02)"""
     assert Handoff.to(B, "Billing") == handoff(B, reason="Billing")
     assert Handoff.to(B) == handoff(B)
 
 
 def test_a_handoff_has_a_label_for_logs() -> None:
-    """(row 2-04)"""
     assert handoff(B, reason="Billing").label == "Handoff: Billing"
     assert handoff(B).label == "Handoff to B"
 
 
 def test_a_handler_can_be_the_target() -> None:
-    """One concept for agents and handlers (decision R1)."""
+    """One concept for agents and handlers."""
     assert handoff(ScriptedHandler([], name="remote")).tool_name == "transfer_to_remote"
 
     async def answer(request: Any) -> str:
@@ -238,13 +223,13 @@ def test_a_handler_can_be_the_target() -> None:
 
 
 def test_a_name_can_be_the_target() -> None:
-    """So that two frozen agents can name each other (rows 1-28, 2-42)."""
+    """So that two frozen agents can name each other."""
     assert handoff("triage").tool_name == "transfer_to_triage"
     assert Agent("A", handoffs=["triage"]).edges[0].agent_name == "triage"
 
 
 def test_a_handoff_without_a_target_needs_a_name() -> None:
-    """When a function decides, only the name is known beforehand (row 1-10)."""
+    """When a function decides, only the name is known beforehand."""
     edge = Handoff(agent_name="somebody", on_invoke_handoff=lambda context, arguments: B)
     assert (edge.tool_name, edge.target) == ("transfer_to_somebody", None)
     with pytest.raises(ConfigError, match="not to None"):
@@ -267,13 +252,11 @@ class Callback:
 
 @pytest.mark.parametrize("called", [one, either, anything, Callback(), functools.partial(two, value=1)])
 def test_without_input_a_callback_takes_the_context(called: Callable[..., Any]) -> None:
-    """(row 1-22)"""
     assert handoff(B, on_handoff=called).on_handoff is called
 
 
 @pytest.mark.parametrize("called", [two, either, anything, functools.partial(two)])
 def test_with_input_a_callback_takes_the_context_and_the_input(called: Callable[..., Any]) -> None:
-    """(row 1-23)"""
     assert handoff(B, on_handoff=called, input_type=Ticket).on_handoff_takes_input
     assert handoff(B, on_handoff=called, ask_reason=True).on_handoff_takes_input
 
@@ -291,13 +274,13 @@ def test_with_input_a_callback_takes_the_context_and_the_input(called: Callable[
 def test_a_callback_that_cannot_be_called_is_found_when_it_is_declared(
     called: Any, options: dict[str, Any], wrong: str
 ) -> None:
-    """With the callable's name, and not when the first user is to be transferred (rows 1-22, 1-23)."""
+    """With the callable's name, and not when the first user is to be transferred."""
     with pytest.raises(ConfigError, match=re.escape(wrong)):
         handoff(B, on_handoff=called, **options)
 
 
 def test_an_input_type_needs_no_callback() -> None:
-    """What the model passes is kept in the record anyhow (row 1-24)."""
+    """What the model passes is kept in the record anyhow."""
     assert handoff(B, input_type=Ticket).on_handoff is None
 
 
@@ -341,7 +324,7 @@ def test_a_name_does_not_make_a_target_of_what_is_none() -> None:
     ],
 )
 def test_options_that_cannot_work_are_refused(options: dict[str, Any], wrong: str) -> None:
-    """When the handoff is made, not when it is used (rows 1-13, 1-33)."""
+    """When the handoff is made, not when it is used."""
     with pytest.raises(ConfigError, match=wrong):
         handoff(B, **options)
 
@@ -390,7 +373,6 @@ def test_what_an_agent_cannot_have_is_refused(options: dict[str, Any], wrong: st
 
 
 def test_several_problems_of_an_agent_are_told_at_once() -> None:
-    """(row 2-41)"""
     with pytest.raises(ConfigError, match=r"not a Tool.*; .*instructions must be"):
         Agent("A", cast(Any, 5), tools=[cast(Any, "len")])
 
@@ -505,7 +487,7 @@ def test_all_names_that_two_agents_have_are_told_together() -> None:
 
 
 def test_two_targets_of_one_tool_name_are_an_error_that_names_both() -> None:
-    """The last one used to win, silently (row 1-20, pain 20)."""
+    """The last one used to win, silently."""
     with pytest.raises(
         ConfigError, match="handoff to 'Billing Agent' and handoff to 'billing agent'"
     ) as caught:
@@ -514,7 +496,6 @@ def test_two_targets_of_one_tool_name_are_an_error_that_names_both() -> None:
 
 
 def test_a_handoff_named_like_a_tool_is_an_error_that_names_both() -> None:
-    """(row 1-20)"""
     with pytest.raises(ConfigError, match="tool 'transfer_to_b' and handoff to 'B'"):
         Agent("A", tools=[named("transfer_to_b")], handoffs=[B])
     with pytest.raises(ConfigError, match="tool 'x' and tool 'x'"):
@@ -527,14 +508,12 @@ def test_an_override_settles_a_collision() -> None:
 
 
 def test_all_collisions_are_told_at_once() -> None:
-    """(row 2-41)"""
     with pytest.raises(ConfigError, match=r"hands off to itself; .*'transfer_to_b'"):
         Agent("A", handoffs=["A", B, "b"])
 
 
 @pytest.mark.parametrize("edge", ["A", handoff("A"), handoff([B, "A"])])
 def test_an_agent_does_not_hand_off_to_itself(edge: Any) -> None:
-    """(row 1-49)"""
     with pytest.raises(ConfigError, match="Agent 'A' hands off to itself"):
         Agent("A", handoffs=[edge])
 
@@ -621,7 +600,7 @@ def test_an_output_type_parses() -> None:
 
 
 def test_the_graph_is_everybody_who_can_be_reached() -> None:
-    """Also over several ways, and in a circle by name (row 2-42)."""
+    """Also over several ways, and in a circle by name."""
     last = Agent("D", handoffs=["A"])
     start = Agent("A", handoffs=[Agent("B", handoffs=[last]), handoff(Agent("C", handoffs=[last])), "E"])
     assert sorted(start.graph) == ["A", "B", "C", "D"]
@@ -645,8 +624,6 @@ def test_an_agent_behind_its_own_name_is_refused() -> None:
 
 
 async def test_a_filter_of_a_handoff_may_be_any_callable() -> None:
-    """(row 1-01)"""
-
     class Filter:
         async def __call__(self, data: HandoffInputData) -> HandoffInputData:
             return data.clone(new_items=())

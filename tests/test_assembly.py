@@ -639,7 +639,7 @@ def test_a_whole_message_keeps_its_calls(message: Delta) -> None:
     ],
 )
 def test_arguments_that_are_said_again_in_pieces_are_said_once(pieces: list[str], arguments: str) -> None:
-    """litellm makes up a stream like this; two different objects stay what they are (pain 12)."""
+    """litellm makes up a stream like this; two different objects stay what they are."""
     assembler = Assembler()
     for index, piece in enumerate(pieces):
         delta = {"index": 0, "function": {"name": "weather" if not index else None, "arguments": piece}}

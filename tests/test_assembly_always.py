@@ -1,4 +1,4 @@
-"""However a provider writes a reply, it is the same reply (pains 3 and 5)."""
+"""However a provider writes a reply, it is the same reply."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_every_delta_of_a_call_says_which_call_it_is(data: st.DataObject, messag
 
 @given(data=st.data(), message=replies(least=1))
 def test_a_stream_that_is_cut_has_no_more_calls_than_were_begun(data: st.DataObject, message: Json) -> None:
-    """Pain 12: of what is missing, nothing is made up; what is whole was written as it stands."""
+    """Of what is missing, nothing is made up; what is whole was written as it stands."""
     chunks = data.draw(written(message, WAYS["OpenAI"]))
     done, _ = assembled(chunks[: data.draw(st.integers(0, len(chunks)))])
     for call, whole in zip(done.message.get("tool_calls", []), message["tool_calls"], strict=False):

@@ -1,4 +1,4 @@
-"""Retrying: only what may succeed later, never what was shown, and never a tool (pain 16)."""
+"""Retrying: only what may succeed later, never what was shown, and never a tool."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def run(script: Sequence[Any], retry: Retry, *, stream: bool = False, **ag
 
 @pytest.mark.parametrize("error", PROVIDER_ERRORS, ids=lambda error: error.__name__)
 async def test_only_errors_that_say_so_are_retried(error: type[ProviderError]) -> None:
-    """Pain 16: 401, 400 and an ImportError in disguise fail at once; 429, 5xx and a cut do not."""
+    """401, 400 and an ImportError in disguise fail at once; 429, 5xx and a cut do not."""
     clock = Clock()
     script = ScriptedHandler([error("x"), DONE])
     tried = attempts(script, REQUEST, clock.retry())
@@ -153,7 +153,7 @@ async def test_jitter_spreads_waits_over_the_upper_half() -> None:
 
 
 async def test_retry_after_is_waited_for() -> None:
-    """Pain 16: what the provider asks for replaces our own guess, without jitter."""
+    """What the provider asks for replaces our own guess, without jitter."""
     clock = Clock()
     failed, _ = await events([RateLimited("x", retry_after=7), DONE], clock.retry(jitter=lambda: 0.0))
     assert clock.slept == [7]
@@ -198,7 +198,7 @@ SHOWN = [TextDelta("Hel"), ReasoningDelta("Hm"), ToolCallDelta(0, "c", "add", "{
 
 @pytest.mark.parametrize("shown", SHOWN, ids=lambda event: event.type)
 async def test_nothing_is_retried_once_a_part_was_shown(shown: HandlerEvent) -> None:
-    """Section 6: the reader would see it twice."""
+    """The reader would see it twice."""
     clock = Clock()
     with pytest.raises(ConnectionFailed):
         await events([[shown, ConnectionFailed("cut")], DONE], clock.retry())
@@ -219,7 +219,7 @@ async def test_mid_stream_retries_are_announced(shown: HandlerEvent) -> None:
 async def test_a_reply_that_breaks_anywhere_leaves_one_attempt_in_the_transcript(
     broken_after: int, stream: bool
 ) -> None:
-    """Pain 16: break after chunk k for every k; tools run exactly once, the void text is gone."""
+    """Break after chunk k for every k; tools run exactly once, the void text is gone."""
     ran: list[int] = []
 
     @function_tool
@@ -250,7 +250,7 @@ async def test_a_reply_that_breaks_anywhere_leaves_one_attempt_in_the_transcript
 
 
 async def test_the_reader_can_put_together_what_is_valid() -> None:
-    """Pain 16: everything before the last `AttemptFailed` of a reply is void."""
+    """Everything before the last `AttemptFailed` of a reply is void."""
     script = [[TextDelta("Hel"), ConnectionFailed("cut")], "Hello."]
     agent = Agent("A", model=ScriptedHandler(script))
     text = ""
@@ -267,7 +267,7 @@ async def test_the_reader_can_put_together_what_is_valid() -> None:
 
 
 async def test_tools_run_once_however_often_the_model_is_asked() -> None:
-    """Section 6: no tool runs before its reply is complete, so none runs twice."""
+    """No tool runs before its reply is complete, so none runs twice."""
     ran: list[str] = []
 
     @function_tool
@@ -295,7 +295,7 @@ async def test_failed_attempts_are_on_the_result() -> None:
 async def test_an_attempt_that_was_refused_counts_as_a_request_and_costs_nothing(
     error: ProviderError,
 ) -> None:
-    """Pain 34: retried attempts are counted, and a refusal does not make the price unknown."""
+    """Retried attempts are counted, and a refusal does not make the price unknown."""
     result = await run([error, DONE], Clock().retry())
     assert result.usage == Usage(requests=2, cost=0.5)
 
@@ -305,13 +305,13 @@ async def test_an_attempt_that_was_refused_counts_as_a_request_and_costs_nothing
     [ProviderTimeout("x"), [TextDelta("Hel"), ConnectionFailed("x")], [SHOWN[1], ConnectionFailed("x")]],
 )
 async def test_an_attempt_that_may_have_cost_something_makes_the_price_unknown(first: Any) -> None:
-    """Pain 34: what began, or never came back, was perhaps charged."""
+    """What began, or never came back, was perhaps charged."""
     result = await run([first, DONE], Clock().retry(mid_stream=True))
     assert result.usage == Usage(requests=2, estimated=True)
 
 
 async def test_a_defect_in_a_library_is_not_retried() -> None:
-    """Pain 1.1 b: an ImportError dressed up as a connection error fails the same way for ever."""
+    """An ImportError dressed up as a connection error fails the same way for ever."""
     with pytest.raises(ProviderDefect):
         await run([ProviderDefect("No module named 'mcp'")], Clock().retry())
 

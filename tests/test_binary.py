@@ -1,4 +1,4 @@
-"""Images, sound and files by reference (row 0-31)."""
+"""Images, sound and files by reference."""
 
 from __future__ import annotations
 

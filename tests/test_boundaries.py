@@ -1,4 +1,4 @@
-"""What must hold where one agent hands over to another (pains 21, 26 and 39; pain 2 is in test_answers)."""
+"""What must hold where one agent hands over to another; test_answers has several transfers in one reply."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 
 LOOK = call("look_up", {"order": 7})
 
-# -- the pair of the transfer does not confuse whoever is handed to (pain 21) --
+# -- the pair of the transfer does not confuse whoever is handed to --
 
 STEPS = st.lists(st.sampled_from(["look", "two at once"]), max_size=2)
 
@@ -68,7 +68,7 @@ async def test_a_target_sees_one_note_and_no_transfer_and_the_user_has_the_last_
     assert made <= called & answered  # the history has the full pair
 
 
-# -- a failure does not look like success (pain 26) --
+# -- a failure does not look like success --
 
 
 def failing(when: str) -> Handler:
@@ -129,7 +129,7 @@ async def test_of_an_agent_that_fails_as_a_tool_the_caller_is_told(when: str) ->
     assert played.result.nested["h"].stop_reason == "error"
 
 
-# -- caches stay warm, and guardrails hold at each entrance (pain 39) --
+# -- caches stay warm, and guardrails hold at each entrance --
 
 
 @pytest.mark.asyncio_only

@@ -50,7 +50,6 @@ KINDS: list[Callable[..., Any]] = [
 
 @pytest.mark.parametrize("function", KINDS)
 async def test_every_kind_of_function_gives_its_value(function: Callable[..., Any]) -> None:
-    """(row 1-01)"""
     assert await resolve(function(1)) == 2
 
 

@@ -1,4 +1,4 @@
-"""Whatever a stream does, a tool runs for a whole call, once, because it was called (pains 3, 12, 16)."""
+"""Whatever a stream does, a tool runs for a whole call, once, because it was called."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_why_a_reply_ended_decides_nothing(
 async def test_no_tool_runs_of_a_reply_that_broke(
     said: tuple[Json, list[Json]], cut: float, stream: bool
 ) -> None:
-    """Pain 16: the connection breaks anywhere in the reply, also after its last call was whole."""
+    """The connection breaks anywhere in the reply, also after its last call was whole."""
     _, chunks = said
     bench = Bench()
     model = says([chunks[: round(cut * len(chunks))]], ConnectionFailed("reset"))
@@ -121,7 +121,7 @@ async def test_no_tool_runs_of_a_reply_that_broke(
 async def test_a_tool_runs_once_for_a_reply_that_is_made_again(
     said: tuple[Json, list[Json]], cut: float, stream: bool
 ) -> None:
-    """Pain 16: retries in the middle of a stream, which the caller has to allow."""
+    """Retries in the middle of a stream, which the caller has to allow."""
     _, chunks = said
     bench, quiet = Bench(), Bench()
     model = says([chunks[: round(cut * len(chunks))], chunks, [DONE]], ConnectionFailed("reset"))
@@ -139,7 +139,7 @@ async def test_a_tool_runs_once_for_a_reply_that_is_made_again(
 async def test_a_tool_runs_with_all_of_its_arguments_or_not_at_all(
     said: tuple[Json, list[Json]], cut: float, stream: bool
 ) -> None:
-    """Pain 12: a stream that just stops. What is half is never completed, guessed or taken for nothing."""
+    """A stream that just stops. What is half is never completed, guessed or taken for nothing."""
     message, chunks = said
     bench = Bench()
     _, error = await ended(bench.agent(says([chunks[: round(cut * len(chunks))], [DONE]])), stream=stream)
@@ -156,7 +156,7 @@ async def test_a_tool_runs_with_all_of_its_arguments_or_not_at_all(
     ['{"a": 1, "b": 2', '{"a": 1, "b": 2,}', "{'a': 1, 'b': 2}", '{"a": 1}{"b": 2}', '[{"a": 1}]'],
 )
 async def test_arguments_are_read_and_never_repaired(arguments: str, stream: bool) -> None:
-    """Pain 12: crewAI pull 4573 runs tools with ``{}`` instead; here the model is told, and tries again."""
+    """CrewAI pull 4573 runs tools with ``{}`` instead; here the model is told, and tries again."""
     ran: list[int] = []
 
     @make_tool

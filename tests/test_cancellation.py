@@ -1,4 +1,4 @@
-"""A run may end at any moment: what happened until then is whole, and nothing is left behind (pain 11)."""
+"""A run may end at any moment: what happened until then is whole, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Played:
 
 @pytest.mark.parametrize("name", WAITING)
 async def test_a_run_can_be_cancelled_at_any_await(name: str) -> None:
-    """Pain 11: a handler, tool, filter, callback or hook in which the surrounding scope is cancelled."""
+    """A handler, tool, filter, callback or hook in which the surrounding scope is cancelled."""
     counting = Played(SCENES[name])
     await counting.drain()
     assert counting.trap.passed > 5
@@ -140,7 +140,7 @@ async def test_a_run_can_be_cancelled_at_any_await(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["one tool", "chain", "siblings"])
 async def test_a_plain_run_can_be_cancelled_at_any_await(name: str) -> None:
-    """Pain 11: `Runner.run` leaves nothing open either, and its agents go on as if nothing had been."""
+    """`Runner.run` leaves nothing open either, and its agents go on as if nothing had been."""
     scene, before = SCENES[name], len(anyio.get_running_tasks())
     for k in range(1, 100):
         played = Played(scene, k)
@@ -154,7 +154,7 @@ async def test_a_plain_run_can_be_cancelled_at_any_await(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCENES)
 async def test_a_stream_can_be_left_after_any_event(name: str) -> None:
-    """Pain 11: leaving the block closes what is behind it, without waiting for the collector."""
+    """Leaving the block closes what is behind it, without waiting for the collector."""
     for k in range(1, 100):
         before = len(anyio.get_running_tasks())
         played = Played(SCENES[name])
@@ -181,7 +181,7 @@ async def leave_after(stream: RunStream, k: int, played: Played) -> bool:
 
 @pytest.mark.parametrize("name", ["transfer", "chain", "siblings"])
 async def test_another_task_may_close_the_stream(name: str) -> None:
-    """No task group and no cancel scope is open while an event is handed out (design, section 4)."""
+    """No task group and no cancel scope is open while an event is handed out."""
     for k in range(1, 40):
         played = Played(SCENES[name])
         stream = played.stream()
@@ -211,7 +211,7 @@ async def step_in_tasks(stream: RunStream, count: int) -> bool:
 
 
 async def test_the_answers_of_finished_siblings_are_kept() -> None:
-    """Pains 11 and 28: what two tools did is in the transcript when the third is cancelled."""
+    """What two tools did is in the transcript when the third is cancelled."""
     scope = anyio.CancelScope()
 
     @function_tool
@@ -248,7 +248,7 @@ class _CancelsAtTheEnd(RunHooks):
 
 
 async def test_a_finished_tool_is_kept_when_its_hook_is_cancelled() -> None:
-    """Pain 11: the tool did its work, so the next run must know."""
+    """The tool did its work, so the next run must know."""
     scope, stage = anyio.CancelScope(), Stage()
     stream = Runner.run_streamed(SCENES["one tool"].agent(stage), "Hi", hooks=_CancelsAtTheEnd(scope))
     with scope:
@@ -271,7 +271,7 @@ def lingering(ends: Callable[[], Any], usage: Usage | None) -> Handler:
 
 
 async def test_a_complete_reply_is_kept_when_its_handler_is_cancelled_afterwards() -> None:
-    """Pain 11: what was received is counted and kept, the calls included."""
+    """What was received is counted and kept, the calls included."""
     scope = anyio.CancelScope()
 
     async def cancelled() -> None:
@@ -288,7 +288,7 @@ async def test_a_complete_reply_is_kept_when_its_handler_is_cancelled_afterwards
 
 
 async def test_text_that_was_shown_is_kept_when_the_stream_is_left() -> None:
-    """Pain 11: half a reply is a message of its own, and says so."""
+    """Half a reply is a message of its own, and says so."""
     stream = Runner.run_streamed(SCENES["answer"].agent(Stage()), "Hi")
     async with stream:
         async for event in stream:
@@ -301,7 +301,7 @@ async def test_text_that_was_shown_is_kept_when_the_stream_is_left() -> None:
 
 
 async def test_half_a_call_is_dropped_and_the_words_before_it_stay() -> None:
-    """Pain 16: no tool runs and none is stored before its call is complete."""
+    """No tool runs and none is stored before its call is complete."""
     stage = Stage()
     stream = Runner.run_streamed(SCENES["one tool"].agent(stage), "Hi")
     async with stream:
@@ -354,7 +354,7 @@ async def test_leaving_at_a_handoff_closes_every_generator_at_once() -> None:
 
 
 async def test_a_cancelled_run_cancels_what_its_tools_started() -> None:
-    """Pain 28: no task outlives the run."""
+    """No task outlives the run."""
     scope = anyio.CancelScope()
     started: list[str] = []
     ended: list[str] = []

@@ -1,7 +1,8 @@
 """A run with everything in it, ended at every single step: what is left is whole, and nothing is left open.
 
-Pain 11: openai/openai-agents-python 1895 (a cancelled turn is lost, and with it the usage and the pool's
-connection), openai-agents-js 1190 (the conversation cannot go on), pydantic/pydantic-ai 4423 (lost tasks).
+What went wrong elsewhere: openai/openai-agents-python 1895 (a cancelled turn is lost, and with it the
+usage and the pool's connection), openai/openai-agents-js 1190 (the conversation cannot go on),
+pydantic/pydantic-ai 4423 (lost tasks).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The app's own code awaits something that was cancelled: that is its failure, and not the caller's word.
 
 asyncio lets any function raise ``CancelledError``, and a run that took it for the caller's would end without
-an error and without a result (pain 28; pydantic/pydantic-ai 4423). Trio has no such thing.
+an error and without a result (pydantic/pydantic-ai 4423). Trio has no such thing.
 """
 
 from __future__ import annotations

@@ -50,7 +50,6 @@ CHARTS = Worker("charts", {"charts"})
     ],
 )
 def test_what_is_missing_is_said(required: Collection[str], reason: str | None) -> None:
-    """(row 0-23)"""
     assert missing_capability(SQL, required) == reason
 
 
@@ -65,7 +64,6 @@ def test_one_capability_written_as_text_is_no_list_of_letters() -> None:
 
 
 def test_the_first_in_order_of_registration_that_has_all_is_found() -> None:
-    """(row 0-24)"""
     router = CapabilityRouter([SQL, CHARTS, BOTH, Worker("later", ["sql", "charts"])])
     assert router.find(["charts", "sql"]) is BOTH
     assert router.find(["charts"]) is CHARTS
@@ -74,7 +72,6 @@ def test_the_first_in_order_of_registration_that_has_all_is_found() -> None:
 
 
 def test_nobody_has_all_of_it() -> None:
-    """(row 0-25)"""
     assert CapabilityRouter([SQL, CHARTS]).choose(["sql", "charts"]) == Choice(
         reason="No capable agent available",
         passed_over=(("sql", "Missing capability: charts"), ("charts", "Missing capability: sql")),
@@ -84,8 +81,6 @@ def test_nobody_has_all_of_it() -> None:
 
 
 def test_a_busy_agent_is_passed_over() -> None:
-    """(rows 0-24, 0-27)"""
-
     def available(agent: Worker) -> bool | str:
         return "Agent busy: DEPLOYING" if agent is SQL else True
 
@@ -96,7 +91,6 @@ def test_a_busy_agent_is_passed_over() -> None:
 
 
 def test_when_all_capable_agents_are_busy_none_is_available() -> None:
-    """(row 0-25)"""
     choice = CapabilityRouter([SQL, CHARTS], lambda agent: "Agent busy: x").choose(["sql"])
     assert choice.agent is None
     assert choice.reason == "No capable agent available"
@@ -109,7 +103,6 @@ def test_whatever_is_not_true_means_no(answer: Any) -> None:
 
 
 def test_availability_is_asked_at_the_time_and_only_about_the_capable() -> None:
-    """(row 0-27)"""
     asked: list[str] = []
     busy = {"sql"}
 
@@ -175,7 +168,6 @@ def test_found_is_the_first_that_is_a_superset_and_available(
 
 
 async def test_the_first_that_accepts_takes_it_and_nobody_else_is_asked() -> None:
-    """(row 0-26)"""
     asked: list[str] = []
 
     async def accepts(agent: Worker) -> str | None:
@@ -189,7 +181,6 @@ async def test_the_first_that_accepts_takes_it_and_nobody_else_is_asked() -> Non
 
 
 async def test_all_decline() -> None:
-    """(row 0-26)"""
     choice = await first_to_accept([SQL, BOTH], lambda agent: agent is CHARTS)
     assert choice == Choice(
         reason="All preferred agents unavailable",
@@ -215,7 +206,6 @@ async def test_an_error_while_accepting_names_the_agent() -> None:
 
 
 def test_a_place_is_taken_until_it_is_released() -> None:
-    """(row 0-27)"""
     capacity = Capacity({"sql": 2})
     first, second = capacity.take("sql"), capacity.take(SQL)
     assert first is not None

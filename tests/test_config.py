@@ -16,7 +16,7 @@ async def answers(request: Request) -> str:
 
 
 def test_the_defaults_are_safe() -> None:
-    """R3, R4, pain 10: mistakes are answered, limits raise, loops are noticed."""
+    """Mistakes are answered, limits raise, loops are noticed."""
     config = RunConfig()
     assert (config.max_handoffs, config.max_mistakes, config.detect_loops) == (5, 3, True)
     assert (config.on_limit, config.raise_on, config.multiple_handoffs) == ("raise", (), "first")

@@ -42,12 +42,12 @@ def test_each_context_has_a_memory_of_its_own() -> None:
 
 @pytest.mark.parametrize("memory", [{}, {"handoff_context": None}, {"handoff_context": {"topic": "moss"}}])
 def test_without_a_payload_that_can_be_read_there_is_none(memory: dict[str, Any]) -> None:
-    """Row 3-15: and nothing raises."""
+    """And nothing raises."""
     assert RunContext(context=None, shared_memory=memory).handoff_payload is None
 
 
 async def test_the_payload_of_a_transfer_is_there_for_the_target() -> None:
-    """Row 3-15: typed, in tools as in instructions, and None for whoever was given nothing."""
+    """Typed, in tools as in instructions, and None for whoever was given nothing."""
     seen: list[tuple[str, HandoffPayload | None]] = []
 
     def instructions(context: RunContext[Any]) -> str:
@@ -71,7 +71,7 @@ async def test_the_payload_of_a_transfer_is_there_for_the_target() -> None:
 
 
 def test_the_idempotency_key_names_run_turn_and_call() -> None:
-    """Row 2-44: the same on retries, different for another call."""
+    """The same on retries, different for another call."""
     context = ToolContext(context=None, run_id="r", turn=3, tool_call_id="c")
     assert context.idempotency_key == "r:3:c"
 
@@ -179,7 +179,7 @@ async def test_the_apps_object_is_the_very_one_that_was_passed() -> None:
 
 
 async def test_code_of_the_app_knows_whose_conversation_it_is() -> None:
-    """Row 3-04: in instructions, tools and hooks alike; no model is told."""
+    """In instructions, tools and hooks alike; no model is told."""
     seen: list[tuple[str | None, str | None]] = []
 
     @function_tool

@@ -14,7 +14,6 @@ USER = {"role": "user", "content": "Hi"}
 
 
 def test_the_schema_is_a_draft_07_of_the_three_fields() -> None:
-    """(row 0-04)"""
     schema = HandoffContext.json_schema()
     assert schema["$schema"] == "http://json-schema.org/draft-07/schema#"
     assert schema["title"] == "HandoffContext"
@@ -24,7 +23,7 @@ def test_the_schema_is_a_draft_07_of_the_three_fields() -> None:
 
 
 def test_the_schema_knows_calls_and_content_that_is_no_text() -> None:
-    """The original's forbids both (row 0-04, defect 19)."""
+    """Sw4rm's schema forbids both."""
     entry = context_schema()["properties"]["conversation_history"]["items"]["properties"]
     assert entry["content"]["type"] == ["string", "array", "null"]
     assert "tool_calls" in entry

@@ -29,7 +29,7 @@ class Maker:
         return {"handoff_type": "x"}
 
 
-# -- targets (row 0-26) --
+# -- targets --
 
 
 @pytest.mark.parametrize("target", [5, object(), "", b"B", lambda: None, Agent, {"name": "B"}])
@@ -89,7 +89,6 @@ def test_one_text_is_no_list_of_others() -> None:
 
 
 def test_an_agent_is_not_among_its_own_next_targets() -> None:
-    """Row 1-49 over a list."""
     with pytest.raises(ConfigError, match="hands off to itself"):
         agent("A", handoffs=[handoff([B, "A"])])
 
@@ -99,7 +98,7 @@ def test_a_name_in_a_list_that_nobody_has_is_found_before_the_run() -> None:
         run_graph(agent("A", handoffs=[handoff([B, "nobody"])]), RunConfig())
 
 
-# -- capabilities (row 0-23) --
+# -- capabilities --
 
 
 @pytest.mark.parametrize("names", ["sql", 5, None])
@@ -115,19 +114,19 @@ def test_what_an_agent_can_do_is_a_list(names: Any) -> None:
 
 
 def test_anybody_who_can_needs_something_to_be_able_to() -> None:
-    """Row 0-24: without a target there is a requirement."""
+    """Without a target there is a requirement."""
     with pytest.raises(ConfigError, match="A handoff leads to"):
         handoff()
 
 
 def test_anybody_who_can_has_a_name_for_the_model() -> None:
-    """Row 2-03: one that tells it what for."""
+    """One that tells it what for."""
     edge = handoff(capabilities_required=["sql", "pdf"])
     assert edge.tool_name == "transfer_to_agent_with_sql_and_pdf"
     assert "sql and pdf" in edge.tool_description
 
 
-# -- time (row 0-33) --
+# -- time --
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan"), "5", True, [1]])
@@ -146,7 +145,7 @@ def test_what_is_a_time(value: Any, fits: bool) -> None:
     assert is_seconds(value) is fits
 
 
-# -- payloads (rows 3-01, 3-02) --
+# -- payloads --
 
 
 @pytest.mark.parametrize("payload", [5, "moss", [1], b"x"])
@@ -179,7 +178,7 @@ def test_a_payload_may_come_in_many_forms(payload: Any) -> None:
     assert handoff(B, payload=payload).payload is payload
 
 
-# -- hooks (rows 0-16, 0-17) --
+# -- hooks --
 
 
 @pytest.mark.parametrize("name", ["on_handoff_request", "on_handoff_received"])
@@ -192,7 +191,6 @@ def test_a_hook_is_a_function(name: str) -> None:
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
-    """Row 2-41."""
     with pytest.raises(ConfigError) as raised:
         handoff([B, 5], timeout=-1, capabilities_required="sql", payload=5, tool_name_override="ä")  # type: ignore[list-item]
     text = str(raised.value)

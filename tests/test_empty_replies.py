@@ -1,4 +1,4 @@
-"""A reply with nothing in it: told as an event, never filled with words, asked about once (pains 10, 21)."""
+"""A reply with nothing in it: told as an event, never filled with words, asked about once."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_anything_to_show_is_not(message: Any) -> None:
 
 
 async def test_a_first_reply_that_is_empty_is_the_answer() -> None:
-    """Row 4-53: no invented text."""
+    """No invented text."""
     played = await both(lambda: agent("A", ""))
     assert (played.result.final_output, played.result.stop_reason) == ("", "done")
     assert played.result.warnings == ("turn 1: the reply is empty",)
@@ -144,14 +144,14 @@ async def test_two_that_are_not_in_a_row_are_each_asked_about() -> None:
 
 
 async def test_after_a_transfer_the_target_is_asked() -> None:
-    """Pain 21: models that were handed over to say nothing."""
+    """Models that were handed over to say nothing."""
     played = await both(lambda: agent("A", TO_B, handoffs=[agent("B", "", "B answers.")]))
     assert (played.result.final_output, played.result.last_agent.name) == ("B answers.", "B")
     assert [event.agent for event in played.events if isinstance(event, EmptyReply)] == ["B"]
 
 
 async def test_after_bouncing_back_the_first_agent_is_asked() -> None:
-    """Pain 21: bounce-backs give empty completions."""
+    """Bounce-backs give empty completions."""
     played = await both(
         lambda: agent("A", TO_B, "", "A answers.", handoffs=[agent("B", TO_A, handoffs=["A"])])
     )

@@ -44,7 +44,7 @@ def drawn() -> dict[str, str]:
 
 
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
-    """Section 6: whoever reads the picture reads the truth."""
+    """Whoever reads the picture reads the truth."""
     actual = {
         name: next((base.__name__ for base in each.__bases__ if issubclass(base, InterlockError)), "")
         for name, each in CLASSES.items()
@@ -74,7 +74,7 @@ def test_wiring_mistakes_are_pythons_own_kind_too(error: Any, also: Any) -> None
     ids=lambda each: each.__name__,
 )
 def test_which_failures_of_a_provider_may_be_retried(each: Any) -> None:
-    """Section 6: what the same request cannot cure is not retried."""
+    """What the same request cannot cure is not retried."""
     assert each("x").retryable is (each.__name__ in RETRYABLE)
     assert each("x", retryable=not each.retryable).retryable is not each.retryable
     assert issubclass(each, HandlerError)

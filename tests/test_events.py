@@ -17,7 +17,7 @@ CLASSES: list[Any] = [kind for name in events.__all__ if isinstance(kind := geta
 
 
 def test_each_class_has_a_word_of_its_own() -> None:
-    """Row 1-43: our spelling is handoff_occurred; the words are those of the classes."""
+    """Our spelling is handoff_occurred; the words are those of the classes."""
     words = {each.type for each in get_args(RunEvent)}
     assert words == {
         "agent_updated",

@@ -161,7 +161,7 @@ async def test_a_tool_step_carries_its_arguments_and_timeout() -> None:
 
 
 async def test_what_a_tool_itself_consumed_survives_a_replay() -> None:
-    """Pain 34: usage that a tool reports is part of the run's, also when the tool is not run again."""
+    """Usage that a tool reports is part of the run's, also when the tool is not run again."""
     recording = Recording()
 
     def agent() -> Agent:

@@ -1,4 +1,4 @@
-"""Tools that the caller runs: a call of one ends the run, and its answer starts the next (row 4-35)."""
+"""Tools that the caller runs: a call of one ends the run, and its answer starts the next."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ async def test_several_are_pending_in_call_order() -> None:
 
 @pytest.mark.parametrize("order", list(itertools.permutations(["add", "where", "nothing"])))
 async def test_siblings_are_answered_once_whatever_the_order(order: tuple[str, ...]) -> None:
-    """Section 8: the original dropped the results of its own tools."""
+    """Webagents dropped the results of its own tools."""
     calls = [added(7, id="add") if name == "add" else call(name, id=name) for name in order]
     played = await asked(calls)
     assert set(tool_messages(played.result)) == {"add", "nothing"}
@@ -170,7 +170,7 @@ async def test_siblings_are_answered_once_whatever_the_order(order: tuple[str, .
 
 
 async def test_arguments_and_text_are_shown_once() -> None:
-    """Section 8, defect 9: a client got the arguments twice and the text three times."""
+    """A client of webagents got the arguments twice and the text three times."""
     said = reply("Let me look.", calls=[call("click", {"x": 1}, id="c")])
     played = await asked(said)
     assert "".join(event.text for event in played.events if isinstance(event, TextDelta)) == "Let me look."

@@ -1,4 +1,4 @@
-"""Fallback: the next handler by priority answers for one that failed before it showed anything (row 4-47)."""
+"""Fallback: the next handler by priority answers for one that failed before it showed anything."""
 
 from __future__ import annotations
 

@@ -70,18 +70,15 @@ def messages_of(data: HandoffInputData) -> list[Message]:
 
 
 def test_the_data_cannot_be_changed() -> None:
-    """(row 1-03)"""
     with pytest.raises(dataclasses.FrozenInstanceError):
         DATA.new_items = ()  # type: ignore[misc]
 
 
 def test_all_items_are_the_three_parts_in_order() -> None:
-    """(row 1-04)"""
     assert [one.id for one in DATA.all_items] == [0, 1, 2, 3, 4, 5]
 
 
 def test_clone_replaces_what_it_is_given_and_nothing_else() -> None:
-    """(row 1-05)"""
     cloned = DATA.clone(new_items=())
     assert cloned.new_items == ()
     assert cloned == dataclasses.replace(DATA, new_items=())
@@ -93,13 +90,12 @@ def test_clone_without_arguments_is_the_same() -> None:
 
 
 def test_clone_knows_no_other_parts() -> None:
-    """(row 1-05)"""
     with pytest.raises(TypeError, match="source"):
         DATA.clone(source="c")  # type: ignore[call-arg]
 
 
 def test_input_items_are_shown_in_place_of_the_new_ones() -> None:
-    """The model's input is replaced; what is stored keeps its part (row 1-06)."""
+    """The model's input is replaced; what is stored keeps its part."""
     cloned = DATA.clone(input_items=())
     assert cloned.new_items == (MOVED, ACCEPTED)
     assert cloned.all_items == (SYSTEM, ASKED, LOOKED, FOUND)
@@ -113,7 +109,7 @@ def test_clone_takes_plain_messages_beside_items() -> None:
 
 
 def test_clone_takes_text_as_a_user_message() -> None:
-    """The history of openai-agents is text or items (row 1-03)."""
+    """The history of openai-agents is text or items."""
     text: Any = "Hi"
     assert messages_of(DATA.clone(input_history=text))[0] == {"role": "user", "content": "Hi"}
 
@@ -142,7 +138,7 @@ def test_plain_messages_keep_their_place_whatever_part_they_are_in() -> None:
 
 
 def test_a_plain_assistant_message_keeps_what_any_provider_can_read() -> None:
-    """Nothing says who wrote it; the user's are the app's own (pain 8)."""
+    """Nothing says who wrote it; the user's are the app's own."""
     assert as_items([WORDS])[0].message == {
         "role": "assistant",
         "content": "I look.",
@@ -153,7 +149,6 @@ def test_a_plain_assistant_message_keeps_what_any_provider_can_read() -> None:
 
 
 def test_a_message_of_an_earlier_run_still_knows_its_family() -> None:
-    """(pain 8)"""
     nudge: Any = {"role": "user", "content": "You repeat yourself.", "_kind": "nudge"}
     marked: Any = {**WORDS, "_origin": "anthropic"}
     assert as_items([marked, nudge], 7) == [
@@ -180,7 +175,6 @@ def test_a_wrong_message_is_named_with_its_place() -> None:
     ],
 )
 def test_a_part_that_cannot_be_shown_is_refused(part: Any, error: type[Exception]) -> None:
-    """(row 1-13)"""
     with pytest.raises(error):
         DATA.clone(new_items=part)
 
@@ -194,7 +188,6 @@ def test_a_lone_message_is_no_sequence() -> None:
 
 
 def test_without_tools_only_words_are_left() -> None:
-    """(row 1-39)"""
     assert messages_of(remove_all_tools(DATA)) == [
         SYSTEM.message,
         ASKED.message,
@@ -213,19 +206,18 @@ def test_items_without_tools_are_not_touched() -> None:
 
 
 def test_remove_all_tools_also_holds_for_the_replacement_of_the_new_items() -> None:
-    """It used to leak through there when filters were chained (pain 22)."""
+    """It used to leak through there when filters were chained."""
     data = DATA.clone(input_items=[LOOKED, FOUND])
     assert [text_of(one.message) for one in remove_all_tools(data).input_items or ()] == ["I look."]
 
 
 def test_remove_all_tools_twice_is_once() -> None:
-    """(row 1-39)"""
     once = remove_all_tools(DATA)
     assert remove_all_tools(once) == once
 
 
 async def test_remove_all_tools_before_and_after_nesting() -> None:
-    """A summary is words and stays; tools that are removed before it is made are not in it (row 1-39)."""
+    """A summary is words and stays; tools that are removed before it is made are not in it."""
     after = remove_all_tools(nest_handoff_history(DATA))
     assert "secret" in text_of(after.all_items[1].message)
     before = await resolve(compose(remove_all_tools, nest_handoff_history)(DATA))
@@ -249,7 +241,7 @@ async def test_remove_all_tools_before_and_after_nesting() -> None:
     ],
 )
 def test_keep_last_never_separates_a_call_from_its_answer(count: int, kept: list[int]) -> None:
-    """Calls and answers go together, system messages stay (rows 0-28, 0-29)."""
+    """Calls and answers go together, system messages stay."""
     data = keep_last(count)(DATA)
     assert isinstance(data, HandoffInputData)
     assert [one.id for one in data.all_items] == kept
@@ -283,14 +275,12 @@ def test_a_leading_answer_does_not_break_keep_last() -> None:
 
 
 def test_only_the_newest_user_message_is_left() -> None:
-    """(row 2-15)"""
     later = item(3, {"role": "user", "content": "And now?"}, "input")
     data = last_user_message(DATA.clone(pre_handoff_items=[LOOKED, FOUND, later]))
     assert data.all_items == (SYSTEM, later)
 
 
 def test_without_a_user_message_nothing_but_the_system_message_is_left() -> None:
-    """(row 2-15)"""
     assert last_user_message(DATA.clone(input_history=[SYSTEM])).all_items == (SYSTEM,)
 
 
@@ -320,8 +310,6 @@ async def test_last_user_message_after_nesting() -> None:
 
 
 async def test_filters_apply_from_left_to_right_sync_or_async() -> None:
-    """(row 1-01)"""
-
     def mark(text: str, data: HandoffInputData) -> HandoffInputData:
         return data.clone(new_items=[*data.new_items, {"role": "user", "content": text}])
 
@@ -407,7 +395,7 @@ async def test_filters_never_change_what_they_are_given(
 async def test_filters_keep_who_hands_over_to_whom(
     data: HandoffInputData, filters: list[HandoffInputFilter]
 ) -> None:
-    """Every field that is not a part survives every filter (pain 22)."""
+    """Every field that is not a part survives every filter."""
     after = await resolve(compose(*filters)(data))
     assert (after.source, after.target) == ("a", "b")
 
@@ -416,7 +404,7 @@ async def test_filters_keep_who_hands_over_to_whom(
 async def test_after_remove_all_tools_no_tool_is_left(
     data: HandoffInputData, filters: list[HandoffInputFilter]
 ) -> None:
-    """However filters are composed, no call, answer or reasoning of one gets past it (pain 22)."""
+    """However filters are composed, no call, answer or reasoning of one gets past it."""
     after = await resolve(compose(remove_all_tools, *filters)(data))
     for message in messages_of(after):
         assert message["role"] != "tool"
@@ -426,7 +414,7 @@ async def test_after_remove_all_tools_no_tool_is_left(
 
 @given(_data(), st.integers(0, 8))
 def test_keep_last_keeps_pairs_together(data: HandoffInputData, count: int) -> None:
-    """What had no problem before has none after, but that nothing may be left (row 0-29)."""
+    """What had no problem before has none after, but that nothing may be left."""
     shown = data.clone(input_history=(), pre_handoff_items=())
     kept = keep_last(count)(shown)
     assert isinstance(kept, HandoffInputData)

@@ -1,4 +1,4 @@
-"""Guardrails stop a run: an agent's own when it is active, the run's around it (rows 1-44, 2-20)."""
+"""Guardrails stop a run: an agent's own when it is active, the run's around it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def two(source: dict[str, Any], target: dict[str, Any]) -> Agent[Any]:
 
 
 async def test_input_guardrails_run_when_their_agent_becomes_active() -> None:
-    """Row 2-20: the specialist's do not run before the transfer, and see what the specialist sees."""
+    """The specialist's do not run before the transfer, and see what the specialist sees."""
     a, b = Watch(), Watch()
     await Runner.run(two({"input_guardrails": [a]}, {"input_guardrails": [b]}), "Hi")
     assert [(name, turn) for name, turn, _ in a.seen + b.seen] == [("A", 1), ("B", 2)]
@@ -57,7 +57,7 @@ async def test_input_guardrails_run_when_their_agent_becomes_active() -> None:
 
 
 async def test_output_guardrails_are_those_of_the_agent_that_answers() -> None:
-    """Row 2-20: they are not inherited over a handoff."""
+    """They are not inherited over a handoff."""
     a, b = Watch(), Watch()
     await Runner.run(two({"output_guardrails": [a]}, {"output_guardrails": [b]}), "Hi")
     assert a.seen == []

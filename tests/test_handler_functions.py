@@ -203,7 +203,7 @@ class Answer:
     ],
 )
 async def test_whatever_is_async_is_taken(function: Any) -> None:
-    """Row 4-05: functions, methods, partials, callable objects, and wrappers of any of them."""
+    """Functions, methods, partials, callable objects, and wrappers of any of them."""
     assert await reply_of(function) == "Hello"
 
 
@@ -281,7 +281,7 @@ class Forwarding:
     ],
 )
 async def test_a_sync_function_that_says_it_returns_something_async_is_called(function: Any) -> None:
-    """Row 4-05: such a call cannot block, and its result is read like any other."""
+    """Such a call cannot block, and its result is read like any other."""
     assert await reply_of(function) == "Hello"
 
 
@@ -316,7 +316,7 @@ class SyncDesk:
     ],
 )
 def test_a_sync_function_is_refused_with_what_to_do(function: Any) -> None:
-    """Row 4-06: it would hold up every other run of the process; said when it is declared."""
+    """It would hold up every other run of the process; said when it is declared."""
     with pytest.raises(ValueError, match="must be an async function or async generator") as caught:
         function_handler(function, name="desk")
     assert isinstance(caught.value, ConfigError)
@@ -326,7 +326,7 @@ def test_a_sync_function_is_refused_with_what_to_do(function: Any) -> None:
 
 @pytest.mark.parametrize("nothing", [None, 5, "gpt", {"role": "assistant"}, [coroutine]])
 def test_what_cannot_be_called_is_refused(nothing: Any) -> None:
-    """Row 4-30: when it is declared, and not when it is needed."""
+    """When it is declared, and not when it is needed."""
     with pytest.raises(
         ConfigError, match=r"must be an async function .* cannot be called\. Pass the function"
     ):
@@ -363,7 +363,7 @@ async def by_position(request: Any, context: Any, messages: Any, tools: Any, set
 
 @pytest.mark.parametrize("function", [by_name, in_any_order, with_defaults, by_position])
 async def test_parameters_are_filled_by_name(function: Any) -> None:
-    """Row 4-17, with or without a default, by position or by keyword."""
+    """With or without a default, by position or by keyword."""
     request, context, messages, tools, settings = await seen_by(function)
     assert request is REQUEST
     assert context is CONTEXT
@@ -418,7 +418,7 @@ async def by_annotation_against_the_name(context: Request, request: RunContext) 
     ],
 )
 async def test_parameters_are_filled_by_annotation(function: Any) -> None:
-    """Row 4-17: any name will do, in any of the ways to write it."""
+    """Any name will do, in any of the ways to write it."""
     q, ctx = await seen_by(function)
     assert q is REQUEST
     assert ctx is CONTEXT
@@ -480,7 +480,7 @@ async def test_a_function_may_need_nothing() -> None:
 
 
 async def test_parameters_with_a_default_are_filled_from_what_was_passed() -> None:
-    """Row 4-10: request_handoff(name, city="Rome") reaches the handler's call."""
+    """What `request_handoff(name, city="Rome")` says reaches the handler's call."""
 
     async def answer(request: Request, city: str = "Oslo", *, country: str = "Norway") -> Any:
         return city, country
@@ -615,7 +615,7 @@ def test_a_signature_that_cannot_be_read_is_said() -> None:
 
 
 async def test_the_context_cannot_be_changed() -> None:
-    """Row 4-18: its shared memory is the one bag that can."""
+    """Its shared memory is the one bag that can."""
 
     async def answer(context: RunContext[Any]) -> str:
         context.shared_memory["seen"] = True

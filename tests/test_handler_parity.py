@@ -1,4 +1,4 @@
-"""Every kind of function, whatever it gives, cut anywhere, streamed or not: the same run (row 4-04, R10)."""
+"""Every kind of function, whatever it gives, cut anywhere, streamed or not: the same run."""
 
 from __future__ import annotations
 
@@ -388,7 +388,7 @@ TABLE = [
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 @pytest.mark.parametrize(("anyio_backend", "given", "who"), TABLE, scope="module")
 async def test_a_run_is_the_same_whoever_gives_whatever(given: str, who: str, stream: bool) -> None:
-    """Row 4-04: equal items, calls, usage, finish reasons, hooks and events, in the same order."""
+    """Equal items, calls, usage, finish reasons, hooks and events, in the same order."""
     turns = [GIVEN[given](said, in_order(said, list)) for said in ONCE]
     played = await play(WHO[who](turns), given, stream=stream)
     assert played == await expected_of(ONCE, given)
@@ -438,7 +438,7 @@ def scripts(draw: st.DrawFn) -> list[tuple[Said, Pieces]]:
 async def test_where_it_is_cut_changes_nothing(
     given: str, stream: bool, script: list[tuple[Said, Pieces]], who: str
 ) -> None:
-    """Row 4-04: text, reasoning and several calls cut and mixed anywhere, with any finish reason."""
+    """Text, reasoning and several calls cut and mixed anywhere, with any finish reason."""
     turns = [GIVEN[given](said, pieces) for said, pieces in script]
     played = await play(WHO[who](turns), given, stream=stream)
     assert played == await expected_of([said for said, _ in script], given)

@@ -104,7 +104,7 @@ async def test_empty_text_is_an_empty_reply() -> None:
 
 @pytest.mark.parametrize("make", [giving, returning])
 async def test_a_message_dict_is_passed_on_as_it_is(make: Any) -> None:
-    """Section 3: unknown keys survive, and no copy is made."""
+    """Unknown keys survive, and no copy is made."""
     message = {**HELLO, "thinking_blocks": [{"type": "thinking", "signature": "s"}], "odd": None}
     assert (await done_by(make(message))).message is message
 
@@ -247,7 +247,7 @@ CALL = call("look", {"at": 1}, id="c")
 )
 @pytest.mark.parametrize("make", [giving, returning])
 async def test_a_dict_without_role_and_choices_will_do(make: Any, loose: Any, expected: MessageDone) -> None:
-    """Row 4-23: ``{content, finish_reason, tool_calls, usage}``, or some of it."""
+    """``{content, finish_reason, tool_calls, usage}``, or some of it."""
     assert await done_by(make(loose)) == expected
 
 
@@ -367,8 +367,6 @@ async def test_what_is_left_of_the_text_is_shown_before_the_complete_message(
 
 
 async def test_an_iterator_or_a_dict_may_be_returned_by_the_same_function() -> None:
-    """Row 4-54."""
-
     async def answer(request: Request) -> Any:
         return giving("Hel", "lo").function(request) if request.stream else HELLO  # type: ignore[attr-defined]
 

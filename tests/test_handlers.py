@@ -57,7 +57,7 @@ async def letters(request: Request) -> AsyncGenerator[str]:
 
 
 def test_what_is_left_out_is_the_functions_name_and_the_custom() -> None:
-    """Rows 4-02 and 4-15: the docstring must not leak into the system prompt."""
+    """The docstring must not leak into the system prompt."""
     made = handler(answer)
     assert (made.name, made.family, family_of(made)) == ("answer", "answer", "answer")
     assert (made.priority, made.scope, made.prompt, made.expose) == (50, "all", None, False)
@@ -65,7 +65,6 @@ def test_what_is_left_out_is_the_functions_name_and_the_custom() -> None:
 
 
 def test_what_is_given_is_kept() -> None:
-    """Row 4-15."""
     made = handler(
         name="desk",
         family="anthropic",
@@ -88,7 +87,7 @@ def test_the_family_is_the_name_unless_it_is_said() -> None:
 
 
 async def test_it_is_still_the_function() -> None:
-    """Row 4-15: documentation, signature and a unit test find what they know."""
+    """Documentation, signature and a unit test find what they know."""
     made = handler(name="desk")(answer)
     assert made.__doc__ == "Answer with a greeting."
     assert (made.__name__, made.__qualname__, made.__module__) == ("answer", "answer", __name__)  # type: ignore[attr-defined]
@@ -181,7 +180,6 @@ class Shop(Desk):
 
 @pytest.mark.parametrize("owner", [Desk, Shop])
 async def test_a_method_is_bound_to_its_instance(owner: type[Desk]) -> None:
-    """Row 4-15."""
     desk, other = owner("Hello"), owner("Bye")
     assert await events_of(desk.greet) == [TextDelta("Hello"), MessageDone(message=HELLO)]
     assert (await events_of(desk.in_letters))[-1] == MessageDone(message=HELLO)
@@ -243,7 +241,7 @@ class Endless:
 
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_a_returned_stream_is_closed_when_the_reader_leaves(is_async: bool) -> None:
-    """Pain 11: the connection behind it goes at once."""
+    """The connection behind it goes at once."""
     stream = Stream(is_async=is_async)
     events = returning(stream).stream(REQUEST)
     assert await anext(events) == TextDelta("Hel")
@@ -300,7 +298,7 @@ async def test_a_stream_with_an_iterator_of_its_own_is_closed() -> None:
 
 
 async def test_a_connection_is_closed_when_the_run_is_cancelled() -> None:
-    """Pain 11: a cancelled task may wait for nothing, and a connection has to."""
+    """A cancelled task may wait for nothing, and a connection has to."""
     stream = Connected()
     with anyio.CancelScope() as scope:
         async for _ in returning(stream).stream(REQUEST):
@@ -310,7 +308,7 @@ async def test_a_connection_is_closed_when_the_run_is_cancelled() -> None:
 
 @pytest.mark.parametrize("leave", ["cancelled while it waits", "cancelled while it is read", "broken off"])
 async def test_the_generator_is_closed_however_a_run_ends(leave: str) -> None:
-    """Row 4-44: its finally runs before the run is over."""
+    """Its finally runs before the run is over."""
     ended: list[str] = []
 
     async def forever(request: Request) -> AsyncGenerator[str]:
@@ -370,7 +368,7 @@ async def test_nothing_is_called_before_the_stream_is_read() -> None:
 
 
 async def test_the_lowest_of_an_agents_functions_answers() -> None:
-    """Rows 4-02 and 4-03: functions, handlers and methods side by side."""
+    """Functions, handlers and methods side by side."""
     agent = Agent("A", handlers=[letters, handler(priority=60)(answer), Desk("Bye").in_letters])
     assert (await Runner.run(agent, "Hi")).final_output == "Bye"
     assert (await Runner.run(Agent("A", handlers=[answer, letters]), "Hi")).last_handler == "answer"
@@ -378,7 +376,7 @@ async def test_the_lowest_of_an_agents_functions_answers() -> None:
 
 @pytest.mark.parametrize("passed", [{"city": "Rome", "unknown": 1}, None])
 async def test_what_a_tool_passes_along_reaches_the_function(passed: Any) -> None:
-    """Row 4-10: by name, and whole in the request."""
+    """By name, and whole in the request."""
     seen: list[Any] = []
 
     @function_tool

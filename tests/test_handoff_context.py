@@ -39,7 +39,7 @@ GZIPPED = gzip.compress(EMPTY, mtime=0)
 
 # The example of sw4rm's page on context serialization, in our words: same keys, same order, same ids, the
 # same orphan tool result, the same connection string.
-SEED_HISTORY: list[dict[str, Any]] = [
+EXAMPLE_HISTORY: list[dict[str, Any]] = [
     {"role": "user", "content": "How did sales go in Q3?", "timestamp": "2025-01-15T10:30:00Z"},
     {
         "role": "assistant",
@@ -54,12 +54,12 @@ SEED_HISTORY: list[dict[str, Any]] = [
         "timestamp": "2025-01-15T10:30:05Z",
     },
 ]
-SEED_STATE: dict[str, Any] = {
+EXAMPLE_STATE: dict[str, Any] = {
     "active_calls": [{"call_id": "call_xyz789", "tool": "long_running_query", "started_at": "..."}],
     "cached_results": {"call_abc123": {"total": 1500000, "growth": 0.12}},
     "configurations": {"database": {"connection_string": "...", "timeout_ms": 30000}},
 }
-SEED = HandoffContext(SEED_HISTORY, SEED_STATE, {"agent_id": "agent-1"})
+EXAMPLE = HandoffContext(EXAMPLE_HISTORY, EXAMPLE_STATE, {"agent_id": "agent-1"})
 
 
 def call(call_id: str) -> dict[str, Any]:
@@ -87,7 +87,6 @@ def as_bytes(**fields: Any) -> bytes:
 
 
 def test_all_three_fields_are_empty_by_default_and_shared_with_nobody() -> None:
-    """(row 0-01)"""
     one, other = HandoffContext(), HandoffContext()
     one.tool_state["x"] = 1
     one.metadata["x"] = 1
@@ -101,24 +100,21 @@ def test_all_three_fields_are_empty_by_default_and_shared_with_nobody() -> None:
 
 
 def test_the_dict_has_exactly_the_three_keys_and_is_a_copy_at_every_depth() -> None:
-    """(row 0-02)"""
-    context = copy.deepcopy(SEED)
+    context = copy.deepcopy(EXAMPLE)
     made = context.to_dict()
     assert list(made) == ["conversation_history", "tool_state", "metadata"]
     made["conversation_history"][0]["content"] = "changed"
     made["tool_state"]["configurations"]["database"]["timeout_ms"] = 0
     made["metadata"]["new"] = 1
-    assert context == SEED
+    assert context == EXAMPLE
 
 
 def test_a_missing_field_is_empty() -> None:
-    """(row 0-03)"""
     assert HandoffContext.from_dict({}) == HandoffContext()
     assert HandoffContext.from_dict({"tool_state": None, "metadata": {"a": 1}}).metadata == {"a": 1}
 
 
 def test_keys_of_a_later_time_are_ignored() -> None:
-    """(row 0-03)"""
     assert HandoffContext.from_dict({"signature": "x", "format_version": 9}) == HandoffContext()
 
 
@@ -157,7 +153,7 @@ def test_from_dict_undoes_to_dict(state: Any) -> None:
     ],
 )
 def test_an_entry_that_is_no_message_is_named_with_its_place_and_key(entry: Any, named: str) -> None:
-    """Everywhere alike (row 0-05)."""
+    """Everywhere alike."""
     history: list[Any] = [user(), entry]
     context = HandoffContext(history)
     for make in (
@@ -179,7 +175,6 @@ def test_it_is_made_of_a_dict_and_nothing_else(data: Any) -> None:
 
 
 def test_a_context_says_whose_it_is() -> None:
-    """(row 0-08)"""
     context = HandoffContext.of(
         [user()],
         agent="triage",
@@ -220,27 +215,26 @@ def test_a_moment_that_could_be_any_is_refused(moment: Any, why: str) -> None:
 
 
 def test_a_provider_sees_no_private_keys() -> None:
-    """(row 0-05)"""
     thoughts = {"role": "assistant", "content": "Yes.", "thinking_blocks": [{"signature": "x"}]}
     history = [{**user(), "metadata": {"x": 1}, "_kind": "nudge"}, {**thoughts, "_origin": "anthropic"}]
-    context = HandoffContext([*SEED_HISTORY, *history])
+    context = HandoffContext([*EXAMPLE_HISTORY, *history])
     messages = cast("list[dict[str, Any]]", context.provider_messages())
     assert {key for message in messages for key in message} == {"role", "content", "name", "tool_call_id"}
     assert messages[-2:] == [user(), {"role": "assistant", "content": "Yes."}]
-    assert context.conversation_history[:3] == SEED_HISTORY
+    assert context.conversation_history[:3] == EXAMPLE_HISTORY
 
 
 def test_a_run_is_told_who_wrote_a_message() -> None:
-    """So that thinking blocks go back to the family that wrote them, also in another process (pain 8)."""
+    """So that thinking blocks go back to the family that wrote them, also in another process."""
     entry = {"role": "assistant", "content": "Yes.", "thinking_blocks": [], "_origin": "anthropic"}
     context = HandoffContext([{**entry, "timestamp": "2025-01-15T10:30:00Z"}])
     assert context.to_input_list() == [entry]
 
 
 async def test_a_run_goes_on_from_a_context_that_crossed() -> None:
-    """Timestamps arrive, and stay out of the request (row 0-05)."""
-    crossed = deserialize_context(serialize_context(SEED))
-    assert crossed.conversation_history == SEED_HISTORY
+    """Timestamps arrive, and stay out of the request."""
+    crossed = deserialize_context(serialize_context(EXAMPLE))
+    assert crossed.conversation_history == EXAMPLE_HISTORY
     model = ScriptedHandler(["Sales grew by 12 %."])
     result = await Runner.run(Agent(name="analyst", model=model), crossed.to_input_list())
     assert result.final_output == "Sales grew by 12 %."
@@ -280,7 +274,7 @@ def test_another_process_restores_it() -> None:
         "context = deserialize_context(sys.stdin.buffer.read());"
         "sys.stdout.buffer.write(serialize_context(context, compress=True))"
     )
-    data = serialize_context(SEED, compress=True)
+    data = serialize_context(EXAMPLE, compress=True)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     other = subprocess.run(
         [sys.executable, "-c", program], input=data, capture_output=True, check=True, env=environment
@@ -288,21 +282,21 @@ def test_another_process_restores_it() -> None:
     assert other.stdout == data
 
 
-def test_the_example_of_the_document_is_illegal_and_can_be_mended() -> None:
-    """Its tool result answers no call (row 0-06)."""
-    messages = deserialize_context(serialize_context(SEED)).to_input_list()
+def test_sw4rms_example_is_illegal_and_can_be_mended() -> None:
+    """Its tool result answers no call."""
+    messages = deserialize_context(serialize_context(EXAMPLE)).to_input_list()
     assert problems(messages) == ["message 2: orphan tool result call_abc123"]
     mended, _ = repair(messages)
     assert problems(mended) == []
     said = [each.get("content") for each in mended]
-    assert [each for each in said if each] == [entry["content"] for entry in SEED_HISTORY]
+    assert [each for each in said if each] == [entry["content"] for entry in EXAMPLE_HISTORY]
 
 
 # -- to bytes --
 
 
 def test_the_bytes_are_compact_utf8_json() -> None:
-    """Not escaped: that doubles the size of Chinese (row 0-09, defect 19)."""
+    """Not escaped: that doubles the size of Chinese."""
     data = serialize_context(HandoffContext([user("你好")], {"a": [1, 2]}, {"b": None}))
     assert data == (
         '{"conversation_history":[{"role":"user","content":"你好"}],"tool_state":{"a":[1,2]},'
@@ -330,7 +324,7 @@ def test_the_bytes_are_compact_utf8_json() -> None:
     ],
 )
 def test_what_would_not_come_back_as_it_was_is_refused(state: Any, where: str) -> None:
-    """Never changed silently (rows 0-09, 0-11)."""
+    """Never changed silently."""
     with pytest.raises(ValueError, match=f"^Failed to serialize HandoffContext: {where}") as caught:
         serialize_context(HandoffContext(tool_state=state))
     assert caught.value.__cause__ is not None
@@ -344,7 +338,7 @@ def test_what_is_inside_itself_is_refused() -> None:
 
 
 def test_a_value_is_not_shown_in_an_error() -> None:
-    """It may be a secret (pain 33)."""
+    """It may be a secret."""
     with pytest.raises(ValueError, match="api_key: bytes") as caught:
         serialize_context(HandoffContext(tool_state={"api_key": b"hunter2"}))
     assert "hunter2" not in str(caught.value)
@@ -364,7 +358,6 @@ def state_of_size(size: int) -> HandoffContext:
 
 
 def test_above_100_kb_it_is_gzipped() -> None:
-    """(row 0-32)"""
     assert serialize_context(state_of_size(102_400)).startswith(b"{")
     assert len(serialize_context(state_of_size(102_400))) == 102_400
     longer = serialize_context(state_of_size(102_401))
@@ -392,7 +385,6 @@ def test_only_a_context_is_serialized(context: Any) -> None:
 
 
 def test_compressed_bytes_carry_no_time() -> None:
-    """(row 0-32)"""
     data = serialize_context(state_of_size(200_000))
     assert data[4:8] == bytes(4)
     assert data == serialize_context(state_of_size(200_000))
@@ -451,7 +443,7 @@ def test_one_side_writes_only_what_the_other_reads() -> None:
     ],
 )
 def test_what_is_no_context_is_refused_as_one_kind_of_error(data: Any, why: str) -> None:
-    """The original lets a list or null through as another error, and a number as a history (row 0-10)."""
+    """Sw4rm lets a list or null through as another error, and a number as a history."""
     with pytest.raises(ValueError, match=f"(?s)^Failed to deserialize HandoffContext: .*{why}") as caught:
         deserialize_context(data)
     assert len(str(caught.value)) < 400
@@ -464,7 +456,6 @@ def test_any_bytes_will_do(kind: Any) -> None:
 
 
 def test_lenient_reading_takes_what_is_missing_as_empty() -> None:
-    """(row 0-03)"""
     assert deserialize_context(b"{}", strict=False) == HandoffContext()
     assert deserialize_context(b'{"tool_state":null,"a":1,"a":2}', strict=False) == HandoffContext()
     with pytest.raises(ValueError, match="must be a list"):
@@ -472,7 +463,7 @@ def test_lenient_reading_takes_what_is_missing_as_empty() -> None:
 
 
 def test_a_bomb_is_not_unpacked() -> None:
-    """200 MB in 200 KB (row 0-32)."""
+    """200 MB in 200 KB."""
     bomb = gzip.compress(b" " * 200_000_000, 6)
     with pytest.raises(ValueError, match="more than 67108864 bytes"):
         deserialize_context(bomb)
@@ -558,25 +549,22 @@ def test_a_version_is_a_number(version: Any) -> None:
 
 
 def test_keys_of_a_later_format_are_ignored() -> None:
-    """(row 0-03)"""
     assert deserialize_context(as_bytes(signature="x")) == HandoffContext()
 
 
 # -- secrets --
 
 
-def test_the_documents_own_example_leaks_nothing() -> None:
-    """(rows 0-07, defect 19)"""
-    crossed = deserialize_context(serialize_context(SEED))
+def test_sw4rms_example_leaks_nothing() -> None:
+    crossed = deserialize_context(serialize_context(EXAMPLE))
     assert crossed.tool_state["configurations"] == {
         "database": {"connection_string": "[redacted]", "timeout_ms": 30000}
     }
-    assert crossed.tool_state["cached_results"] == SEED_STATE["cached_results"]
+    assert crossed.tool_state["cached_results"] == EXAMPLE_STATE["cached_results"]
 
 
 @pytest.mark.parametrize("key", ["api_key", "password", "connection_string", "token", "Authorization"])
 def test_secrets_stay_behind_unless_they_are_asked_for(key: str) -> None:
-    """(row 0-07)"""
     entry = {**user(), "metadata": {key: "hunter2", "ip": "::1"}}
     context = HandoffContext([entry], {"deep": [{key: "hunter2"}]}, {key: {"of": "hunter2"}})
     data = serialize_context(context)
@@ -612,7 +600,6 @@ def test_what_was_said_is_not_touched() -> None:
 
 
 def test_only_the_last_messages_are_kept() -> None:
-    """(row 0-29)"""
     history = [user(str(number)) for number in range(60)]
     context = prepare_handoff_context(history, {})
     assert context.conversation_history == history[10:]
@@ -625,13 +612,12 @@ def test_what_fits_is_kept_whole() -> None:
 
 
 def test_no_messages_are_no_messages() -> None:
-    """The original keeps all sixty (row 0-29, defect 19)."""
+    """Sw4rm keeps all sixty."""
     assert prepare_handoff_context([user()] * 60, {}, max_history=0).conversation_history == []
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, "5", True, None])
 def test_a_number_of_messages_that_is_none_is_refused(count: Any) -> None:
-    """(row 0-29)"""
     with pytest.raises(ValueError, match=f"max_history must be 0 or more, not {count!r}"):
         prepare_handoff_context([], {}, max_history=count)
 
@@ -643,7 +629,6 @@ def test_a_state_of_tools_that_is_none_is_refused() -> None:
 
 
 def test_system_messages_are_always_kept() -> None:
-    """(row 0-28)"""
     system = {"role": "system", "content": "s"}
     context = prepare_handoff_context([system, user("a"), user("b")], {}, 1)
     assert context.conversation_history == [system, user("b")]
@@ -653,7 +638,6 @@ def test_system_messages_are_always_kept() -> None:
     ("count", "kept"), [(0, []), (1, [2, 3, 4]), (3, [2, 3, 4]), (4, [1, 2, 3, 4]), (5, [0, 1, 2, 3, 4])]
 )
 def test_a_call_is_not_parted_from_its_answers(count: int, kept: list[int]) -> None:
-    """(row 0-28)"""
     history = [user("0"), user("1"), asks("a", "b"), answers("a"), answers("b")]
     context = prepare_handoff_context(history, {}, count)
     assert context.conversation_history == [history[place] for place in kept]
@@ -672,33 +656,31 @@ def test_a_call_that_waits_for_its_answer_stays_open() -> None:
 
 
 def test_only_what_is_not_finished_is_kept_of_the_tools() -> None:
-    """(rows 0-29, 0-30)"""
-    state: ToolState = {**cast(ToolState, SEED_STATE), "pending_approvals": [{"call_id": "c"}]}
+    state: ToolState = {**cast(ToolState, EXAMPLE_STATE), "pending_approvals": [{"call_id": "c"}]}
     context = prepare_handoff_context([], state)
     assert context.tool_state == {
-        "active_calls": SEED_STATE["active_calls"],
+        "active_calls": EXAMPLE_STATE["active_calls"],
         "pending_approvals": [{"call_id": "c"}],
     }
     assert prepare_handoff_context([]).tool_state == {"active_calls": [], "pending_approvals": []}
 
 
 def test_finished_results_are_kept_on_request() -> None:
-    """(row 0-30)"""
-    context = prepare_handoff_context([], SEED_STATE, include_cached=True)
-    assert context.tool_state["cached_results"] == SEED_STATE["cached_results"]
+    context = prepare_handoff_context([], EXAMPLE_STATE, include_cached=True)
+    assert context.tool_state["cached_results"] == EXAMPLE_STATE["cached_results"]
 
 
 def test_what_is_prepared_is_a_copy() -> None:
-    state = copy.deepcopy(SEED_STATE)
-    history = copy.deepcopy(SEED_HISTORY)
+    state = copy.deepcopy(EXAMPLE_STATE)
+    history = copy.deepcopy(EXAMPLE_HISTORY)
     context = prepare_handoff_context(history, state)
     context.tool_state["active_calls"][0]["tool"] = "changed"
     context.conversation_history[0]["content"] = "changed"
-    assert (state, history) == (SEED_STATE, SEED_HISTORY)
+    assert (state, history) == (EXAMPLE_STATE, EXAMPLE_HISTORY)
 
 
 def test_a_large_context_crosses() -> None:
-    """500 KB of words (row 0-32)."""
+    """500 KB of words."""
     words = random.Random(1)
     history = [
         user(" ".join(str(words.getrandbits(30)) for _ in range(100))) if place % 3 else asks(str(place))

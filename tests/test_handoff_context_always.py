@@ -76,7 +76,6 @@ CONTEXTS = st.builds(
 
 @given(CONTEXTS, st.sampled_from(["auto", True, False]))
 def test_what_crosses_arrives_as_it_was(context: HandoffContext, compress: Any) -> None:
-    """(row 0-11)"""
     data = serialize_context(context, compress=compress, include_secrets=True)
     crossed = deserialize_context(data)
     assert crossed == context
@@ -129,7 +128,6 @@ def damaged(draw: st.DrawFn) -> bytes:
 @example(b'{"conversation_history":[{"role":[]}],"tool_state":{},"metadata":{}}', True)
 @example(b'{"conversation_history":[],"tool_state":{},"metadata":{},"format_version":1e400}', True)
 def test_any_bytes_are_a_context_or_a_value_error(data: bytes, strict: bool) -> None:
-    """(row 0-10, pain 38)"""
     try:
         context = deserialize_context(data, strict=strict)
     except ValueError:
@@ -141,7 +139,6 @@ def test_any_bytes_are_a_context_or_a_value_error(data: bytes, strict: bool) -> 
 
 @given(CONTEXTS)
 def test_all_that_is_written_fits_the_schema(context: HandoffContext) -> None:
-    """(row 0-04)"""
     jsonschema = pytest.importorskip("jsonschema")
     validator = jsonschema.Draft7Validator(HandoffContext.json_schema())
     validator.validate(json.loads(serialize_context(context)))
@@ -164,7 +161,7 @@ def legal(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @given(legal(), st.integers(0, 12))
 def test_a_trimmed_history_needs_no_repair(history: list[dict[str, Any]], count: int) -> None:
-    """But for one that has nothing left to answer (row 0-28)."""
+    """But for one that has nothing left to answer."""
     context = prepare_handoff_context(history, {}, count)
     wrong = problems(cast(Any, context.conversation_history))
     assert [each for each in wrong if "nothing to answer" not in each] == []

@@ -47,11 +47,10 @@ def system(of: Agent[Any], turn: int = 0) -> str:
     return "".join(text_of(each) for each in requests(of)[turn].messages if each["role"] == "system")
 
 
-# -- the words (rows 0-12, 0-13, 2-01) --
+# -- the words --
 
 
 def test_a_handoff_has_these_defaults() -> None:
-    """Row 2-01."""
     edge = handoff(agent("B"))
     assert (edge.reason, edge.preserve_context, edge.transfer_system_message) == (None, True, False)
     with pytest.raises(dataclasses.FrozenInstanceError):
@@ -59,13 +58,11 @@ def test_a_handoff_has_these_defaults() -> None:
 
 
 def test_short_and_long_are_the_same() -> None:
-    """Row 2-02."""
     b = agent("B")
     assert Handoff.to(b, "Billing") == handoff(b, reason="Billing")
 
 
 def test_a_request_has_these_defaults() -> None:
-    """Row 0-12."""
     request = HandoffRequest("B")
     assert request.context_snapshot is None
     assert request.preserve_context is True
@@ -75,7 +72,7 @@ def test_a_request_has_these_defaults() -> None:
 
 
 def test_a_tool_has_the_same_name_in_every_process() -> None:
-    """Row 2-03: whatever the hash seed."""
+    """Whatever the hash seed."""
     code = (
         "from interlock.names import transfer_tool_name as name;"
         "print([name(each) for each in ('Refund Agent', '東京', 'x' * 80)])"
@@ -93,12 +90,11 @@ def test_a_tool_has_the_same_name_in_every_process() -> None:
 
 
 def test_a_label_is_for_logs() -> None:
-    """Row 2-04."""
     assert handoff(agent("B"), reason="Billing").label == "Handoff: Billing"
     assert handoff(agent("B")).label == "Handoff to B"
 
 
-# -- what the target is handed (rows 0-17, 0-08, 0-18) --
+# -- what the target is handed --
 
 
 async def received(make: Any, input: Any = "Hi", **settings: Any) -> tuple[HandoffContext, list[Message]]:
@@ -134,7 +130,7 @@ def _team(hook: Any, *, first: Any = TO_B, b: Any = "Done.", tools: Any = (), **
     ids=["all", "shown", "newest", "no tools", "last two", "nested", "payload"],
 )
 async def test_its_history_is_what_the_target_is_then_sent(edge: Any, settings: Any) -> None:
-    """Row 0-17, whatever shapes the view."""
+    """Whatever shapes the view."""
     first = (call("look_up", {"order": 7}, id="l"), reply("Over to B.", calls=[TO_B]))
     context, messages = await received(lambda hook: _team(hook, first=first, **edge), TALK, **settings)
     assert context.conversation_history == messages
@@ -155,7 +151,7 @@ async def test_its_history_is_that_of_the_second_hop_as_well() -> None:
 
 
 async def test_it_says_whose_it_is() -> None:
-    """Row 0-08, with the run's own clock."""
+    """With the run's own clock."""
     context, _ = await received(_team)
     assert context.metadata["agent_name"] == "A"
     assert context.metadata["run_id"] == "r"
@@ -164,13 +160,12 @@ async def test_it_says_whose_it_is() -> None:
 
 
 async def test_it_can_be_sent_to_another_process() -> None:
-    """Row 0-11 with 0-17."""
     context, _ = await received(_team, TALK)
     assert deserialize_context(serialize_context(context)) == context
 
 
 async def test_it_can_be_gone_on_with() -> None:
-    """Row 0-18: real content, and legal input for a run."""
+    """Real content, and legal input for a run."""
     context, _ = await received(_team, TALK)
     assert problems(context.to_input_list()) == []
     assert (await Runner.run(agent("X", "Fine."), context.to_input_list())).final_output == "Fine."
@@ -191,7 +186,6 @@ async def test_changing_it_changes_nothing_else() -> None:
 
 
 async def test_it_is_called_once_for_each_accepted_transfer() -> None:
-    """Row 0-17."""
     counts: list[list[Any]] = []
 
     def make() -> Agent[Any]:
@@ -237,11 +231,11 @@ async def test_words_that_no_snapshot_can_hold_are_told_as_such() -> None:
         await Runner.run(agent("A", TO_B, handoffs=[b]), [{"role": "user", "content": odd}])
 
 
-# -- what the target sees (R5, rows 2-14 to 2-16, 0-22) --
+# -- what the target sees --
 
 
 async def test_with_context_the_target_sees_every_message() -> None:
-    """Row 2-14; the source's system prompt is no message."""
+    """The source's system prompt is no message."""
     b = agent("B", "Done.")
     await Runner.run(agent("A", TO_B, handoffs=[b]), TALK)
     assert [message for message in shown(b) if message in TALK] == TALK
@@ -249,7 +243,7 @@ async def test_with_context_the_target_sees_every_message() -> None:
 
 
 async def test_without_context_it_sees_the_newest_message_only() -> None:
-    """Rows 0-22 and 2-15: the stored history is complete all the same."""
+    """The stored history is complete all the same."""
     a, b = pair(preserve_context=False)
     result = await Runner.run(a, TALK)
     assert [message["role"] for message in requests(b)[0].messages] == ["system", "user"]
@@ -258,14 +252,13 @@ async def test_without_context_it_sees_the_newest_message_only() -> None:
 
 
 async def test_without_context_or_user_it_sees_the_reason() -> None:
-    """Row 2-15."""
     a, b = pair(preserve_context=False, reason="Order 7 is late.")
     await Runner.run(a, [{"role": "assistant", "content": "Yes?"}])
     assert shown(b) == [{"role": "user", "content": "Order 7 is late."}]
 
 
 async def test_the_filter_of_the_edge_goes_before_that_of_the_run_and_before_nesting() -> None:
-    """R5: edge, then context, then run, then nesting."""
+    """Edge, then context, then run, then nesting."""
     order: list[str] = []
 
     def noting(name: str) -> Any:
@@ -282,21 +275,19 @@ async def test_the_filter_of_the_edge_goes_before_that_of_the_run_and_before_nes
 
 
 async def test_the_instructions_of_the_source_are_passed_on_when_asked() -> None:
-    """Row 2-16: after the target's own, labelled."""
+    """After the target's own, labelled."""
     a, b = pair(transfer_system_message=True)
     await Runner.run(a, "Hi")
     assert system(b) == "You are B.\n\n# Instructions of the previous agent, A\nYou are A."
 
 
 async def test_by_default_they_are_not() -> None:
-    """Row 2-16."""
     a, b = pair()
     await Runner.run(a, "Hi")
     assert system(b) == "You are B."
 
 
 async def test_the_target_has_its_own_tools_and_handoffs() -> None:
-    """Row 2-22."""
     b = agent("B", "Done.", tools=[look_up], handoffs=[agent("C")])
     await Runner.run(agent("A", TO_B, handoffs=[b]), "Hi")
     names = [tool["function"]["name"] for tool in requests(b)[0].tools]
@@ -304,7 +295,7 @@ async def test_the_target_has_its_own_tools_and_handoffs() -> None:
 
 
 async def test_text_never_switches_anybody() -> None:
-    """Rows 2-07 and 3-11: only a call does."""
+    """Only a call does."""
     words = '{"handoff_requested": true, "to_agent": "B"} transfer_to_b research this'
     played = await both(lambda: agent("A", words, handoffs=[agent("B")]), words)
     assert played.result.last_agent.name == "A"
@@ -312,7 +303,7 @@ async def test_text_never_switches_anybody() -> None:
 
 
 async def test_a_tool_that_is_named_like_a_transfer_is_a_tool() -> None:
-    """Row 2-10: routing asks what was offered, not how it is spelled."""
+    """Routing asks what was offered, not how it is spelled."""
 
     @function_tool
     def transfer_to_bank(sum: int) -> str:
@@ -327,25 +318,22 @@ async def test_a_tool_that_is_named_like_a_transfer_is_a_tool() -> None:
 
 
 async def test_a_transfer_that_does_not_exist_is_answered() -> None:
-    """Rows 2-11 and 1-46."""
     played = await both(lambda: agent("A", call("transfer_to_nobody"), "Mine.", handoffs=[agent("B")]))
     assert "transfer_to_b" in played.answers[0]
     assert played.result.final_output == "Mine."
 
 
-# -- the course of a run (rows 2-17 to 2-29, 3-12, 3-24) --
+# -- the course of a run --
 
 
 async def test_the_answer_of_the_target_is_that_of_the_run() -> None:
-    """Row 3-12: the source is not called again."""
+    """The source is not called again."""
     played = await both(lambda: pair()[0])
     assert played.result.final_output == "Done."
     assert [made.agent for made in played.result.calls] == ["A", "B"]
 
 
 async def test_no_more_transfers_than_five() -> None:
-    """Row 2-17."""
-
     def make() -> Agent[Any]:
         target = agent("m7", "End.")
         for n in reversed(range(7)):
@@ -361,7 +349,7 @@ async def test_no_more_transfers_than_five() -> None:
 
 
 async def test_the_next_run_starts_where_it_is_told_to() -> None:
-    """Row 2-21: with all its tools and handoffs."""
+    """With all its tools and handoffs."""
     a, _ = pair()
     first = await Runner.run(a, "Hi")
     a2, b2 = pair()
@@ -371,7 +359,7 @@ async def test_the_next_run_starts_where_it_is_told_to() -> None:
 
 
 async def test_the_text_of_the_target_is_streamed() -> None:
-    """Rows 2-26 and 1-43: in the same iterator, after the transfer."""
+    """In the same iterator, after the transfer."""
     a = agent("A", TO_B, handoffs=[agent("B", "One two three")])
     kinds = [event async for event in Runner.run_streamed(a, "Hi")]
     begun = next(place for place, event in enumerate(kinds) if isinstance(event, HandoffOccurred))
@@ -379,7 +367,6 @@ async def test_the_text_of_the_target_is_streamed() -> None:
 
 
 async def test_events_say_who_whom_and_why() -> None:
-    """Row 2-27."""
     edge = {"reason": "Billing"}
     played = await both(lambda: pair(**edge)[0])
     (asked,) = [event for event in played.events if isinstance(event, HandoffRequested)]
@@ -389,7 +376,6 @@ async def test_events_say_who_whom_and_why() -> None:
 
 
 async def test_the_model_of_the_run_answers_for_the_target_too() -> None:
-    """Row 3-24."""
     model = ScriptedHandler([TO_B, "Done."], name="mine")
     b = Agent("B", model=ScriptedHandler([]))
     result = await Runner.run(
@@ -400,7 +386,7 @@ async def test_the_model_of_the_run_answers_for_the_target_too() -> None:
 
 
 async def test_the_target_shares_the_memory_of_the_run() -> None:
-    """Row 3-28: the same object, and the caller's stays as it was."""
+    """The same object, and the caller's stays as it was."""
     memories: list[Any] = []
 
     def look(context: Any) -> str:
@@ -417,7 +403,7 @@ async def test_the_target_shares_the_memory_of_the_run() -> None:
     assert given == {"zone": "UTC"}
 
 
-# -- errors go to the model first (R4) --
+# -- errors go to the model first --
 
 
 def _broken(*_: Any) -> Any:
@@ -445,7 +431,7 @@ def _declines(request: Any) -> HandoffResponse:
 async def test_whatever_goes_wrong_the_source_knows_and_goes_on(
     b: Any, edge: Any, arguments: Any, status: str
 ) -> None:
-    """R4: a tool result, a record, an error of the result and an event; and nobody has switched."""
+    """A tool result, a record, an error of the result and an event; and nobody has switched."""
 
     def make() -> Agent[Any]:
         edges = [handoff(agent("B", **b), **edge)]
@@ -462,7 +448,7 @@ async def test_whatever_goes_wrong_the_source_knows_and_goes_on(
 
 
 async def test_each_of_them_can_end_the_run_instead() -> None:
-    """R4: the switch, with the cause chained."""
+    """The switch, with the cause chained."""
     played = await both(
         lambda: pair("?", on_handoff=lambda context: _broken())[0], raise_on=["failed_handoff"]
     )
@@ -474,7 +460,7 @@ async def test_each_of_them_can_end_the_run_instead() -> None:
 
 
 async def test_the_books_add_up_when_the_target_comes_back() -> None:
-    """Row 2-24 with return_to_caller: every reply is counted to one hop, or is the first agent's."""
+    """Every reply is counted to one hop, or is the first agent's."""
     c = agent("C", "42")
     b = agent("B", call("transfer_to_c", id="u"), "It is 42.", handoffs=[handoff(c, return_to_caller=True)])
     result = await Runner.run(agent("A", TO_B, handoffs=[b]), "Hi")
@@ -493,7 +479,7 @@ def asking_c(c: Any, *rest: Any, **edge: Any) -> tuple[Agent[Any], Agent[Any], A
 
 
 async def test_the_work_of_who_waits_is_not_done() -> None:
-    """Row 0-14: it is accepted until it has answered itself."""
+    """It is accepted until it has answered itself."""
     a, _, _ = asking_c("42", "It is 42.")
     seen: list[Any] = []
     run = Runner.run_streamed(a, "Hi")
@@ -510,7 +496,7 @@ async def test_an_error_that_ends_the_run_fails_who_waits_as_well() -> None:
 
 
 async def test_what_comes_after_hangs_on_the_hop_of_who_waited() -> None:
-    """Row 3-23: its own, not the one that came back."""
+    """Its own, not the one that came back."""
     a, b, _ = asking_c("42", call("transfer_to_d", id="w"))
     b = dataclasses.replace(b, handoffs=[*b.handoffs, agent("D", "D here.")])
     result = await Runner.run(dataclasses.replace(a, handoffs=[b]), "Hi")
@@ -519,7 +505,7 @@ async def test_what_comes_after_hangs_on_the_hop_of_who_waited() -> None:
 
 
 async def test_who_waited_has_its_own_data_again() -> None:
-    """Row 3-06: the note and the data are those that came with its own transfer."""
+    """The note and the data are those that came with its own transfer."""
     a, b, c = asking_c("42", "It is 42.", payload={"handoff_type": "y", "what": "ferns"})
     await Runner.run(a, "Hi")
     assert "ferns" in system(c)
@@ -535,11 +521,11 @@ async def test_a_refusal_leaves_the_answers_in_order() -> None:
     assert "Missing capability: sql" in answers_of(result)[1]
 
 
-# -- a run that is replayed (row 0-21) --
+# -- a run that is replayed --
 
 
 async def test_a_replayed_run_has_the_same_records() -> None:
-    """Row 0-21: ids, statuses and what tools asked for come out of the journal as they were."""
+    """Ids, statuses and what tools asked for come out of the journal as they were."""
 
     def make() -> Agent[Any]:
         @function_tool

@@ -58,17 +58,15 @@ async def failed(
     return result
 
 
-# -- all hops (row 2-23) --
+# -- all hops --
 
 
 async def test_every_hop_is_there_in_order() -> None:
-    """Row 2-23."""
     played = await both(chain)
     assert [(one.source, one.target) for one in played.result.handoffs] == [("A", "B"), ("B", "C")]
 
 
 async def test_hops_know_where_they_come_from_and_how_deep_they_are() -> None:
-    """Row 3-23."""
     first, second = (await both(chain)).result.handoffs
     assert (first.parent_id, first.depth) == (None, 1)
     assert (second.parent_id, second.depth) == (first.id, 2)
@@ -94,7 +92,7 @@ async def test_those_of_one_reply_are_equally_deep() -> None:
 
 
 async def test_there_and_back_and_there_again() -> None:
-    """Row 2-17: a cycle within the limit; each hop hangs on the one before."""
+    """A cycle within the limit; each hop hangs on the one before."""
 
     def make() -> Agent[Any]:
         @function_tool
@@ -116,11 +114,11 @@ async def test_there_and_back_and_there_again() -> None:
     assert [one.parent_id for one in records] == [None, records[0].id, records[1].id]
 
 
-# -- when (row 1-50) --
+# -- when --
 
 
 async def test_times_are_those_of_the_runs_clock() -> None:
-    """Row 1-50: begun when it was asked for, ended when the target's work was done."""
+    """Begun when it was asked for, ended when the target's work was done."""
     config = RunConfig(clock=ticking())
     first, second = (await Runner.run(chain(), "Hi", run_config=config)).handoffs
     assert (first.started, first.ended) == (1_000.0, 1_002.0)
@@ -165,7 +163,7 @@ async def test_the_target_is_at_work_and_the_record_is_open() -> None:
     assert (record.status, record.ended, record.tokens) == (Status.ACCEPTED, None, None)
 
 
-# -- how it ended (rows 0-14, R4) --
+# -- how it ended --
 
 
 async def test_after_the_answer_all_hops_are_completed() -> None:
@@ -187,7 +185,7 @@ async def test_after_a_limit_that_is_a_result() -> None:
 
 
 async def test_after_an_error_the_hop_has_failed_and_says_how() -> None:
-    """Row 0-14: otherwise it would be stuck in ACCEPTED."""
+    """Otherwise it would be stuck in ACCEPTED."""
     played = await both(lambda: chain(last=ValueError("broken")))
     first, second = played.result.handoffs
     assert (first.status, second.status) == (Status.COMPLETED, Status.FAILED)
@@ -273,7 +271,7 @@ async def test_an_error_of_the_first_agent_leaves_no_hop_open() -> None:
     assert played.result.handoffs == ()
 
 
-# -- what it cost (rows 2-24, 3-21) --
+# -- what it cost --
 
 
 def used(tokens: int) -> Usage:
@@ -281,7 +279,6 @@ def used(tokens: int) -> Usage:
 
 
 async def test_the_usage_of_a_hop_is_that_of_its_targets_replies() -> None:
-    """Row 2-24."""
     a = chain(
         before=[reply("", calls=[call("nothing", id="n")], usage=used(100))],
         last=reply("C here.", usage=used(1_000)),
@@ -306,7 +303,7 @@ async def test_the_usage_of_a_hop_back_is_what_was_consumed_since() -> None:
 
 
 async def test_hops_and_the_first_agent_add_up_to_the_run() -> None:
-    """Row 2-24: nothing is counted twice, and nothing is lost."""
+    """Nothing is counted twice, and nothing is lost."""
     played = await both(chain)
     result = played.result
     hops = sum((one.usage or Usage() for one in result.handoffs), Usage())
@@ -315,7 +312,7 @@ async def test_hops_and_the_first_agent_add_up_to_the_run() -> None:
 
 @given(lengths=st.lists(st.integers(0, 3), min_size=1, max_size=5))
 def test_over_any_chain_the_usage_adds_up(lengths: list[int]) -> None:
-    """Row 2-24: so many turns at each hop."""
+    """So many turns at each hop."""
 
     async def play() -> None:
         target: Agent[Any] | None = None
@@ -350,7 +347,7 @@ async def test_the_handler_of_an_agent_is_a_hop_of_its_own() -> None:
 
 
 async def test_metrics_are_fed_by_the_records() -> None:
-    """Row 3-21: the records are all that they need."""
+    """The records are all that they need."""
     result = await Runner.run(chain(), "Hi", run_config=RunConfig(clock=ticking()))
     totals = HandoffMetrics.of(result.handoffs).totals()
     assert (totals.total, totals.succeeded, totals.success_rate) == (2, 2, 1.0)
@@ -366,7 +363,7 @@ async def test_metrics_tell_what_was_declined() -> None:
     assert dict(totals.by_status) == {"REJECTED": 1}
 
 
-# -- what it says (rows 2-04, R7) --
+# -- what it says --
 
 
 async def test_a_record_is_a_value_and_cannot_be_changed() -> None:
@@ -382,7 +379,7 @@ async def test_two_runs_have_equal_records_whatever_the_time() -> None:
 
 
 async def test_a_tools_wish_that_never_got_its_turn_is_on_record() -> None:
-    """R4: two wishes in one reply; the second is not lost."""
+    """Two wishes in one reply; the second is not lost."""
 
     def make() -> Agent[Any]:
         @function_tool

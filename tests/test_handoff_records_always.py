@@ -144,7 +144,7 @@ def _check(result: RunResult[Any]) -> None:
 
 
 def _check_events(events: list[RunEvent], result: RunResult[Any]) -> None:
-    """Row 2-27: each transfer that was agreed to is told to begin and to end, and how."""
+    """Each transfer that was agreed to is told to begin and to end, and how."""
     made = [one for one in result.handoffs if one.response is not None and one.response.accepted]
     ended = {event.call_id: event for event in events if isinstance(event, HandoffCompleted)}
     assert {one.call_id: (one.status, one.error) for one in made} == {
@@ -158,7 +158,7 @@ def _check_events(events: list[RunEvent], result: RunResult[Any]) -> None:
 
 @given(scripts=scripts)
 def test_the_books_of_any_run_are_in_order(scripts: list[list[Any]]) -> None:
-    """Rows 0-14, 0-21, 0-27, 2-24, 3-23, 3-25, streamed and plain alike."""
+    """Streamed and plain alike."""
 
     async def play() -> None:
         capacity = Capacity(dict.fromkeys(NAMES, 1))

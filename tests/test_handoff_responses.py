@@ -1,4 +1,4 @@
-"""What was answered to each transfer, and what is on record of one that nobody came to decide (R7)."""
+"""What was answered to each transfer, and what is on record of one that nobody came to decide."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def test_one_that_is_accepted_has_an_answer_by_whoever_accepts() -> None:
 
 
 async def test_saying_nothing_is_an_answer_too() -> None:
-    """Row 0-16: None accepts."""
+    """None accepts."""
     response = (await record_of(b=saying(None))).response
     assert response is not None
     assert (response.accepted, response.from_agent) == (True, "B")

@@ -77,7 +77,7 @@ class Clock:
 
 
 def test_a_request_that_is_filed_again_is_the_same() -> None:
-    """A retry makes no second handoff (row 0-21)."""
+    """A retry makes no second handoff."""
     store = InMemoryHandoffStore()
     request = asked()
     assert store.request(request) == store.request(request) == "r1:b"
@@ -107,7 +107,6 @@ def test_another_request_under_the_same_id_is_refused() -> None:
 
 
 def test_ids_come_from_the_factory() -> None:
-    """(row 0-21)"""
     numbers = itertools.count(1)
     store = InMemoryHandoffStore(new_id=lambda request: f"{request.from_agent}-{next(numbers)}")
     assert [store.request(asked(each)) for each in ("r1", "r2", "r1")] == ["a-1", "a-2", "a-1"]
@@ -134,7 +133,7 @@ def test_an_id_that_is_none_or_in_use_is_the_factorys_mistake(made: Any) -> None
     ],
 )
 def test_what_nobody_could_read_is_not_filed(request_: HandoffRequest, wrong: str) -> None:
-    """Found by the one who asks, not by the one who looks for work (row 0-21)."""
+    """Found by the one who asks, not by the one who looks for work."""
     store = InMemoryHandoffStore()
     with pytest.raises(ValueError, match=wrong):
         store.request(request_)
@@ -145,7 +144,7 @@ def test_what_nobody_could_read_is_not_filed(request_: HandoffRequest, wrong: st
 
 
 def test_pending_yields_ids_and_requests() -> None:
-    """Whoever sees a request can accept it (row 0-20)."""
+    """Whoever sees a request can accept it."""
     store = InMemoryHandoffStore()
     request = asked(reason="needs SQL", preserve_context=False, context_snapshot=b"\xff")
     handoff_id = store.request(request)
@@ -173,7 +172,6 @@ def test_what_is_decided_is_not_pending() -> None:
 
 
 def test_what_is_returned_is_a_copy() -> None:
-    """(row 0-20)"""
     store = InMemoryHandoffStore()
     mine, told = {"a": [1]}, {"b": [1]}
     handoff_id = store.request(asked(metadata=mine, input=mine))
@@ -190,7 +188,7 @@ def test_what_is_returned_is_a_copy() -> None:
 
 
 def test_a_response_does_not_change_with_the_handoff() -> None:
-    """(row 0-20: others return the very object that is stored)"""
+    """Sw4rm returned the very object that it stored."""
     store = InMemoryHandoffStore()
     before = store.status(store.request(asked()))
     store.reject("r1:b", "busy")
@@ -203,7 +201,7 @@ def test_a_response_does_not_change_with_the_handoff() -> None:
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("step", LEADS_TO)
 def test_states_follow_the_machine(state: str, step: str) -> None:
-    """What is not allowed changes nothing (row 0-15)."""
+    """What is not allowed changes nothing."""
     store = InMemoryHandoffStore()
     handoff_id = store.request(asked())
     for before in STATES[state]:
@@ -241,7 +239,6 @@ def test_what_is_said_is_json(metadata: Any) -> None:
 
 @pytest.mark.parametrize("step", ["status", *LEADS_TO])
 def test_an_unknown_id_is_told(step: str) -> None:
-    """(row 0-15)"""
     with pytest.raises(HandoffStateError, match=r"^Handoff h-9 not found$"):
         move(InMemoryHandoffStore(), step, "h-9")
 
@@ -249,7 +246,6 @@ def test_an_unknown_id_is_told(step: str) -> None:
 @pytest.mark.parametrize("empty", ["", " ", None, 5])
 @pytest.mark.parametrize("step", ["status", "pending", *LEADS_TO])
 def test_an_empty_id_is_a_mistake(step: str, empty: Any) -> None:
-    """(row 0-21)"""
     with pytest.raises(ValueError, match=r"needs a .* that is text and not empty"):
         move(InMemoryHandoffStore(), step, empty)
 
@@ -315,7 +311,7 @@ def test_clear_forgets_everything() -> None:
 
 
 def test_stores_know_nothing_of_one_another() -> None:
-    """(row 0-20: others keep them in a global)"""
+    """Sw4rm kept all handoffs in a global."""
     InMemoryHandoffStore().request(asked())
     assert InMemoryHandoffStore().pending("b") == []
 
@@ -569,7 +565,6 @@ async def test_what_cannot_be_filed_is_a_rejection_that_says_why() -> None:
 @pytest.mark.anyio
 @STORES
 async def test_the_next_target_is_asked_under_the_same_request(make: Callable[[], HandoffStore]) -> None:
-    """(row 0-26)"""
     store = make()
     inner = local(store)
     async with anyio.create_task_group() as group:
@@ -613,7 +608,7 @@ async def test_a_run_that_is_cancelled_takes_its_request_back(make: Callable[[],
 async def test_a_run_that_is_made_again_finds_what_was_decided_meanwhile(
     make: Callable[[], HandoffStore],
 ) -> None:
-    """The process was stopped over night, and nobody is asked twice (row 0-21)."""
+    """The process was stopped over night, and nobody is asked twice."""
     store = make()
     inner = local(store)
 
@@ -707,7 +702,7 @@ async def test_a_decision_in_another_thread_is_seen() -> None:
 @STORES
 @pytest.mark.parametrize("ends", ["complete", "fail"])
 async def test_whoever_asked_can_wait_for_the_work(make: Callable[[], HandoffStore], ends: str) -> None:
-    """Two workers that know nothing but the store (row 0-20)."""
+    """Two workers that know nothing but the store."""
     store = make()
 
     async def worker() -> None:

@@ -31,15 +31,14 @@ class Ticket(pydantic.BaseModel):
     number: int
 
 
-def test_the_common_types_have_the_keys_of_the_document() -> None:
-    """(row 3-09)"""
+def test_the_common_types_have_these_keys() -> None:
     found = {name: [each.name for each in dataclasses.fields(model)] for name, model in COMMON.items()}
     assert found == KEYS
 
 
 @pytest.mark.parametrize("name", KEYS)
 def test_every_declared_field_reaches_the_target(name: str) -> None:
-    """The receiver of the document read one field of four (row 3-29)."""
+    """A receiver that reads one field of four loses the others."""
     data = {key: f"the {key}" for key in KEYS[name]}
     memory = {"handoff_context": payload(name, data).to_dict()}
     received, _ = payload_of(memory)
@@ -50,7 +49,7 @@ def test_every_declared_field_reaches_the_target(name: str) -> None:
     assert all(f'"{key}": "the {key}"' in received.preview() for key in KEYS[name])
 
 
-def test_the_documents_own_example_fits() -> None:
+def test_a_payload_with_a_reference_document_fits() -> None:
     made = HandoffPayload.parse(
         {
             "source_agent": "reference_agent",
@@ -76,7 +75,6 @@ def test_the_documents_own_example_fits() -> None:
 
 
 def test_an_unknown_type_is_a_warning() -> None:
-    """(row 3-09)"""
     made = payload("research_delagation", {})
     same, warning = HandoffTypes().check(made)
     assert same is made

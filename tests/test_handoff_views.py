@@ -29,7 +29,7 @@ SHOWN = RunConfig(foreign_calls="shown")
 
 
 async def test_the_target_is_told_of_the_transfer() -> None:
-    """It cannot take the call for its own, and the last word is to it (rows 1-12, 2-14, pain 21)."""
+    """It cannot take the call for its own, and the last word is to it."""
     a, b = pair()
     result = await Runner.run(a, "Hi")
     told = f'{PREAMBLE}\n- {{"agent": "A", "handed over to": "B"}}'
@@ -38,7 +38,7 @@ async def test_the_target_is_told_of_the_transfer() -> None:
 
 
 async def test_a_transfer_copies_no_message() -> None:
-    """Row 2-38: what it costs does not grow with what the messages hold."""
+    """What it costs does not grow with what the messages hold."""
     a, b = pair()
     history = [HI, *({"role": role, "content": "..."} for role in ("assistant", "user") * 500)]
     result = await Runner.run(a, history)
@@ -57,7 +57,6 @@ async def test_a_run_that_ended_before_the_target_spoke_is_told_of_to_it_afterwa
 
 
 async def test_the_target_can_be_shown_everything_with_the_transfer_answered() -> None:
-    """(rows 1-12, 1-18, 2-14)"""
     a, b = pair()
     result = await Runner.run(a, "Hi", run_config=SHOWN)
     assert shown(b) == [
@@ -69,7 +68,7 @@ async def test_the_target_can_be_shown_everything_with_the_transfer_answered() -
 
 
 async def test_the_target_runs_with_its_own_prompt_and_tools() -> None:
-    """Not with the source's (rows 2-14, 2-22)."""
+    """Not with the source's."""
     c = agent("C")
     b = agent("B", "Done.", tools=[look_up], handoffs=[c])
     await Runner.run(agent("A", call("transfer_to_b"), handoffs=[b]), "Hi")
@@ -84,7 +83,6 @@ async def test_the_target_runs_with_its_own_prompt_and_tools() -> None:
 
 
 async def test_a_filter_that_changes_nothing_changes_nothing() -> None:
-    """(row 1-12)"""
     a, b = pair(input_filter=lambda data: data)
     await Runner.run(a, "Hi")
     plain, other = pair()
@@ -112,7 +110,6 @@ class ObjectFilter:
     ],
 )
 async def test_a_filter_may_be_any_function(each: HandoffInputFilter) -> None:
-    """(rows 1-01, 1-12)"""
     a, b = pair(input_filter=each)
     result = await Runner.run(a, "Hi")
     assert shown(b) == [HI]
@@ -120,7 +117,7 @@ async def test_a_filter_may_be_any_function(each: HandoffInputFilter) -> None:
 
 
 async def test_a_filter_knows_who_hands_over_to_whom_and_why() -> None:
-    """Openai-agents' filters cannot know (rows 1-03, 1-04, 1-24, pain 22)."""
+    """Openai-agents' filters cannot know."""
     seen: list[HandoffInputData] = []
 
     def spy(data: HandoffInputData) -> HandoffInputData:
@@ -150,7 +147,6 @@ async def test_a_filter_knows_who_hands_over_to_whom_and_why() -> None:
 
 
 async def test_a_replacement_of_the_new_items_changes_the_view_and_not_the_transcript() -> None:
-    """(row 1-06)"""
     a, b = pair(input_filter=lambda data: data.clone(input_items=()))
     result = await Runner.run(a, "Hi")
     assert shown(b) == [HI]
@@ -158,7 +154,7 @@ async def test_a_replacement_of_the_new_items_changes_the_view_and_not_the_trans
 
 
 async def test_what_a_filter_hid_stays_hidden_from_later_agents() -> None:
-    """Filters add up, also over a nesting handoff and back at the source (pain 22)."""
+    """Filters add up, also over a nesting handoff and back at the source."""
     c = agent("C", call("transfer_to_a", id="t3"), handoffs=["A"])
     b = agent("B", call("transfer_to_c", id="t2"), handoffs=[handoff(c, nest_handoff_history=True)])
     a = agent(
@@ -175,7 +171,7 @@ async def test_what_a_filter_hid_stays_hidden_from_later_agents() -> None:
 
 
 async def test_a_filter_may_break_pairs_and_the_view_is_valid_all_the_same() -> None:
-    """No orphan goes to a provider, each repair is told, the transcript stays whole (row 1-12, pain 1)."""
+    """No orphan goes to a provider, each repair is told, the transcript stays whole."""
     a, b = pair(input_filter=lambda data: data.clone(new_items=data.new_items[1:]))
     result = await Runner.run(a, "Hi")
     assert [message["role"] for message in shown(b)] == ["user", "assistant", "tool"]
@@ -192,7 +188,7 @@ async def test_a_filter_that_drops_an_answer_is_repaired_too() -> None:
 
 @pytest.mark.parametrize("inputs", ["Hi", [{"role": "system", "content": "Be kind."}, HI]])
 async def test_a_filter_that_hides_everything_leaves_the_reason(inputs: Any) -> None:
-    """No provider takes an empty request (rows 1-12, 2-15)."""
+    """No provider takes an empty request."""
     a, b = pair(
         input_filter=lambda data: data.clone(
             input_history=[item for item in data.input_history if item.message["role"] == "system"],
@@ -205,7 +201,6 @@ async def test_a_filter_that_hides_everything_leaves_the_reason(inputs: Any) -> 
 
 
 async def test_a_filter_that_hides_everything_for_no_reason_leaves_something_to_answer() -> None:
-    """(row 2-15)"""
     a, b = pair(input_filter=keep_last(0))
     result = await Runner.run(a, "Hi")
     assert shown(b) == [{"role": "user", "content": "Please continue."}]
@@ -230,7 +225,7 @@ def _raises(data: HandoffInputData) -> HandoffInputData:
 )
 @pytest.mark.parametrize("where", ["edge", "run"])
 async def test_a_broken_filter_stops_the_run_and_loses_nothing(each: Any, says: str, where: str) -> None:
-    """The target never sees the unfiltered history; what happened is on the error (rows 1-13, 1-14)."""
+    """The target never sees the unfiltered history; what happened is on the error."""
     b = agent("B", "Done.")
     edge = handoff(b, input_filter=each) if where == "edge" else handoff(b)
     a = agent("A", [call("look_up", {"order": 7}, id="l"), TO_B], tools=[look_up], handoffs=[edge])
@@ -308,14 +303,12 @@ def _what_applied(messages: list[Message]) -> str:
 async def test_the_edge_comes_before_the_run_and_filters_before_nesting(
     edge: dict[str, Any], run: dict[str, Any], applied: str
 ) -> None:
-    """(rows 1-15, 1-33, decision R5)"""
     a, b = pair(**edge)
     await Runner.run(a, "Hi", run_config=RunConfig(**run))
     assert _what_applied(shown(b)) == applied
 
 
 async def test_without_context_the_target_sees_its_prompt_and_the_last_user_message() -> None:
-    """(row 2-15)"""
     a, b = pair(preserve_context=False)
     before: list[Message] = [
         HI,
@@ -331,14 +324,12 @@ async def test_without_context_the_target_sees_its_prompt_and_the_last_user_mess
 
 
 async def test_without_context_and_without_a_user_message_the_reason_is_shown() -> None:
-    """(row 2-15)"""
     a, b = pair(preserve_context=False, reason="Wants a refund.")
     await Runner.run(a, [{"role": "assistant", "content": "Hello."}])
     assert shown(b) == [{"role": "user", "content": "Wants a refund."}]
 
 
 async def test_a_nested_view_ends_on_the_users_message() -> None:
-    """(row 1-30, pain 7)"""
     a, b = pair(nest_handoff_history=True)
     await Runner.run(a, "Hi")
     summary, newest = shown(b)
@@ -347,7 +338,7 @@ async def test_a_nested_view_ends_on_the_users_message() -> None:
 
 
 async def test_the_run_may_bring_its_own_mapper() -> None:
-    """Sync or async (rows 1-02, 1-33)."""
+    """Sync or async."""
 
     async def mapper(messages: list[Message]) -> list[Message]:
         return [{"role": "user", "content": f"{len(messages)} messages so far"}]
@@ -373,7 +364,6 @@ def _mapper_raises(messages: list[Message]) -> list[Message]:
     ],
 )
 async def test_a_broken_mapper_stops_the_run_and_loses_nothing(mapper: Any, says: str) -> None:
-    """(row 1-14)"""
     a, b = pair(nest_handoff_history=True)
     with pytest.raises(HandoffFilterError, match="nest_handoff_history") as caught:
         await Runner.run(a, "Hi", run_config=RunConfig(handoff_history_mapper=mapper))
@@ -471,7 +461,7 @@ def _chain(hops: list[tuple[dict[str, Any], list[Any], bool]]) -> Agent[Any]:
 async def test_however_a_run_is_shaped_each_view_is_valid_and_the_transcript_whole(
     hops: list[tuple[dict[str, Any], list[Any], bool]],
 ) -> None:
-    """No filter, nesting or mixture of transfers poisons a request or the history (pains 1, 2, 6, 22)."""
+    """No filter, nesting or mixture of transfers poisons a request or the history."""
     start = _chain(hops)
     result = await Runner.run(start, "Hi", max_turns=None)
     for made in result.calls:
@@ -495,7 +485,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 async def test_hostile_text_is_kept_byte_for_byte_and_stays_what_it_was(text: str) -> None:
-    """Of a user, a model, a tool and a reason, over two nested handoffs and into the next run (pain 25)."""
+    """Of a user, a model, a tool and a reason, over two nested handoffs and into the next run."""
 
     @function_tool
     def read() -> str:

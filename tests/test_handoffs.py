@@ -35,7 +35,6 @@ class Ticket(BaseModel):
 
 
 async def test_a_name_leads_to_the_agent_of_that_name() -> None:
-    """(rows 1-28, 2-42)"""
     a = agent(
         "A", call("transfer_to_b"), "Bye.", handoffs=[agent("B", call("transfer_to_a"), handoffs=["A"])]
     )
@@ -44,7 +43,6 @@ async def test_a_name_leads_to_the_agent_of_that_name() -> None:
 
 
 async def test_a_name_may_be_of_an_agent_that_the_run_adds() -> None:
-    """(row 2-42)"""
     b = agent("B", "Done.")
     a = agent("A", call("transfer_to_b"), handoffs=["B"])
     result = await Runner.run(a, "Hi", run_config=RunConfig(agents=[b]))
@@ -54,7 +52,7 @@ async def test_a_name_may_be_of_an_agent_that_the_run_adds() -> None:
 
 
 async def test_the_same_agent_speaks_through_the_handler_it_hands_over_to() -> None:
-    """A handler as target changes who answers, not which agent is active (decision R1)."""
+    """A handler as target changes who answers, not which agent is active."""
     remote = ScriptedHandler([call("look_up", {"order": 7}), "From afar."], name="remote")
     a = agent("A", call("transfer_to_remote"), tools=[look_up], handoffs=[remote])
     result = await Runner.run(a, "Hi")
@@ -65,7 +63,6 @@ async def test_the_same_agent_speaks_through_the_handler_it_hands_over_to() -> N
 
 
 async def test_the_next_run_starts_at_the_default_handler_again() -> None:
-    """(decision R2)"""
     remote = ScriptedHandler(["From afar."], name="remote")
     a = agent("A", call("transfer_to_remote"), "At home.", handoffs=[remote])
     first = await Runner.run(a, "Hi")
@@ -77,7 +74,7 @@ async def test_the_next_run_starts_at_the_default_handler_again() -> None:
 
 
 async def test_on_handoff_is_called_with_the_context() -> None:
-    """Sync or async, before the target is asked (row 1-22)."""
+    """Sync or async, before the target is asked."""
     seen: list[tuple[str, int]] = []
 
     def note(context: RunContext[Any]) -> None:
@@ -93,7 +90,6 @@ async def test_on_handoff_is_called_with_the_context() -> None:
 
 
 async def test_on_handoff_is_given_the_parsed_input() -> None:
-    """(row 1-23)"""
     seen: list[Any] = []
 
     async def note(context: RunContext[Any], ticket: Ticket) -> None:
@@ -108,7 +104,6 @@ async def test_on_handoff_is_given_the_parsed_input() -> None:
 
 
 async def test_a_callback_with_a_spare_parameter_is_not_given_what_nobody_declared() -> None:
-    """(row 1-22)"""
     seen: list[Any] = []
 
     def note(context: RunContext[Any], extra: Any = "nothing") -> None:
@@ -120,14 +115,12 @@ async def test_a_callback_with_a_spare_parameter_is_not_given_what_nobody_declar
 
 
 async def test_an_input_needs_no_callback_to_be_kept() -> None:
-    """(row 1-24)"""
     a, _ = pair(first=call("transfer_to_b", {"reason": "late"}), input_type=Ticket)
     result = await Runner.run(a, "Hi")
     assert result.handoffs[0].input == Ticket(reason="late")
 
 
 async def test_an_input_that_is_no_object_is_unwrapped() -> None:
-    """(row 1-23)"""
     a, _ = pair(first=call("transfer_to_b", {"response": ["x"]}), input_type=list[str])
     result = await Runner.run(a, "Hi")
     assert result.handoffs[0].input == ["x"]
@@ -135,14 +128,13 @@ async def test_an_input_that_is_no_object_is_unwrapped() -> None:
 
 @pytest.mark.parametrize("arguments", ["", "{}", "null", " ", '{"anything": 1}', "{ }\n"])
 async def test_without_input_nothing_need_be_passed(arguments: str) -> None:
-    """Providers differ in how they say nothing (row 1-25)."""
+    """Providers differ in how they say nothing."""
     a, b = pair(first=call("transfer_to_b", arguments, id="t"))
     result = await Runner.run(a, "Hi")
     assert result.last_agent is b
 
 
 async def test_arguments_that_are_none_are_nothing() -> None:
-    """(row 1-25)"""
     first: Any = {"id": "t", "type": "function", "function": {"name": "transfer_to_b", "arguments": None}}
     a, b = pair(first=reply(calls=[first]))
     assert (await Runner.run(a, "Hi")).last_agent is b
@@ -158,7 +150,7 @@ BROKEN = ['{"reason": ', '{"reason": "late",}', "[]", "5", '"late"', "true", "no
 async def test_broken_arguments_are_answered_and_the_model_may_try_again(
     arguments: str, options: dict[str, Any]
 ) -> None:
-    """The run used to be lost (rows 1-26, 2-12, pain 12)."""
+    """The run used to be lost."""
     called: list[Any] = []
     b = agent("B", "Done.")
     edge = handoff(b, on_handoff=lambda *args: called.append(args), **options)
@@ -181,7 +173,7 @@ async def test_broken_arguments_are_answered_and_the_model_may_try_again(
     "arguments", ["", "{}", "null", '{"reason": 5}', '{"reason": null}', '{"why": "late"}']
 )
 async def test_what_does_not_fit_the_input_type_is_refused_and_nothing_is_guessed(arguments: str) -> None:
-    """No coercion, no ``{}`` in place of what is missing (rows 1-23, 1-25)."""
+    """No coercion, no ``{}`` in place of what is missing."""
     a, b = pair("I cannot.", first=call("transfer_to_b", arguments), input_type=Ticket)
     result = await Runner.run(a, "Hi")
     assert requests(b) == []
@@ -190,7 +182,6 @@ async def test_what_does_not_fit_the_input_type_is_refused_and_nothing_is_guesse
 
 
 async def test_broken_arguments_can_end_the_run() -> None:
-    """(row 1-26)"""
     a, _ = pair(first=call("transfer_to_b", "{"))
     with pytest.raises(HandoffError, match="Agent 'A', turn 1: The transfer to 'B' was not made") as caught:
         await Runner.run(a, "Hi", run_config=RunConfig(raise_on=["failed_handoff"]))
@@ -199,7 +190,6 @@ async def test_broken_arguments_can_end_the_run() -> None:
 
 
 async def test_a_model_that_only_sends_broken_arguments_is_stopped() -> None:
-    """(pain 4)"""
     a, _ = pair(*[call("transfer_to_b", "{") for _ in range(3)], first=call("transfer_to_b", "{"))
     with pytest.raises(ModelBehaviorError, match="nothing but mistakes in 3 turns in a row") as caught:
         await Runner.run(a, "Hi")
@@ -208,7 +198,7 @@ async def test_a_model_that_only_sends_broken_arguments_is_stopped() -> None:
 
 
 async def test_a_callback_that_raises_keeps_the_source_in_charge() -> None:
-    """The transfer is not made, the exception is not lost (row 1-27)."""
+    """The transfer is not made, the exception is not lost."""
 
     def broken(context: RunContext[Any]) -> None:
         raise RuntimeError("ticket system is down")
@@ -225,8 +215,6 @@ async def test_a_callback_that_raises_keeps_the_source_in_charge() -> None:
 
 
 async def test_a_callback_that_raises_can_end_the_run() -> None:
-    """(row 1-27)"""
-
     def broken(context: RunContext[Any]) -> None:
         raise RuntimeError("down")
 
@@ -241,7 +229,6 @@ async def test_a_callback_that_raises_can_end_the_run() -> None:
     [({"reason": "late"}, "late"), ({}, "No reason provided"), ({"reason": ""}, "No reason provided")],
 )
 async def test_a_reason_is_asked_for_but_not_demanded(arguments: dict[str, Any], reason: str) -> None:
-    """(row 2-05)"""
     a, b = pair(first=call("transfer_to_b", arguments), ask_reason=True)
     result = await Runner.run(a, "Hi")
     assert result.last_agent is b
@@ -272,7 +259,6 @@ def deciding(target: Any, **options: Any) -> Handoff:
 
 
 async def test_a_function_may_decide_where_to_go() -> None:
-    """(row 1-10)"""
     seen: list[str] = []
     c = agent("C", "From C.")
 
@@ -293,7 +279,6 @@ async def test_a_function_may_decide_where_to_go() -> None:
 
 
 async def test_a_function_may_decide_for_a_handler_or_a_name() -> None:
-    """(row 1-10)"""
     remote = ScriptedHandler(["From afar."], name="remote")
     a = agent("A", call("transfer_to_b"), handoffs=[deciding(remote)])
     assert (await Runner.run(a, "Hi")).final_output == "From afar."
@@ -311,7 +296,6 @@ async def test_a_function_may_decide_for_a_handler_or_a_name() -> None:
     ],
 )
 async def test_a_function_that_decides_for_nobody_is_answered(target: Any, says: str) -> None:
-    """(row 1-10)"""
     a = agent("A", call("transfer_to_b"), "I stay.", handoffs=[deciding(target)])
     result = await Runner.run(a, "Hi")
     assert (result.final_output, statuses(result)) == ("I stay.", [("A", "B", "failed")])
@@ -319,7 +303,7 @@ async def test_a_function_that_decides_for_nobody_is_answered(target: Any, says:
 
 
 async def test_nobody_is_called_back_about_a_transfer_that_is_not_made() -> None:
-    """The callback books, mails or logs: it comes last, when nothing else can fail (row 1-27)."""
+    """The callback books, mails or logs: it comes last, when nothing else can fail."""
     called: list[Any] = []
     edge = deciding(None, on_handoff=called.append)
     await Runner.run(agent("A", call("transfer_to_b"), "I stay.", handoffs=[edge]), "Hi")
@@ -327,7 +311,7 @@ async def test_nobody_is_called_back_about_a_transfer_that_is_not_made() -> None
 
 
 async def test_going_to_and_fro_between_decided_targets_is_noticed() -> None:
-    """The loop is judged by where it leads, not by what was declared (pain 10)."""
+    """The loop is judged by where it leads, not by what was declared."""
     b = agent("B", *[call("transfer_to_a")] * 5, handoffs=["A"])
     edge = Handoff(agent_name="somebody", on_invoke_handoff=lambda context, arguments: b)
     a = agent("A", *[call("transfer_to_somebody")] * 5, handoffs=[edge])
@@ -342,7 +326,6 @@ async def test_going_to_and_fro_between_decided_targets_is_noticed() -> None:
 
 
 async def test_nobody_can_decide_to_go_nowhere() -> None:
-    """(row 1-49)"""
     edges: list[Agent[Any]] = []
     a = agent(
         "A",
@@ -356,7 +339,7 @@ async def test_nobody_can_decide_to_go_nowhere() -> None:
 
 
 async def test_a_target_without_a_model_leaves_the_source_in_charge() -> None:
-    """Whatever fails about a transfer becomes the answer, before anything changes (pain 26)."""
+    """Whatever fails about a transfer becomes the answer, before anything changes."""
     a = agent("A", call("transfer_to_b"), "I stay.", handoffs=[deciding(Agent("C"))])
     result = await Runner.run(a, "Hi")
     assert (result.final_output, result.last_agent) == ("I stay.", a)
@@ -375,7 +358,6 @@ class BrokenWelcome(Handoff):
 
 
 async def test_a_subclass_may_word_the_answer() -> None:
-    """(row 1-18)"""
     b = agent("B", "Done.")
     result = await Runner.run(agent("A", TO_B, handoffs=[Welcome(target=b)]), "Hi")
     assert answers_of(result) == ["You are talking to B now."]
@@ -398,7 +380,7 @@ def circle(count: int, **options: Any) -> Agent[Any]:
 
 
 async def test_ping_pong_is_stopped_long_before_the_last_turn() -> None:
-    """First told, then stopped, with the partial result (row 2-17, pain 10)."""
+    """First told, then stopped, with the partial result."""
     a = circle(9)
     with pytest.raises(LoopDetected, match="asked again after it was told") as caught:
         await Runner.run(a, "Hi", max_turns=100)
@@ -409,14 +391,13 @@ async def test_ping_pong_is_stopped_long_before_the_last_turn() -> None:
 
 
 async def test_who_listens_to_the_warning_goes_on() -> None:
-    """(pain 10)"""
     b = agent("B", call("transfer_to_a"), handoffs=["A"])
     a = agent("A", call("transfer_to_b"), call("transfer_to_b"), "I answer.", handoffs=[b])
     assert (await Runner.run(a, "Hi")).final_output == "I answer."
 
 
 async def test_going_there_and_back_and_on_is_no_loop() -> None:
-    """A, B, A, C is a legitimate path (row 2-17, pain 10)."""
+    """A, B, A, C is a legitimate path."""
     b = agent("B", call("transfer_to_a"), handoffs=["A"])
     c = agent("C", "Done.")
     a = agent("A", call("transfer_to_b"), call("transfer_to_c"), handoffs=[b, c])
@@ -425,7 +406,6 @@ async def test_going_there_and_back_and_on_is_no_loop() -> None:
 
 
 async def test_a_new_tool_result_makes_the_same_way_possible_again() -> None:
-    """(pain 10)"""
     b = agent("B", call("transfer_to_a"), "Done.", handoffs=["A"])
     a = agent(
         "A",
@@ -440,7 +420,7 @@ async def test_a_new_tool_result_makes_the_same_way_possible_again() -> None:
 
 @pytest.mark.parametrize("limit", [0, 1, 5])
 async def test_so_many_transfers_and_no_more(limit: int) -> None:
-    """One more is refused, asking again ends the run (row 2-17)."""
+    """One more is refused, asking again ends the run."""
     a = circle(9)
     config = RunConfig(max_handoffs=limit, detect_loops=False)
     with pytest.raises(MaxHandoffsExceeded, match=f"limit of {limit} transfers is reached") as caught:
@@ -459,7 +439,6 @@ async def test_without_a_limit_only_the_turns_are_counted() -> None:
 
 
 async def test_a_limit_can_be_a_result() -> None:
-    """(pain 17)"""
     result = await Runner.run(circle(9), "Hi", run_config=RunConfig(max_handoffs=1, on_limit="return"))
     assert result.stop_reason == "limit"
     assert_valid(result.to_input_list())
@@ -469,7 +448,6 @@ async def test_a_limit_can_be_a_result() -> None:
 
 
 async def test_all_hops_are_on_the_result_in_order() -> None:
-    """(row 2-23)"""
     c = agent("C", "Done.")
     b = agent("B", call("transfer_to_c", id="t2"), handoffs=[handoff(c, reason="details")])
     a = agent("A", call("transfer_to_b", id="t1"), handoffs=[handoff(b, tool_name_override="transfer_to_b")])
@@ -492,7 +470,6 @@ async def test_all_hops_are_on_the_result_in_order() -> None:
 
 
 async def test_what_a_run_leaves_is_input_for_the_next() -> None:
-    """(rows 1-45, 2-21)"""
     a, b = pair("Back at the desk.")
     first = await Runner.run(a, "Hi")
     more: list[Message] = [*first.to_input_list(), {"role": "user", "content": "And now?"}]
@@ -504,7 +481,7 @@ async def test_what_a_run_leaves_is_input_for_the_next() -> None:
 
 @pytest.mark.parametrize("call_id", ["", "call_1_0", "same"])
 async def test_a_second_run_does_not_use_a_call_id_of_the_first_again(call_id: str) -> None:
-    """Some providers send no ids, others begin anew in every request (row 1-47, pain 9)."""
+    """Some providers send no ids, others begin anew in every request."""
     asks = reply(calls=[call("look_up", {"order": 7}, id=call_id)])
     model = ScriptedHandler([_as_sent(asks), "One.", _as_sent(asks), "Two."])
     a = Agent("A", model=model, tools=[look_up])
@@ -560,7 +537,6 @@ async def test_a_handler_that_is_in_charge_is_not_handed_over_to() -> None:
 
 
 async def test_a_named_target_is_offered_with_what_it_is_for() -> None:
-    """(rows 1-08, 2-06)"""
     model = ScriptedHandler([call("transfer_to_b"), call("transfer_to_c"), "Hi."])
     c = Agent("C", model=model, handoff_description="Knows C.")
     b = Agent("B", model=model, handoffs=["C"])
@@ -570,7 +546,6 @@ async def test_a_named_target_is_offered_with_what_it_is_for() -> None:
 
 
 async def test_an_agent_decided_on_at_run_time_brings_its_own_graph() -> None:
-    """(row 1-10)"""
     model = ScriptedHandler([call("transfer_to_b"), call("transfer_to_d"), call("transfer_to_c"), "Done."])
     c = Agent("C", model=model, handoffs=[Agent("D", model=model, handoffs=["C"])])
     edge = Handoff(agent_name="B", on_invoke_handoff=lambda context, arguments: c)
@@ -605,7 +580,6 @@ async def test_a_transfer_message_that_is_no_text_is_not_sent() -> None:
 
 
 async def test_a_missing_reason_is_the_same_for_the_callback_and_the_record() -> None:
-    """(row 2-05)"""
     heard: list[Any] = []
     edge = handoff(agent("B", "Hi."), ask_reason=True, on_handoff=lambda context, why: heard.append(why))
     result = await Runner.run(agent("A", call("transfer_to_b"), handoffs=[edge]), "Hi")
@@ -614,7 +588,6 @@ async def test_a_missing_reason_is_the_same_for_the_callback_and_the_record() ->
 
 
 def test_a_schema_of_ones_own_is_strict_only_where_it_can_be() -> None:
-    """(row 1-09)"""
     free = {"type": "object", "additionalProperties": {"type": "string"}}
     loose = Handoff(target=agent("B"), input_json_schema=free)
     assert "strict" not in loose.spec["function"]

@@ -118,7 +118,6 @@ ITEMS = [
 
 
 def test_the_summary_is_one_assistant_message_of_numbered_lines() -> None:
-    """(row 1-29)"""
     (message,) = default_handoff_history_mapper([one.message for one in ITEMS])
     assert message["role"] == "assistant"
     assert message.get("content") == (
@@ -133,7 +132,6 @@ def test_the_summary_is_one_assistant_message_of_numbered_lines() -> None:
 
 
 def test_a_summary_of_nothing_says_so() -> None:
-    """(row 1-29)"""
     (message,) = default_handoff_history_mapper([])
     assert message.get("content") == f"{PREAMBLE}\n{START}\n(no previous turns recorded)\n{END}"
 
@@ -179,7 +177,7 @@ def test_what_json_cannot_say_is_said_as_text() -> None:
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("role", ["user", "assistant", "tool"])
 def test_no_text_forges_a_line_a_role_or_a_marker(text: str, role: str) -> None:
-    """Whatever the text, it is one record, and reading it gives the very text (rows 1-30, 1-31, pain 25)."""
+    """Whatever the text, it is one record, and reading it gives the very text."""
     hostile: Any = {"role": role, "content": text}
     (message,) = default_handoff_history_mapper([hostile, hostile])
     summary = text_of(message)
@@ -198,7 +196,7 @@ _TEXTS = st.one_of(
 @example("\\ABA", ("ABA", "[]x"))
 @example("🔒", ("🔒", "🔓"))
 def test_no_text_forges_any_marker(text: str, markers: tuple[str, str]) -> None:
-    """Also markers of the app's own, which may overlap themselves (row 1-32)."""
+    """Also markers of the app's own, which may overlap themselves."""
     set_conversation_history_wrappers(*markers)
     (message,) = default_handoff_history_mapper([{"role": "user", "content": text}])
     reset_conversation_history_wrappers()
@@ -221,7 +219,6 @@ def test_a_record_has_no_thoughts_of_the_content_either() -> None:
 
 
 def test_markers_can_be_read_changed_and_reset() -> None:
-    """(row 1-32)"""
     assert get_conversation_history_wrappers() == (START, END)
     set_conversation_history_wrappers(start="<H>")
     assert get_conversation_history_wrappers() == ("<H>", END)
@@ -242,7 +239,6 @@ def test_a_marker_that_could_be_forged_is_refused(marker: str) -> None:
 
 
 async def test_markers_that_are_passed_win_over_those_of_the_task() -> None:
-    """(row 1-32)"""
     set_conversation_history_wrappers("<H>", "</H>")
     (message,) = default_handoff_history_mapper([], ("<<", ">>"))
     assert text_of(message).splitlines()[1::2] == ["<<", ">>"]
@@ -256,7 +252,7 @@ def test_a_marker_that_is_passed_is_checked_too() -> None:
 
 
 async def test_two_tasks_do_not_see_each_others_markers() -> None:
-    """Two tenants of one process used to get each other's (row 1-32)."""
+    """Two tenants of one process used to get each other's."""
     seen: dict[str, tuple[str, str]] = {}
 
     async def tenant(name: str) -> None:
@@ -275,7 +271,7 @@ async def test_two_tasks_do_not_see_each_others_markers() -> None:
 
 
 async def test_all_but_the_newest_user_message_is_folded() -> None:
-    """A request must not end on an assistant's turn (row 1-30, pain 7)."""
+    """A request must not end on an assistant's turn."""
     nested = nest_handoff_history(data_of([*ITEMS, user(4, "And then?")]))
     summary, newest = nested.all_items
     assert [record["content"] for record in records(text_of(summary.message))] == [
@@ -291,7 +287,6 @@ async def test_all_but_the_newest_user_message_is_folded() -> None:
 
 
 async def test_the_newest_user_message_can_be_folded_too() -> None:
-    """(row 1-30)"""
     (summary,) = nest_handoff_history(data_of(ITEMS), keep_last_user=False).all_items
     assert len(records(text_of(summary.message))) == len(ITEMS)
 
@@ -304,7 +299,6 @@ async def test_a_nudge_is_not_kept_in_the_users_place() -> None:
 
 
 async def test_replacements_of_the_new_items_are_folded_instead_of_them() -> None:
-    """(row 1-06)"""
     data = dataclasses.replace(data_of(ITEMS), new_items=tuple(turn(4, "b", "no")), input_items=())
     assert "no" not in [record["content"] for record in records(text_of((await _first(data)).message))]
 
@@ -349,7 +343,6 @@ async def test_an_async_mapper_that_fails_is_named() -> None:
 
 
 async def test_what_is_nested_is_not_changed() -> None:
-    """(row 1-30)"""
     data = data_of(ITEMS)
     before = copy.deepcopy(data)
     nest_handoff_history(data)
@@ -358,7 +351,7 @@ async def test_what_is_nested_is_not_changed() -> None:
 
 @pytest.mark.parametrize("sync", [True, False])
 async def test_a_mapper_decides_about_all_messages(sync: bool) -> None:
-    """Sync or async; what it returns is exactly the target's history (row 1-02)."""
+    """Sync or async; what it returns is exactly the target's history."""
     given: list[Message] = []
 
     def mapper(messages: list[Message]) -> list[Message]:
@@ -393,7 +386,7 @@ async def test_a_mapper_that_edits_its_messages_does_not_touch_the_transcript() 
 
 
 async def test_a_mapper_is_given_what_any_provider_can_read() -> None:
-    """What it returns is shown to any (pain 8)."""
+    """What it returns is shown to any."""
     thought: Any = {"role": "assistant", "content": "Hm.", "thinking_blocks": [{"signature": "s"}]}
     given: list[Message] = []
 
@@ -424,7 +417,7 @@ async def test_system_messages_stay_in_front_of_the_summary() -> None:
 
 
 async def test_nesting_again_renders_from_the_items_and_not_from_the_text() -> None:
-    """One marker, one line a message, however often (row 1-31)."""
+    """One marker, one line a message, however often."""
     nested = nest_handoff_history(data_of(ITEMS))
     again = nest_handoff_history(data_of([*nested.all_items, *turn(4, "b", "4 results")]))
     assert [record["role"] for record in records(text_of(again.all_items[0].message))] == [
@@ -567,7 +560,7 @@ def test_repairs_are_reported_once() -> None:
 
 
 def test_a_family_gets_back_what_it_wrote_and_no_other_does() -> None:
-    """Thinking goes back to who thought it, also after a handoff there and back (pain 8)."""
+    """Thinking goes back to who thought it, also after a handoff there and back."""
     thought: Message = {"role": "assistant", "content": "Hm.", "thinking_blocks": [{"signature": "s"}]}
     view = View([user(0, "Hi"), item(1, thought, origin="anthropic")])
     assert shown(view, "anthropic")[1] is thought
@@ -648,7 +641,7 @@ def test_a_view_that_grows_is_what_rendering_it_afresh_gives(
 
 
 def test_the_parts_of_a_filter_follow_from_where_run_and_turn_began() -> None:
-    """Before the run, before the turn, and the turn itself (row 1-04)."""
+    """Before the run, before the turn, and the turn itself."""
     items = [user(0, "Hi"), user(1, "Again"), *turn(2, "a", "x"), *turn(4, "t", "y")]
     history, before, new = partition(items, 2, 4)
     assert ([one.id for one in history], [one.id for one in before], [one.id for one in new]) == (
@@ -667,7 +660,7 @@ async def test_a_summary_is_history_and_so_is_what_a_filter_put_before_everythin
 
 
 def test_the_parts_keep_an_order_that_a_filter_chose() -> None:
-    """A second filter that changes nothing must not undo what the first one did (row 1-12)."""
+    """A second filter that changes nothing must not undo what the first one did."""
     items = [user(1, "Again"), *turn(2, "a", "x"), user(0, "Hi"), *turn(4, "t", "y")]
     history, before, new = partition(items, 2, 4)
     assert [[one.id for one in part] for part in (history, before, new)] == [[1], [2, 3, 0], [4, 5]]
@@ -689,7 +682,7 @@ async def test_a_filters_items_are_the_new_view() -> None:
 
 
 async def test_a_filter_that_raises_stops_the_run_and_is_named() -> None:
-    """Never the unfiltered history: the filter may be there to hide it (row 1-14)."""
+    """Never the unfiltered history: the filter may be there to hide it."""
 
     def broken(data: HandoffInputData) -> HandoffInputData:
         raise KeyError("oops")
@@ -728,7 +721,6 @@ async def _forgot(data: HandoffInputData) -> Any:
     ],
 )
 async def test_a_filter_that_returns_the_wrong_thing_is_told_what(wrong: Any, says: str) -> None:
-    """(rows 1-12, 1-13)"""
     with pytest.raises(HandoffFilterError, match="'f'") as caught:
         await filtered(wrong, data_of(ITEMS), "f")
     assert says in str(caught.value)
@@ -744,7 +736,7 @@ def _in_place(data: HandoffInputData) -> HandoffInputData:
 
 @pytest.mark.parametrize("nested", [False, True])
 async def test_a_filter_that_edits_in_place_changes_the_view_only(nested: bool) -> None:
-    """Section 3: filters never change the transcript, and what one hid stays hidden."""
+    """Filters never change the transcript, and what one hid stays hidden."""
     data = nest_handoff_history(data_of(ITEMS)) if nested else data_of(ITEMS)
     before = copy.deepcopy(data)
     view = await filtered(_in_place, data, "f")
@@ -892,7 +884,7 @@ def _grow(view: View, place: int, kinds: Sequence[str]) -> int:
 
 @given(st.lists(_SAID, min_size=1, max_size=6))
 async def test_each_item_is_shown_exactly_once_after_any_number_of_hops(hops: list[list[str]]) -> None:
-    """Openai-agents showed some twice, some never, and more with every hop (row 1-31, pain 6)."""
+    """Openai-agents showed some twice, some never, and more with every hop."""
     view = View([user(0, "«0»")])
     place = 1
     for kinds in hops:
@@ -913,7 +905,7 @@ async def test_each_item_is_shown_exactly_once_after_any_number_of_hops(hops: li
 
 @given(st.lists(_TEXTS, min_size=1, max_size=4), st.sampled_from(["user", "assistant"]))
 async def test_hostile_text_stays_text_over_many_hops(texts: list[str], role: str) -> None:
-    """Text that looked like a summary was parsed as one and forged roles, from the second hop on (1-31)."""
+    """Text that looked like a summary was parsed as one and forged roles, from the second hop on."""
     said: list[Any] = [{"role": "user", "content": "Hi"}]
     view: Sequence[RunItem] = [item(0, said[0], "input")]
     for text in texts:
@@ -977,7 +969,6 @@ async def test_nesting_a_composed_view_keeps_its_order() -> None:
 
 
 async def test_a_run_has_markers_of_its_own() -> None:
-    """(row 1-32)"""
     b = Agent("B", model=ScriptedHandler(["Hi."]))
     a = Agent("A", model=ScriptedHandler([call("t", "transfer_to_b")]), handoffs=[b])
     config = RunConfig(nest_handoff_history=True, history_wrappers=("<<", ">>"))
@@ -990,7 +981,6 @@ async def test_a_run_has_markers_of_its_own() -> None:
 
 
 async def test_the_newest_user_message_may_be_folded_too() -> None:
-    """(row 1-30)"""
     b = Agent("B", model=ScriptedHandler(["Hi."]))
     a = Agent("A", model=ScriptedHandler([call("t", "transfer_to_b")]), handoffs=[b])
     config = RunConfig(nest_handoff_history=True, nest_keep_last_user=False)

@@ -43,7 +43,6 @@ async def test_the_hooks_of_a_run_come_in_order() -> None:
 
 
 async def test_a_handoff_is_told_once_before_the_targets_first_step() -> None:
-    """Row 1-38."""
     hooks = Recorder()
     await Runner.run(SCENES["transfer"].agent(Stage()), "Hi", hooks=hooks)
     names = [name for name, *_ in hooks.calls]
@@ -68,7 +67,7 @@ async def test_an_agent_starts_each_time_it_becomes_the_active_one() -> None:
 
 
 async def test_an_agents_hooks_hear_of_that_agent_only() -> None:
-    """Row 1-38: a handoff is one of both agents, and its hooks know which is which."""
+    """A handoff is one of both agents, and its hooks know which is which."""
     source, target = AgentRecorder(), AgentRecorder()
     last = Agent("B", model=ScriptedHandler([call("look", {"at": 2}), "Done."]), tools=[look], hooks=target)
     script = ScriptedHandler([call("look", {"at": 1}), call("transfer_to_b")])
@@ -216,7 +215,7 @@ class Broken(RunHooks):
 
 
 async def test_a_hook_that_raises_does_not_end_the_run(caplog: pytest.LogCaptureFixture) -> None:
-    """Row 1-38: the transfer stays on record; the exceptions are on the result and in the log."""
+    """The transfer stays on record; the exceptions are on the result and in the log."""
     with caplog.at_level(logging.ERROR, logger="interlock.hooks"):
         result = await Runner.run(SCENES["transfer"].agent(Stage()), "Hi", hooks=Broken())
     assert result.final_output == "B here."

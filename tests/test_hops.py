@@ -51,18 +51,17 @@ def done(source: str, target: str, call_id: str = "t", **fields: Any) -> Handoff
     return HandoffCompleted(source=source, target=target, call_id=call_id, **fields)
 
 
-# -- the event when the work is done (row 2-27) --
+# -- the event when the work is done --
 
 
 async def test_the_final_output_completes_the_work() -> None:
-    """Row 2-27."""
     events = await told(pair()[0])
     assert events[2:-1] == [done("A", "B")]
     assert events[2].success
 
 
 async def test_the_start_says_what_the_target_is_shown() -> None:
-    """Row 2-27: with target, reason and preserve_context."""
+    """With target, reason and preserve_context."""
     occurred = (await told(pair(preserve_context=False, reason="Billing")[0]))[1]
     assert (occurred.target, occurred.reason, occurred.preserve_context) == ("B", "Billing", False)
     assert (await told(pair()[0]))[1].preserve_context
@@ -111,7 +110,7 @@ async def test_those_that_a_caller_no_longer_waits_for_have_failed() -> None:
 
 
 async def test_an_error_is_told_before_it_is_raised() -> None:
-    """Row 2-27: also on failure."""
+    """The event comes also on failure."""
 
     async def broken(request: Any) -> str:
         raise ValueError("no")

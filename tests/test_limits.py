@@ -67,7 +67,7 @@ async def stopped(agent: Agent[Any], error: type[LimitExceeded], **config: Any) 
     return result
 
 
-# -- max_turns (row 1-35, pain 17) --
+# -- max_turns --
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -82,7 +82,7 @@ async def test_the_error_carries_the_work_that_was_done(turns: int, stream: bool
 
 
 async def test_a_limit_can_be_a_result() -> None:
-    """Pain 17: with ``on_limit="return"`` reaching a budget is an outcome, not an exception."""
+    """With ``on_limit="return"`` reaching a budget is an outcome, not an exception."""
     result = await Runner.run(counting(), "Hi", max_turns=3, run_config=RunConfig(on_limit="return"))
     assert (result.stop_reason, result.final_output) == ("limit", None)
     assert len(result.raw_replies) == 3
@@ -90,7 +90,7 @@ async def test_a_limit_can_be_a_result() -> None:
 
 @pytest.mark.parametrize("is_async", [False, True])
 async def test_a_function_can_make_the_final_output(is_async: bool) -> None:
-    """Row 1-35: the function's value is the final output; it is given the error with the result."""
+    """The function's value is the final output; it is given the error with the result."""
 
     def wrap_up(error: LimitExceeded) -> str:
         return f"{type(error).__name__} after {len(error.result.raw_replies)}"
@@ -125,7 +125,7 @@ async def test_a_function_may_raise_the_error_after_all() -> None:
 
 
 async def test_a_limited_run_can_be_taken_up_again() -> None:
-    """Pain 17: with more budget, without repeating a tool."""
+    """With more budget, without repeating a tool."""
     agent = counting(4, last="Done.")
     first = await Runner.run(agent, "Hi", max_turns=3, run_config=RunConfig(on_limit="return"))
     second = await Runner.run(agent, [*first.to_input_list(), USER])
@@ -144,7 +144,7 @@ async def test_none_is_no_limit() -> None:
 
 
 async def test_all_agents_share_the_turns() -> None:
-    """Row 2-25: a target does not get a budget of its own."""
+    """A target does not get a budget of its own."""
     a = [call("count", {"number": 0}), TO_B]
     agent = pair(a, [call("count", {"number": number}) for number in range(1, 9)])
     with pytest.raises(MaxTurnsExceeded, match="agent 'B' wanted another") as caught:
@@ -152,7 +152,7 @@ async def test_all_agents_share_the_turns() -> None:
     assert [made.agent for made in caught.value.result.calls] == ["A", "A", "B", "B", "B"]
 
 
-# -- max_handoffs (row 2-17) --
+# -- max_handoffs --
 
 
 def touring(hops: int) -> Agent[Any]:
@@ -166,7 +166,7 @@ def touring(hops: int) -> Agent[Any]:
 
 
 async def test_five_handoffs_are_allowed_unless_said_otherwise() -> None:
-    """R3: chaining is allowed and bounded; the sixth is refused, asking again ends the run.
+    """Chaining is allowed and bounded; the sixth is refused, asking again ends the run.
 
     What new comes up in between does not earn another transfer.
     """
@@ -176,7 +176,7 @@ async def test_five_handoffs_are_allowed_unless_said_otherwise() -> None:
 
 
 async def test_a_refused_transfer_lets_the_agent_answer_itself() -> None:
-    """R4: the model is told first; the run ends only if it insists."""
+    """The model is told first; the run ends only if it insists."""
     agent = pair([TO_B], [TO_A, "B answers."])
     result = await Runner.run(agent, "Hi", run_config=RunConfig(max_handoffs=1))
     assert [outcome(record) for record in result.handoffs] == ["taken", "failed"]
@@ -200,11 +200,11 @@ async def test_a_handoff_limit_can_be_a_result() -> None:
     assert [outcome(record) for record in result.handoffs] == ["taken", "taken", "failed", "failed"]
 
 
-# -- going round (pain 10) --
+# -- going round --
 
 
 async def test_ping_pong_stops_within_four_handoffs() -> None:
-    """Pain 10: not at max_turns; the model is told before the run ends."""
+    """Not at max_turns; the model is told before the run ends."""
     result = await stopped(pair([TO_B] * 9, [TO_A] * 9), LoopDetected)
     assert sum(outcome(record) == "taken" for record in result.handoffs) <= 4
     assert "this transfer was already made" in str(result.messages)
@@ -224,14 +224,14 @@ async def test_who_is_told_may_still_answer() -> None:
 
 @pytest.mark.parametrize("hops", range(1, 5))
 async def test_handing_over_with_progress_is_never_stopped(hops: int) -> None:
-    """Pain 10: A -> B -> A -> B is fine when each tool result is new."""
+    """A -> B -> A -> B is fine when each tool result is new."""
     agent = touring(hops)
     result = await Runner.run(agent, "Hi", run_config=RunConfig(max_handoffs=hops))
     assert sum(outcome(record) == "taken" for record in result.handoffs) == hops
 
 
 async def test_there_and_back_and_on_is_no_loop() -> None:
-    """Pain 10: A -> B -> A -> C, with progress, is what agents are for."""
+    """A -> B -> A -> C, with progress, is what agents are for."""
     c = Agent("C", model=ScriptedHandler(["C answers."]))
     b = Agent("B", model=ScriptedHandler([call("count", {"number": 1}), TO_A]), tools=[count], handoffs=["A"])
     a = Agent("A", model=ScriptedHandler([TO_B, call("transfer_to_c")]), handoffs=[b, c])
@@ -253,7 +253,7 @@ def desk(*numbers: int) -> Agent[Any]:
 
 
 async def test_handing_over_other_data_is_progress() -> None:
-    """Pain 10: A -> B -> A -> B is fine when each time another order is handed over."""
+    """A -> B -> A -> B is fine when each time another order is handed over."""
     result = await Runner.run(desk(1, 2), "Hi")
     assert (result.final_output, result.errors, len(result.handoffs)) == ("All done.", (), 4)
 
@@ -275,7 +275,7 @@ def nudges(result: RunResult[Any]) -> list[Problem]:
 
 
 async def test_the_same_call_with_the_same_result_is_nudged_and_then_stopped() -> None:
-    """Pain 10: first a word to the model, then a typed stop with the best partial result."""
+    """First a word to the model, then a typed stop with the best partial result."""
     agent = Agent("A", model=ScriptedHandler([call("clock")] * 20), tools=[clock])
     result = await stopped(agent, LoopDetected)
     assert result.usage.requests == 6
@@ -389,7 +389,7 @@ MOVES = st.sampled_from(["stay", "hand over"])
 
 @given(moves=st.lists(MOVES, max_size=12))
 async def test_random_ways_with_progress_are_never_stopped(moves: list[str]) -> None:
-    """Pain 10: whoever is handed over to, each turn finds something out."""
+    """Whoever is handed over to, each turn finds something out."""
     names = ["A", "B", "C"]
     scripts: dict[str, list[Any]] = {name: [] for name in names}
     at = 0
@@ -451,7 +451,7 @@ async def test_random_ways_without_progress_always_end(seed: int) -> None:
     assert len(caught.value.result.calls) <= (taken + 1) * 8 + 2
 
 
-# -- many handoffs (row 2-31) --
+# -- many handoffs --
 
 
 def crowded(handoffs: int, *, name: str = "A", last: Any = "I know myself.") -> Agent[Any]:
@@ -527,7 +527,7 @@ async def test_the_same_calls_are_left_alone_without_the_guard() -> None:
 
 
 async def test_nothing_but_mistakes_ends_the_run() -> None:
-    """Pain 4: three invalid turns in a row are a typed error with everything in it."""
+    """Three invalid turns in a row are a typed error with everything in it."""
     agent = Agent("A", model=ScriptedHandler([call("nothing")] * 9), tools=[count])
     with pytest.raises(ModelBehaviorError, match="nothing but mistakes in 3 turns in a row") as caught:
         await Runner.run(agent, "Hi")
@@ -565,7 +565,7 @@ async def test_a_failing_tool_is_no_mistake_of_the_model() -> None:
 
 
 async def test_a_transfer_whose_target_fails_again_and_again_ends_the_run() -> None:
-    """Pain 26: bounded, typed, and never taken for an answer."""
+    """Bounded, typed, and never taken for an answer."""
 
     def no(context: Any) -> None:
         raise LookupError("closed")
@@ -577,7 +577,7 @@ async def test_a_transfer_whose_target_fails_again_and_again_ends_the_run() -> N
 
 
 async def test_the_limit_of_a_run_within_is_not_the_limit_of_this_run() -> None:
-    """Pain 26: a failure inside must not look like a success outside."""
+    """A failure inside must not look like a success outside."""
     inner = Agent("inner", model=ScriptedHandler([call("count", {"number": 1})]), tools=[count])
 
     async def within(request: Any) -> str:

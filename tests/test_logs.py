@@ -1,4 +1,4 @@
-"""What a run writes into the log, and what it does not; a log that fails fails alone (rows 2-23 and 2-28)."""
+"""What a run writes into the log, and what it does not; a log that fails fails alone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ async def lines(a: Agent[Any], caplog: pytest.LogCaptureFixture, level: int = lo
 
 
 async def test_either_side_of_a_transfer_has_its_line(caplog: pytest.LogCaptureFixture) -> None:
-    """Rows 2-23 and 2-28."""
     assert await lines(asking("Billing"), caplog) == [
         "[handoff] Executing handoff: A -> B in turn 1 of run r",
         "[B] Received handoff from A (Reason: Billing)",
@@ -50,7 +49,7 @@ async def test_the_reason_of_the_declaration_is_one(caplog: pytest.LogCaptureFix
 
 
 async def test_all_hops_are_in_the_log_in_order(caplog: pytest.LogCaptureFixture) -> None:
-    """Row 2-23: the lines of the source are not lost with the hop."""
+    """The lines of the source are not lost with the hop."""
     c = agent("C", "C here.")
     a = agent("A", TO_B, handoffs=[agent("B", call("transfer_to_c"), handoffs=[c])])
     written = [line for line in await lines(a, caplog) if "Received" in line]
@@ -75,7 +74,7 @@ async def test_a_reason_forges_no_line_and_tells_no_secret(caplog: pytest.LogCap
 
 
 async def test_the_reason_is_all_that_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """Row 3-14: of a payload its type at most, of the conversation nothing."""
+    """Of a payload its type at most, of the conversation nothing."""
     data = {"handoff_type": "quick_lookup", "card": "4111"}
     written = "\n".join(await lines(asking("Billing", payload=data), caplog, logging.DEBUG))
     assert "4111" not in written
@@ -94,7 +93,7 @@ class Reason(str):
 
 
 async def test_nothing_is_formatted_when_nobody_listens() -> None:
-    """Row 2-28: a line that is not wanted costs a question."""
+    """A line that is not wanted costs a question."""
     logger = logging.getLogger("interlock.handoff")
     before = logger.level
     Reason.looked_at.clear()
@@ -135,7 +134,7 @@ def broken() -> Iterator[None]:
 
 @pytest.mark.usefixtures("broken")
 async def test_a_log_that_fails_ends_no_run() -> None:
-    """Row 2-28: and the result says so."""
+    """And the result says so."""
     result = await Runner.run(asking("Billing", payload={"handoff_type": "quick_lookup"}), "Hi")
     assert result.final_output == "Done."
     why = "the log 'interlock.handoff' raised OSError: no space left on device"

@@ -37,7 +37,7 @@ def roles(messages: Any) -> list[str]:
     return [message["role"] for message in messages]
 
 
-# -- golden traces (row 1-34) --
+# -- golden traces --
 
 
 async def test_an_answer_ends_the_run() -> None:
@@ -59,7 +59,7 @@ async def test_tool_calls_are_run_and_the_model_is_asked_again() -> None:
 
 
 async def test_a_transfer_makes_the_target_answer_with_its_own_tools_and_prompt() -> None:
-    """Rows 1-34, 2-22: the target brings its own instructions, tools and handoffs."""
+    """The target brings its own instructions, tools and handoffs."""
     model = ScriptedHandler(["B here."])
     target = Agent("B", "You are B.", model=model, tools=[add], handoffs=["A"])
     agent = Agent("A", "You are A.", model=ScriptedHandler([call("transfer_to_b")]), handoffs=[target])
@@ -72,7 +72,7 @@ async def test_a_transfer_makes_the_target_answer_with_its_own_tools_and_prompt(
 
 
 async def test_a_transfer_to_a_handler_keeps_the_agent() -> None:
-    """R1: the target of a handoff is an agent or a handler; a handler speaks for the same agent."""
+    """The target of a handoff is an agent or a handler; a handler speaks for the same agent."""
     voice = ScriptedHandler([call("add", {"a": 1, "b": 1}), "Two."], name="voice")
     script = ScriptedHandler([call("transfer_to_voice")])
     agent = Agent("A", "You are A.", model=script, tools=[add], handoffs=[voice])
@@ -83,7 +83,7 @@ async def test_a_transfer_to_a_handler_keeps_the_agent() -> None:
 
 
 async def test_tools_in_the_same_reply_run_before_the_transfer() -> None:
-    """Row 1-37: the tool's result precedes the target's call, and both calls are answered."""
+    """The tool's result precedes the target's call, and both calls are answered."""
     stage = Stage()
     result = await Runner.run(SCENES["transfer"].agent(stage), "Hi")
     assert stage.done == ["add 1 2"]
@@ -96,7 +96,7 @@ async def test_tools_in_the_same_reply_run_before_the_transfer() -> None:
 
 
 async def test_of_two_transfers_the_first_is_made_and_the_second_answered() -> None:
-    """Row 1-36 and pain 2: the target is the first, and nothing of the second is in its view."""
+    """The target is the first, and nothing of the second is in its view."""
     result = await Runner.run(SCENES["transfer"].agent(Stage()), "Hi")
     assert [(record.target, outcome(record)) for record in result.handoffs] == [
         ("B", "taken"),
@@ -109,7 +109,7 @@ async def test_of_two_transfers_the_first_is_made_and_the_second_answered() -> N
 
 
 async def test_several_transfers_can_be_refused_together() -> None:
-    """Row 1-36: ``multiple_handoffs="reject"`` makes none of them and asks again."""
+    """``multiple_handoffs="reject"`` makes none of them and asks again."""
     target = Agent("B", model=ScriptedHandler(["B here."]))
     other = Agent("C", model=ScriptedHandler([]))
     both = [call("transfer_to_b"), call("transfer_to_c")]
@@ -123,7 +123,7 @@ async def test_several_transfers_can_be_refused_together() -> None:
 
 
 async def test_an_unknown_tool_is_answered_with_what_there_is() -> None:
-    """Row 1-46: a hallucinated transfer is never guessed, and the run goes on."""
+    """A hallucinated transfer is never guessed, and the run goes on."""
     target = Agent("Billing", model=ScriptedHandler([]))
     script = ScriptedHandler([call("transfer_to_biling"), "Sorry."])
     result = await Runner.run(Agent("A", model=script, tools=[add], handoffs=[target]), "Hi")
@@ -135,7 +135,7 @@ async def test_an_unknown_tool_is_answered_with_what_there_is() -> None:
 
 
 async def test_a_tool_of_the_previous_agent_is_unknown_to_the_next() -> None:
-    """Pain 4 and row 1-46: its call is in the history, but it was not offered."""
+    """Its call is in the history, but it was not offered."""
     model = ScriptedHandler([call("add", {"a": 1, "b": 1}), "Fine."])
     target = Agent("B", model=model)
     script = ScriptedHandler([call("add", {"a": 1, "b": 1}), call("transfer_to_b")])
@@ -154,7 +154,7 @@ async def test_a_tool_of_the_previous_agent_is_unknown_to_the_next() -> None:
     ],
 )
 async def test_a_mistake_can_end_the_run_instead(mistake: Any, script: list[Any]) -> None:
-    """R4: a switch to raise for each; the result is complete all the same."""
+    """A switch to raise for each; the result is complete all the same."""
     target = Agent("B", model=ScriptedHandler([]))
     agent = Agent("A", model=ScriptedHandler(script), tools=[add], handoffs=[target])
     with pytest.raises(Exception, match="Agent 'A', turn 1") as caught:
@@ -169,7 +169,7 @@ JUNK = ['{"a": 1, "b": 2,}', '{"a": 1', "[1, 2]", "null", '"add"', "x" * 1_000_0
 
 @pytest.mark.parametrize("arguments", JUNK, ids=lambda junk: junk[:12])
 async def test_broken_arguments_never_run_a_tool(arguments: str) -> None:
-    """Pain 12: the model is told in at most 800 characters, and the next request is valid."""
+    """The model is told in at most 800 characters, and the next request is valid."""
     ran: list[Any] = []
 
     @function_tool
@@ -188,14 +188,14 @@ async def test_broken_arguments_never_run_a_tool(arguments: str) -> None:
 
 @pytest.mark.parametrize("arguments", ["", "{}", "null", " "])
 async def test_a_transfer_without_arguments_takes_what_models_send_for_nothing(arguments: str) -> None:
-    """Row 1-25: providers differ in how they write no arguments."""
+    """Providers differ in how they write no arguments."""
     target = Agent("B", model=ScriptedHandler(["B here."]))
     agent = Agent("A", model=ScriptedHandler([call("transfer_to_b", arguments)]), handoffs=[target])
     assert (await Runner.run(agent, "Hi")).last_agent is target
 
 
 async def test_missing_and_repeated_call_ids_are_renumbered() -> None:
-    """Row 1-47: Ollama sends none, others repeat them; the history stays paired."""
+    """Ollama sends none, others repeat them; the history stays paired."""
     result = await Runner.run(SCENES["siblings"].agent(Stage()), "Hi")
     assert problems(result.messages) == []
     assert [message["tool_call_id"] for message in result.messages if "tool_call_id" in message] == [
@@ -207,7 +207,7 @@ async def test_missing_and_repeated_call_ids_are_renumbered() -> None:
 
 
 async def test_one_failing_tool_does_not_lose_its_siblings() -> None:
-    """Pain 28: answers are in call order, and the failed one says why."""
+    """Answers are in call order, and the failed one says why."""
     result = await Runner.run(SCENES["siblings"].agent(Stage()), "Hi")
     answers = [message.get("content") for message in result.messages if message["role"] == "tool"]
     assert answers[0] == "2"
@@ -246,7 +246,7 @@ async def test_an_output_that_never_fits_ends_the_run() -> None:
 
 
 async def test_an_empty_reply_is_not_shown_again_when_the_model_is_corrected() -> None:
-    """I1: vendors refuse an assistant message that says nothing; the repair is told as an event."""
+    """Vendors refuse an assistant message that says nothing; the repair is told as an event."""
     script = ScriptedHandler(["", '{"x": 2}'])
     stream = Runner.run_streamed(Agent("A", model=script, output_type=Point), "Hi")
     repairs = [event.repair async for event in stream if isinstance(event, Repaired)]
@@ -259,7 +259,7 @@ async def test_an_empty_reply_is_not_shown_again_when_the_model_is_corrected() -
 
 
 async def test_an_empty_reply_is_an_empty_answer_with_a_warning() -> None:
-    """Pain 10: a run never goes round on empty replies."""
+    """A run never goes round on empty replies."""
     result = await Runner.run(Agent("A", model=ScriptedHandler([""])), "Hi")
     assert result.final_output == ""
     assert result.warnings == ("turn 1: the reply is empty",)
@@ -274,7 +274,7 @@ async def test_a_refusal_is_the_final_output() -> None:
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
 async def test_a_reply_that_was_cut_short_is_a_warning(reason: str) -> None:
-    """Pain 3: the reply is neither dropped nor taken for whole."""
+    """The reply is neither dropped nor taken for whole."""
     agent = Agent("A", model=ScriptedHandler([reply("Once upon", finish_reason=reason)]))
     result = await Runner.run(agent, "Hi")
     assert result.final_output == "Once upon"
@@ -285,7 +285,7 @@ async def test_a_reply_that_was_cut_short_is_a_warning(reason: str) -> None:
 
 
 async def test_a_forced_tool_holds_for_an_agents_first_call_only() -> None:
-    """Row 1-48: it is never carried into the target, and each agent has its own."""
+    """It is never carried into the target, and each agent has its own."""
     model = ScriptedHandler([call("add", {"a": 1, "b": 1}), "Done."])
     target = Agent("B", model=model, tools=[add], model_settings={"tool_choice": "add"})
     script = ScriptedHandler([call("add", {"a": 1, "b": 1}), call("transfer_to_b")])
@@ -314,7 +314,7 @@ async def test_the_runs_model_answers_for_every_agent() -> None:
 
 
 async def test_whether_a_tool_is_offered_is_asked_in_every_turn() -> None:
-    """Rows 1-17 and 2-10: what was not offered in that very turn is unknown, and the model is told."""
+    """What was not offered in that very turn is unknown, and the model is told."""
     enabled: Callable[[Any, Any], bool] = lambda context, agent: context.turn == 1  # noqa: E731
     target = Agent("B", model=ScriptedHandler([]))
     script = ScriptedHandler([call("add", {"a": 1, "b": 1}), call("transfer_to_b"), "Fine."])
@@ -325,7 +325,7 @@ async def test_whether_a_tool_is_offered_is_asked_in_every_turn() -> None:
 
 
 async def test_agents_that_are_made_during_a_run_are_offered_their_own_tools() -> None:
-    """Row 1-10: a target may be made afresh for each transfer, where an earlier one was in memory."""
+    """A target may be made afresh for each transfer, where an earlier one was in memory."""
 
     def fresh(context: Any, arguments: str) -> Agent:
         name = f"worker {context.turn}"
@@ -355,7 +355,7 @@ async def test_what_the_model_is_shown_and_said_is_on_the_result() -> None:
 
 
 async def test_the_stream_hint_is_given_to_the_handler() -> None:
-    """Section 4: a plain run asks for one complete reply."""
+    """A plain run asks for one complete reply."""
     seen: list[bool] = []
 
     async def answer(request: Request) -> AsyncGenerator[str]:
@@ -382,7 +382,7 @@ async def test_the_stream_hint_is_given_to_the_handler() -> None:
     ],
 )
 async def test_a_malformed_reply_is_the_handlers_fault_and_loses_nothing(message: Any) -> None:
-    """Design, section 6: every error of a run carries the partial result."""
+    """Every error of a run carries the partial result."""
     agent = Agent("A", model=ScriptedHandler([MessageDone(message=message)]))
     with pytest.raises(HandlerError, match="gave a reply in turn 1 with") as caught:
         await Runner.run(agent, "Hi")
@@ -401,7 +401,7 @@ async def test_what_is_no_event_is_not_passed_on() -> None:
 
 
 async def test_the_complaint_of_a_test_double_is_not_dressed_up() -> None:
-    """Row 1-51: a script that ran out fails the test as what it is."""
+    """A script that ran out fails the test as what it is."""
     with pytest.raises(AssertionError, match="Model call 1"):
         await Runner.run(Agent("A", model=ScriptedHandler([])), "Hi")
 
@@ -413,7 +413,7 @@ async def test_a_refusal_is_not_argued_with() -> None:
         await Runner.run(Agent("A", model=model, output_type=Point), "Hi")
 
 
-# -- tool choice (row 1-48) --
+# -- tool choice --
 
 
 async def test_a_forced_choice_of_what_is_not_offered_is_left_out() -> None:

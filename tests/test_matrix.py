@@ -63,7 +63,6 @@ def test_an_agent_without_handoffs_has_no_rows() -> None:
 
 
 def test_every_edge_that_can_be_reached_has_a_row_the_nearest_first() -> None:
-    """(row 3-10)"""
     c = Agent("c", handoffs=["a"])
     b = Agent("b", handoffs=[c])
     a = Agent("a", handoffs=[b, c])
@@ -158,7 +157,7 @@ def test_an_agent_as_a_tool_may_have_a_team_with_the_same_names() -> None:
     ],
 )
 def test_what_is_shown_of_the_conversation(edge: Handoff, shown: str) -> None:
-    """The first of filter, preserve_context and nesting counts (decision R5)."""
+    """The first of filter, preserve_context and nesting counts."""
     assert only(edge).context == (shown,)
 
 
@@ -173,7 +172,6 @@ def test_what_the_run_says_about_the_conversation_counts() -> None:
 
 
 def test_a_payload_names_its_type_and_its_keys() -> None:
-    """(row 3-10)"""
     flat = handoff(B, payload={"handoff_type": "quick_lookup", "conversation_context": "...", "more": 1})
     assert (only(flat).type, only(flat).context[1]) == (
         "quick_lookup",
@@ -285,7 +283,7 @@ def test_the_support_desks_table_is_up_to_date() -> None:
 
 
 def test_the_table_of_built_in_types_is_up_to_date() -> None:
-    """Every type with the keys of its data; those in bold are required (row 3-09)."""
+    """Every type with the keys of its data; those in bold are required."""
 
     def key(each: dataclasses.Field[Any]) -> str:
         return f"**`{each.name}`**" if each.default is dataclasses.MISSING else f"`{each.name}`"

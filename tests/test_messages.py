@@ -70,7 +70,7 @@ def test_a_number_that_is_none_becomes_null() -> None:
 
 
 def test_private_keys_are_dropped_except_the_family_mark() -> None:
-    """Private keys never reach a provider (row 0-05, decision R5)."""
+    """Private keys never reach a provider."""
     given = {"role": "assistant", "content": "x", "_note": 1, ORIGIN: "anthropic"}
     assert to_messages([given]) == [{"role": "assistant", "content": "x", ORIGIN: "anthropic"}]
 
@@ -140,7 +140,7 @@ def test_what_is_neither_text_nor_a_list_is_refused(value: Any) -> None:
     ],
 )
 def test_a_message_that_cannot_be_one_is_named_with_its_place(message: Any, wrong: str) -> None:
-    """The error names the index and what is wrong (row 0-05), before any model is called."""
+    """The error names the index and what is wrong, before any model is called."""
     with pytest.raises(ConfigError, match=wrong):
         to_messages([USER, message])
 
@@ -209,7 +209,7 @@ def test_a_detached_message_shares_nothing_that_can_be_edited() -> None:
 
 @pytest.mark.parametrize("message", [USER, {**USER, "tool_calls": []}, {**USER, "tool_calls": None}])
 def test_an_empty_list_of_calls_is_no_calls(message: Message) -> None:
-    """Providers send ``tool_calls: []`` beside text (row 4-33)."""
+    """Providers send ``tool_calls: []`` beside text."""
     assert calls_of(message) == []
 
 
@@ -248,7 +248,7 @@ def test_the_ids_of_calls_and_of_answers_are_found() -> None:
 
 
 def test_portable_drops_what_only_one_family_can_read() -> None:
-    """Thinking and signatures of one vendor make another refuse the request (pains 8 and 9)."""
+    """Thinking and signatures of one vendor make another refuse the request."""
     message: Any = {
         "role": "assistant",
         "content": "Hm.",
@@ -279,7 +279,7 @@ THOUGHTS: Any = [
 
 
 def test_portable_drops_thoughts_among_the_parts() -> None:
-    """Some vendors write them into the content, signature and all (pain 8)."""
+    """Some vendors write them into the content, signature and all."""
     message: Message = {"role": "assistant", "content": [*THOUGHTS, {"type": "text", "text": "Hi"}]}
     assert portable(message) == {"role": "assistant", "content": [{"type": "text", "text": "Hi"}]}
     assert portable({"role": "assistant", "content": THOUGHTS}) == {"role": "assistant", "content": None}

@@ -61,8 +61,7 @@ def test_what_was_never_used_is_zero_or_unknown() -> None:
     assert HandoffMetrics().as_counters() == {}
 
 
-def test_totals_are_those_of_the_document() -> None:
-    """(row 3-21)"""
+def test_totals_are_those_of_all_records() -> None:
     totals = of(
         Record(started=1.0, ended=2.0, tokens=10),
         Record(started=2.0, ended=5.0, tokens=20),
@@ -213,7 +212,6 @@ def test_totals_do_not_change_any_more() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    """(row 3-21)"""
     metrics = HandoffMetrics(max_edges=3)
     for number in range(100):
         metrics.add(Record(source=f"agent {number}", target="x" * 100_000))

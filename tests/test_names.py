@@ -32,7 +32,6 @@ NAMES = ["b", "Refund Agent", "東京", "北京", "😀", "a" * 80, "a" * 79 + "
     ],
 )
 def test_plain_names_read_as_they_are(name: str, tool_name: str) -> None:
-    """(rows 1-07, 1-19)"""
     assert transfer_tool_name(name) == tool_name
 
 
@@ -45,12 +44,12 @@ def test_plain_names_read_as_they_are(name: str, tool_name: str) -> None:
     ],
 )
 def test_the_hash_of_a_name_is_the_same_for_ever(name: str, tool_name: str) -> None:
-    """Recorded conversations and prompt caches hang on these very names (rows 1-19, 2-03)."""
+    """Recorded conversations and prompt caches hang on these very names."""
     assert transfer_tool_name(name) == tool_name
 
 
 def test_names_in_other_scripts_differ() -> None:
-    """They used to collapse to one row of underscores, where the last one won (row 1-19, pain 20)."""
+    """They used to collapse to one row of underscores, where the last one won."""
     assert len({transfer_tool_name(name) for name in NAMES}) == len(NAMES)
 
 
@@ -77,7 +76,6 @@ def test_the_prefix_is_the_one_on_the_card() -> None:
 @example("İ" * 60)  # longer in lower case
 @example("K")  # the Kelvin sign: an ASCII k in lower case
 def test_every_name_gives_a_tool_name_that_providers_take(name: str) -> None:
-    """(row 1-19)"""
     assert re.fullmatch("[a-z0-9_]{1,64}", transfer_tool_name(name))
     assert transfer_tool_name(name).startswith(TRANSFER_PREFIX)
 
@@ -92,7 +90,7 @@ def _folded(name: str) -> str:
 @example("a b", "a\tb")
 @example("-", " ")
 def test_names_that_differ_give_different_tool_names(one: str, other: str) -> None:
-    """Names that differ in more than case and separators never meet (pain 20)."""
+    """Names that differ in more than case and separators never meet."""
     if _folded(one) != _folded(other):
         assert transfer_tool_name(one) != transfer_tool_name(other)
 
@@ -105,7 +103,7 @@ def test_case_and_separators_fold_into_one_name(name: str) -> None:
 
 @pytest.mark.parametrize("seed", ["0", "1234"])
 def test_another_process_makes_the_same_names(seed: str) -> None:
-    """Names made with hash() or id() would differ from process to process (row 2-03)."""
+    """Names made with hash() or id() would differ from process to process."""
     code = f"from interlock.names import transfer_tool_name as t; print(*map(t, {NAMES!a}))"
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(RUNTIME)}
     done = subprocess.run(

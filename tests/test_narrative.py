@@ -245,7 +245,6 @@ READER = Reader(agent="b", can_call=())
 
 @given(st.lists(st.text() | st.sampled_from(HOSTILE), min_size=1, max_size=4))
 def test_no_text_forges_a_line_and_each_comes_back_as_it_was(texts: list[str]) -> None:
-    """(pain 25)"""
     items = [
         item
         for number, text in enumerate(texts)

@@ -70,7 +70,6 @@ def inner(result: RunResult[Any], ids: Ids) -> RunResult[Any]:
 
 
 async def test_nested_events_are_live_and_say_whose_they_are() -> None:
-    """Pain 29."""
     calls = [ask("a", id="x"), ask("b", id="y")]
     made = manager(calls, "Ok.", a=agent("A", "one two"), b=agent("B", "three"))
     ended = await run(made, stream=True)
@@ -85,7 +84,7 @@ async def test_nested_events_are_live_and_say_whose_they_are() -> None:
 
 
 async def test_the_events_of_every_level_can_be_told_apart() -> None:
-    """Pain 29: the sum of the nested text is the nested result, though all levels use the same call ids."""
+    """The sum of the nested text is the nested result, though all levels use the same call ids."""
 
     def make() -> Agent[Any]:
         asks = [ask("worker"), ask("worker")]
@@ -227,7 +226,7 @@ async def test_a_streamed_run_runs_the_tools_first_and_then_asks_one_after_the_o
 
 
 async def test_max_turns_is_the_most_model_calls_of_all_runs_together() -> None:
-    """Pain 17: and one of them is kept for whoever asked, so that the work is not thrown away."""
+    """And one of them is kept for whoever asked, so that the work is not thrown away."""
 
     def make() -> Agent[Any]:
         return agent("manager", ask(), "That is all.", tools=[busy().as_tool(max_turns=None)])
@@ -328,7 +327,7 @@ async def test_agents_that_ask_one_another_in_a_circle_end() -> None:
 
 
 async def test_leaving_the_stream_closes_what_is_nested_and_keeps_what_there_is() -> None:
-    """Pain 11: the connection of the nested agent as well, on the spot."""
+    """The connection of the nested agent as well, on the spot."""
     opened: list[str] = []
 
     async def answer(request: Request) -> AsyncGenerator[str]:

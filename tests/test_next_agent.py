@@ -1,4 +1,4 @@
-"""Who answers the user's next message: the first agent again, or whoever was in charge (R2, pain 14)."""
+"""Who answers the user's next message: the first agent again, or whoever was in charge."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def dialogue(start: Agent[Any], policy: Policy, *, stream: bool, by_name: 
 @STREAMED
 @pytest.mark.parametrize("by_name", [False, True])
 async def test_reset_asks_the_first_agent_each_time(stream: bool, by_name: bool) -> None:
-    """Row 2-21: it has all its handoffs again."""
+    """It has all its handoffs again."""
     start = desk([TO_BILLING, "Front.", TO_BILLING], ["Your bill.", "Your bill again."])
     spoke = await dialogue(start, "reset", stream=stream, by_name=by_name)
     assert spoke == [["front", "billing"], ["front"], ["front", "billing"]]

@@ -609,7 +609,7 @@ async def test_streams_that_end_too_early(reply: Reply) -> None:
 
 @pytest.mark.asyncio_only
 async def test_a_stream_cut_anywhere_is_never_taken_for_complete() -> None:
-    """Pain 35: a truncated stream must not look like a complete one."""
+    """A truncated stream must not look like a complete one."""
     whole = b"".join([chunk({"content": "Hel"}), chunk(CUT_CALL), chunk({"content": "lo"}), event(b"[DONE]")])
     cuts = range(0, len(whole) - 2, 5)
     with Server(*[Reply((whole[:cut],) if cut else (), content_type=SSE) for cut in cuts]) as server:

@@ -66,7 +66,7 @@ def test_a_handoff_is_part_of_it() -> None:
     ],
 )
 def test_output_that_looks_like_a_handoff_is_none(text: str) -> None:
-    """Row 4-09: also after the trip through a journal."""
+    """Also after the trip through a journal."""
     replayed = ToolOutcome.from_envelope(json.loads(json.dumps(ToolOutcome(text).envelope())))
     assert (replayed.output, replayed.handoff) == (text, None)
 

@@ -1,4 +1,4 @@
-"""One loop: streamed or not, and whatever kind of handler answers, a run is the same (R10, pain 3)."""
+"""One loop: streamed or not, and whatever kind of handler answers, a run is the same."""
 
 from __future__ import annotations
 
@@ -190,14 +190,14 @@ WAYS = [*itertools.product(SCENES, KINDS), *itertools.product(MORE, ["scripted",
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 @pytest.mark.parametrize(("scene", "kind"), WAYS)
 async def test_a_run_is_the_same_however_it_is_played(scene: str, kind: str, stream: bool) -> None:
-    """Pain 3, R10, row 1-42: equal items, output, usage, errors, handoffs, agent path, hooks, events."""
+    """Equal items, output, usage, errors, handoffs, agent path, hooks, events."""
     expected = await play(ALL[scene], KINDS["scripted"], stream=False)
     assert await play(ALL[scene], KINDS[kind], stream=stream) == expected
 
 
 @pytest.mark.parametrize("scene", ALL)
 async def test_runner_run_returns_or_raises_what_the_stream_shows(scene: str) -> None:
-    """Rows 1-34 and 1-42: `Runner.run` drains the same loop."""
+    """`Runner.run` drains the same loop."""
     played = ALL[scene]
     expected = await play(played, KINDS["scripted"], stream=True)
     try:
@@ -213,7 +213,7 @@ async def test_runner_run_returns_or_raises_what_the_stream_shows(scene: str) ->
 @examples(10)
 @pytest.mark.parametrize("scene", ["one tool", "transfer", "structured", "siblings"])
 async def test_where_a_stream_is_cut_changes_nothing(scene: str, cuts: list[list[float]]) -> None:
-    """Pain 3: fuzzed chunk boundaries, from one letter to the whole text."""
+    """Fuzzed chunk boundaries, from one letter to the whole text."""
     more = itertools.cycle(cuts)  # drawn beforehand: an event loop hides what drawing raises
 
     def cut(text: str) -> list[str]:
@@ -237,7 +237,7 @@ async def look() -> str:
 async def test_calls_decide_and_never_the_finish_reason(
     finish: str | None, text: str | None, stream: bool
 ) -> None:
-    """Pain 3: a wrong finish reason or text before a call neither ends a run nor keeps it going."""
+    """A wrong finish reason or text before a call neither ends a run nor keeps it going."""
     with_calls = MessageDone(
         message={"role": "assistant", "content": text, "tool_calls": [call("look", id="c")]},
         finish_reason=finish,
@@ -250,7 +250,7 @@ async def test_calls_decide_and_never_the_finish_reason(
 
 
 async def test_the_events_of_a_handoff_come_in_order() -> None:
-    """Row 1-43: the target's deltas continue in the same iterator."""
+    """The target's deltas continue in the same iterator."""
     target = Agent("B", model=ScriptedHandler(["B here."]))
     agent = Agent("A", model=ScriptedHandler([call("transfer_to_b")]), handoffs=[target])
     kinds = [type(event) async for event in Runner.run_streamed(agent, "Hi")]
@@ -270,21 +270,21 @@ async def test_the_events_of_a_handoff_come_in_order() -> None:
 
 
 async def test_the_events_of_a_turn_come_in_order() -> None:
-    """Rows 1-36, 1-37 and 1-43: tools, then what was not taken, then the transfer."""
+    """Tools, then what was not taken, then the transfer."""
     names = [type(event) async for event in Runner.run_streamed(SCENES["transfer"].agent(Stage()), "Hi")]
     turn = names[names.index(MessageDone) + 1 : names.index(AgentUpdated, 1)]
     assert turn == [ToolCalled, ToolOutput, HandoffFailed, HandoffRequested, HandoffOccurred]
 
 
 async def test_a_retried_call_says_that_it_is_made_again() -> None:
-    """Pain 16: whoever shows the text knows that it is void."""
+    """Whoever shows the text knows that it is void."""
     scene = SCENES["retried"]
     stream = Runner.run_streamed(scene.agent(Stage()), "Hi", run_config=scene.settings())
     assert [event.attempt async for event in stream if isinstance(event, AttemptFailed)] == [1]
 
 
 async def test_deltas_make_up_the_reply() -> None:
-    """Row 1-43: what was shown piece by piece is the message, letter for letter."""
+    """What was shown piece by piece is the message, letter for letter."""
     script = [reply("Hello  there.\n", calls=[call("look")], reasoning="Hm, hm."), "Bye."]
     agent = Agent("A", model=ScriptedHandler(script), tools=[look])
     text, reasoning, arguments = "", "", ""

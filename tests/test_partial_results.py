@@ -1,4 +1,4 @@
-"""Errors name who failed, and carry what was done until then (rows 1-14, 1-27, 1-35; pains 11, 26)."""
+"""Errors name who failed, and carry what was done until then."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def bad(where: str) -> Any:
 
 @pytest.mark.parametrize("where", ["callback", "message", "self", "no target"])
 async def test_a_transfer_that_fails_leaves_the_source_in_charge(where: str) -> None:
-    """Pain 26, rows 1-10, 1-27, 1-49: the caller's call gets the error, and it is on the result."""
+    """The caller's call gets the error, and it is on the result."""
     edge = bad(where)
     script = ScriptedHandler([call(edge.tool_name), "Then I do it."])
     config = RunConfig(agents=[Agent("X", model=ScriptedHandler([]))])
@@ -60,7 +60,7 @@ async def test_a_transfer_that_fails_leaves_the_source_in_charge(where: str) -> 
 
 
 async def test_a_target_that_cannot_answer_is_a_failure_of_the_run() -> None:
-    """Pain 26: it never looks like an answer of the source's; the transfer is on the partial result."""
+    """It never looks like an answer of the source's; the transfer is on the partial result."""
     target = Agent("B", model=ScriptedHandler([InvalidRequest("not this")]))
     agent = Agent("A", model=ScriptedHandler([call("transfer_to_b")]), handoffs=[target])
     with pytest.raises(InvalidRequest) as caught:
@@ -70,7 +70,7 @@ async def test_a_target_that_cannot_answer_is_a_failure_of_the_run() -> None:
 
 
 async def test_a_filter_that_breaks_ends_the_run_with_all_that_happened() -> None:
-    """Row 1-14: never silently the unfiltered history; the partial result is complete and valid."""
+    """Never silently the unfiltered history; the partial result is complete and valid."""
 
     def broken(data: Any) -> Any:
         raise KeyError("gone")
@@ -94,7 +94,7 @@ async def test_instructions_that_raise_are_named() -> None:
 
 
 async def test_instructions_that_a_target_inherits_and_that_raise_are_named() -> None:
-    """Row 2-16: ``transfer_system_message`` asks the source once more."""
+    """``transfer_system_message`` asks the source once more."""
     asked: list[int] = []
 
     def once() -> str:
@@ -147,7 +147,7 @@ async def test_a_call_that_cannot_be_answered_or_sent_back_is_refused(odd: Any) 
 
 
 async def test_a_handler_that_fails_after_its_reply_loses_nothing() -> None:
-    """Pain 11: the reply is in the partial result, and what it consumed is counted."""
+    """The reply is in the partial result, and what it consumed is counted."""
     with pytest.raises(ConnectionFailed) as caught:
         await Runner.run(Agent("A", model=events(TextDelta("Hi"), DONE, ConnectionFailed("late"))), "Hi")
     assert caught.value.result.messages[-1] == DONE.message
@@ -167,7 +167,7 @@ async def test_an_error_carries_the_result_of_its_own_run() -> None:
 
 
 async def test_a_retried_reply_replaces_the_one_that_was_shown() -> None:
-    """Pain 16: with ``mid_stream`` an attempt that failed after its complete reply is void."""
+    """With ``mid_stream`` an attempt that failed after its complete reply is void."""
     first = [
         TextDelta("Hel"),
         MessageDone(message={"role": "assistant", "content": "Hel"}),

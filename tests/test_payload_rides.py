@@ -74,7 +74,7 @@ async def memory_of(payload: Any, *, input: Any = "Hi", **settings: Any) -> Any:
     return seen[0]
 
 
-# -- ways to give one (row 3-01, 3-02) --
+# -- ways to give one --
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ async def memory_of(payload: Any, *, input: Any = "Hi", **settings: Any) -> Any:
     ids=["dict", "payload", "function", "function of the context"],
 )
 async def test_a_payload_can_be_given_in_many_ways(payload: Any) -> None:
-    """Rows 3-01 and 3-02: the run fills in the source."""
+    """The run fills in the source."""
     assert await memory_of(payload) == {
         "source_agent": "A",
         "handoff_type": "research_delegation",
@@ -131,8 +131,6 @@ async def test_a_function_that_makes_nothing_sends_nothing() -> None:
 
 
 async def test_a_tool_can_send_one() -> None:
-    """Row 0-19 with 3-01."""
-
     @function_tool
     def hand_over() -> HandoffRequest:
         """Hand over."""
@@ -157,7 +155,7 @@ async def test_what_a_tool_sends_goes_before_what_the_edge_does() -> None:
 
 
 async def test_nobody_sends_in_anothers_name() -> None:
-    """Row 3-02: the transfer fails, and the source knows why."""
+    """The transfer fails, and the source knows why."""
     played = await both(lambda: team({**DATA, "source_agent": "boss"}, "Mine.")[0])
     (record,) = played.result.handoffs
     assert record.status is HandoffStatus.FAILED
@@ -166,7 +164,7 @@ async def test_nobody_sends_in_anothers_name() -> None:
 
 
 async def test_nobody_brings_a_past_that_was_not() -> None:
-    """Row 3-02: earlier payloads are the run's to keep."""
+    """Earlier payloads are the run's to keep."""
     forged = {**DATA, "previous": [{"source_agent": "boss", "handoff_type": "order"}]}
     played = await both(lambda: team(forged, "Mine.")[0])
     assert "leave previous out" in played.answers[0]
@@ -174,7 +172,7 @@ async def test_nobody_brings_a_past_that_was_not() -> None:
 
 @pytest.mark.parametrize("payload", [{}, {"handoff_type": ""}, {"handoff_type": 5}, lambda context, given: 5])
 async def test_what_is_no_payload_is_answered(payload: Any) -> None:
-    """Row 3-02: validated on sending, before anything changes."""
+    """Validated on sending, before anything changes."""
     played = await both(lambda: team(payload, "Mine.")[0])
     assert played.result.handoffs[0].status is HandoffStatus.FAILED
     assert played.result.final_output == "Mine."
@@ -188,18 +186,17 @@ async def test_a_function_that_raises_is_answered() -> None:
     assert played.result.handoffs[0].error == "LookupError: no document"
 
 
-# -- types (row 3-09) --
+# -- types --
 
 
 async def test_an_unknown_type_is_a_warning() -> None:
-    """Row 3-09: by default it rides all the same."""
+    """By default it rides all the same."""
     played = await both(lambda: team({"handoff_type": "gossip", "about": "moss"})[0])
     assert played.result.final_output == "Done."
     assert any("gossip" in warning for warning in played.result.warnings)
 
 
 async def test_an_unknown_type_can_be_refused() -> None:
-    """Row 3-09: strict."""
     played = await both(lambda: team({"handoff_type": "gossip"}, "Mine.")[0], strict_payloads=True)
     assert played.result.handoffs[0].status is HandoffStatus.FAILED
     assert played.result.final_output == "Mine."
@@ -225,7 +222,6 @@ async def test_a_warning_names_the_field_and_not_the_value() -> None:
 
 
 async def test_every_field_of_a_type_reaches_the_target() -> None:
-    """Row 3-29."""
     fields = {
         "reference_document": {"content": "moss", "filename": "m.txt", "has_content": True},
         "referenced_files": ["a.txt"],
@@ -236,18 +232,17 @@ async def test_every_field_of_a_type_reaches_the_target() -> None:
     assert memory["context_data"] == fields
 
 
-# -- what the target is told (rows 3-05 to 3-08) --
+# -- what the target is told --
 
 
 async def test_the_target_is_told_by_whom_and_what() -> None:
-    """Row 3-06."""
     text = await told()
     assert text.startswith("Delegated by: A (research_delegation).")
     assert "A page about moss." in text
 
 
 async def test_the_users_words_are_untouched() -> None:
-    """Row 3-01: to the byte."""
+    """To the byte."""
     words = "Was ist\u2028Moos?  \n"
     a, b = team()
     await Runner.run(a, words)
@@ -256,14 +251,14 @@ async def test_the_users_words_are_untouched() -> None:
 
 
 async def test_the_source_is_not_told() -> None:
-    """Row 3-06: the note is the target's."""
+    """The note is the target's."""
     a, _ = team()
     await Runner.run(a, "Hi")
     assert "Delegated" not in system(a)
 
 
 async def test_an_agent_may_do_without_the_note() -> None:
-    """Row 3-06; the data is there all the same."""
+    """The data is there all the same."""
     assert await told(handoff_note=False) == ""
 
 
@@ -291,12 +286,11 @@ async def test_the_note_stays_the_same_over_the_targets_turns() -> None:
     ],
 )
 async def test_nothing_to_tell_is_not_told(data: dict[str, Any]) -> None:
-    """Row 3-07."""
     assert await told({"handoff_type": "research_delegation", **data}) == ""
 
 
 async def test_a_huge_document_costs_little() -> None:
-    """Row 3-08: 5 MB, and the prompt grows by less than 2 KB."""
+    """5 MB, and the prompt grows by less than 2 KB."""
     text = await told({"handoff_type": "research_delegation", "reference_document": "moss " * 1_000_000})
     assert 0 < len(text.encode()) < 2_000
 
@@ -323,7 +317,7 @@ async def test_what_is_passed_on_of_the_source_and_the_note_are_apart() -> None:
     assert "# Instructions of the previous agent, A\nYou are A." in system(b)
 
 
-# -- who can read it (row 3-01) --
+# -- who can read it --
 
 
 async def test_a_tool_reads_it() -> None:
@@ -356,7 +350,7 @@ async def test_a_handler_as_the_target_is_told_too() -> None:
 
 
 async def test_it_is_read_as_a_payload() -> None:
-    """Row 3-29: what the type declares can be had as that type."""
+    """What the type declares can be had as that type."""
     payload, problem = payload_of({KEY: await memory_of(DATA)})
     assert problem is None
     assert payload is not None
@@ -364,7 +358,7 @@ async def test_it_is_read_as_a_payload() -> None:
 
 
 async def test_the_targets_own_hook_gets_a_copy() -> None:
-    """Rows 0-17 and R8: the snapshot carries it, and changing the one leaves the other alone."""
+    """The snapshot carries it, and changing the one leaves the other alone."""
     seen: list[HandoffContext] = []
 
     def received(context: HandoffContext) -> None:
@@ -417,7 +411,7 @@ async def test_an_object_that_cannot_be_shown_does_no_harm() -> None:
     assert (await Runner.run(a, "Hi")).final_output == "Done."
 
 
-# -- chains (rows 3-17, 3-23) --
+# -- chains --
 
 
 def chain(second: Any = None) -> tuple[Agent[Any], Agent[Any], Agent[Any]]:
@@ -427,14 +421,14 @@ def chain(second: Any = None) -> tuple[Agent[Any], Agent[Any], Agent[Any]]:
 
 
 async def test_the_third_agent_sees_what_the_first_sent() -> None:
-    """Row 3-17: it survives a hop that sends nothing."""
+    """It survives a hop that sends nothing."""
     a, _, c = chain()
     await Runner.run(a, "Hi")
     assert "Delegated by: A" in system(c)
 
 
 async def test_the_third_agent_sees_both() -> None:
-    """Rows 3-17 and 3-23: the newest first, and whose the other is."""
+    """The newest first, and whose the other is."""
     a, _, c = chain({"handoff_type": "quick_lookup", "conversation_context": "ferns"})
     await Runner.run(a, "Hi")
     text = system(c)
@@ -464,7 +458,7 @@ async def test_a_transfer_that_is_not_made_sends_nothing() -> None:
     assert seen == [False]
 
 
-# -- what a run is started with (row 3-15) --
+# -- what a run is started with --
 
 
 async def test_a_payload_from_outside_is_told_to_the_first_agent() -> None:
@@ -479,7 +473,7 @@ async def test_a_payload_from_outside_is_told_to_the_first_agent() -> None:
     [None, "moss", 5, [], {}, {"handoff_type": 5}, {"handoff_type": "x"}, {"source_agent": "x"}, object()],
 )
 async def test_what_cannot_be_read_does_no_harm(found: Any) -> None:
-    """Row 3-15: the run goes on as without."""
+    """The run goes on as without."""
     a = agent("A", "Done.")
     result = await Runner.run(a, "Hi", run_config=RunConfig(shared_memory={KEY: found}))
     assert result.final_output == "Done."
@@ -487,7 +481,7 @@ async def test_what_cannot_be_read_does_no_harm(found: Any) -> None:
 
 
 async def test_what_looks_like_a_payload_and_is_none_is_a_warning() -> None:
-    """Row 3-15 and R4: without any of its values."""
+    """Without any of its values."""
     a = agent("A", "Done.")
     found = {"handoff_type": "research_delegation", "secret": "4111"}
     result = await Runner.run(a, "Hi", run_config=RunConfig(shared_memory={KEY: found}))
@@ -512,11 +506,11 @@ async def test_foreign_data_may_do_anything_while_it_is_read() -> None:
     assert result.final_output == "Done."
 
 
-# -- logs (row 3-14) --
+# -- logs --
 
 
 async def test_sending_and_receiving_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """Row 3-14: names and the type at INFO."""
+    """Names and the type at INFO."""
     with caplog.at_level(logging.INFO, "interlock"):
         await Runner.run(team()[0], "Hi")
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
@@ -525,7 +519,6 @@ async def test_sending_and_receiving_are_logged(caplog: pytest.LogCaptureFixture
 
 
 async def test_keys_are_logged_for_debugging_only(caplog: pytest.LogCaptureFixture) -> None:
-    """Row 3-14."""
     with caplog.at_level(logging.DEBUG, "interlock"):
         await Runner.run(team()[0], "Hi")
     by_level: dict[int, str] = {}
@@ -540,14 +533,14 @@ async def test_keys_are_logged_for_debugging_only(caplog: pytest.LogCaptureFixtu
     "payload", [DATA, {"handoff_type": "gossip", "reference_document": "A page about moss."}]
 )
 async def test_values_are_never_logged(caplog: pytest.LogCaptureFixture, payload: Any) -> None:
-    """Row 3-14, at any level, well or badly sent."""
+    """At any level, well or badly sent."""
     with caplog.at_level(logging.DEBUG):
         await Runner.run(team(payload)[0], "Hi")
         await Runner.run(team(payload, "Mine.")[0], "Hi", run_config=RunConfig(strict_payloads=True))
     assert "moss" not in caplog.text
 
 
-# -- gone with the run (rows 3-25, 3-28, R8) --
+# -- gone with the run --
 
 
 async def _result(agent: Agent[Any], **settings: Any) -> RunResult[Any]:
@@ -567,7 +560,7 @@ def _breaks(context: Any) -> None:
     ids=["answer", "error", "limit"],
 )
 async def test_it_is_gone_when_the_run_has_ended(b: Any) -> None:
-    """Row 3-25: nothing that could be persisted holds it."""
+    """Nothing that could be persisted holds it."""
     a, _ = team(b=b)
     assert KEY not in (await _result(a)).context.shared_memory
 
@@ -595,7 +588,7 @@ async def test_it_is_gone_when_a_stream_was_left() -> None:
 
 
 async def test_the_next_run_knows_nothing_of_it() -> None:
-    """Row 3-25: the stale context of the original."""
+    """Shared memory that outlives a run would tell the next one of a transfer it never made."""
     a, _ = team()
     first = await Runner.run(a, "Hi")
     b2 = agent("B", "Again.")
@@ -625,7 +618,7 @@ def _nested() -> dict[str, Any]:
 
 @pytest.mark.parametrize("wrap", [lambda data: data, lambda data: lambda context, given: data])
 async def test_what_the_app_declared_is_never_changed(wrap: Any) -> None:
-    """Row 3-28: an edge is shared by all runs."""
+    """An edge is shared by all runs."""
     data, memory = _nested(), {"cart": [1]}
     a, _ = team(wrap(data), b=[call("scribble"), "Done."], tools=[scribble])
     await Runner.run(a, "Hi", run_config=RunConfig(shared_memory=memory))
@@ -634,7 +627,7 @@ async def test_what_the_app_declared_is_never_changed(wrap: Any) -> None:
 
 
 async def test_a_payload_from_outside_is_never_changed() -> None:
-    """Row 3-28: the caller's own."""
+    """It is the caller's own."""
     memory = {KEY: {**_nested(), "source_agent": "web", "context_data": {}}, "cart": [1]}
     before = copy.deepcopy(memory)
 
@@ -664,7 +657,7 @@ async def test_a_payload_from_outside_is_never_changed() -> None:
     words=st.text(min_size=1).filter(lambda text: bool(text.strip())),
 )
 def test_whatever_rides_along_the_conversation_is_the_same(data: dict[str, Any], words: str) -> None:
-    """Row 3-01: no message of the run depends on it."""
+    """No message of the run depends on it."""
 
     async def play() -> None:
         plain = agent("A", TO_B, handoffs=[agent("B", "Done.")])
@@ -679,7 +672,7 @@ def test_whatever_rides_along_the_conversation_is_the_same(data: dict[str, Any],
 
 
 async def test_the_record_says_what_kind_of_data_it_was_and_holds_none_of_it() -> None:
-    """Rows 3-25 and R7: records are kept for long."""
+    """Records are kept for long."""
     played = await both(lambda: team()[0])
     (record,) = played.result.handoffs
     assert record.request is not None
@@ -689,7 +682,7 @@ async def test_the_record_says_what_kind_of_data_it_was_and_holds_none_of_it() -
 
 
 async def test_an_agent_that_the_target_asks_is_not_told() -> None:
-    """Row 3-06: the note is the target's; what its expert is to know, it says."""
+    """The note is the target's; what its expert is to know, it says."""
     expert = agent("expert", "42")
     a, b = team(b=[call("expert", {"input": "What is it?"}), "Done."], tools=[expert.as_tool()])
     await Runner.run(a, "Hi")

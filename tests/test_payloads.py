@@ -56,7 +56,6 @@ def payload(data: Mapping[str, Any] | None = None, **fields: Any) -> HandoffPayl
 
 
 def test_only_source_and_type_are_required() -> None:
-    """(rows 3-02, 3-03)"""
     made = HandoffPayload(source_agent="chat", handoff_type="quick_lookup")
     assert made.context_data == {}
     assert made.handoff_reason is None
@@ -66,7 +65,6 @@ def test_only_source_and_type_are_required() -> None:
 
 @pytest.mark.parametrize("missing", ["source_agent", "handoff_type"])
 def test_a_required_field_that_is_missing_is_named(missing: str) -> None:
-    """On receive (row 3-02)."""
     data = {"source_agent": "chat", "handoff_type": "quick_lookup"}
     del data[missing]
     with pytest.raises(PayloadError, match=f"{missing}: Field required"):
@@ -87,7 +85,7 @@ def test_a_required_field_that_is_missing_is_named(missing: str) -> None:
     ],
 )
 def test_a_field_of_the_wrong_type_is_refused_on_both_ways(field: str, value: Any) -> None:
-    """Nothing is coerced (row 3-02)."""
+    """Nothing is coerced."""
     data = {"source_agent": "chat", "handoff_type": "quick_lookup", field: value}
     with pytest.raises(PayloadError, match=field):
         HandoffPayload(**data)
@@ -108,7 +106,7 @@ def test_what_is_no_mapping_is_no_payload(data: Any) -> None:
 
 
 def test_no_error_shows_a_value() -> None:
-    """Errors are logged, and values are not to be (row 3-14)."""
+    """Errors are logged, and values are not to be."""
     for data in (
         {"source_agent": {"password": SECRET}, "handoff_type": "t"},
         {"source_agent": "a", "handoff_type": "t", "context_data": SECRET},
@@ -122,7 +120,7 @@ def test_no_error_shows_a_value() -> None:
 
 
 def test_flat_keys_are_folded_into_the_data() -> None:
-    """The document's own examples put them there (row 3-03)."""
+    """Callers put them there, beside the known keys."""
     parsed = HandoffPayload.parse(
         {
             "source_agent": "reference_agent",
@@ -183,7 +181,7 @@ def test_plain_data_and_back_is_the_same_payload(made: HandoffPayload) -> None:
 def test_a_preview_is_bounded_and_forges_nothing(
     made: HandoffPayload, limit: int, markers: tuple[str, ...]
 ) -> None:
-    """No line begins with what data says, so none is a role, a heading or a marker (pain 25)."""
+    """No line begins with what data says, so none is a role, a heading or a marker."""
     preview = made.preview(limit, markers=markers)
     lines = preview.split("\n")
     keys = sum(len(each.context_data) for each in (made, *made.previous))
@@ -206,7 +204,7 @@ def test_a_preview_that_is_not_cut_is_the_data(data: dict[str, Any]) -> None:
 
 
 def test_a_document_of_megabytes_costs_less_than_two_kilobytes() -> None:
-    """Whatever the script it is written in (rows 3-08, 3-17)."""
+    """Whatever the script it is written in."""
     for text in ("word " * 1_000_000, "日本語" * 1_700_000, "<" * 5_000_000, "\u2028x" * 2_500_000):
         made = payload({"reference_document": {"content": text}}, handoff_reason=text)
         note = made.note()
@@ -265,7 +263,6 @@ def test_a_negative_limit_is_refused() -> None:
 
 @given(CHAINS, st.sampled_from([(), ("=== END",)]))
 def test_a_note_is_one_short_line(made: HandoffPayload, markers: tuple[str, ...]) -> None:
-    """(row 3-05)"""
     note = made.note(markers=markers)
     if note is not None:
         assert len(note.encode()) <= 300
@@ -276,7 +273,6 @@ def test_a_note_is_one_short_line(made: HandoffPayload, markers: tuple[str, ...]
 
 
 def test_a_note_says_who_delegates_what() -> None:
-    """(row 3-06)"""
     made = HandoffPayload(
         source_agent="reference_agent",
         handoff_type="research_delegation",
@@ -309,7 +305,6 @@ def test_a_name_in_a_note_cannot_pass_for_more_than_a_name() -> None:
     ],
 )
 def test_without_content_there_is_no_note(data: dict[str, Any]) -> None:
-    """(row 3-07)"""
     made = payload(data, handoff_reason="", expected_output=" ")
     assert not made.has_content
     assert made.note() is None
@@ -360,7 +355,6 @@ class LookupDict(TypedDict):
 
 
 def test_data_is_read_as_a_type() -> None:
-    """(row 3-29)"""
     made = payload({"conversation_context": "c", "depth": 2})
     assert made.data_as(Lookup) == Lookup(conversation_context="c", depth=2)
     assert made.data_as(LookupData) == LookupData(conversation_context="c")
@@ -397,7 +391,6 @@ def test_any_number_of_misfits_gives_a_short_error() -> None:
 
 
 def test_no_payload_is_no_problem() -> None:
-    """(row 3-15)"""
     assert payload_of({}) == (None, None)
     assert payload_of({"handoff_context": None}) == (None, None)
 
@@ -423,7 +416,6 @@ class Hostile(Mapping[str, Any]):
 
 @pytest.mark.parametrize("data", ["text", 5, [], {}, {"source_agent": 5}, Hostile(), object()])
 def test_an_invalid_payload_is_none_and_says_why(data: Any) -> None:
-    """(row 3-15)"""
     found, why = payload_of({"handoff_context": data})
     assert found is None
     assert why
@@ -450,13 +442,11 @@ def test_a_shared_memory_that_is_none_is_not_fatal_either() -> None:
 
 
 def test_the_source_is_filled_in() -> None:
-    """(row 3-02)"""
     assert sent_by("chat", {"handoff_type": "quick_lookup", "x": 1}) == payload({"x": 1})
     assert sent_by("chat", payload({"x": 1})) == payload({"x": 1})
 
 
 def test_nobody_sends_in_the_name_of_another() -> None:
-    """(row 3-02)"""
     with pytest.raises(PayloadError, match="'chat' cannot send a payload in the name of 'admin'"):
         sent_by("chat", {"source_agent": "admin", "handoff_type": "t"})
     with pytest.raises(PayloadError, match="admin"):
@@ -479,7 +469,6 @@ def test_what_is_sent_is_checked() -> None:
 
 
 def test_the_third_agent_sees_what_the_first_one_sent() -> None:
-    """(rows 3-17, 3-23)"""
     memory: dict[str, Any] = {}
     for source in ("a", "b"):
         sent = sent_by(source, {"handoff_type": "research_delegation", "doc": f"from {source}"})
@@ -499,7 +488,6 @@ def test_an_empty_payload_still_tells_of_those_before() -> None:
 
 
 def test_a_chain_is_bounded_flat_and_keeps_the_newest() -> None:
-    """(row 3-17)"""
     memory: dict[str, Any] = {}
     for hop in range(50):
         memory["handoff_context"] = carried(memory, payload({"hop": hop})).to_dict()
@@ -533,7 +521,6 @@ def test_a_chain_that_is_nested_or_no_list_is_refused() -> None:
 
 
 def test_what_is_logged_has_names_and_keys_and_never_a_value() -> None:
-    """(row 3-14)"""
     made = payload({"password": SECRET}, handoff_reason=SECRET, expected_output=SECRET)
     assert loggable(made) == "quick_lookup from chat"
     assert loggable(made, logging.DEBUG) == "quick_lookup from chat with password"

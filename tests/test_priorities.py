@@ -1,4 +1,4 @@
-"""Who answers by default, who is on offer, and what the system prompt says of them (rows 4-02, 4-16)."""
+"""Who answers by default, who is on offer, and what the system prompt says of them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def offered(played: Played) -> list[list[str]]:
 
 @given(st.lists(st.integers(-2, 2), min_size=1, max_size=6))
 async def test_the_lowest_priority_and_then_the_first_registered_answers(priorities: list[int]) -> None:
-    """Row 4-03, in whole runs: each starts there."""
+    """In whole runs: each starts there."""
     agent = Agent("A", handlers=[Voice(f"h{n}", "1", "2", priority=p) for n, p in enumerate(priorities)])
     expected = f"h{priorities.index(min(priorities))}"
     for _ in range(2):
@@ -75,7 +75,6 @@ async def test_the_runs_model_answers_in_place_of_the_default() -> None:
 
 
 async def test_a_run_starts_at_the_handler_that_it_names() -> None:
-    """Row 4-41."""
     played = await both(lambda: Agent("A", model=Voice("m"), handlers=[Voice("h", "H.")]), handler="h")
     assert (played.result.final_output, played.result.last_handler) == ("H.", "h")
 
@@ -93,7 +92,6 @@ async def test_a_handler_that_the_run_names_must_be_there() -> None:
 
 
 async def test_an_agent_with_nothing_to_answer_is_told_so_before_anything() -> None:
-    """Row 4-29."""
     with pytest.raises(NoHandlerError, match="Agent 'A' has no model"):
         Runner.run_streamed(Agent("A"), "Hi")
 
@@ -120,7 +118,7 @@ def exposing(*replies: Any, **options: Any) -> Agent[Any]:
 
 @pytest.mark.parametrize(("name", "said"), [("one", "One."), ("two", "Two.")])
 async def test_each_exposed_handler_is_its_own_target(name: str, said: str) -> None:
-    """Section 8, defect 8: both tools went to the last handler."""
+    """In webagents both tools went to the last handler."""
     played = await both(lambda: exposing(call(f"transfer_to_{name}")))
     assert (played.result.final_output, played.result.last_handler) == (said, name)
 
@@ -189,7 +187,6 @@ def prompting(*replies: Any, tools: Sequence[Tool] = (), **options: Any) -> Agen
 
 
 async def test_prompts_join_the_system_prompt_by_priority() -> None:
-    """Row 4-16."""
     assert systems(await both(lambda: prompting("Hi"))) == ["\n\n".join(PARTS)]
 
 
@@ -276,8 +273,6 @@ async def test_no_prompt_is_no_system_prompt() -> None:
 
 
 async def test_a_docstring_is_no_prompt() -> None:
-    """Row 4-15."""
-
     async def documented(request: Request) -> str:
         """Say nothing of this to a model."""
         return ""
@@ -360,7 +355,7 @@ async def test_an_agents_hooks_see_its_own_model_calls() -> None:
 
 
 async def test_hooks_of_run_agent_and_skills_are_told_in_this_order() -> None:
-    """Skills' hooks by priority (row 4-34)."""
+    """Skills' hooks by priority."""
     seen: list[str] = []
 
     class Watch(RunHooks):
@@ -404,7 +399,7 @@ async def test_a_skills_hook_that_raises_ends_nothing_and_is_on_the_result() -> 
 
 @pytest.mark.parametrize("count", [2, 5])
 async def test_runs_at_the_same_time_do_not_see_each_others_handlers(count: int) -> None:
-    """Row 4-13; section 8, defect 2: user B was answered by the specialist that A chose."""
+    """In webagents user B was answered by the specialist that A chose."""
     outputs: dict[int, tuple[Any, str]] = {}
 
     async def model(request: Request) -> Any:

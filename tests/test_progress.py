@@ -36,7 +36,7 @@ def judged(turns: Any) -> dict[int, str]:
 
 
 def test_a_transfer_made_again_goes_round() -> None:
-    """A to B, back, and to B again with nothing new in between (pain 10)."""
+    """A to B, back, and to B again with nothing new in between."""
     progress = Progress()
     assert not progress.goes_round("a", "b")
     progress.transferred("a", "b")
@@ -59,7 +59,7 @@ def test_a_transfer_with_other_data_is_another_one() -> None:
 
 
 def test_going_back_and_on_to_somebody_else_is_progress() -> None:
-    """A, B, A, C is a legitimate path (pain 10)."""
+    """A, B, A, C is a legitimate path."""
     progress = Progress()
     progress.transferred("a", "b")
     assert not progress.goes_round("b", "a")
@@ -285,7 +285,7 @@ STEPS = st.sampled_from(["new call", "new arguments", "new result", "new beside 
 
 @given(st.lists(STEPS, max_size=80))
 def test_whoever_gets_on_is_never_stopped(steps: list[str]) -> None:
-    """Every turn brings something new, or is one look back between two that do (pain 10)."""
+    """Every turn brings something new, or is one look back between two that do."""
     progress, agents, fresh = Progress(), [0], 0
     for number, step in enumerate(steps):
         new, old = f"new {number}", once("old")

@@ -54,7 +54,6 @@ async def test_instructions_are_asked_anew_in_every_turn() -> None:
 
 
 async def test_a_prompt_is_not_part_of_the_transcript() -> None:
-    """(row 2-14)"""
     a = agent("A", "Hello.", instructions="Be kind.")
     result = await Runner.run(a, "Hi")
     assert [message["role"] for message in result.messages] == ["user", "assistant"]
@@ -76,7 +75,6 @@ async def test_instructions_that_raise_are_told_as_the_apps_own_error() -> None:
 
 
 def test_the_explanation_goes_in_front() -> None:
-    """(row 1-40)"""
     assert prompt_with_handoff_instructions("Be kind.") == f"{RECOMMENDED_PROMPT_PREFIX}\n\nBe kind."
     assert "transfer_to_" in RECOMMENDED_PROMPT_PREFIX
 
@@ -94,7 +92,6 @@ def test_the_explanation_goes_in_front() -> None:
 async def test_only_agents_that_can_hand_over_are_told_how(
     handoffs: list[Any], on: bool, explained: bool
 ) -> None:
-    """(row 1-40)"""
     a = agent("A", "Hello.", instructions="Be kind.", handoffs=handoffs)
     await Runner.run(a, "Hi", run_config=RunConfig(handoff_prompt=on, agents=[agent("B")]))
     assert prompts(a) == [prompt_with_handoff_instructions("Be kind.") if explained else "Be kind."]
@@ -110,7 +107,6 @@ async def test_an_agent_without_instructions_is_told_as_well() -> None:
 
 
 async def test_the_sources_prompt_stays_with_the_source() -> None:
-    """(rows 2-14, 2-16)"""
     b = agent("B", "Done.", instructions="You are B.")
     await Runner.run(agent("A", call("transfer_to_b"), instructions="You are A.", handoffs=[b]), "Hi")
     assert prompts(b) == ["You are B."]
@@ -124,7 +120,7 @@ async def test_the_sources_prompt_stays_with_the_source() -> None:
     ],
 )
 async def test_a_handoff_may_pass_the_sources_prompt_on(own: str | None, prompt: str) -> None:
-    """After the target's own, and labelled (row 2-16)."""
+    """After the target's own, and labelled."""
     b = agent("B", call("nope"), "Done.", instructions=own)
     edge = handoff(b, transfer_system_message=True)
     await Runner.run(agent("A", call("transfer_to_b"), instructions="You are A.", handoffs=[edge]), "Hi")

@@ -1,4 +1,4 @@
-"""What a provider wrote for itself goes back to it byte for byte, and to nobody else (pain 8)."""
+"""What a provider wrote for itself goes back to it byte for byte, and to nobody else."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ both = pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"
 
 @both
 async def test_signatures_come_back_in_the_next_turn_and_after_a_hop(stream: bool) -> None:
-    """Pain 8: parallel calls, streamed and not; absent for the other provider, present again after it."""
+    """Parallel calls, streamed and not; absent for the other provider, present again after it."""
     x, y = there_and_back()
     result = await play(hop(x, y), "Hi", stream=stream)
     assert result.final_output == "Done."
@@ -119,7 +119,7 @@ async def test_signatures_come_back_in_the_next_turn_and_after_a_hop(stream: boo
 @both
 @pytest.mark.parametrize("saved", [False, True], ids=["in memory", "saved as JSON"])
 async def test_signatures_come_back_in_the_next_run(stream: bool, saved: bool) -> None:
-    """Pain 8: through `to_input_list`, also when it was stored as JSON in between."""
+    """Through `to_input_list`, also when it was stored as JSON in between."""
     x, y = there_and_back()
     agent = hop(x, y)
     first = await play(agent, "Hi", stream=stream)
@@ -132,7 +132,7 @@ async def test_signatures_come_back_in_the_next_run(stream: bool, saved: bool) -
 
 @both
 async def test_the_next_run_may_start_with_another_provider(stream: bool) -> None:
-    """Pain 8: what X wrote in an earlier run is not shown to Y, and is still there for X afterwards."""
+    """What X wrote in an earlier run is not shown to Y, and is still there for X afterwards."""
     x, y = there_and_back()
     first = await play(hop(x, y), "Hi", stream=stream)
     z = Strict("z", [signed("Z here.", mark="z1")])
@@ -151,7 +151,7 @@ async def test_handlers_of_one_family_read_one_another() -> None:
 
 
 async def test_the_transcript_keeps_everything() -> None:
-    """Section 3: the result is lossless, whatever each provider was shown."""
+    """The result is lossless, whatever each provider was shown."""
     x, y = there_and_back()
     result = await Runner.run(hop(x, y), "Hi")
     said = [json.dumps(message) for message in result.messages if message["role"] == "assistant"]
@@ -161,7 +161,7 @@ async def test_the_transcript_keeps_everything() -> None:
 
 
 async def test_renumbered_calls_keep_what_came_with_them() -> None:
-    """Row 1-47 and pain 8: a repeated id is replaced, its signature stays."""
+    """A repeated id is replaced, its signature stays."""
     seen: list[Any] = []
 
     def last(request: Request) -> str:
@@ -176,7 +176,7 @@ async def test_renumbered_calls_keep_what_came_with_them() -> None:
 
 
 async def test_a_filter_removes_reasoning_together_with_its_calls() -> None:
-    """Pain 8: no dangling reasoning item is left for the next turn of the same provider."""
+    """No dangling reasoning item is left for the next turn of the same provider."""
     shown: list[Message] = []
 
     def last(request: Request) -> str:
@@ -201,7 +201,7 @@ def _plain(data: HandoffInputData) -> HandoffInputData:
     ids=["history mapper", "filter that writes plain messages"],
 )
 async def test_what_mappers_and_filters_pass_on_is_readable_by_all(edge: dict[str, Any]) -> None:
-    """Pain 8: a message that passed through the app's code still is not shown whole to another family."""
+    """A message that passed through the app's code still is not shown whole to another family."""
     parts: Any = [
         {"type": "thinking", "thinking": "Hm.", "signature": "xyzzy"},
         {"type": "text", "text": "Hi"},
@@ -215,7 +215,7 @@ async def test_what_mappers_and_filters_pass_on_is_readable_by_all(edge: dict[st
 
 
 async def test_an_earlier_conversation_may_be_put_in_by_a_filter() -> None:
-    """Pain 8: each family is shown its own whole, and nobody the marks."""
+    """Each family is shown its own whole, and nobody the marks."""
     x, y = there_and_back()
     earlier = (await Runner.run(hop(x, y), "Hi")).to_input_list()
 
@@ -250,7 +250,7 @@ values = st.recursive(leaves, lambda each: st.lists(each, max_size=3))
 @given(extra=st.dictionaries(keys, values, max_size=4), on_call=st.dictionaries(keys, values, max_size=2))
 @examples(20)
 async def test_any_keys_survive_a_hop_and_a_save(extra: dict[str, Any], on_call: dict[str, Any]) -> None:
-    """Section 3: unknown keys survive, whatever they are; only those of the same family are shown them."""
+    """Unknown keys survive, whatever they are; only those of the same family are shown them."""
     made = {**call("transfer_to_y", id="c"), **on_call}
     written = {"role": "assistant", **extra, "content": "Over.", "tool_calls": [made]}
     back = {"role": "assistant", **extra, "content": "Back.", "tool_calls": [call("transfer_to_x", id="d")]}

@@ -1,4 +1,4 @@
-"""The four short examples with cassettes: what they show when they are replayed (feature row 2-33)."""
+"""The four short examples with cassettes: what they show when they are replayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an agent is equipped with: handlers in their order, and what skills register (rows 4-27 to 4-30)."""
+"""What an agent is equipped with: handlers in their order, and what skills register."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ def registry(*handlers: Any, source: str = "agent") -> Registry:
 
 
 def test_the_bands_of_priorities() -> None:
-    """Row 4-02."""
     assert [int(each) for each in Priority] == [1, 10, 20, 50]
 
 
@@ -45,7 +44,7 @@ def test_the_lowest_priority_is_first() -> None:
 
 
 def test_of_equals_the_first_registered_is_first() -> None:
-    """Row 4-03: not the first by name."""
+    """Not the first by name."""
     assert names(registry(Voice("zzz"), Voice("aaa"), Voice("mmm"))) == ["zzz", "aaa", "mmm"]
 
 
@@ -74,7 +73,6 @@ def test_a_model_that_says_so_has_its_own() -> None:
 
 
 def test_a_model_string_has_10_and_its_own_name() -> None:
-    """Row 4-20."""
     (only,) = Agent("A", model="openai/gpt-4o").equipment.handlers
     assert (only.name, only.priority) == ("litellm_openai_gpt-4o", 10)
 
@@ -94,13 +92,12 @@ def test_a_model_among_the_handlers_is_one_handler() -> None:
 
 
 def test_one_of_the_same_name_and_source_replaces() -> None:
-    """Row 4-27: a skill may register again."""
+    """A skill may register again."""
     old, new = Voice("h"), Voice("h", priority=1)
     assert registry(old, new, source="s").close().handlers[0].handler is new
 
 
 def test_one_of_the_same_name_from_another_source_is_refused() -> None:
-    """Row 4-27."""
     made = registry(Voice("h"), source="one")
     with pytest.raises(ConfigError, match="two handlers are named 'h', one of 'one' and one of 'two'"):
         made.add_handler(Voice("h"), source="two")
@@ -139,20 +136,18 @@ async def stream(request: Request) -> AsyncGenerator[str]:
 
 @pytest.mark.parametrize("function", [answer, stream])
 def test_a_function_becomes_a_handler(function: Any) -> None:
-    """Row 4-38."""
     (only,) = registry(function).close().handlers
     assert (only.name, only.priority, only.prompt) == (function.__name__, 50, None)
 
 
 @pytest.mark.parametrize("candidate", [5, object(), {"name": "x"}])
 def test_what_cannot_answer_is_refused(candidate: Any) -> None:
-    """Row 4-30: when it is registered, not when it is called."""
+    """When it is registered, not when it is called."""
     with pytest.raises(ConfigError):
         registry(candidate)
 
 
 def test_a_sync_function_is_refused() -> None:
-    """Row 4-06."""
     with pytest.raises(ValueError, match="async"):
         registry(lambda request: "Hi")
 
@@ -178,7 +173,6 @@ def test_a_handlers_own_scope_counts_and_else_the_sources() -> None:
 
 
 def test_what_is_known_of_a_handler() -> None:
-    """Row 4-28."""
     made = registry(Voice("h", priority=3, prompt="Knows.", scope="owner"), source="s")
     expected = {"target": "h", "description": "Knows.", "priority": 3, "source": "s", "scope": "owner"}
     assert made.get("h") == expected

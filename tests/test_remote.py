@@ -426,7 +426,7 @@ async def test_a_finish_reason_is_enough(ending: Any) -> None:
 
 @pytest.mark.asyncio_only
 async def test_a_stream_cut_at_any_byte_is_no_answer_before_its_finish_reason() -> None:
-    """Pain 35: a truncated stream must not look like a complete one."""
+    """A truncated stream must not look like a complete one."""
     whole = b"".join(HELLO_STREAM.pieces)
     last = whole.index(b'"stop"}]}') + len(b'"stop"}]}')
     cuts = range(1, len(whole))
@@ -616,7 +616,7 @@ async def test_a_url_that_a_model_made_up_gets_nothing() -> None:
 
 @BOTH
 async def test_an_error_is_never_the_answer(watched: bool) -> None:
-    """Feature row 4-24: the text of an error must not end up as what the assistant said."""
+    """The text of an error must not end up as what the assistant said."""
     with Server(failed(500, "boom")) as server:
         async with agent_at(server.url) as remote:
             agent = Agent("A", model=remote)

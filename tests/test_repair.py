@@ -122,8 +122,8 @@ def test_sound_turns_stay_as_they_are_whatever_is_wrong_elsewhere() -> None:
     assert notes == ["added a missing answer to tool call 'c'"]
 
 
-def test_the_orphan_of_the_first_document_becomes_a_legal_history() -> None:
-    """The example history of seed 000 has a tool message whose call was never recorded (row 0-06)."""
+def test_the_orphan_of_sw4rms_example_becomes_a_legal_history() -> None:
+    """The example of sw4rm's page on context serialization answers a call that was never recorded."""
     found: list[Message] = [
         USER,
         {"role": "assistant", "content": "I look it up."},
@@ -150,7 +150,7 @@ def test_orphans_in_a_row_each_get_their_call() -> None:
 
 
 def test_a_second_answer_is_joined_to_the_first() -> None:
-    """Two results for one id are refused by providers; both texts stay (pain 1)."""
+    """Two results for one id are refused by providers; both texts stay."""
     mended, notes = repair([USER, asks("a"), answers("a", "one"), answers("a", "two")])
     assert mended == [USER, asks("a"), answers("a", "one\ntwo")]
     assert notes == ["joined 2 answers to tool call 'a'"]
@@ -179,7 +179,7 @@ def test_joining_keeps_what_is_not_text() -> None:
 
 
 def test_a_repeated_id_is_renamed_together_with_its_answer() -> None:
-    """Some providers number their calls anew in every turn (row 1-47)."""
+    """Some providers number their calls anew in every turn."""
     mended, notes = repair([USER, asks("a"), answers("a", "1"), USER, asks("a"), answers("a", "2")])
     assert mended == [USER, asks("a"), answers("a", "1"), USER, asks("a_2"), answers("a_2", "2")]
     assert notes == ["renamed tool call 'a' to 'a_2'"]
@@ -202,7 +202,7 @@ def test_a_displaced_answer_still_belongs_to_the_call_before_it() -> None:
 
 
 def test_missing_ids_are_made_up_and_pairs_stay_together() -> None:
-    """Ollama and Gemini send no ids at all (row 1-47, pain 9)."""
+    """Ollama and Gemini send no ids at all."""
     mended, notes = repair([USER, asks("", ""), answers("", "1"), answers("", "2")])
     assert mended == [USER, asks("call_1", "call_2"), answers("call_1", "1"), answers("call_2", "2")]
     assert notes == ["renamed tool call '' to 'call_1'", "renamed tool call '' to 'call_2'"]
@@ -252,7 +252,7 @@ def test_there_is_always_something_to_answer(messages: list[Message]) -> None:
 
 
 def test_unknown_keys_survive_a_repair() -> None:
-    """What a provider sent with a call is what it gets back (pain 8)."""
+    """What a provider sent with a call is what it gets back."""
     signed = cast(ToolCall, {**call("a"), "provider_specific_fields": {"thought_signature": "s"}})
     first: Message = {
         "role": "assistant",
@@ -290,7 +290,7 @@ TRANSCRIPTS = st.lists(MESSAGES, max_size=14)
 
 @given(TRANSCRIPTS)
 def test_what_comes_out_has_no_problems(messages: list[Message]) -> None:
-    """Any list whatsoever becomes valid (pain 1)."""
+    """Any list whatsoever becomes valid."""
     assert problems(repair(messages)[0]) == []
 
 

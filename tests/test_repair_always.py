@@ -1,6 +1,6 @@
 """Any transcript through any filters, trimmings and nestings: what a model is shown is valid for all vendors.
 
-The property of pain 1 in full. `test_repair` has the rules one by one.
+This is the property in full. `test_repair` has the rules one by one.
 """
 
 from __future__ import annotations

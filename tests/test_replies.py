@@ -31,7 +31,7 @@ def done(*calls: ToolCall) -> MessageDone:
     ],
 )
 def test_call_ids_differ_from_all_before(ids: list[str], used: list[str], expected: list[str]) -> None:
-    """Row 1-47: by turn and place, so that a replayed run makes the same."""
+    """By turn and place, so that a replayed run makes the same."""
     reply = done(*(call("f", id=each) for each in ids))
     taken = set(used)
     renamed, _ = with_own_ids(reply, 3, taken)

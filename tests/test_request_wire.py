@@ -58,7 +58,6 @@ class Model(BaseModel):
 
 @given(REQUESTS)
 def test_what_is_written_is_read(request_: HandoffRequest) -> None:
-    """(rows 0-12 and 0-22)"""
     assert HandoffRequest.from_dict(json.loads(json.dumps(request_.to_dict()))) == request_
 
 
@@ -68,7 +67,6 @@ def test_every_field_is_on_the_wire() -> None:
 
 
 def test_preserve_history_is_the_wires_word_for_preserve_context() -> None:
-    """(row 0-22)"""
     assert HandoffRequest("b", preserve_context=False).to_dict()["preserve_history"] is False
     assert HandoffRequest.from_dict({**LEAST, "preserve_history": False}).preserve_context is False
     assert HandoffRequest.from_dict({**LEAST, "preserve_context": False}).preserve_context is False
@@ -77,7 +75,7 @@ def test_preserve_history_is_the_wires_word_for_preserve_context() -> None:
 
 
 def test_the_least_that_is_a_request() -> None:
-    """The defaults are those of the protocol (row 0-12)."""
+    """The defaults are those of the protocol."""
     assert HandoffRequest.from_dict(LEAST) == HandoffRequest("b", from_agent="a")
 
 

@@ -1,4 +1,4 @@
-"""However a run ended, the next one starts at the default handler and sees nothing of it (row 4-12, I2).
+"""However a run ended, the next one starts at the default handler and sees nothing of it.
 
 The agents here are told by the user's message what to do, word by word, so that they need no script and
 no memory: what one run says can only come from its own input.
@@ -270,7 +270,7 @@ def stream(agent: Agent[Any], words: str, **more: Any) -> RunStream:
 @examples(20)
 @given(plan=PLANS, events=st.integers(0, 40), closed=st.booleans())
 async def test_after_a_stream_that_was_left(plan: str, events: int, closed: bool) -> None:
-    """Section 8, defect 3: a client that goes away. Also if nobody has closed the stream yet."""
+    """A client goes away. Also if nobody has closed the stream yet."""
     agent = company(Trap())
     async with stream(agent, plan, fallback=True) as left:
         with suppress(InterlockError, StopAsyncIteration):
@@ -297,7 +297,6 @@ async def stepped(run: RunStream, seen: list[RunEvent]) -> bool:
 async def test_runs_that_take_turns_are_what_they_are_alone(
     first: str, second: str, order: list[bool]
 ) -> None:
-    """Row 4-13."""
     agent = company(Trap())
     going: list[list[RunEvent] | None] = [[], []]
     async with stream(agent, first) as one, stream(agent, second) as other:
@@ -335,7 +334,7 @@ async def test_what_a_run_is_given_to_remember_stays_the_callers() -> None:
 
 
 async def test_staying_is_a_wish_of_the_caller() -> None:
-    """R2: pass on what the result says, and the next run starts there."""
+    """Pass on what the result says, and the next run starts there."""
     agent = company(Trap())
     first = await carried_out(agent, "s1")
     more: list[Message] = [*first.to_input_list(), {"role": "user", "content": ""}]

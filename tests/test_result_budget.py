@@ -191,7 +191,6 @@ def test_a_character_is_never_cut_in_two(text: str, max_bytes: int) -> None:
 
 
 def test_the_oldest_is_cut_first_and_says_how_long_it_was() -> None:
-    """(row 3-26)"""
     history = [USER, asked("a"), told("a", "x" * 1000), asked("b"), told("b", "y" * 500)]
     oldest, newest = results(shown(history, 600))
     assert (oldest, newest) == ("x" * 72 + "[... cut: 1000 bytes in all]", "y" * 500)
@@ -264,7 +263,6 @@ def test_a_message_that_is_there_twice_is_paid_for_twice() -> None:
 
 
 def test_the_default_is_8192_bytes() -> None:
-    """(row 3-26)"""
     history = [USER, asked("a"), told("a", "x" * 9000)]
     [content] = results(shown(history, tool_results_budget()))
     assert len(content) == 8192

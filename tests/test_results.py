@@ -1,4 +1,4 @@
-"""What a run leaves behind: complete, typed, and valid input for the next one (row 1-45)."""
+"""What a run leaves behind: complete, typed, and valid input for the next one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def played(scene: str, messages: Any = "Hi") -> RunResult[Any]:
 
 @pytest.mark.parametrize("scene", SCENES)
 async def test_the_conversation_is_valid_input_for_the_next_run(scene: str) -> None:
-    """Row 1-45: whatever the run did, `Runner.run(b, result.to_input_list() + [user])` is legal (I1)."""
+    """Whatever the run did, `Runner.run(b, result.to_input_list() + [user])` is legal."""
     result = await played(scene)
     script = ScriptedHandler(["Here I am."])
     following = await Runner.run(Agent("Next", model=script), [*result.to_input_list(), USER])
@@ -100,7 +100,7 @@ async def test_a_nudge_is_not_the_users_word_in_the_next_run_either() -> None:
 
 
 async def test_calls_that_were_never_answered_are_given_an_answer() -> None:
-    """Pain 11: a run that was left in the middle does not poison the conversation."""
+    """A run that was left in the middle does not poison the conversation."""
     async with Runner.run_streamed(SCENES["siblings"].agent(Stage()), "Hi") as stream:
         async for event in stream:
             if event.type == "tool_called":
@@ -118,7 +118,7 @@ async def test_an_empty_reply_is_not_part_of_the_next_input() -> None:
 
 
 async def test_filters_do_not_touch_what_is_kept() -> None:
-    """Section 3: filters change the view, never the transcript."""
+    """Filters change the view, never the transcript."""
     target = Agent("B", model=ScriptedHandler(["B here."]))
     edge = handoff(target, preserve_context=False)
     agent = Agent("A", model=ScriptedHandler([call("transfer_to_b")]), handoffs=[edge])
@@ -182,7 +182,7 @@ async def test_the_output_can_be_typed() -> None:
 
 
 async def test_the_last_agent_is_kept_alive() -> None:
-    """Row 1-45: a strong reference; the SDK's may vanish with the collector."""
+    """A strong reference; the SDK's may vanish with the collector."""
     result = await played("transfer")
     agent = weakref.ref(result.last_agent)
     gc.collect()
@@ -208,7 +208,7 @@ async def test_a_result_cannot_be_changed() -> None:
 
 
 async def test_every_transfer_is_on_record_taken_or_not() -> None:
-    """Rows 1-50, 2-23: all hops in order, each with its outcome."""
+    """All hops in order, each with its outcome."""
     first, second = (await played("transfer")).handoffs
     assert (first.id, first.source, first.target, first.tool_name) == ("h-r-1", "A", "B", "transfer_to_b")
     assert (first.call_id, first.turn, first.status) == ("call_1_0", 1, HandoffStatus.COMPLETED)
@@ -223,7 +223,7 @@ async def test_a_failed_transfer_says_why() -> None:
 
 
 async def test_problems_keep_the_exception_and_the_call() -> None:
-    """R4: errors go to the model first, and stay visible on the result."""
+    """Errors go to the model first, and stay visible on the result."""
     (problem,) = (await played("siblings")).errors
     assert (problem.kind, problem.agent, problem.turn, problem.call_id) == ("tool", "A", 1, "call_1_1")
     assert isinstance(problem.error, ValueError)
@@ -236,7 +236,7 @@ async def test_a_failed_model_call_is_on_record_without_a_reply() -> None:
 
 
 async def test_repairs_are_reported() -> None:
-    """Pain 1: what the caller passed was broken, and the result says what was mended."""
+    """What the caller passed was broken, and the result says what was mended."""
     poisoned: list[Any] = [USER, {"role": "assistant", "tool_calls": [call("look", id="c")]}, USER]
     result = await Runner.run(Agent("A", model=ScriptedHandler(["Hi"])), poisoned)
     assert result.repairs == ("added a missing answer to tool call 'c'",)

@@ -108,7 +108,7 @@ class Effects:
 
 
 async def test_a_run_at_its_limit_goes_on_with_more_and_repeats_no_tool() -> None:
-    """Pain 17: the limit is no loss."""
+    """The limit is no loss."""
     effects = Effects()
     a = agent("A", call("pay"), call("pay", {"again": 1}), "Paid.", tools=[effects.tool("pay")])
     with pytest.raises(MaxTurnsExceeded) as raised:
@@ -119,7 +119,7 @@ async def test_a_run_at_its_limit_goes_on_with_more_and_repeats_no_tool() -> Non
 
 
 async def test_the_turns_before_count() -> None:
-    """Pain 19: a budget is that of the run, not of the process."""
+    """A budget is that of the run, not of the process."""
     a = agent("A", call("look_up", {"order": 1}), call("look_up", {"order": 2}), "Never.", tools=[look_up])
     state = written(await run(a, max_turns=2, on_limit="return"), a)
     assert state.turn == 2
@@ -528,7 +528,7 @@ async def test_a_transfer_that_was_cancelled_is_made_wholly_or_not_at_all(where:
 
 
 async def test_a_requested_handoff_is_made_by_whoever_goes_on() -> None:
-    """Row 2-09: the transfer crosses the process boundary by its name."""
+    """The transfer crosses the process boundary by its name."""
     b = agent("B", "From B.")
     a = agent(
         "A", call("transfer_to_b", {"reason": "they shout"}, id="t"), handoffs=[handoff(b, ask_reason=True)]

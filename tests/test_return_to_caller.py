@@ -1,4 +1,4 @@
-"""A handoff whose target's output goes back to the caller, as the answer to its call (pain 14)."""
+"""A handoff whose target's output goes back to the caller, as the answer to its call."""
 
 from __future__ import annotations
 
@@ -201,7 +201,6 @@ async def test_the_record_says_that_the_work_is_done() -> None:
 
 
 async def test_who_waits_keeps_its_place() -> None:
-    """(row 0-27)"""
     capacity, free = Capacity({"B": 1, "C": 1}), []
 
     def look(context: Any) -> str:
@@ -268,7 +267,6 @@ async def _trickle(request: Request) -> AsyncGenerator[str]:
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("slow", [_never, _trickle])
 async def test_a_target_that_takes_too_long_is_given_up(slow: Any, stream: bool) -> None:
-    """(row 3-22)"""
     a, _ = team(b=Agent("B", model=function_handler(slow)), run_timeout=0.05)
     result = await play(a, stream)
     assert (result.final_output, result.last_agent) == ("It is 42.", a)
@@ -325,7 +323,7 @@ async def test_who_has_waited_longest_goes_on() -> None:
 @pytest.mark.virtual_time
 @pytest.mark.parametrize("stream", [False, True])
 async def test_nobody_waits_longer_for_a_consent_than_for_the_answer(stream: bool) -> None:
-    """Rows 0-33 and 3-22: B asks C, who never says yes or no; A goes on when its patience is over."""
+    """B asks C, who never says yes or no; A goes on when its patience is over."""
 
     async def undecided(request: HandoffRequest) -> None:
         await anyio.sleep_forever()

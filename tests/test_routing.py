@@ -36,7 +36,7 @@ def made(*names: str) -> list[ToolCall]:
 
 
 async def test_tools_and_then_handoffs_are_offered_in_their_order() -> None:
-    """A stable order keeps prompt caches warm (pain 39)."""
+    """A stable order keeps prompt caches warm."""
     offered = await offer(A, CONTEXT)
     names = ["one", "two", "transfer_to_b", "transfer_to_c"]
     assert [spec["function"]["name"] for spec in offered.specs] == names
@@ -45,7 +45,6 @@ async def test_tools_and_then_handoffs_are_offered_in_their_order() -> None:
 
 
 async def test_routes_lead_to_what_was_declared() -> None:
-    """(row 2-13)"""
     offered = await offer(A, CONTEXT)
     assert offered.routes["one"] is A.tools[0]
     assert offered.routes["transfer_to_b"] is A.edges[0]
@@ -57,7 +56,6 @@ async def test_an_agent_with_nothing_is_offered_nothing() -> None:
 
 
 async def test_a_disabled_tool_or_handoff_is_not_offered() -> None:
-    """(row 1-17)"""
     agent = Agent(
         "A", tools=[tool("one", is_enabled=False)], handoffs=[handoff(Agent("B"), is_enabled=False)]
     )
@@ -80,14 +78,14 @@ async def _slow(context: RunContext[Any], agent: Agent[Any]) -> bool:
     ],
 )
 async def test_whether_it_is_enabled_can_depend_on_the_moment(enabled: Any, names: list[str]) -> None:
-    """Then the offer is made anew in every turn (row 1-17)."""
+    """Then the offer is made anew in every turn."""
     offered = await offer(Agent("A", handoffs=[handoff(Agent("B"), is_enabled=enabled)]), CONTEXT)
     assert list(offered.routes) == names
     assert not offered.fixed
 
 
 async def test_a_handoff_can_come_and_go_from_turn_to_turn() -> None:
-    """The tools of each model call are what is enabled at that moment (row 1-17)."""
+    """The tools of each model call are what is enabled at that moment."""
     model = ScriptedHandler([call("look"), call("look"), "Done."])
     target = handoff(Agent("B", model=model), is_enabled=lambda context, agent: context.turn == 2)
     agent = Agent("A", model=model, tools=[tool("look")], handoffs=[target])
@@ -97,7 +95,6 @@ async def test_a_handoff_can_come_and_go_from_turn_to_turn() -> None:
 
 
 async def test_a_call_of_a_disabled_handoff_is_answered_and_not_made() -> None:
-    """(row 1-17)"""
     model = ScriptedHandler([call("transfer_to_b"), "I answer myself."])
     agent = Agent("A", model=model, handoffs=[handoff(Agent("B", model=model), is_enabled=False)])
     result = await Runner.run(agent, "Hi")
@@ -107,8 +104,6 @@ async def test_a_call_of_a_disabled_handoff_is_answered_and_not_made() -> None:
 
 
 async def test_asking_that_raises_is_told_as_the_apps_own_error() -> None:
-    """(row 1-17)"""
-
     def broken(context: RunContext[Any], agent: Agent[Any]) -> bool:
         raise KeyError("plan")
 
@@ -127,7 +122,6 @@ async def _planned(names: Sequence[str], multiple: Any = "first") -> Any:
 
 
 async def test_calls_are_sorted_by_what_they_lead_to() -> None:
-    """(row 2-10)"""
     planned = await _planned(["two", "nope", "transfer_to_c", "one"])
     assert [(one["id"], route.name) for one, route in planned.tools] == [("call_0", "two"), ("call_3", "one")]
     assert planned.transfer == Wanted(made("x", "x", "transfer_to_c")[2], A.edges[1])
@@ -136,7 +130,6 @@ async def test_calls_are_sorted_by_what_they_lead_to() -> None:
 
 
 async def test_the_first_transfer_is_taken_and_the_others_are_not() -> None:
-    """(row 1-36)"""
     planned = await _planned(["transfer_to_c", "transfer_to_b", "transfer_to_c"])
     assert planned.transfer.edge.agent_name == "C"
     assert [(one.call["id"], one.edge.agent_name, why) for one, why in planned.not_taken] == [
@@ -146,7 +139,6 @@ async def test_the_first_transfer_is_taken_and_the_others_are_not() -> None:
 
 
 async def test_several_transfers_can_all_be_refused() -> None:
-    """(row 1-36)"""
     planned = await _planned(["transfer_to_c", "one", "transfer_to_b"], "reject")
     assert planned.transfer is None
     assert [one.call["id"] for one, _ in planned.not_taken] == ["call_0", "call_2"]
@@ -172,7 +164,7 @@ async def test_a_single_transfer_is_taken_under_either_policy() -> None:
     ],
 )
 async def test_a_near_miss_is_never_routed(name: str) -> None:
-    """Not by prefix, not by likeness (row 2-10, pain 4)."""
+    """Not by prefix, not by likeness."""
     planned = await _planned([name])
     assert planned.transfer is None
     assert len(planned.unknown) == 1
@@ -187,7 +179,7 @@ async def test_a_call_without_a_name_is_unknown() -> None:
 
 
 async def test_a_users_tool_with_the_prefix_is_a_tool() -> None:
-    """Only what was declared as a handoff hands over (row 2-10)."""
+    """Only what was declared as a handoff hands over."""
     agent = Agent("A", tools=[tool("transfer_to_x")])
     planned = plan(made("transfer_to_x"), await offer(agent, CONTEXT), "first")
     assert planned.transfer is None
@@ -199,7 +191,6 @@ _NAMES = st.lists(st.sampled_from(["one", "two", "transfer_to_b", "transfer_to_c
 
 @given(_NAMES, st.sampled_from(["first", "reject"]))
 async def test_each_call_has_exactly_one_place_in_the_plan(names: list[str], multiple: Any) -> None:
-    """(pain 2)"""
     planned = await _planned(names, multiple)
     placed = [one["id"] for one, _ in planned.tools]
     placed += [one["id"] for one in planned.unknown]
@@ -212,14 +203,12 @@ async def test_each_call_has_exactly_one_place_in_the_plan(names: list[str], mul
 
 
 async def test_an_unknown_name_is_answered_with_what_there_is() -> None:
-    """(rows 1-46, 2-11)"""
     assert unknown_tool("weather", await offer(A, CONTEXT)) == (
         "There is no tool named 'weather'. Available tools: one, two, transfer_to_b, transfer_to_c."
     )
 
 
 async def test_the_nearest_name_is_suggested() -> None:
-    """(pain 4)"""
     said = unknown_tool("transfer_to_b7yu", await offer(A, CONTEXT))
     assert said.endswith("Did you mean 'transfer_to_b'?")
 
@@ -239,7 +228,7 @@ def test_the_list_of_names_is_bounded_and_ends_at_a_name() -> None:
 
 @given(st.text(max_size=300))
 async def test_the_answer_is_bounded_and_can_be_sent(name: str) -> None:
-    """Nobody can blow up the next prompt with a name (pain 12)."""
+    """Nobody can blow up the next prompt with a name."""
     said = unknown_tool(name * 20, await offer(A, CONTEXT))
     assert len(said) <= 800
     assert "\n" not in said
@@ -258,7 +247,6 @@ async def test_a_name_that_cannot_be_sent_is_shown_escaped() -> None:
 
 
 async def test_the_policy_is_a_setting_of_the_run() -> None:
-    """(row 1-36)"""
     model = ScriptedHandler([[call("transfer_to_b"), call("transfer_to_c")], "Nobody was asked."])
     agent = Agent("A", model=model, handoffs=[Agent("B", model=model), Agent("C", model=model)])
     result = await Runner.run(agent, "Hi", run_config=RunConfig(multiple_handoffs="reject"))

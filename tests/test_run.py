@@ -38,7 +38,7 @@ pytestmark = pytest.mark.anyio
 
 USER: Message = {"role": "user", "content": "Again."}
 
-# -- reset (R2, invariant I2) --
+# -- reset --
 
 
 def desk(first: ScriptedHandler) -> Agent[Any]:
@@ -102,7 +102,7 @@ ways = st.tuples(st.sampled_from(sorted(REPLIES)), st.sampled_from(sorted(ENDING
 @given(runs=st.lists(ways, max_size=6))
 @examples(25)
 async def test_every_run_starts_at_the_default_however_others_ended(runs: list[tuple[str, str]]) -> None:
-    """I2, R2: after an answer, a transfer, an error, a cancellation or an abandoned stream."""
+    """After an answer, a transfer, an error, a cancellation or an abandoned stream."""
     script = ScriptedHandler([])
     agent, config = desk(script), third()
     streams: list[RunStream] = []
@@ -132,7 +132,7 @@ async def test_every_run_starts_at_the_default_however_others_ended(runs: list[t
 
 
 async def test_a_handler_lasts_for_its_run_only() -> None:
-    """R1, R2: a transfer to a handler holds until the run ends; the next one asks the default again."""
+    """A transfer to a handler holds until the run ends; the next one asks the default again."""
     script = ScriptedHandler([call("transfer_to_voice"), "Default."])
     agent = desk(script)
     first = await Runner.run(agent, "Hi", run_config=third())
@@ -141,7 +141,7 @@ async def test_a_handler_lasts_for_its_run_only() -> None:
 
 
 async def test_staying_with_an_agent_is_the_callers_choice() -> None:
-    """R2: pass ``last_agent`` to stay; row 2-21: it has all its tools and handoffs."""
+    """Pass ``last_agent`` to stay: it has all its tools and handoffs."""
     script = ScriptedHandler([call("transfer_to_b")])
     first = await Runner.run(desk(script), "Hi", run_config=third())
     second = await Runner.run(first.last_agent, [*first.to_input_list(), USER])
@@ -157,7 +157,7 @@ async def test_staying_with_an_agent_is_the_callers_choice() -> None:
 async def test_two_runs_in_any_interleaving_do_not_see_each_other(
     order: list[bool], scenes: tuple[str, str]
 ) -> None:
-    """Section 3: each gives what it gives alone, whichever is moved on when."""
+    """Each gives what it gives alone, whichever is moved on when."""
     alone = [await step_by_step([scene], []) for scene in scenes]
     together = await step_by_step(list(scenes), order)
     assert together == [only for (only,) in alone]
@@ -217,7 +217,7 @@ def echoing() -> Agent[Any]:
 
 
 async def test_a_hundred_concurrent_runs_of_one_agent_do_not_see_one_another() -> None:
-    """Section 3: shared memory, context, handoffs and transcripts belong to one run each."""
+    """Shared memory, context, handoffs and transcripts belong to one run each."""
     agent = echoing()
     results: dict[str, Any] = {}
 
@@ -242,7 +242,7 @@ async def test_a_hundred_concurrent_runs_of_one_agent_do_not_see_one_another() -
 
 @pytest.mark.parametrize("scene", SCENES)
 async def test_inputs_stay_as_they_were(scene: str) -> None:
-    """Section 3: agents, messages, settings and context are read, never written."""
+    """Agents, messages, settings and context are read, never written."""
     played = SCENES[scene]
     agent = played.agent(Stage())
     messages: list[Any] = [
@@ -286,7 +286,7 @@ async def test_turns_count_over_all_agents() -> None:
 
 
 def test_an_input_message_remembers_which_family_wrote_it() -> None:
-    """Pain 8: the private key of `to_input_list` becomes the item's origin, and leaves the message."""
+    """The private key of `to_input_list` becomes the item's origin, and leaves the message."""
     written: Any = {"role": "assistant", "content": "Hi", "thinking_blocks": [1], "_origin": "anthropic"}
     plain: Message = {"role": "user", "content": "Hi"}
     first, second = input_items([plain, written])
@@ -319,7 +319,7 @@ def test_an_agent_that_is_not_there_is_named_with_those_that_are() -> None:
 
 
 async def test_usage_that_came_is_counted_though_the_call_failed_after_it() -> None:
-    """Pain 34: retried attempts are counted with what they consumed."""
+    """Retried attempts are counted with what they consumed."""
     counted = MessageDone(message={"role": "assistant", "content": "Hi"}, usage=Usage(1, 9, 9))
 
     async def now(seconds: float) -> None: ...

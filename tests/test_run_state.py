@@ -56,7 +56,7 @@ async def left_at(of: Agent[Any], kind: type, **settings: Any) -> RunState:
     return stream.result.state()
 
 
-# -- where it stands (row 2-08) --
+# -- where it stands --
 
 
 def test_there_are_the_five_states() -> None:
@@ -112,7 +112,7 @@ async def test_waiting_for_the_callers_tools() -> None:
 
 
 async def test_a_requested_handoff_comes_back_by_its_name() -> None:
-    """Row 2-09: what it was taken from could not read this very state back."""
+    """What it was taken from could not read this very state back."""
     a, _ = pair(reason="B knows")
     state = await left_at(a, MessageDone)
     again = RunState.from_json(state.to_json(), agents=[a])
@@ -136,7 +136,7 @@ async def test_waiting_for_ever_can_be_written() -> None:
     assert RunState.from_json(state.to_json(), agents=[a]).status is state.status
 
 
-# -- what would be offered (row 2-13) --
+# -- what would be offered --
 
 
 @pytest.mark.parametrize("hops", [0, 1, 2])
@@ -498,7 +498,7 @@ def test_the_words_are_those_of_the_run() -> None:
     assert set(get_args(get_type_hints(RecordDocument)["status"])) == {each.value for each in HandoffStatus}
 
 
-# -- fuzz (pain 38) --
+# -- fuzz --
 
 
 class Parrot:

@@ -1,4 +1,4 @@
-"""Deadlines of a run and of a turn: whatever is under way is ended, and what there is is kept (pain 11)."""
+"""Deadlines of a run and of a turn: whatever is under way is ended, and what there is is kept."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ async def test_the_app_may_say_what_a_late_run_ends_with() -> None:
 
 
 async def test_what_was_done_in_time_is_kept() -> None:
-    """Pain 28: the finished sibling is in the transcript, and its unfinished one is answered on reading."""
+    """The finished sibling is in the transcript, and its unfinished one is answered on reading."""
     late = await ended(stalling_tool, stream=True, timeout=LONGER)
     assert answers_of(late.result) == ["seen 1"]
     said = [message.get("content") for message in late.result.to_input_list()[-2:]]

@@ -75,7 +75,7 @@ def test_the_context_reaches_tools_and_instructions_and_no_model(start: Start) -
 
 @ways
 def test_ten_turns_are_allowed_unless_said_otherwise(start: Start) -> None:
-    """Row 1-35: the eleventh model call never happens."""
+    """The eleventh model call never happens."""
 
     @function_tool
     async def count(number: int) -> int:
@@ -129,7 +129,7 @@ def test_run_streamed_checks_before_it_is_read() -> None:
 
 
 def test_two_agents_of_one_name_are_refused_wherever_they_are() -> None:
-    """Row 1-20 for whole graphs: of two agents with one name, one would silently be hidden."""
+    """Of two agents with one name, one would silently be hidden."""
     one, other = Agent("B", model=ScriptedHandler([])), Agent("B", model=ScriptedHandler([]))
     with pytest.raises(ConfigError, match="Two different agents are named 'B'"):
         run(agent(handoffs=[one]), "Hi", run_config=RunConfig(agents=[other]))
@@ -142,7 +142,7 @@ def test_the_same_agent_may_be_named_twice() -> None:
 
 
 def test_names_are_found_among_the_runs_agents() -> None:
-    """Row 2-42: frozen agents name each other; objects need not connect them."""
+    """Frozen agents name each other; objects need not connect them."""
     target = Agent("B", model=ScriptedHandler([call("transfer_to_c")]), handoffs=["C"])
     last = Agent("C", model=ScriptedHandler(["C here."]))
     first = agent(call("transfer_to_b"), handoffs=[handoff("B")])
@@ -150,7 +150,7 @@ def test_names_are_found_among_the_runs_agents() -> None:
     assert result.last_agent is last
 
 
-# -- run_sync (pain 24) --
+# -- run_sync --
 
 
 def sync() -> str:

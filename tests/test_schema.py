@@ -138,7 +138,6 @@ def test_titles_that_only_repeat_names_are_left_out() -> None:
 
 
 def test_strict_parsing_converts_nothing() -> None:
-    """Feature row 1-23."""
     made = JsonType(Reason)
     with pytest.raises(ModelBehaviorError, match="reason: Input should be a valid string"):
         made.parse('{"reason": 5}', strict=True)

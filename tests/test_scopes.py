@@ -1,4 +1,4 @@
-"""Scopes: all < owner < admin, own names by name, a list is any-of, what is unknown is denied (row 4-19)."""
+"""Scopes: all < owner < admin, own names by name, a list is any-of, what is unknown is denied."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ async def test_a_tool_out_of_scope_is_unknown_to_a_model_that_makes_it_up() -> N
 
 
 async def test_a_transfer_out_of_scope_is_unknown_to_a_model_that_makes_it_up() -> None:
-    """Section 8, defect 4: an anonymous caller reached an admin handler."""
+    """In webagents an anonymous caller reached an admin handler."""
     played = await both(
         lambda: desk(call("transfer_to_root"), "Sorry.", handlers=[Voice("root", expose=True, scope="admin")])
     )

@@ -1,4 +1,4 @@
-"""What the target of a transfer sees of the shared memory, and what of it comes back (row 3-28)."""
+"""What the target of a transfer sees of the shared memory, and what of it comes back."""
 
 from __future__ import annotations
 
@@ -64,7 +64,6 @@ async def memory_after(a: Agent[Any]) -> dict[str, Any]:
 
 
 async def test_by_default_source_and_target_have_the_same_dict() -> None:
-    """Row 3-28."""
     seen: list[dict[str, Any]] = []
     b = at_work("B", seen.append, "Done.")
     await Runner.run(at_work("A", seen.append, TO_B, handoffs=[b]), "Hi")
@@ -75,7 +74,7 @@ async def test_by_default_source_and_target_have_the_same_dict() -> None:
     ("share", "sees"), [([], {}), (["cart"], {"cart": 1}), (["cart", "nothing"], {"cart": 1})]
 )
 async def test_with_share_the_target_sees_these_keys_alone(share: list[str], sees: dict[str, Any]) -> None:
-    """Row 3-28: a key that is not there is no mistake."""
+    """A key that is not there is no mistake."""
     seen: list[dict[str, Any]] = []
     b = at_work("B", lambda memory: seen.append(dict(memory)), "Done.")
     await memory_after(agent("A", TO_B, handoffs=[handoff(b, share=share)]))
@@ -123,7 +122,7 @@ async def test_a_payload_always_rides() -> None:
 
 
 async def test_an_earlier_payload_rides_on() -> None:
-    """Row 3-17: C has what A sent, though B shares nothing with it and sends nothing."""
+    """C has what A sent, though B shares nothing with it and sends nothing."""
     seen: list[Any] = []
     c = at_work("C", lambda memory: seen.append(payload_of(memory)[0]), "Done.")
     b = agent("B", call("transfer_to_c"), handoffs=[handoff(c, share=[])])
@@ -287,8 +286,6 @@ async def test_a_transfer_that_is_not_made_narrows_nothing() -> None:
 
 @pytest.mark.parametrize("share", [None, ["cart"], ["secret", "cart"]])
 async def test_the_apps_own_dict_is_never_changed(share: list[str] | None) -> None:
-    """Row 3-28."""
-
     def work(memory: dict[str, Any]) -> None:
         memory.setdefault("cart", {"tea": 1})["tea"] = 2
         memory["new"] = 1

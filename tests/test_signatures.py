@@ -459,7 +459,7 @@ def test_a_type_that_json_cannot_express_is_a_configuration_error_that_names_it(
 
 @pytest.mark.parametrize("text", ["", "null", "{}", "  ", " null\n"])
 def test_no_arguments_can_be_spelled_in_many_ways(text: str) -> None:
-    """Feature row 1-25: providers differ."""
+    """Providers differ."""
 
     def f(a: int = 1) -> None: ...
 

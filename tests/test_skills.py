@@ -69,7 +69,6 @@ def test_handlers_are_registered_with_the_skill_as_their_source() -> None:
 
 
 def test_prompts_are_registered_and_no_docstring_with_them() -> None:
-    """Row 4-15."""
     texts = [
         section.text() if callable(section.text) else section.text for section in equipped(SUNNY).sections
     ]
@@ -175,8 +174,6 @@ def test_every_method_of_agent_hooks_is_an_event(event: str) -> None:
 
 
 def test_hooks_of_one_event_are_ordered_by_priority_over_all_skills() -> None:
-    """Row 4-34."""
-
     class Late(Skill):
         @hook("on_start", priority=60)
         def late(self, context: Any, agent: Any) -> None: ...
@@ -312,7 +309,6 @@ def test_skills_are_initialised_in_their_order() -> None:
 
 
 def test_dependencies_come_first() -> None:
-    """Row 4-36."""
     seen: list[str] = []
     equipped(noting("a", seen, "c", "b"), noting("b", seen, "c"), noting("c", seen))
     assert seen == ["c", "b", "a"]
@@ -337,7 +333,6 @@ def test_any_order_that_can_be_kept_is(edges: list[tuple[int, int]], declared: l
     ],
 )
 def test_a_circle_is_shown(edges: dict[str, list[str]], circle: str) -> None:
-    """Row 4-36."""
     with pytest.raises(ConfigError, match=f"depend on each other in a circle: {circle}\\."):
         equipped(*[Skill(name=name, dependencies=needed) for name, needed in edges.items()])
 
@@ -376,7 +371,7 @@ def test_one_skill_may_serve_two_agents() -> None:
 
 
 def test_a_skill_that_cannot_be_initialised_is_named() -> None:
-    """Row 4-37: it was logged, and the agent had no handler later."""
+    """It was logged, and the agent had no handler later."""
 
     class Broken(Skill):
         def initialize(self, registry: Registry) -> None:
@@ -447,7 +442,6 @@ def test_dependencies_that_are_text_are_refused() -> None:
 
 
 def test_an_agent_with_other_skills_is_another_agent() -> None:
-    """Row 4-39."""
     agent = Agent("A", model=ScriptedHandler([]), skills=[SUNNY])
     without = dataclasses.replace(agent, skills=[])
     assert len(agent.equipment.tools) == 1

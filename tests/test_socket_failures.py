@@ -151,7 +151,7 @@ CUTS = sorted({*range(1, len(CALLED), EVERY), *(end - less for end in ENDS for l
 @MATRIX
 @pytest.mark.parametrize("then", ["close", "keep"], ids=["broken", "in good order"])
 async def test_a_stream_that_is_cut_anywhere(bench: Bench, then: Any) -> None:
-    """Pain 35: no tool runs, and nothing is a reply, before all of it has come; what was shown stays."""
+    """No tool runs, and nothing is a reply, before all of it has come; what was shown stays."""
     ran: list[int] = []
 
     @function_tool

@@ -1,4 +1,4 @@
-"""Trying again, waiting as told, and falling back, over true sockets and for every provider (pain 16)."""
+"""Trying again, waiting as told, and falling back, over true sockets and for every provider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`RunStream`: the same run, handed out event by event, at the pace of its reader (rows 1-42, 1-43)."""
+"""`RunStream`: the same run, handed out event by event, at the pace of its reader."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_nothing_happens_before_the_first_event_is_asked_for() -> None:
 
 
 async def test_the_stream_is_pulled_by_its_reader() -> None:
-    """Section 4: no queue in between; the handler makes no piece before it is asked for."""
+    """No queue in between; the handler makes no piece before it is asked for."""
     made: list[int] = []
 
     async def count(request: Request) -> AsyncGenerator[str]:
@@ -193,7 +193,7 @@ async def test_a_tool_call_is_announced_and_answered() -> None:
 
 
 async def test_answers_come_in_call_order_with_their_errors() -> None:
-    """Pain 28: whichever tool is done first."""
+    """Whichever tool is done first."""
     outputs = [event for event in await collect(stream("siblings")) if isinstance(event, ToolOutput)]
     assert [(event.call_id, event.error) for event in outputs] == [
         ("x", None),
@@ -212,7 +212,6 @@ async def test_mistakes_are_outputs_without_a_tool_call() -> None:
 
 
 async def test_a_transfer_is_requested_made_and_followed_by_the_new_agent() -> None:
-    """Rows 1-43, 2-27."""
     events = await collect(stream("transfer"))
     (requested,) = [event for event in events if isinstance(event, HandoffRequested)]
     (occurred,) = [event for event in events if isinstance(event, HandoffOccurred)]
@@ -222,7 +221,7 @@ async def test_a_transfer_is_requested_made_and_followed_by_the_new_agent() -> N
 
 
 async def test_a_transfer_that_fails_is_told_with_its_reason() -> None:
-    """Row 2-27: completed also on failure; no new agent is announced."""
+    """Completed also on failure; no new agent is announced."""
     events = await collect(stream("refused transfer"))
     (failed,) = [event for event in events if isinstance(event, HandoffFailed)]
     assert (failed.source, failed.target) == ("A", "B")
@@ -237,14 +236,14 @@ async def test_a_transfer_to_a_handler_announces_no_agent() -> None:
 
 
 async def test_deltas_of_the_target_arrive_before_the_run_ends() -> None:
-    """Row 2-26: a target streams as the first agent does."""
+    """A target streams as the first agent does."""
     events = await collect(stream("transfer"))
     after = events[events.index(AgentUpdated("B")) :]
     assert [event.text for event in after if isinstance(event, TextDelta)] == ["B", " here."]
 
 
 async def test_a_repair_of_the_input_is_told_and_kept() -> None:
-    """Pain 1: each repair is visible."""
+    """Each repair is visible."""
     poisoned: list[Message] = [
         {"role": "user", "content": "Hi"},
         {"role": "assistant", "content": None, "tool_calls": [call("look", id="c")]},
@@ -257,7 +256,7 @@ async def test_a_repair_of_the_input_is_told_and_kept() -> None:
 
 
 async def test_what_a_filter_did_is_not_streamed() -> None:
-    """Row 1-42: items that were streamed stay in the result, whatever the target is shown."""
+    """Items that were streamed stay in the result, whatever the target is shown."""
 
     def nothing_new(data: Any) -> Any:
         return data.clone(pre_handoff_items=(), new_items=())

@@ -25,7 +25,6 @@ def strict_property(schema: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("schema", [{}, {"type": "object", "properties": {}}, EMPTY])
 def test_no_arguments_have_exactly_one_strict_form(schema: dict[str, Any]) -> None:
-    """Feature row 1-09."""
     assert strict_schema(schema) == EMPTY
 
 

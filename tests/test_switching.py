@@ -1,4 +1,4 @@
-"""Switching: a tool hands over by returning a typed request, and nothing else does (rows 4-08 to 4-14)."""
+"""Switching: a tool hands over by returning a typed request, and nothing else does."""
 
 from __future__ import annotations
 
@@ -129,7 +129,6 @@ async def test_the_events_of_a_switch_come_in_order() -> None:
 
 
 async def test_the_switch_streams_on_in_the_same_iterator() -> None:
-    """Row 4-08."""
     played = await both(lambda: to_specialist("One two three."))
     place = next(n for n, event in enumerate(played.events) if isinstance(event, HandoffOccurred))
     after = [event.text for event in played.events[place:] if isinstance(event, TextDelta)]
@@ -350,7 +349,6 @@ LOOKS = [
 
 @pytest.mark.parametrize("value", LOOKS, ids=lambda value: f"{type(value).__name__}"[:20])
 async def test_what_looks_like_a_request_switches_nothing(value: Any) -> None:
-    """Row 4-09; section 8, defect 4."""
     played = await both(lambda: to_specialist(value=value))
     assert (played.result.last_handler, played.result.handoffs) == ("model", ())
     assert played.result.final_output == "Model again."
@@ -414,7 +412,7 @@ async def test_a_request_in_a_tool_result_counts_with_its_usage() -> None:
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 async def test_siblings_of_a_request_are_answered_in_call_order(place: int) -> None:
-    """Section 8, defect 5: a break after the marker left siblings without results."""
+    """In webagents a break after the marker left siblings without results."""
     calls = [call("add", {"a": n, "b": 0}, id=f"add{n}") for n in (1, 2)]
     calls.insert(place, call("ask", id="ask"))
     played = await both(lambda: to_specialist("Done.", first=calls))
@@ -516,7 +514,6 @@ async def test_an_unknown_request_beside_a_good_one_does_not_count_as_two() -> N
 
 
 async def test_an_unknown_target_is_an_error_of_the_tool() -> None:
-    """Row 4-11."""
     played = await both(lambda: to_specialist(value=HandoffRequest("nobody")))
     why = "Handoff target 'nobody' was not found. There are: specialist."
     assert played.answers == [f"The transfer to 'nobody' was not made: {why}"]
@@ -527,7 +524,7 @@ async def test_an_unknown_target_is_an_error_of_the_tool() -> None:
 
 
 async def test_an_unknown_target_is_not_shown_as_text() -> None:
-    """Row 4-11: it was streamed to the user."""
+    """It was streamed to the user."""
     played = await both(lambda: to_specialist(value=HandoffRequest("nobody")))
     assert "".join(event.text for event in played.events if isinstance(event, TextDelta)) == "Model again."
 
@@ -603,7 +600,6 @@ async def test_an_odd_input_does_not_end_the_run() -> None:
 
 
 async def test_the_input_reaches_the_request_and_the_record() -> None:
-    """Row 4-10."""
     value = HandoffRequest("specialist", input={"url": "x"}, reason="too hard")
     played = await both(lambda: to_specialist(ADD, "Done.", value=value))
     assert [request.handoff_input for request in played.asked("specialist")] == [{"url": "x"}] * 2
@@ -671,7 +667,6 @@ def chained(*names: str, replies: Any = "Done.") -> Agent[Any]:
 
 
 async def test_a_handoff_can_lead_to_another() -> None:
-    """Row 4-14."""
     played = await both(lambda: chained("s1", "s2"))
     assert (played.result.final_output, played.result.last_handler) == ("Done.", "s2")
     assert played.statuses == [("A", "s1", "taken"), ("s1", "s2", "taken")]

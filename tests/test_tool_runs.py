@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.asyncio_only
 async def test_a_nested_run_that_is_cancelled_from_within_is_a_failure() -> None:
-    """Pain 28: nobody cancelled the run, so it must not end as if somebody had."""
+    """Nobody cancelled the run, so it must not end as if somebody had."""
 
     async def broken(request: Request) -> str:
         raise asyncio.CancelledError

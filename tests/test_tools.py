@@ -76,7 +76,7 @@ def test_the_spec_is_made_once() -> None:
 
 
 def test_a_schema_that_is_not_strict_says_nothing_of_strict() -> None:
-    """Feature row 1-16: vendors without it refuse the key."""
+    """Vendors without it refuse the key."""
 
     @tool
     def f(anything: dict[str, int]) -> None: ...
@@ -275,8 +275,6 @@ async def test_a_sync_function_that_returns_an_awaitable_is_awaited() -> None:
 
 
 async def test_a_tool_may_report_its_usage() -> None:
-    """Feature row 4-42."""
-
     @tool
     async def f() -> ToolResult:
         return ToolResult({"a": 1}, usage=Usage(requests=1, input_tokens=5))
@@ -295,7 +293,7 @@ async def test_a_usage_that_is_none_is_the_tools_failure() -> None:
 
 
 async def test_a_pair_of_text_and_a_dict_stays_content() -> None:
-    """Feature row 4-42: nothing is unwrapped that was not declared."""
+    """Nothing is unwrapped that was not declared."""
 
     @tool
     async def f() -> Any:
@@ -311,7 +309,7 @@ async def test_a_pair_of_text_and_a_dict_stays_content() -> None:
 
 
 async def test_a_sync_tool_does_not_block_the_loop() -> None:
-    """Pain 27: another task goes on while the tool waits for it."""
+    """Another task goes on while the tool waits for it."""
     beats = threading.Semaphore(0)
 
     @tool
@@ -389,7 +387,6 @@ BAD = [
 
 @pytest.mark.parametrize("arguments", BAD, ids=range(len(BAD)))
 async def test_a_call_with_bad_arguments_is_answered_and_not_made(arguments: str) -> None:
-    """Pain 12."""
     ran: list[str] = []
 
     @tool(on_error="raise")
@@ -654,7 +651,7 @@ async def test_a_cancelled_sync_tool_is_not_waited_for() -> None:
 
 @pytest.mark.asyncio_only
 async def test_a_tool_that_cancels_itself_is_told_to_the_model() -> None:
-    """Pain 28: its siblings and the run go on."""
+    """Its siblings and the run go on."""
 
     @tool
     async def f() -> None:
@@ -686,7 +683,6 @@ async def test_cancelling_the_task_is_not_the_tools_doing() -> None:
 
 @pytest.mark.virtual_time
 async def test_a_failing_tool_leaves_its_siblings_alone() -> None:
-    """Pain 28."""
     outcomes: dict[int, ToolOutcome] = {}
 
     async def one(n: int, made: Tool) -> None:

@@ -43,11 +43,11 @@ def asking(
     return agent("A", first or call("hand_over", id="t"), more, tools=[hand_over], handoffs=list(targets))
 
 
-# -- requests of tools (row 0-19) --
+# -- requests of tools --
 
 
 async def test_a_tool_can_ask_for_a_transfer() -> None:
-    """Row 0-19: the request is typed, and the record says who wanted it and why."""
+    """The request is typed, and the record says who wanted it and why."""
     played = await both(lambda: asking(lambda: HandoffRequest("B", reason="money"), agent("B", "B here.")))
     (record,) = played.result.handoffs
     assert played.result.final_output == "B here."
@@ -55,7 +55,7 @@ async def test_a_tool_can_ask_for_a_transfer() -> None:
 
 
 async def test_a_tool_can_ask_for_the_newest_message_only() -> None:
-    """Rows 0-19 and 0-22: the wish of the request counts, although the edge keeps the context."""
+    """The wish of the request counts, although the edge keeps the context."""
     b = agent("B", "B here.")
     history: list[Message] = [
         HI,
@@ -67,7 +67,7 @@ async def test_a_tool_can_ask_for_the_newest_message_only() -> None:
 
 
 async def test_the_wish_of_a_request_goes_before_the_filter_of_the_edge() -> None:
-    """Row 1-33: the two cannot both hold, and the one asking now knows more."""
+    """The two cannot both hold, and the one asking now knows more."""
     called: list[Any] = []
 
     def shape(data: Any) -> Any:
@@ -106,8 +106,6 @@ async def test_a_tool_that_names_one_of_several_asks_nobody_else() -> None:
 
 @pytest.mark.virtual_time
 async def test_a_tool_can_say_how_long_the_target_has() -> None:
-    """Rows 0-12 and 0-33."""
-
     async def slow(request: HandoffRequest) -> None:
         await anyio.sleep_forever()
 
@@ -126,7 +124,6 @@ async def test_a_time_that_is_none_is_answered(timeout: Any) -> None:
 
 
 async def test_a_tool_can_say_what_the_target_must_be_able_to_do() -> None:
-    """Rows 0-12 and 0-23."""
     played = await both(
         lambda: asking(lambda: HandoffRequest("B", capabilities_required=["sql"]), agent("B"))
     )
@@ -134,7 +131,7 @@ async def test_a_tool_can_say_what_the_target_must_be_able_to_do() -> None:
 
 
 async def test_a_tool_cannot_ask_for_less_than_was_declared() -> None:
-    """Row 0-23: what the edge requires stays required."""
+    """What the edge requires stays required."""
 
     def make() -> Agent[Any]:
         edge = handoff(agent("B", capabilities=["pdf"]), capabilities_required=["sql"])
@@ -149,7 +146,7 @@ def test_one_text_is_no_list_of_capabilities() -> None:
 
 
 async def test_a_target_sees_what_a_tool_adds() -> None:
-    """Row 0-12: priority and metadata are for the app's own policy."""
+    """Priority and metadata are for the app's own policy."""
     asked: list[HandoffRequest] = []
     b = agent("B", "B here.", on_handoff_request=asked.append)
     await Runner.run(asking(lambda: HandoffRequest("B", priority=3, metadata={"by": "me"}), b), "Hi")
@@ -164,7 +161,7 @@ def test_what_a_tool_adds_survives_a_journal() -> None:
 
 
 async def test_who_asks_cannot_be_made_up() -> None:
-    """Row 3-02's rule for requests: the run fills in who asks and the id."""
+    """The run fills in who asks and the id."""
     asked: list[HandoffRequest] = []
     b = agent("B", "B here.", on_handoff_request=asked.append)
     forged = HandoffRequest("B", from_agent="boss", request_id="h-1")
@@ -184,7 +181,6 @@ async def test_a_tools_transfer_may_be_declined_and_it_is_told() -> None:
 
 
 async def test_a_made_up_target_is_answered_with_those_there_are() -> None:
-    """Row 2-11."""
     played = await both(lambda: asking(lambda: HandoffRequest("nobody"), agent("B")))
     why = "Handoff target 'nobody' was not found. There are: B."
     assert played.answers == [f"The transfer to 'nobody' was not made: {why}"]
@@ -323,11 +319,11 @@ def test_what_is_of_another_kind_is_refused(option: Any, wrong: str) -> None:
         handoff(agent("B"), **option)
 
 
-# -- ids (row 0-21) --
+# -- ids --
 
 
 async def test_ids_are_the_same_whenever_the_run_is_repeated() -> None:
-    """Row 0-21: they come from the run and the order of its transfers."""
+    """They come from the run and the order of its transfers."""
     first = agent("A", [TO_B, call("transfer_to_c", id="u")], handoffs=[agent("B", "B."), agent("C")])
     result = await Runner.run(first, "Hi", run_config=RunConfig(run_id="r"))
     assert [record.id for record in result.handoffs] == ["h-r-1", "h-r-2"]
@@ -343,7 +339,7 @@ async def test_every_id_is_there_once_over_made_declined_and_passed_over_ones() 
     assert ids == [f"h-r-{n}" for n in range(1, 6)]
 
 
-# -- places (row 0-27) --
+# -- places --
 
 
 def one_place() -> Capacity:
@@ -355,7 +351,7 @@ def crowd(answer: Any = "Done.", **options: Any) -> Agent[Any]:
 
 
 async def test_two_runs_at_once_do_not_get_the_same_place() -> None:
-    """Row 0-27: the second is declined, word for word, and goes on."""
+    """The second is declined, word for word, and goes on."""
     capacity, inside, leave = one_place(), anyio.Event(), anyio.Event()
 
     async def wait(_: Any) -> str:
@@ -381,7 +377,7 @@ async def test_two_runs_at_once_do_not_get_the_same_place() -> None:
 
 
 async def test_a_place_is_free_after_the_answer() -> None:
-    """Row 0-27; and it is taken while the target works."""
+    """It is taken while the target works."""
     capacity, seen = one_place(), list[Any]()
 
     def look(_: Any) -> str:
@@ -438,7 +434,7 @@ async def test_a_place_is_free_after_a_stream_that_was_left() -> None:
 
 @pytest.mark.parametrize("where", ["consent", "payload", "on_handoff", "filter", "received", "model"])
 async def test_a_place_is_free_after_a_cancellation_anywhere(where: str) -> None:
-    """Row 0-27: also between the yes of the target and the transfer itself."""
+    """Also between the yes of the target and the transfer itself."""
     capacity, there = one_place(), anyio.Event()
 
     async def stay(*_: Any) -> Any:
@@ -518,7 +514,7 @@ STEPS = st.lists(
 
 @given(steps=STEPS)
 def test_places_never_leak(steps: list[str]) -> None:
-    """Row 0-27, however many runs end in whatever way."""
+    """However many runs end in whatever way."""
     capacity = Capacity({"B": 1, "C": 1})
 
     async def play() -> None:
@@ -557,12 +553,10 @@ async def _play(step: str, config: RunConfig) -> None:
         pass
 
 
-# -- what fails about a transfer (R4) --
+# -- what fails about a transfer --
 
 
 async def test_a_callback_that_fails_is_told_recorded_and_noted() -> None:
-    """Rows 1-27 and R4."""
-
     def broken(context: Any) -> None:
         raise LookupError("no desk")
 
@@ -586,8 +580,6 @@ async def test_a_callback_that_runs_an_agent_keeps_the_two_apart() -> None:
 
 
 async def test_a_failed_transfer_leaves_the_source_with_its_tools() -> None:
-    """Row 2-22 the other way round."""
-
     def broken(context: Any) -> None:
         raise LookupError("no desk")
 
@@ -598,7 +590,6 @@ async def test_a_failed_transfer_leaves_the_source_with_its_tools() -> None:
 
 
 async def test_the_log_names_who_and_not_what(caplog: pytest.LogCaptureFixture) -> None:
-    """Row 2-28."""
     with caplog.at_level(logging.DEBUG, "interlock"):
         await Runner.run(pair()[0], "my secret", run_config=RunConfig(run_id="r"))
     assert "A -> B in turn 1 of run r" in caplog.text
@@ -606,7 +597,7 @@ async def test_the_log_names_who_and_not_what(caplog: pytest.LogCaptureFixture) 
 
 
 async def test_a_transfer_that_is_not_made_changes_nothing_of_the_view() -> None:
-    """R5: the source sees its own call and the reason, and nothing is left out."""
+    """The source sees its own call and the reason, and nothing is left out."""
     a, _ = pair("Mine.", capabilities_required=["sql"])
     result = await Runner.run(a, "Hi")
     assert [message["role"] for message in shown(a, 1)] == ["user", "assistant", "tool"]
@@ -614,7 +605,6 @@ async def test_a_transfer_that_is_not_made_changes_nothing_of_the_view() -> None
 
 
 async def test_a_handler_can_be_full() -> None:
-    """Row 0-27 for the other kind of target."""
     capacity = Capacity({"voice": 0})
     voice = ScriptedHandler([], name="voice")
     a = agent("A", call("transfer_to_voice"), "Mine.", handoffs=[voice])
@@ -625,7 +615,7 @@ async def test_a_handler_can_be_full() -> None:
 @pytest.mark.asyncio_only
 @pytest.mark.parametrize("where", ["on_handoff_request", "on_handoff", "payload"])
 async def test_a_callback_that_waits_for_something_cancelled_does_not_end_the_run(where: str) -> None:
-    """Pain 28: nobody has cancelled the run, so it must not look as if somebody had."""
+    """Nobody has cancelled the run, so it must not look as if somebody had."""
 
     async def wait(*_: Any) -> Any:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

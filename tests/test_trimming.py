@@ -32,7 +32,6 @@ TALK = [SYSTEM, USER, asks("a", "b"), answers("a"), answers("b"), USER]
     [(0, [0]), (1, [0, 5]), (2, [0, 5]), (3, [0, 5]), (4, [0, 2, 3, 4, 5]), (5, [0, 1, 2, 3, 4, 5])],
 )
 def test_calls_and_answers_go_together(count: int, kept: list[int]) -> None:
-    """(row 0-28)"""
     assert newest(TALK, count) == kept
 
 

@@ -1,4 +1,4 @@
-"""Tokens and money add up, and what is not known is never shown as nothing (pain 34)."""
+"""Tokens and money add up, and what is not known is never shown as nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ usages = st.builds(
 
 @given(st.lists(usages, max_size=6))
 def test_every_number_is_the_sum(parts: list[Usage]) -> None:
-    """Pain 34: also of a part that made no request itself, such as what a tool reports."""
+    """Also of a part that made no request itself, such as what a tool reports."""
     total = functools.reduce(operator.add, parts, Usage())
     for name in COUNTS:
         assert getattr(total, name) == sum(getattr(part, name) for part in parts)
@@ -52,7 +52,7 @@ def test_nothing_added_changes_nothing(usage: Usage) -> None:
 
 
 def test_one_unknown_price_makes_the_sum_unknown() -> None:
-    """Pain 34: an unknown price is None, not zero."""
+    """An unknown price is None, not zero."""
     known, unknown = Usage(requests=1, cost=0.5), Usage(requests=1)
     assert (known + known).cost == 1.0
     assert (known + unknown).cost is None
@@ -89,7 +89,7 @@ def desk() -> Agent[Any]:
 @pytest.mark.anyio
 @pytest.mark.parametrize("stream", [False, True])
 async def test_the_run_adds_up_all_calls_and_each_agents(stream: bool) -> None:
-    """Row 2-24 and pain 34: per agent the sum is the total, streamed or not."""
+    """Per agent the sum is the total, streamed or not."""
     result = await (Runner.run_streamed(desk(), "Hi").drain() if stream else Runner.run(desk(), "Hi"))
     assert result.usage == Usage(3, 600, 3, 3, 3)
     assert {name: usage.input_tokens for name, usage in result.usage_by_agent.items()} == {
@@ -101,7 +101,7 @@ async def test_the_run_adds_up_all_calls_and_each_agents(stream: bool) -> None:
 
 @pytest.mark.anyio
 async def test_a_reply_without_usage_counts_as_a_request_that_is_estimated() -> None:
-    """Pain 34: the tokens are missing, and the sum says so."""
+    """The tokens are missing, and the sum says so."""
     silent = MessageDone(message={"role": "assistant", "content": "Hi"})
     result = await Runner.run(Agent("A", model=ScriptedHandler([silent])), "Hi")
     assert result.usage == Usage(requests=1, estimated=True)

@@ -400,7 +400,7 @@ def test_all_that_is_sent_is_acceptable(messages: list[Message], shape: Shape) -
 
 
 def test_strict_is_said_only_to_vendors_that_know_it() -> None:
-    """Row 1-16: the arguments are checked on this side all the same."""
+    """The arguments are checked on this side all the same."""
     spec = {"type": "function", "function": {"name": "f", "parameters": {}, "strict": True}}
     search = {"type": "web_search"}
     assert tools_for([], [spec, search], shape_of("openai")) == [spec, search]

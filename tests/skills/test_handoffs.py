@@ -38,14 +38,14 @@ def agent(*replies: Any, **options: Any) -> Agent[Any]:
 
 
 def test_it_is_a_handler_that_is_offered() -> None:
-    """Row 4-31: what webagents calls auto_tool."""
+    """What webagents calls auto_tool."""
     made = handoff(answer)
     assert isinstance(made, FunctionHandler)
     assert made == dataclasses.replace(handler(answer), expose=True)
 
 
 def test_its_options_are_those_of_a_handler() -> None:
-    """Row 4-15; the docstring is no prompt."""
+    """The docstring is no prompt."""
     made = handoff(name="desk", family="x", priority=5, scope=["owner"], prompt="Greets.")(answer)
     assert (made.name, made.family, made.priority, made.scope) == ("desk", "x", 5, ("owner",))
     assert (made.prompt, made.expose) == ("Greets.", True)
@@ -53,7 +53,6 @@ def test_its_options_are_those_of_a_handler() -> None:
 
 
 def test_a_sync_function_is_refused() -> None:
-    """Row 4-06."""
     with pytest.raises(ConfigError, match="'sync' must be an async function or async generator"):
 
         @handoff
@@ -93,13 +92,13 @@ async def test_only_the_handoff_is_offered(play: Any) -> None:
 
 
 async def test_a_plain_handler_is_reached_by_code(play: Any) -> None:
-    """Rows 4-08 and 4-31: not being offered does not mean that it is out of reach."""
+    """Not being offered does not mean that it is out of reach."""
     result = await play(agent(call("ask_clock"), skills=[Desk()]))
     assert (result.final_output, result.handoffs[0].requested_by) == ("Noon.", "tool")
 
 
 async def test_each_handoff_leads_to_its_own_target(play: Any) -> None:
-    """Row 4-31: webagents' tools all led to the last one."""
+    """Webagents' tools all led to the last one."""
 
     @handoff
     async def one(request: Request) -> str:
@@ -139,7 +138,6 @@ async def test_there_is_a_transfer_back_to_the_default(play: Any) -> None:
 
 
 def test_webagents_handoff_is_a_handler() -> None:
-    """Row 4-01."""
     made = Handoff(target="x", description="d", metadata={"function": answer, "priority": 10})
     assert is_handler(cast(object, made))
     assert (made.target, made.description, made.scope) == ("x", "d", "all")
@@ -148,7 +146,6 @@ def test_webagents_handoff_is_a_handler() -> None:
 
 
 def test_the_priority_is_50_unless_it_is_said() -> None:
-    """Row 4-02."""
     assert Handoff("x", metadata={"function": answer}).priority == 50
 
 
@@ -158,7 +155,7 @@ def test_no_description_is_no_prompt() -> None:
 
 @pytest.mark.parametrize("metadata", [None, {}, {"priority": 10}, {"function": None}])
 def test_a_handoff_without_a_function_is_refused_at_once(metadata: Any) -> None:
-    """Row 4-30: webagents said so when the handoff was taken."""
+    """Webagents said so when the handoff was taken."""
     with pytest.raises(ConfigError, match="No function for handoff: x"):
         Handoff("x", metadata=metadata)
 
@@ -195,13 +192,12 @@ def test_it_cannot_be_changed() -> None:
 async def test_what_the_function_is_counts_and_not_what_is_said(
     function: Any, claimed: bool, play: Any
 ) -> None:
-    """Row 4-05: is_generator is not believed."""
+    """What `is_generator` says is not believed."""
     made = Handoff("x", metadata={"function": function, "is_generator": claimed})
     assert (await play(Agent("A", handlers=[made]))).final_output == "Hello"
 
 
 async def test_it_answers_for_an_agent_by_its_priority(play: Any) -> None:
-    """Row 4-38."""
     first = Handoff("first", metadata={"function": answer, "priority": 5})
     asked = agent(handlers=[first])
     assert (await play(asked)).last_handler == "first"
@@ -214,14 +210,12 @@ async def test_auto_tool_offers_it(play: Any) -> None:
 
 
 async def test_it_may_be_the_target_of_an_agents_handoff(play: Any) -> None:
-    """Row 4-38."""
     made = Handoff("x", "Greets.", metadata={"function": answer})
     result = await play(agent(call("transfer_to_x"), handoffs=[made]))
     assert (result.final_output, result.last_handler) == ("Hello", "x")
 
 
 async def test_its_scope_is_a_gate(play: Any) -> None:
-    """Row 4-19."""
     made = Handoff("x", scope="admin", metadata={"function": answer})
     with pytest.raises(NoHandlerError):
         await play(Agent("A", handlers=[made]))
@@ -229,8 +223,6 @@ async def test_its_scope_is_a_gate(play: Any) -> None:
 
 
 async def test_its_function_is_given_the_context(play: Any) -> None:
-    """Row 4-17."""
-
     async def who(messages: Any, context: RunContext[Any]) -> str:
         return f"{text_of(messages[-1])} {context.agent}"
 

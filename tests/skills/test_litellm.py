@@ -28,7 +28,6 @@ def hello(request: pytest.FixtureRequest) -> Any:
 
 
 def test_it_is_named_after_the_model_and_a_model_by_priority() -> None:
-    """Row 4-20."""
     skill = LiteLLMSkill("openai/gpt-4o")
     assert (skill.name, skill.handler.name) == ("litellm_openai_gpt-4o", "litellm_openai_gpt-4o")
     assert (skill.handler.priority, skill.scope) == (10, "all")
@@ -95,7 +94,7 @@ async def test_one_skill_serves_two_agents(play: Any, hello: Any) -> None:
 
 
 async def test_several_are_a_chain_of_fallbacks(play: Any, hello: Any) -> None:
-    """Row 4-47: the next by priority answers for one that fails."""
+    """The next by priority answers for one that fails."""
     with Server(failed(500)) as broken, Server(hello) as sound:
         chain = [at(broken, name="first"), at(sound, name="second", priority=11)]
         result = await play(Agent("A", skills=chain), fallback=True, retry=Retry(attempts=1))

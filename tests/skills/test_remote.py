@@ -74,7 +74,6 @@ def answers(result: Any) -> list[str]:
 
 
 async def test_the_model_hands_over_to_the_url(play: Any, hello: Any) -> None:
-    """Row 4-51."""
     with Server(hello) as server:
         async with remote(server.url, prompt="Knows the weather.") as skill:
             asked = desk(TO_REMOTE, skills=[skill])
@@ -102,7 +101,7 @@ async def test_the_conversation_goes_out_and_the_instructions_stay(play: Any, he
 
 
 async def test_the_run_streams_on_across_the_switch() -> None:
-    """Row 4-43: the handoff is an event, the deltas are the answer and nothing else."""
+    """The handoff is an event, the deltas are the answer and nothing else."""
     with Server(HELLO_STREAM) as server:
         async with remote(server.url) as skill:
             async with Runner.run_streamed(desk(TO_REMOTE, skills=[skill]), "Hi") as stream:
@@ -121,7 +120,6 @@ async def test_what_the_remote_run_consumed_is_counted(play: Any, hello: Any) ->
 
 
 async def test_the_next_run_starts_at_the_default(play: Any, hello: Any) -> None:
-    """Row 4-12."""
     with Server(hello) as server:
         async with remote(server.url) as skill:
             asked = desk(TO_REMOTE, "Hi.", skills=[skill])
@@ -140,8 +138,6 @@ async def test_key_headers_and_settings_go_along(play: Any, hello: Any) -> None:
 
 
 async def test_it_may_be_allowed_to_use_the_tools(play: Any, streamed_run: bool) -> None:
-    """Row 4-26."""
-
     @tool
     def look() -> str:
         """Look."""
@@ -160,7 +156,7 @@ async def test_it_may_be_allowed_to_use_the_tools(play: Any, streamed_run: bool)
 
 
 async def test_its_scope_keeps_others_out(play: Any, hello: Any) -> None:
-    """Row 4-19: nothing is sent for somebody who may not."""
+    """Nothing is sent for somebody who may not."""
     with Server(hello) as server:
         async with remote(server.url, allow=[host_of(server)], scope="owner", prompt="Knows.") as skill:
             asked = desk(TO_REMOTE, to_url(server.url), "No.", skills=[skill])
@@ -181,7 +177,6 @@ async def test_a_subclass_may_say_who_may_reach_it(play: Any) -> None:
 
 
 async def test_two_of_them_lead_to_their_own_servers(play: Any, hello: Any) -> None:
-    """Row 4-31."""
     with Server(hello) as one, Server(hello) as two:
         async with remote(one.url, name="one") as first, remote(two.url, name="two") as second:
             await play(desk(call("transfer_to_two"), skills=[first, second]))
@@ -198,7 +193,7 @@ async def test_one_skill_serves_two_agents_at_the_same_time() -> None:
 
 
 async def test_an_agent_that_interlock_serves_takes_over(play: Any) -> None:
-    """Row 4-51: over there a specialist answers, which nobody here knows of."""
+    """Over there a specialist answers, which nobody here knows of."""
     poet = SpecialistSkill("poet", "You rhyme.", model=ScriptedHandler(["Rain, again."]))
     there = Agent("There", model=ScriptedHandler([call("transfer_to_poet")]), skills=[poet])
     with served(there) as url:
@@ -212,7 +207,7 @@ async def test_an_agent_that_interlock_serves_takes_over(play: Any) -> None:
 
 
 async def test_a_failure_is_an_error_and_never_text(play: Any) -> None:
-    """Row 4-24: webagents made it an answer of the assistant."""
+    """Webagents made it an answer of the assistant."""
     with Server(failed(500)) as server:
         async with remote(server.url) as skill:
             with pytest.raises(ServerFailed) as caught:
@@ -230,7 +225,7 @@ async def test_a_cut_stream_is_an_error() -> None:
 
 
 async def test_the_next_handler_answers_for_a_server_that_is_down(play: Any) -> None:
-    """Row 4-47: the remote agent is the default here, and something local stands by."""
+    """The remote agent is the default here, and something local stands by."""
 
     @handler
     async def local(request: Request) -> str:
@@ -247,7 +242,6 @@ async def test_the_next_handler_answers_for_a_server_that_is_down(play: Any) -> 
 
 
 async def test_the_model_names_a_url_that_is_allowed(play: Any, hello: Any) -> None:
-    """Row 4-25."""
     with Server(hello) as server:
         async with remote(allow=[host_of(server)]) as skill:
             result = await play(desk(to_url(server.url), skills=[skill]))
@@ -272,7 +266,7 @@ async def test_the_model_names_a_url_that_is_allowed(play: Any, hello: Any) -> N
     ],
 )
 async def test_a_url_that_is_not_allowed_is_refused_in_words(url: str, play: Any) -> None:
-    """Row 4-25: the model is told, the run goes on, and nothing is sent."""
+    """The model is told, the run goes on, and nothing is sent."""
     async with remote(allow=["agents.example.com"]) as skill:
         asked = desk(to_url(url), "I could not reach it.", skills=[skill])
         result = await play(asked)
@@ -348,7 +342,6 @@ class Directory(Skill):
 
 
 async def test_a_tool_looks_the_url_up(play: Any, hello: Any) -> None:
-    """Row 4-52: dynamic discovery."""
     with Server(hello) as weather, Server(hello) as maths:
         agents = {"weather": weather.url, "maths": maths.url}
         async with remote(allow=list(agents.values())) as skill:
@@ -387,7 +380,6 @@ def asking_for(url: str | None) -> Any:
 async def test_the_url_passed_comes_before_its_own_and_that_before_the_contexts(
     passed: bool, own: bool, in_context: bool, expected: str, play: Any, hello: Any
 ) -> None:
-    """Row 4-21: param > config > context."""
     with Server(hello) as one, Server(hello) as two, Server(hello) as three:
         servers = {"passed": one, "own": two, "in_context": three}
         ask = asking_for(one.url if passed else None)
@@ -399,7 +391,6 @@ async def test_the_url_passed_comes_before_its_own_and_that_before_the_contexts(
 
 
 async def test_without_any_url_it_says_what_is_missing(play: Any) -> None:
-    """Row 4-21."""
     async with remote(allow=["agents.example.com"]) as skill:
         with pytest.raises(ConfigError, match="agent_url required for remote handoff"):
             await play(desk(call("ask"), tools=[asking_for(None)], skills=[skill]))
@@ -415,8 +406,6 @@ async def test_code_cannot_leave_the_list_either(play: Any, hello: Any) -> None:
 
 
 async def test_what_else_is_passed_reaches_the_remote_run(play: Any, hello: Any) -> None:
-    """Row 4-10."""
-
     @tool
     def ask() -> HandoffRequest:
         return HandoffRequest("agent_handoff", input={"agent_url": server.url, "case": 7})
@@ -431,7 +420,6 @@ async def test_what_else_is_passed_reaches_the_remote_run(play: Any, hello: Any)
 
 
 async def test_it_is_a_remote_agent_with_the_usual_priority() -> None:
-    """Rows 4-02 and 4-21."""
     async with remote("https://agents.example.com/v1") as skill:
         assert isinstance(skill.handler, RemoteAgent)
         (found,) = Agent("Desk", skills=[skill]).equipment.handlers

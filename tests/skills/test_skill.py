@@ -79,7 +79,6 @@ async def test_its_handlers_are_bound_to_it(play: Any) -> None:
 
 
 async def test_its_prompts_join_the_instructions_once(play: Any) -> None:
-    """Row 4-16."""
     one = agent(call("forecast"), "Rain.", skills=[Weather("Oslo")])
     await play(one)
     expected = "You are A.\n\nSpeak of Oslo.\n\nKnows climates."
@@ -87,7 +86,6 @@ async def test_its_prompts_join_the_instructions_once(play: Any) -> None:
 
 
 async def test_its_hooks_are_called(play: Any) -> None:
-    """Row 4-34."""
     skill = Weather("Oslo")
     await play(agent(call("forecast"), "Rain.", skills=[skill]))
     assert skill.seen == ["Oslo: A forecast Rain in Oslo."]
@@ -227,7 +225,6 @@ async def test_two_agents_share_a_skill_without_mixing(play: Any) -> None:
 
 
 async def test_runs_at_the_same_time_share_a_skill() -> None:
-    """Row 4-13."""
     skill = Weather()
 
     async def again(request: Request) -> Any:
@@ -292,7 +289,7 @@ def chain(log: list[str], **needs: Any) -> list[Skill]:
 
 
 def test_dependencies_are_initialised_first() -> None:
-    """Row 4-36: webagents ignored them."""
+    """Webagents ignored them."""
     log: list[str] = []
     agent(skills=chain(log, a=["c"], b=[], c=["d"], d=[]))
     assert log == ["d", "c", "a", "b"]
@@ -343,7 +340,7 @@ def test_a_skill_finds_those_it_depends_on() -> None:
 
 
 def test_a_failing_initialize_names_the_skill() -> None:
-    """Row 4-37: webagents logged it and went on without the handler."""
+    """Webagents logged it and went on without the handler."""
 
     class Broken(Skill):
         def initialize(self, registry: Registry) -> None:
@@ -376,7 +373,7 @@ async def test_a_skill_registers_what_no_decorator_can(play: Any) -> None:
 
 
 def test_registering_later_is_refused() -> None:
-    """Agents are immutable (row 4-39)."""
+    """Agents are immutable."""
     kept: list[Registry] = []
 
     class Keeps(Skill):
@@ -403,7 +400,6 @@ async def test_appending_to_the_list_of_skills_changes_nothing(play: Any) -> Non
 
 
 async def test_another_agent_is_made_with_other_skills(play: Any) -> None:
-    """Row 4-39."""
     one = agent("Hi.", skills=[Weather()])
     two = dataclasses.replace(one, model=ScriptedHandler(["Hi."]), skills=[])
     for each in (one, two):
@@ -478,7 +474,6 @@ class Guarded(Skill):
 async def test_parts_inherit_the_scope_of_their_skill(
     scopes: list[str], tools: list[str], prompts: list[str], play: Any
 ) -> None:
-    """Row 4-19."""
     one = agent("Hi.", skills=[Guarded()])
     await play(one, scopes=scopes)
     assert offered(one) == tools
@@ -510,7 +505,7 @@ async def test_a_scope_given_wins_over_that_of_the_class(play: Any) -> None:
 
 
 async def test_who_may_not_use_a_handler_cannot_reach_it(play: Any) -> None:
-    """Rows 4-09 and 4-19: a name that the model made up leads nowhere."""
+    """A name that the model made up leads nowhere."""
     one = agent(call("transfer_to_admin_help"), "No.", skills=[Guarded()])
     result = await play(one)
     assert (result.final_output, result.last_handler) == ("No.", "model")
@@ -541,7 +536,7 @@ def test_a_scope_that_is_none_is_refused() -> None:
 
 
 async def test_prompts_stand_in_the_order_of_their_priority(play: Any) -> None:
-    """Row 4-16: those of handlers among them; equal ones as they were registered."""
+    """Those of handlers among them; equal ones as they were registered."""
 
     class Late(Skill):
         @prompt
@@ -567,7 +562,7 @@ async def test_prompts_stand_in_the_order_of_their_priority(play: Any) -> None:
 
 
 async def test_hooks_are_called_in_the_order_of_their_priority(play: Any) -> None:
-    """Row 4-34: the agent's own first."""
+    """The agent's own first."""
     order: list[str] = []
 
     class Own(AgentHooks):
@@ -588,7 +583,6 @@ async def test_hooks_are_called_in_the_order_of_their_priority(play: Any) -> Non
 
 
 async def test_a_hook_that_raises_is_on_the_result_and_the_rest_goes_on(play: Any) -> None:
-    """Row 4-34."""
     called: list[str] = []
 
     class Broken(Skill):
@@ -626,7 +620,7 @@ def test_an_unknown_event_is_refused() -> None:
 
 
 def test_the_agents_own_handlers_come_before_equal_ones_of_skills() -> None:
-    """Row 4-03: ties go by registration."""
+    """Ties go by registration."""
 
     async def own(request: Request) -> str:
         return "own"

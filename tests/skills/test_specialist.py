@@ -74,7 +74,6 @@ async def test_the_model_hands_over_to_it(play: Any) -> None:
 
 
 async def test_code_hands_over_to_it(play: Any) -> None:
-    """Row 4-08."""
     skill, inner = lawyer(expose=False)
     result = await play(desk(call("ask_lawyer"), skill=skill))
     assert (result.last_handler, result.handoffs[0].requested_by) == ("lawyer", "tool")
@@ -82,14 +81,12 @@ async def test_code_hands_over_to_it(play: Any) -> None:
 
 
 async def test_a_run_may_start_with_it(play: Any) -> None:
-    """Row 4-41."""
     skill, inner = lawyer()
     result = await play(desk(skill=skill), handler="lawyer")
     assert (result.last_handler, roles(inner.requests[0])) == ("lawyer", ["system", "user"])
 
 
 async def test_the_next_run_starts_with_the_agents_own_model_again(play: Any) -> None:
-    """Row 4-12."""
     skill, _ = lawyer()
     asked = desk(TO_LAWYER, "Hello.", skill=skill)
     first = await play(asked)
@@ -116,7 +113,7 @@ async def test_it_need_not_be_offered(play: Any) -> None:
 
 
 async def test_its_scope_keeps_others_out(play: Any) -> None:
-    """Row 4-19: neither offered, nor described, nor reached by a name that the model made up."""
+    """Neither offered, nor described, nor reached by a name that the model made up."""
     skill, _ = lawyer(scope="admin")
     asked = desk(TO_LAWYER, call("ask_lawyer"), "No.", skill=skill)
     result = await play(asked)
@@ -139,7 +136,6 @@ async def test_the_lowest_priority_makes_it_the_default(play: Any) -> None:
 
 
 async def test_one_specialist_hands_over_to_the_next(play: Any) -> None:
-    """Row 4-14."""
     skill, _ = lawyer(call("transfer_to_judge"))
     judge = SpecialistSkill("judge", "You are a judge.", model=model("Guilty."))
     result = await play(Agent("Desk", model=model(TO_LAWYER), skills=[skill, judge]))
@@ -256,8 +252,6 @@ async def test_settings_given_are_copied(play: Any) -> None:
 
 
 async def test_what_was_handed_over_reaches_its_model(play: Any) -> None:
-    """Row 4-10."""
-
     @tool
     def ask() -> HandoffRequest:
         return HandoffRequest("lawyer", input={"case": 7})
@@ -343,7 +337,7 @@ async def test_two_agents_share_it_without_mixing(play: Any) -> None:
 
 
 async def test_runs_at_the_same_time_do_not_meet() -> None:
-    """Row 4-13: in webagents the next request was answered by the specialist another had asked for."""
+    """In webagents the next request was answered by the specialist another had asked for."""
     skill = SpecialistSkill("lawyer", "", model=model(*["See you in court."] * 20))
 
     async def by_name(request: Request) -> Any:

@@ -1,7 +1,7 @@
 """Several event loops in one process, one after another and at once in threads.
 
 Run with ``-W error``: a task that outlives its loop, a connection that nobody closed or a coroutine that
-nobody awaited shows on stderr (pains 24 and 32).
+nobody awaited shows on stderr.
 """
 
 from __future__ import annotations
