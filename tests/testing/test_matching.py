@@ -39,6 +39,7 @@ SAME = {
         {"user": "run 0b6f9a7e-27f3-4a36-8d2f-6f0c8f3f2a11"},
         {"user": "run 5a0d6a7e-27f3-4a36-8d2f-6f0c8f3f2a22"},
     ),
+    "another run": ({"handoff_context": {"run_id": "0b" * 16}}, {"handoff_context": {"run_id": "5a" * 16}}),
     "another moment": ({"now": "2026-01-02T03:04:05Z"}, {"now": "2027-01-02 03:04:05.678+01:00"}),
     "arguments written otherwise": (
         {"function": {"arguments": '{"a": 1, "b": 2}'}},
@@ -53,6 +54,7 @@ DIFFERENT = {
         {"messages": [{"call_id": "1"}, {"call_id": "2"}, {"tool_call_id": "1"}]},
         {"messages": [{"call_id": "1"}, {"call_id": "2"}, {"tool_call_id": "2"}]},
     ),
+    "a run of the user's": ({"run_id": "nightly-1"}, {"run_id": "nightly-2"}),
     "an id of the user's": ({"id": "order-1"}, {"id": "order-2"}),
     "broken arguments": ({"arguments": '{"a":'}, {"arguments": '{"b":'}),
     "arguments that nobody can read": ({"arguments": "[" * 9000}, {"arguments": "[" * 9001}),

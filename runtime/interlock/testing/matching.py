@@ -16,6 +16,7 @@ _STAGE = re.compile(r"/(v\d+)(?:alpha|beta)\d*(?=/|$)")
 _UUID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b", re.IGNORECASE)
 _MOMENT = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?")
 _CALL_ID_KEYS = frozenset(("tool_call_id", "tool_use_id", "toolUseId", "call_id"))
+_RUN_ID = re.compile(r"[0-9a-f]{32}")
 _MADE_ID = re.compile(r"^(?:call|toolu|tooluse|fc|msg|rs|resp|chatcmpl)[_-]")
 _LONG = re.compile(r"(?<=.{60}\\n)|(?<=.{60}[.!?] )")
 """Where a long line is parted, which may hold a whole prompt: after a line of it, or a sentence."""
@@ -57,7 +58,7 @@ def canonical(body: bytes) -> object:
     """Return a body with everything out of it that may differ from one run to the next.
 
     In JSON, the order of keys and of tools does not count; call ids become the number of their
-    first appearance; UUIDs and points in time become placeholders; JSON text in ``arguments`` is
+    first appearance; UUIDs, ids of runs and points in time become placeholders; JSON text in ``arguments`` is
     read. What is not JSON is returned as text.
     """
     try:
@@ -83,6 +84,8 @@ class _Canonical:
     def text(self, value: str, key: str) -> object:
         if key in _CALL_ID_KEYS or (key == "id" and _MADE_ID.match(value)):
             return self.ids.setdefault(value, f"<id {len(self.ids) + 1}>")
+        if key == "run_id" and _RUN_ID.fullmatch(value):
+            return "<run>"  # which RemoteAgent sends
         if key == "arguments":
             try:
                 return self.of(json.loads(value))
