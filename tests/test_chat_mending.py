@@ -61,7 +61,7 @@ REPLIES = {
     "text in parts": {**WHOLE, "content": [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}]},
 }
 MODELS = pytest.mark.parametrize(
-    "model", ["openai/m", "deepseek/m", "groq/m", "openrouter/a/b", "hosted_vllm/m"]
+    "model", ["openai/m", "deepseek/m", "groq/m", "openrouter/a/b", "hosted_vllm/m", "azure/m"]
 )
 
 

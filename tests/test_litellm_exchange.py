@@ -116,7 +116,8 @@ EXTRA = {"reasoning_details": DETAILS, "refusal": "I cannot.", "extra_content": 
 
 @BOTH
 @pytest.mark.parametrize(
-    "model", ["openai/gpt-4o", "openrouter/a/b", "deepseek/deepseek-chat", "hosted_vllm/a", "xai/grok-4"]
+    "model",
+    ["openai/gpt-4o", "openrouter/a/b", "deepseek/deepseek-chat", "hosted_vllm/a", "xai/grok-4", "azure/m"],
 )
 async def test_what_litellm_does_not_know_of_a_message_is_kept_and_goes_back(
     model: str, watched: bool
@@ -229,7 +230,9 @@ async def test_a_stream_without_a_reply_in_it_is_no_empty_success(
             await done_by(made(model, server), watched=True)
 
 
-MODELS = pytest.mark.parametrize("model", ["openai/gpt-4o", "mistral/mistral-small-latest", "deepseek/m"])
+MODELS = pytest.mark.parametrize(
+    "model", ["openai/gpt-4o", "mistral/mistral-small-latest", "deepseek/m", "azure/m"]
+)
 BILL = event({"id": "r1", "object": "chat.completion.chunk", "choices": [], "usage": USAGE})
 HEL, LO = chunk({"role": "assistant", "content": "Hel"}, created=1), chunk({"content": "lo"}, created=1)
 STOPS = chunk({}, finish="stop", created=1)

@@ -62,10 +62,19 @@ CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arg
 
 ANTHROPIC = "anthropic/claude-haiku-4-5"
 OPENAI = "openai/gpt-4o-mini"
+AZURE = "azure/gpt-4o"
 MISTRAL = "mistral/mistral-small-latest"
 GEMINI = "gemini/gemini-2.5-flash"
 RESPONSES = "openai/responses/gpt-4o"
-CHAT = [OPENAI, MISTRAL, "groq/llama-3.3-70b", "deepseek/deepseek-chat", "openrouter/a/b", "zai/glm-4.7"]
+CHAT = [
+    OPENAI,
+    MISTRAL,
+    "groq/llama-3.3-70b",
+    "deepseek/deepseek-chat",
+    "openrouter/a/b",
+    "zai/glm-4.7",
+    AZURE,
+]
 
 
 def chunk(delta: Mapping[str, Any], **more: Any) -> bytes:

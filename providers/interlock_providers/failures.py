@@ -93,7 +93,10 @@ _MISSING_KEY = re.compile(
     re.IGNORECASE,
 )
 _NO_PROVIDER = re.compile(r"LLM Provider NOT provided|Unmapped LLM provider|isn't mapped yet", re.IGNORECASE)
-_EMPTY = re.compile(r"empty or invalid response|invalid response object|error parsing chunk", re.IGNORECASE)
+_EMPTY = re.compile(
+    r"empty or invalid response|invalid response object|error parsing chunk|unexpected response from azure",
+    re.IGNORECASE,
+)
 _BAD_HEADER = re.compile(r"^Illegal header (name|value) |detected in headers\b|^'ascii' codec can't encode ")
 """How h11, aiohttp and httpx say that they do not send a header."""
 _NO_HTTP_AT_ALL = "HttpProcessingError"

@@ -57,7 +57,7 @@ class LiteLLM:
             connection alive are silence. None for no limit.
         max_bytes: what one reply may have at most, unpacked; None for no limit. A longer one is an error,
             and is not read. It holds where interlock carries the answer to litellm, which it does for all
-            but a few vendors, Azure among them.
+            but a few vendors.
         settings: anything that ``litellm.acompletion`` takes, for every call; a request's own
             settings win. ``tools`` of the vendor's own stand beside the agent's. ``drop_params=False``
             makes a setting that the vendor does not know an error.

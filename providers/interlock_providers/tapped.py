@@ -57,7 +57,9 @@ _UNREAD = frozenset("bedrock_mantle databricks_agent edenai langflow langgraph l
 _UNREAD_BY_SDK = frozenset(("bigmodel", "text-completion-openai"))
 _UNREAD_BY_KEY = frozenset(("anthropic_text", "cloudflare", "cohere", "gradient_ai"))
 
-_AZURE = frozenset(("azure", "azure_text"))
+_AZURE_OF_OLD = "azure_text"
+"""Completions that are no chat."""
+_AZURE = frozenset(("azure", _AZURE_OF_OLD))
 _AZURE_KEYS = ("AZURE_OPENAI_API_KEY", "AZURE_API_KEY")
 _AZURE_LOGIN = (
     "azure_ad_token azure_ad_token_provider tenant_id client_id client_secret azure_username azure_password "
@@ -86,7 +88,9 @@ class Route:
     @property
     def is_tapped(self) -> bool:
         """Whether it is known how the answer is to be read."""
-        return self.responses or self.provider not in _UNREAD | _UNREAD_BY_SDK | _UNREAD_BY_KEY | _AZURE
+        return self.responses or self.provider not in _UNREAD | _UNREAD_BY_SDK | _UNREAD_BY_KEY | {
+            _AZURE_OF_OLD
+        }
 
 
 @dataclass(slots=True)
