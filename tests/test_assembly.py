@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -325,6 +326,35 @@ def test_only_calls_that_the_vendor_runs_itself_are_no_calls() -> None:
     message = assemble({"tool_calls": [call("{}", index=0, id="srvtoolu_1", name="s")]}).message
     assert "tool_calls" not in message
     assert message.get("content") == ""
+
+
+def test_a_call_whose_id_comes_late_is_known_as_the_vendors_then() -> None:
+    assembler = Assembler()
+    assembler.feed(chunk({"tool_calls": [call("{", index=0, name="web_search")]}))
+    assembler.feed(chunk({"tool_calls": [call("}", index=0, id="srvtoolu_1")]}))
+    events = assembler.feed(chunk({"tool_calls": [call("{}", index=1, id="a", name="f")]}))
+    assert events == [ToolCallDelta(0, "a", "f", "{}")]
+
+
+def steps_for(count: int) -> int:
+    """How many functions are called for a reply of so many calls."""
+    calls = [call("{}", index=place, id=f"c{place}", name="f") for place in range(count)]
+    reply, steps = chunk({"tool_calls": calls}), 0
+
+    def step(*_: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    sys.setprofile(step)
+    try:
+        Assembler().feed(reply)
+    finally:
+        sys.setprofile(None)
+    return steps
+
+
+def test_many_calls_take_time_that_grows_with_their_number() -> None:
+    assert steps_for(400) < 3 * steps_for(200)
 
 
 def test_thinking_blocks_grow_until_their_signature() -> None:

@@ -114,6 +114,8 @@ class Assembler:
         self._thinking: list[dict[str, Any]] = []
         self._details: list[dict[str, Any]] = []
         self._calls: list[_Call] = []
+        self._to_answer = 0
+        """How many of them are not `_Call.server_side`."""
         self._by_index: dict[object, _Call] = {}
         self._by_id: dict[str, _Call] = {}
         self._usage: _Json | None = None
@@ -279,6 +281,7 @@ class Assembler:
         call = self._call_for(delta.get("index"), call_id.partition(_THOUGHT)[0], name, arguments)
         if call_id and not call.id:
             call.identify(call_id)
+            self._to_answer -= call.server_side
             self._by_id.setdefault(call.id, call)
         if name:
             call.call_it(name)
@@ -312,9 +315,9 @@ class Assembler:
         return self._calls[-1] if self._calls else None
 
     def _open(self, index: object) -> _Call:
-        place = sum(not other.server_side for other in self._calls)
-        call = _Call(place, numbered=index is not None)
+        call = _Call(self._to_answer, numbered=index is not None)
         self._calls.append(call)
+        self._to_answer += 1
         if index is not None:
             self._by_index[index] = call
         return call
