@@ -246,7 +246,7 @@ def test_each_event_loop_has_its_own_connections_and_closes_them() -> None:
     assert server.connections == 3
     assert server.hung_up.is_set()
     assert handler._client is not None
-    assert len(handler._client._pools) == 1, "of the loops that ended, all but the last one are forgotten"
+    assert handler._client._pools == {}, "the loops that ended are forgotten"
 
 
 def test_a_handler_that_is_dropped_leaves_nothing_open() -> None:

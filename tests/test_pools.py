@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import weakref
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -148,3 +150,21 @@ async def test_a_long_body_is_sent_again_from_its_beginning(then: Ending) -> Non
             await response.close()
         await one.aclose()
         assert [len(json.dumps(seen.body)) for seen in server.requests] == [2, len(body), len(body)]
+
+
+@EVERY
+def test_an_event_loop_that_ended_is_not_kept(name: str) -> None:
+    """It would be with all its connections and certificates: for each `Runner.run_sync`."""
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+    with RawServer(HELLO) as server:
+        one = HANDLERS[name](server.url)
+
+        async def ask_once() -> None:
+            loops.append(weakref.ref(asyncio.get_running_loop()))
+            await ask(one)
+
+        for _ in range(3):
+            asyncio.run(ask_once())
+        gc.collect()
+        first, second, _ = (loop() for loop in loops)
+    assert (first, second) == (None, None)

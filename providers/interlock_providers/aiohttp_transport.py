@@ -110,9 +110,14 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             await self._pool.aclose()
 
     async def _opened(self) -> Pool:
-        self._pool = pool = Pool(self, self._tls)
+        self._pool = pool = Pool(self, self._tls, self._forget)
         await pool.open()
         return pool
+
+    def _forget(self) -> None:
+        if self._pool is not None:
+            self._pool.let_go()
+        self._pool = None
 
 
 def _proxy_for(scheme: str, host: str) -> str | None:

@@ -123,10 +123,14 @@ class HttpClient:
         for ended in [loop for loop in self._pools if loop.is_closed()]:
             self._pools.pop(ended).let_go()
         tls = trusted() if self._url.scheme == "https" else True
-        pool = Pool(self, tls, headers=self._headers, proxy=proxy_for(self._url))
+        pool = Pool(self, tls, self._forget, headers=self._headers, proxy=proxy_for(self._url))
         self._pools[asyncio.get_running_loop()] = pool
         await pool.open()
         return pool
+
+    def _forget(self) -> None:
+        if (pool := self._pools.pop(asyncio.get_running_loop(), None)) is not None:
+            pool.let_go()
 
     async def _refusal(self, response: HttpResponse) -> ProviderError:
         provider, model = self._who

@@ -129,6 +129,7 @@ async def _settling() -> AsyncGenerator[None]:
     finally:
         with suppress(Exception):  # whatever an app's own callback raises: litellm would log it, and go on
             await _settle()
+        _SETTLING.set(None)  # which would keep the loop
 
 
 async def _settle() -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from importlib.util import find_spec
 from io import BytesIO
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
-from weakref import finalize
+from weakref import WeakMethod, finalize
 
 import aiohttp
 from yarl import URL
@@ -64,6 +64,8 @@ class Pool:
     Args:
         owner: whoever uses it; must live as long as it is used.
         tls: whom to trust, see `trusted`.
+        forget: a method of the owner's that lets go of the pool. It is called when the loop ends, which a
+            pool that is kept would keep as well, with all that hangs on it.
         headers: sent with each request.
         proxy: through which each request goes.
     """
@@ -72,6 +74,7 @@ class Pool:
         self,
         owner: object,
         tls: ssl.SSLContext | bool,
+        forget: Callable[[], None],
         *,
         headers: Mapping[str, str] | None = None,
         proxy: str | None = None,
@@ -82,7 +85,7 @@ class Pool:
         self._fresh: aiohttp.ClientSession | None = None
         self._session = self._made(force_close=False)
         self._sessions = [self._session]
-        self._keeper = _keep(self._sessions)
+        self._keeper = _keep(self._sessions, WeakMethod(forget))
         self._kept_apart = finalize(owner, _nothing, self._keeper)
         self._kept_apart.atexit = False
 
@@ -220,12 +223,16 @@ def _nothing(keeper: object) -> None:
     """Do nothing: that nobody keeps the keeper any more is what closes it."""
 
 
-async def _keep(sessions: list[aiohttp.ClientSession]) -> AsyncGenerator[None]:
+async def _keep(
+    sessions: list[aiohttp.ClientSession], forget: WeakMethod[Callable[[], None]]
+) -> AsyncGenerator[None]:
     try:
         yield
     finally:
         for session in sessions:
             await session.close()
+        if (tell := forget()) is not None:
+            tell()
 
 
 def trusted() -> ssl.SSLContext:
