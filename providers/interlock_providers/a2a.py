@@ -25,10 +25,11 @@ from interlock.events import HandlerEvent, MessageDone, TextDelta
 from interlock.history import default_handoff_history_mapper
 from interlock.messages import Message, is_note, text_of
 from interlock.names import slug
-from interlock.plain_json import integral
+from interlock.plain_json import integral, sendable
 from interlock.port import Priority, Request
 from interlock.scopes import Scope, checked_scope
 from interlock.usage import Usage
+from interlock_providers.answers import key_hint
 from interlock_providers.deadlines import check_seconds
 from interlock_providers.failures import to_provider_error
 from interlock_providers.redirects import redirect_refused
@@ -44,6 +45,7 @@ __all__ = ["A2AAgent"]
 _LONGEST = 10 * 2**20
 """Characters of an answer."""
 _PARTING_SECONDS = 2.0
+_KEY_HINT = "Pass A2AAgent the api_key= that it wants."
 _DONE = ("TASK_STATE_COMPLETED", "TASK_STATE_INPUT_REQUIRED")
 _LOGIN = "TASK_STATE_AUTH_REQUIRED"
 _ENDS = (*_DONE, _LOGIN, "TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED")
@@ -184,7 +186,10 @@ class A2AAgent:
                 argument="url",
             )
         if not isinstance(error, A2AError) or isinstance(error, A2AClientError):
-            return to_provider_error(error, provider=self.family, model=self.name)
+            meant = to_provider_error(error, provider=self.family, model=self.name)
+            if isinstance(meant, AuthenticationFailed):
+                meant.args = (str(meant).replace(key_hint(self.family), _KEY_HINT),)
+            return meant
         its_own = isinstance(error, InternalError | InvalidAgentResponseError)
         kind = ServerFailed if its_own else InvalidRequest
         said = f"{self.name!r} answered with an error of the protocol, {type(error).__name__}: {error!s:.400}"
@@ -284,7 +289,7 @@ def _words(messages: Sequence[Message]) -> str:
     newest = own[-1:]
     before = [each for each in said if each not in newest]
     summary = [text_of(default_handoff_history_mapper(before)[0])] if before else []
-    return "\n\n".join([*summary, *map(text_of, newest)])
+    return sendable("\n\n".join([*summary, *map(text_of, newest)]))
 
 
 def _text(parts: Iterable[Part]) -> str:

@@ -66,7 +66,7 @@ _UNREACHED = _words(
 )
 _UNREADABLE = _words(
     "JSONDecodeError DecodingError UnicodeDecodeError ContentTypeError HttpProcessingError",
-    "APIResponseValidationError TooManyRedirects",
+    "APIResponseValidationError TooManyRedirects ParseError",
 )
 _DEFECTS = _words(
     "ImportError AttributeError ValidationError NameError TypeError LookupError",

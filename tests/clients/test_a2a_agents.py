@@ -24,6 +24,7 @@ from interlock.errors import (
     InvalidRequest,
     ProviderError,
     ServerFailed,
+    UnreadableResponse,
 )
 from interlock.events import MessageDone, TextDelta
 from interlock.serving import A2A, ServeConfig, create_app
@@ -92,6 +93,24 @@ async def test_it_is_a_model_and_sees_a_conversation(there: Any) -> None:
     second = await Runner.run(agent, [*first.to_input_list(), {"role": "user", "content": "two"}])
     assert second.final_output.endswith("\n\ntwo")
     assert '"one"' in second.final_output
+
+
+async def test_half_a_character_is_no_reason_to_fail(there: Any) -> None:
+    agent = Agent("A", model=A2AAgent(there[0] + "parrot", api_key=KEY))
+    assert (await Runner.run(agent, "half \ud83d")).final_output == "half \ufffd"
+
+
+async def test_what_the_protocol_cannot_hold_is_an_answer_that_cannot_be_read() -> None:
+    half = shown(message={"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "half \ud83d"}]})
+    with RawServer() as server:
+        server.say(card_at(server.url), Reply((half,), content_type=SSE))
+        with pytest.raises(UnreadableResponse, match="surrogate"):
+            await asked(server.url)
+
+
+async def test_who_is_not_let_in_is_told_what_to_pass(there: Any) -> None:
+    with pytest.raises(AuthenticationFailed, match="Pass A2AAgent the api_key="):
+        await asked(there[0] + "parrot", key="wrong")
 
 
 async def test_a_failure_is_an_error_with_what_the_agent_says(there: Any) -> None:
