@@ -24,6 +24,9 @@ WHERE = {
     "deepseek/deepseek-chat": "DEEPSEEK_API_KEY",
     "openrouter/a/b": "OPENROUTER_API_KEY",
     "cohere_chat/command-r": "COHERE_API_KEY",
+    "xai/grok-4": "XAI_API_KEY",
+    "together_ai/m": "TOGETHER_AI_API_KEY",
+    "fireworks_ai/m": "FIREWORKS_AI_API_KEY",
 }
 
 _HEAD = """

@@ -35,7 +35,7 @@ __all__ = ["LiteLLM"]
 
 _ELSEWHERE = frozenset(
     "api_key api_base base_url client custom_llm_provider extra_headers headers litellm_credential_name "
-    "mock_response shared_session".split()
+    "mock_response shared_session use_xai_oauth".split()
 )
 """Settings that may bring a key, another address or an answer."""
 

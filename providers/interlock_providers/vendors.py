@@ -40,12 +40,15 @@ _VARIABLES: Mapping[str, tuple[str, ...]] = {
     "cohere": ("COHERE_", "CO_"),
     "cohere_chat": ("COHERE_", "CO_"),
     "deepseek": ("DEEPSEEK_",),
+    "fireworks_ai": ("FIREWORKS",),
     "gemini": ("GEMINI_", "GOOGLE_"),
     "groq": ("GROQ_",),
     "mistral": ("MISTRAL_",),
     "openai": ("OPENAI_",),
     "openrouter": ("OPENROUTER_", "OR_"),
     "perplexity": ("PERPLEXITY",),
+    "together_ai": ("TOGETHER",),
+    "xai": ("XAI_",),
 }
 """Vendors that want a key and nothing else, and how the names begin of the variables of the environment that
 litellm reads for them: keys, tokens, other addresses."""
