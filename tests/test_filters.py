@@ -23,6 +23,7 @@ from interlock.filters import (
     keep_last,
     last_user_message,
     remove_all_tools,
+    tool_results_budget,
 )
 from interlock.messages import ItemKind, Message, RunItem, calls_of, text_of
 from interlock.repair import problems
@@ -119,6 +120,20 @@ def test_a_history_that_is_text_is_a_user_message() -> None:
     made: dict[str, Any] = {"input_history": "Hi there", "pre_handoff_items": (), "new_items": ()}
     for data in (HandoffInputData(**made), dataclasses.replace(DATA, **made)):
         assert [one.message for one in data.all_items] == [{"role": "user", "content": "Hi there"}]
+
+
+@pytest.mark.parametrize("part", ["input_history", "pre_handoff_items", "new_items", "input_items"])
+@pytest.mark.parametrize(
+    "value", ["Hi there", [{"role": "user", "content": "Hi there"}]], ids=["text", "dict"]
+)
+@pytest.mark.parametrize(
+    "over", [remove_all_tools, keep_last(5), tool_results_budget(9), last_user_message, nest_handoff_history]
+)
+def test_data_may_be_made_of_text_and_plain_messages(part: str, value: Any, over: Any) -> None:
+    """As openai-agents makes them; whichever filter is given them."""
+    made: dict[str, Any] = {"input_history": (), "pre_handoff_items": (), "new_items": (), part: value}
+    shown = [text_of(one.message) for one in over(HandoffInputData(**made)).all_items]
+    assert shown[-1:] == ["Hi there"]
 
 
 def test_text_as_a_history_can_be_nested() -> None:

@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 _KEEP: Any = object()
+_PARTS = ("input_history", "pre_handoff_items", "new_items", "input_items")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +37,9 @@ class HandoffInputData:
     """What a filter is given at a handoff, in three parts that together are all the source saw.
 
     ``item.message`` is the chat message. To edit one, use ``dataclasses.replace(item, message={...})``.
-    A filter of your own is given copies, so an edit in place changes the view only, too. `clone` takes plain
-    message dicts beside items; of an assistant message it then keeps what any provider can read.
+    A filter of your own is given copies, so an edit in place changes the view only, too. `clone`, and whoever
+    makes one, may give plain message dicts beside items, of which an assistant's keeps what any provider can
+    read, and text for one message of the user's.
     """
 
     input_history: tuple[RunItem, ...]
@@ -59,9 +61,19 @@ class HandoffInputData:
     tool_call_id: str = ""
 
     def __post_init__(self) -> None:
-        """Take a history that is text, as that of openai-agents may be, for one message, like `clone`."""
-        if isinstance(cast(object, self.input_history), str):
-            object.__setattr__(self, "input_history", tuple(as_items(self.input_history)))
+        """Make items of text and plain messages, which the parts of openai-agents' data are.
+
+        Raises:
+            TypeError: a part is not a sequence.
+            ConfigError: something in it is neither an item nor a message with a known role.
+        """
+        previous = -1
+        for name in _PARTS:
+            part = getattr(self, name)
+            if part is not None and not _are_items(part):
+                part = tuple(as_items(part, previous))
+                object.__setattr__(self, name, part)
+            previous = part[-1].id if part and name != "new_items" else previous
 
     @property
     def all_items(self) -> tuple[RunItem, ...]:
@@ -89,13 +101,7 @@ class HandoffInputData:
             "new_items": new_items,
             "input_items": input_items,
         }
-        changes: dict[str, Any] = {}
-        previous = -1
-        for key, value in given.items():
-            if value is not _KEEP:
-                changes[key] = None if value is None else tuple(as_items(value, previous))
-            part: tuple[RunItem, ...] = changes.get(key, getattr(self, key)) or ()
-            previous = part[-1].id if part and key != "new_items" else previous
+        changes: dict[str, Any] = {key: value for key, value in given.items() if value is not _KEEP}
         return cast(HandoffInputData, dataclasses.replace(cast(Any, self), **changes))
 
 
@@ -266,6 +272,12 @@ def _is_whole(summary: RunItem, items: Sequence[RunItem]) -> bool:
         return False
     shown = [item.message for item in items if item.covers is summary.covers]
     return all(shown.count(message) >= summary.whole.count(message) for message in summary.whole)
+
+
+def _are_items(part: object) -> bool:
+    return isinstance(part, tuple) and all(
+        isinstance(one, RunItem) for one in cast("tuple[object, ...]", part)
+    )
 
 
 def as_items(value: object, previous: int = -1) -> list[RunItem]:
