@@ -26,6 +26,8 @@ from interlock import (
     handoff,
     tool,
 )
+from interlock.errors import InputGuardrailTripped
+from interlock.messages import own_copy
 from interlock.sessions import InMemorySessions, Session
 from interlock.skills import hook
 from interlock.starting import start
@@ -341,3 +343,92 @@ async def test_hooks_that_do_nothing_are_not_given_copies() -> None:
     assert hears(run, "on_llm_start")
     await Runner.run(Agent("a", model=ScriptedHandler(["Hi."])), "Hi", hooks=hooks)
     assert seen == ["a"]
+
+
+# what several are given
+
+
+@dataclasses.dataclass
+class Payment:
+    """What a model says in a type of the app's."""
+
+    amounts: list[int]
+
+
+def _raises_it(context: Any, owner: Any, value: Any) -> GuardrailResult:
+    payment = value["payment"] if isinstance(value, dict) else value
+    payment.amounts.append(1000)
+    return GuardrailResult(False)
+
+
+def _silences(context: Any, owner: Any, value: list[dict[str, Any]]) -> GuardrailResult:
+    value[-1]["content"] = "Nothing."
+    return GuardrailResult(False)
+
+
+def _no_homework(context: Any, owner: Any, value: list[dict[str, Any]]) -> GuardrailResult:
+    return GuardrailResult("homework" in value[-1]["content"])
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("whose", ["agent", "run"])
+async def test_an_input_guardrail_cannot_change_what_another_one_judges(whose: str, beside: bool) -> None:
+    both: dict[str, Any] = {"input_guardrails": [_silences, _no_homework]}
+    agent = Agent("a", model=ScriptedHandler(["Yes."]), **(both if whose == "agent" else {}))
+    config = RunConfig(guardrails_beside=beside, **(both if whose == "run" else {}))
+    with pytest.raises(InputGuardrailTripped):
+        await Runner.run(agent, "Do my homework.", run_config=config)
+
+
+async def test_a_guardrail_cannot_change_what_a_tool_is_called_with() -> None:
+    paid: list[Payment] = []
+    judged: list[Payment] = []
+
+    def watch(context: Any, owner: Any, value: dict[str, Any]) -> GuardrailResult:
+        judged.append(value["payment"])
+        return GuardrailResult(False)
+
+    @tool(input_guardrails=[_raises_it, watch])
+    def pay(payment: Payment) -> str:
+        """Pay."""
+        paid.append(payment)
+        return "paid"
+
+    model = ScriptedHandler([call("pay", {"payment": {"amounts": [5]}}), "Done."])
+    await Runner.run(Agent("a", model=model, tools=[pay]), "Pay.")
+    assert paid == judged == [Payment([5])]
+
+
+async def test_an_output_guardrail_or_a_hook_cannot_change_the_output() -> None:
+    judged: list[Payment] = []
+
+    def watch(context: Any, owner: Any, value: Payment) -> GuardrailResult:
+        judged.append(value)
+        return GuardrailResult(False)
+
+    class Editing(AgentHooks):
+        async def on_end(self, context: Any, agent: Any, output: Payment) -> None:
+            output.amounts.append(1000)
+
+    agent = Agent(
+        "a",
+        model=ScriptedHandler(['{"amounts": [5]}']),
+        output_type=Payment,
+        output_guardrails=[_raises_it, watch],
+        hooks=Editing(),
+    )
+    assert (await Runner.run(agent, "Pay.")).final_output == Payment([5])
+    assert judged == [Payment([5])]
+
+
+def test_what_cannot_be_copied_is_given_as_it_is() -> None:
+    class Unique:
+        def __deepcopy__(self, memo: Any) -> Any:
+            raise TypeError("there is one")
+
+    one = Unique()
+    given = {"it": one, "list": [1]}
+    made = own_copy(given)
+    assert made == given
+    assert made["it"] is one
+    assert made["list"] is not given["list"]

@@ -11,7 +11,7 @@ from interlock.errors import ModelBehaviorError
 from interlock.events import HandoffReturned, MessageDone
 from interlock.guardrails import output_questions
 from interlock.handoff_request import HandoffStatus
-from interlock.messages import Message, refusal_of, text_of
+from interlock.messages import Message, own_copy, refusal_of, text_of
 from interlock.output_modes import json_in
 from interlock.run import Run
 from interlock.showing import show, show_all
@@ -47,14 +47,14 @@ async def _concluded(run: Run, reply: MessageDone) -> HandoffReturned | None:
     if run.agent.output_guardrails or run.config.output_guardrails:
         await _guard(run, output)
     if run.callers and waiting_one(run.callers) is not None:
-        await tell(run, "on_agent_end", "on_end", output)
+        await tell(run, "on_agent_end", "on_end", own_copy(output))
         return come_back(run, text)
     run.final_output = output
     run.stop_reason = "done"
     run.close_record(HandoffStatus.COMPLETED)
     stop_all_standing_by(run)
     if heard(run):
-        await tell(run, "on_agent_end", "on_end", output)
+        await tell(run, "on_agent_end", "on_end", own_copy(output))
     return None
 
 

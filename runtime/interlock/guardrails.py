@@ -6,7 +6,7 @@ Those of a tool hold for each of its calls, whichever agent makes it.
 
 Guardrails that look at one thing are asked at the same time. The first that trips cancels those that have not
 answered; of several that tripped, the first as declared is the error. One that is not async has answered
-before the next is called.
+before the next is called. Each is given a copy of its own: what it edits, nobody else sees.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from interlock.errors import (
     OutputGuardrailTripped,
     ToolGuardrailTripped,
 )
+from interlock.messages import detached, own_copy
 from interlock.records import dataclass
 
 __all__ = [
@@ -75,7 +76,7 @@ async def check_input(
     """
     what = f"An input guardrail of {whose}"
     await ask_all(
-        [_question(each, what, context, agent, value, InputGuardrailTripped) for each in guardrails]
+        [_question(each, what, context, agent, detached(value), InputGuardrailTripped) for each in guardrails]
     )
 
 
@@ -87,7 +88,9 @@ def output_questions(
     To ask it raises `OutputGuardrailTripped` if one of them says stop.
     """
     what = f"An output guardrail of {whose}"
-    return [_question(each, what, context, agent, value, OutputGuardrailTripped) for each in guardrails]
+    return [
+        _question(each, what, context, agent, own_copy(value), OutputGuardrailTripped) for each in guardrails
+    ]
 
 
 async def screened(
@@ -104,7 +107,10 @@ async def screened(
     what = f"A guardrail of tool {tool.name!r}"
     try:
         await ask_all(
-            [_question(each, what, context, tool, value, ToolGuardrailTripped) for each in guardrails]
+            [
+                _question(each, what, context, tool, own_copy(value), ToolGuardrailTripped)
+                for each in guardrails
+            ]
         )
     except _Objection as objection:
         return objection.answer

@@ -8,7 +8,7 @@ is never sent to anyone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import field
 from typing import Any, Literal, Required, TypedDict, TypeVar, cast
 
@@ -35,6 +35,7 @@ __all__ = [
     "item_of",
     "last_user_text",
     "marked",
+    "own_copy",
     "portable",
     "refusal_of",
     "shown_later",
@@ -263,6 +264,19 @@ def detached(value: T) -> T:
     if isinstance(value, list):
         return cast(T, [detached(each) for each in cast("list[Any]", value)])
     return value
+
+
+def own_copy(value: T) -> T:
+    """Return a copy of a value of the app's, objects and all, for somebody who may edit it.
+
+    An object that cannot be copied stays itself.
+    """
+    if isinstance(value, str):
+        return value
+    try:
+        return deepcopy(value)
+    except Exception:  # whatever the app's own types raise
+        return unshared(value)
 
 
 def unshared(value: T) -> T:
