@@ -299,3 +299,15 @@ async def test_fields_of_the_app_on_a_stored_reply_are_shown_to_no_model() -> No
         "tool_calls": [call("look", {"at": 1}, id="a")],
     }
     assert result.messages[1] == stored, "the transcript keeps them"
+
+
+async def test_fields_of_the_app_in_a_stored_call_are_shown_to_no_model() -> None:
+    """What vendors write there stays."""
+    function = {"name": "look", "arguments": "{}", "thought_signature": "c2ln"}
+    made = {"id": "c1", "type": "function", "function": function}
+    stored: Any = {**made, "seconds": 3, "function": {**function, "timestamp": "2026-01-01"}}
+    model = ScriptedHandler(["Done."])
+    answer: Any = {"role": "tool", "tool_call_id": "c1", "content": "seen"}
+    calling: Any = {"role": "assistant", "content": None, "tool_calls": [stored]}
+    await Runner.run(Agent("A", model=model), [USER, calling, answer])
+    assert model.requests[0].messages[1].get("tool_calls") == [made]

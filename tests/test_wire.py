@@ -670,6 +670,18 @@ def test_fields_of_a_handoff_context_do_not_leave(model: str) -> None:
     assert list(as_sent(model, [USER, stored, USER])[0]) == list(as_sent(model, [USER, said, USER])[0])
 
 
+@pytest.mark.parametrize("model", [*MODELS.values(), "somebody/new"])
+@pytest.mark.parametrize("role", ["system", "user", "tool"])
+def test_fields_of_the_app_in_a_text_do_not_leave(role: str, model: str) -> None:
+    def asked(**own: Any) -> list[Any]:
+        calling, answer = turn("abcDEF123")
+        part = {"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}, **own}
+        messages: list[Any] = [{"role": "system", "content": "Be kind."}, USER, calling, answer, USER]
+        return [{**each, "content": [part]} if each["role"] == role else each for each in messages]
+
+    assert list(as_sent(model, asked(**OWN))[0]) == list(as_sent(model, asked())[0])
+
+
 def test_cache_marks_of_the_app_are_sent() -> None:
     message: Any = {"role": "user", "content": "Hi", "cache_control": {"type": "ephemeral"}}
     assert prepare([message], shape_of("anthropic"))[0] is message

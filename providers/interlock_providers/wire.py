@@ -291,7 +291,7 @@ def _sent(message: Message, shape: Shape) -> Message:
     """
     allowed, known = shape.message_keys, _INPUT_KEYS.get(message["role"])
     fit = {
-        sendable(key): _fit_field(key, value)
+        sendable(key): _fit_field(key, value, is_said=known is None)
         for key, value in message.items()
         if (key in known if known else key[:1] != "_" and key not in _OF_A_CONTEXT)
         and (not allowed or key in allowed)
@@ -301,13 +301,25 @@ def _sent(message: Message, shape: Shape) -> Message:
     return message if same and all(map(operator.is_, fit, message)) else cast(Message, fit)
 
 
-def _fit_field(key: str, value: Any) -> Any:
+def _fit_field(key: str, value: Any, *, is_said: bool) -> Any:
     if key in _FITTED:
-        return value
+        return value if is_said or key != "content" or not isinstance(value, list) else _known_texts(value)
     return fit_speaker(value) if key == "name" else sendable(value)
 
 
+def _known_texts(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the parts of a message that no model wrote, their texts without fields of the app's own."""
+    fit = [
+        part
+        if part.get("type") != "text" or part.keys() <= _TEXT_KEYS
+        else {key: value for key, value in part.items() if key in _TEXT_KEYS}
+        for part in parts
+    ]
+    return parts if all(map(operator.is_, fit, parts)) else fit
+
+
 _NEVER_EMPTY: Final = ("name", "tool_calls")
+_TEXT_KEYS: Final = frozenset(("type", "text", "cache_control"))
 _SAID: Final = frozenset(("role", "content", "name", "cache_control"))
 """The last one is Claude's, as litellm takes it."""
 _INPUT_KEYS: Final[Mapping[str, frozenset[str]]] = {

@@ -7,7 +7,7 @@ is never sent to anyone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import field
 from typing import Any, Literal, Required, TypedDict, TypeVar, cast
@@ -374,7 +374,10 @@ _STORED = frozenset(
     "thinking_blocks provider_specific_fields extra_content".split()
 )
 _STORED_IN_CALLS = frozenset(("id", "type", "function", "provider_specific_fields", "extra_content"))
-"""What vendors are known to write into an assistant's message, and into a call."""
+_STORED_IN_FUNCTIONS = frozenset(
+    ("name", "arguments", "provider_specific_fields", "extra_content", "thought_signature")
+)
+"""What vendors are known to write into an assistant's message, into a call, and into the function of one."""
 
 
 def stored(message: Message) -> Message:
@@ -385,14 +388,24 @@ def stored(message: Message) -> Message:
     if message["role"] != "assistant":
         return message
     calls = calls_of(message)
-    if message.keys() <= _STORED and all(call.keys() <= _STORED_IN_CALLS for call in calls):
+    if message.keys() <= _STORED and all(map(_is_stored, calls)):
         return message
-    kept: dict[str, Any] = {key: value for key, value in message.items() if key in _STORED}
+    kept = _only(_STORED, message)
     if calls:
-        kept["tool_calls"] = [
-            {key: value for key, value in call.items() if key in _STORED_IN_CALLS} for call in calls
-        ]
+        kept["tool_calls"] = [_stored_call(call) for call in calls]
     return cast(Message, kept)
+
+
+def _is_stored(call: ToolCall) -> bool:
+    return call.keys() <= _STORED_IN_CALLS and call["function"].keys() <= _STORED_IN_FUNCTIONS
+
+
+def _stored_call(call: ToolCall) -> dict[str, Any]:
+    return {**_only(_STORED_IN_CALLS, call), "function": _only(_STORED_IN_FUNCTIONS, call["function"])}
+
+
+def _only(keys: Collection[str], fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if key in keys}
 
 
 _PORTABLE = ("role", "content", "name", "tool_call_id", "refusal")
