@@ -55,6 +55,8 @@ def test_a_config_cannot_be_changed() -> None:
         ({"fallback": ["gpt"]}, "fallback must be True or False; .*, not \\['gpt'"),
         ({"handler": function_handler(answers)}, "handler must be the name of a handler, not Function"),
         ({"agents": Agent("B")}, "agents must be a list of agents, not Agent"),
+        ({"input_guardrails": [5]}, "input_guardrails are functions, not 5"),
+        ({"output_guardrails": answers}, "output_guardrails must be a list of functions, not <function"),
         ({"model_settings": 0.2}, "model_settings must be a dict, not 0.2"),
         ({"shared_memory": "x", "agents": None}, "shared_memory must be a dict, not 'x'; agents must be"),
     ],

@@ -211,3 +211,11 @@ def test_the_name_of_a_target() -> None:
 )
 def test_what_stands_for_a_list(value: Any, fits: bool) -> None:
     assert is_list(value) is fits
+
+
+def test_guardrails_are_functions() -> None:
+    """A handler was blamed for one that is none, in the middle of the run."""
+    with pytest.raises(
+        ConfigError, match=r"input_guardrails are functions, not 5; .*output_guardrails .*'no'\.$"
+    ):
+        Agent("A", model=ScriptedHandler([]), input_guardrails=[5], output_guardrails=["no"])  # type: ignore[list-item]

@@ -13,6 +13,7 @@ from interlock.agents import Agent
 from interlock.attempts import Retry
 from interlock.callables import MaybeAwaitable
 from interlock.capabilities import Capacity
+from interlock.declarations import guardrail_problems
 from interlock.errors import ConfigError, LimitExceeded
 from interlock.executor import Executor
 from interlock.filters import HandoffInputFilter
@@ -149,7 +150,7 @@ class RunConfig:
             object.__setattr__(self, "scopes", frozenset(names))
         if self.history_wrappers is not None:
             checked_wrappers(self.history_wrappers)
-        wrong = [*_wrong_types(self), *_wrong_choices(self), *_wrong_numbers(self)]
+        wrong = [*_wrong_types(self), *_wrong_choices(self), *_wrong_numbers(self), *guardrail_problems(self)]
         if wrong := wrong + settings_problems(self.model_settings):
             raise ConfigError(f"RunConfig: {'; '.join(wrong)}.")
 
@@ -161,6 +162,8 @@ def _wrong_types(config: RunConfig) -> list[str]:
         ("fallback", bool, "True or False; whoever is next by priority takes over"),
         ("shared_memory", Mapping, "a dict"),
         ("agents", Collection, "a list of agents"),
+        ("input_guardrails", Sequence, "a list of functions"),
+        ("output_guardrails", Sequence, "a list of functions"),
         ("capacity", Capacity | None, "a Capacity, such as Capacity({'writer': 2})"),
         ("retry", Retry, "a Retry, such as Retry(attempts=3)"),
         ("limits", Limits | None, "Limits, such as Limits(turns=20)"),

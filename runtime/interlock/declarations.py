@@ -27,6 +27,7 @@ __all__ = [
     "check_handoff",
     "collected",
     "colliding_names",
+    "guardrail_problems",
     "in_list",
     "in_one",
     "is_list",
@@ -210,7 +211,7 @@ def agent_problems(agent: Any) -> list[ConfigError]:
     wrong += [
         f"{where}: {name} must be a list, {_no_list(each)}" for name, each in lists if not is_list(each)
     ]
-    wrong += _tool_problems(agent, where)
+    wrong += _tool_problems(agent, where) + [f"{where}: {each}" for each in guardrail_problems(agent)]
     if not isinstance(agent.instructions, str | None) and not callable(agent.instructions):
         wrong.append(f"{where}: instructions must be text or a function, not {agent.instructions!r:.80}")
     if (hooks := agent.hooks) is not None and not _may_watch(hooks):
@@ -222,7 +223,7 @@ def agent_problems(agent: Any) -> list[ConfigError]:
     try:
         _ = agent.output
     except ConfigError as error:
-        wrong.append(f"{where}: output_type {error}")
+        wrong.append(f"{where}: output_type {str(error).rstrip('.')}")
     return [ConfigError(f"{each}.") for each in wrong]
 
 
@@ -236,6 +237,16 @@ def _bad_hooks(agent: Any, where: str) -> list[str]:
             called = f"{where}: {name} {name_of(hook)!r}"
             wrong.append(f"{called} must take one argument, or two with the context of the run")
     return wrong
+
+
+def guardrail_problems(declared: Any) -> list[str]:
+    """Return what cannot work about the guardrails of an agent or of a run."""
+    return [
+        f"{name} are functions, not {guardrail!r:.80}"
+        for name in ("input_guardrails", "output_guardrails")
+        for guardrail in in_list(getattr(declared, name))
+        if not callable(guardrail)
+    ]
 
 
 def _tool_problems(agent: Any, where: str) -> list[str]:
