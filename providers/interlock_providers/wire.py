@@ -302,8 +302,10 @@ def _sent(message: Message, shape: Shape) -> Message:
 
 
 def _fit_field(key: str, value: Any, *, is_said: bool) -> Any:
+    if key == "content" and not is_said and isinstance(value, list):
+        return _known_texts(cast("list[dict[str, Any]]", value))
     if key in _FITTED:
-        return value if is_said or key != "content" or not isinstance(value, list) else _known_texts(value)
+        return value
     return fit_speaker(value) if key == "name" else sendable(value)
 
 
