@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from stress.fuzz import fuzz
 
-SEEDS = 90
-PART = 45
+SEEDS = 60
+PART = 30
 WHAT = ("model calls", "tool runs", "transfers made", "transfers not made", "runs within runs")
 
 
