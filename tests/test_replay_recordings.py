@@ -257,13 +257,13 @@ def test_the_script_fails_when_a_call_does(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "1/2"
 
 
-@pytest.mark.parametrize("name", ["public", "synthetic", "known_bad"])
-def test_the_recordings_at_hand_replay_without_a_difference(name: str) -> None:
+def test_the_recordings_at_hand_replay_without_a_difference() -> None:
     """Without a key, without a network, with an empty environment."""
-    directory = RECORDINGS / name
-    if not (directory / "manifest.json").is_file():
-        pytest.skip(f"there are no recordings at {directory}")
-    done = run_script(str(directory))
+    sets = [RECORDINGS / name for name in ("public", "synthetic", "known_bad")]
+    there = [str(directory) for directory in sets if (directory / "manifest.json").is_file()]
+    if not there:
+        pytest.skip(f"there are no recordings at {RECORDINGS}")
+    done = run_script(*there)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     passed, total = done.stdout.splitlines()[-1].split("/")
     assert passed == total != "0"

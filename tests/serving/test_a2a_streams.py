@@ -103,7 +103,7 @@ def _unread(url: str, body: Any) -> socket.socket:
     address, data = urlsplit(url), json.dumps(body).encode()
     head = (
         f"POST {address.path} HTTP/1.1\r\nhost: {address.netloc}\r\ncontent-type: application/json\r\n"
-        f"a2a-version: 1.0\r\ncontent-length: {len(data)}\r\n\r\n"
+        f"a2a-version: 1.0\r\ncontent-length: {len(data)}\r\nconnection: close\r\n\r\n"
     )
     connection = socket.create_connection((address.hostname, address.port), PATIENCE)
     connection.sendall(head.encode() + data)
