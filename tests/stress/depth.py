@@ -16,7 +16,12 @@ __all__ = ["STEP_BY_STEP", "main"]
 
 TESTS = Path(__file__).parents[1]
 
-STEP_BY_STEP = ("test_cancelled_anywhere.py", "test_socket_cancelled.py", "test_socket_failures.py")
+STEP_BY_STEP = (
+    "test_cancelled_anywhere.py",
+    "test_measure_speed.py",
+    "test_socket_cancelled.py",
+    "test_socket_failures.py",
+)
 """Tests that leave out some steps in the suite; those with examples are found by their marker."""
 
 
