@@ -6,13 +6,13 @@ import gc
 import importlib
 import os
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
 import coverage
 import pytest
 from effort import THOROUGH, examples
 from hypothesis import HealthCheck, settings
-from pairwise import pairwise
+from pairwise import in_turn, pairwise
 from views import Views
 from virtual import virtual_backends
 
@@ -62,9 +62,10 @@ _UNTRACED = {
 }
 
 _MOST_TRACED = 12
-"""Cases of one test on the event loop: the others take the same ways with other values."""
+"""Cases of one test on an event loop: the others take the same ways with other values."""
 _LOADED_LATE = ("interlock.handoff_documents", "interlock.resuming")
 """The first test that needs one of these may be one that is not traced."""
+_LOOP = "anyio_backend"
 _TRACED = pytest.StashKey[bool]()
 _COVERAGE = pytest.StashKey[coverage.Coverage | None]()
 
@@ -106,9 +107,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=[*left_out])
         items[:] = [item for item in items if item not in left_out]
     cases = Counter[str]()
+    seen = set[tuple[str, object]]()
     for item in items:
-        again = "trio" in item.name or item.get_closest_marker("hypothesis") or _UNTRACED & {*item.path.parts}
-        cases[function_of(item)] += "asyncio" in item.name
+        which = function_of(item), _but_for_the_loop(item)
+        again = which in seen or item.get_closest_marker("hypothesis") or _UNTRACED & {*item.path.parts}
+        seen.add(which)
+        cases[function_of(item)] += not again and _LOOP in _parameters(item)
         item.stash[_TRACED] = not again and cases[function_of(item)] <= _MOST_TRACED
 
 
@@ -135,16 +139,46 @@ def function_of(item: pytest.Item) -> str:
 
 
 def _left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
-    """Return the cases that tests marked ``pairwise`` do without."""
-    matrices = defaultdict[str, list[pytest.Function]](list)
+    """Return the cases that say nothing new."""
+    matrices = defaultdict[str, list[pytest.Item]](list)
     for item in items:
-        if isinstance(item, pytest.Function) and item.get_closest_marker("pairwise"):
+        if _parameters(item):
             matrices[function_of(item)].append(item)
     left_out: set[pytest.Item] = set()
     for matrix in matrices.values():
-        cases = [{name: repr(value) for name, value in item.callspec.params.items()} for item in matrix]
-        left_out |= {*matrix} - {matrix[place] for place in pairwise(cases)}
+        left_out |= {*matrix} - {matrix[place] for place in _kept(matrix)}
     return left_out
+
+
+def _kept(matrix: Sequence[pytest.Item]) -> Sequence[int]:
+    cases = [_parameters(item) for item in matrix]
+    if matrix[0].get_closest_marker("pairwise"):
+        return pairwise(cases)
+    if matrix[0].get_closest_marker("every_loop"):
+        return range(len(cases))
+    if all(_LOOP in case for case in cases) and len({tuple(case.items()) for case in cases}) == len(cases):
+        return in_turn(cases, _LOOP)
+    return range(len(cases))
+
+
+def _parameters(item: pytest.Item) -> dict[str, str]:
+    """Return the parameters of a test as text; what looks the same is the same."""
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return {}
+    return {name: _shown(value) for name, value in item.callspec.params.items()}
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except ValueError:  # a number of more digits than Python shows
+        return f"{type(value)} at {id(value)}"
+
+
+def _but_for_the_loop(item: pytest.Item) -> object:
+    """Return what tells an item from other cases of its test, except for the event loop."""
+    others = [(name, value) for name, value in _parameters(item).items() if name != _LOOP]
+    return tuple(sorted(others)) if others else ()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -16,7 +16,7 @@ from interlock.errors import CallbackError, GuardrailTripped, InterlockError
 from interlock.guardrails import GuardrailResult
 from interlock.testing import ScriptedHandler, call
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.every_loop]
 
 BOUND = 60
 WHO: ContextVar[str] = ContextVar("who", default="me")

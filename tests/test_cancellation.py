@@ -22,7 +22,7 @@ from interlock.results import RunDone
 from interlock.testing import ScriptedHandler, call, reply
 from interlock.usage import Usage
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.every_loop]
 
 USER: Message = {"role": "user", "content": "Go on."}
 WAITING = sorted(SCENES.keys() - {"answer", "refusal", "silence", "same call again", "limit returned"})

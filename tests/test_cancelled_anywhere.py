@@ -28,7 +28,7 @@ from interlock.repair import problems
 from interlock.results import RunDone
 from interlock.testing import ScriptedHandler
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.every_loop]
 
 MOST = 2000
 """More steps than the run has."""

@@ -15,7 +15,7 @@ from interlock.concurrency import isolated, open_group, run_all
 from interlock.guardrails import GuardrailResult
 from interlock.port import Request
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.every_loop]
 
 WHO: ContextVar[str] = ContextVar("who", default="me")
 BOUND = 60

@@ -325,6 +325,7 @@ PROMPT_REFUSED: Mapping[str, tuple[int, dict[str, Any]]] = {
 
 
 @pytest.mark.asyncio_only
+@pytest.mark.pairwise
 @WAYS
 @pytest.mark.parametrize("vendor", PROMPT_REFUSED)
 @pytest.mark.parametrize("name", [*DIRECT, "LiteLLM"])

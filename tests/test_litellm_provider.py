@@ -501,6 +501,7 @@ ODD_ARGUMENTS = {
 }
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("model", [OPENAI, MISTRAL, "groq/llama-3.3-70b", "openrouter/a/b"])
 @pytest.mark.parametrize("arguments", ODD_ARGUMENTS.values(), ids=ODD_ARGUMENTS)
 @pytest.mark.parametrize("name", ["look_up", "multi_tool_use.parallel"])

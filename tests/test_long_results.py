@@ -56,14 +56,14 @@ def test_a_cut_text_is_the_beginning_and_says_what_is_missing(text: str, most: i
 
 
 @pytest.mark.parametrize("letter", ["e\u0301", "👩\u200d👩\u200d👧", "👍🏽", "❤\ufe0f", "ക\u0d4d\u0d37"])
-@pytest.mark.parametrize("most", range(20, 30))
-def test_nothing_is_cut_inside_a_letter(letter: str, most: int) -> None:
+def test_nothing_is_cut_inside_a_letter(letter: str) -> None:
     """An accent, a family of emoji, a colour of skin or a conjunct stays with what it belongs to."""
-    kept = to_text(letter * 40, most).partition(NOTICE)[0]
-    rest = (letter * 40)[len(kept) :]
-    assert unicodedata.category(rest[0])[0] != "M"
-    assert "\u200d" not in (kept[-1], rest[0])
-    assert not "\U0001f3fb" <= rest[0] <= "\U0001f3ff"
+    for most in range(20, 30):
+        kept = to_text(letter * 40, most).partition(NOTICE)[0]
+        rest = (letter * 40)[len(kept) :]
+        assert unicodedata.category(rest[0])[0] != "M", most
+        assert "\u200d" not in (kept[-1], rest[0]), most
+        assert not "\U0001f3fb" <= rest[0] <= "\U0001f3ff", most
 
 
 def test_text_that_is_nothing_but_accents_is_cut_all_the_same() -> None:

@@ -120,10 +120,13 @@ print(json.dumps(told))
 
 @pytest.fixture(scope="module")
 def by_way(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What comes of each way without the variable of the vendor: in one process, since litellm takes its time."""
+    """What comes of each way without the vendor's variable: in one process, since litellm takes its time."""
     with Server(HELLO) as server:
         ways = {
-            way: (model.format(url=server.url), {key: value.format(url=server.url) for key, value in more.items()})
+            way: (
+                model.format(url=server.url),
+                {key: value.format(url=server.url) for key, value in more.items()},
+            )
             for way, (model, more) in WAYS.items()
         }
         return outcome(f"WAYS = {ways!r}{_EACH}", nothing_set(tmp_path_factory.mktemp("home")))

@@ -56,6 +56,7 @@ def hello(watched: bool) -> Reply:
     return HELLO_STREAM if watched else HELLO
 
 
+@pytest.mark.pairwise
 @EVERY
 @WATCHED
 @ENDINGS
@@ -71,6 +72,7 @@ async def test_a_request_that_comes_too_late_is_sent_once_more(
         assert late.body == again.body == first.body
 
 
+@pytest.mark.pairwise
 @EVERY
 @ENDINGS
 @pytest.mark.parametrize(

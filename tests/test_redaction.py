@@ -31,16 +31,15 @@ OTHER_NAMES = """
 """.split()
 
 
-@pytest.mark.parametrize("name", SECRET_NAMES)
-def test_a_secret_is_known_by_its_name(name: str) -> None:
-    assert is_secret_name(name)
-    assert redact({name: "hunter2"}) == {name: "[redacted]"}
+def test_a_secret_is_known_by_its_name() -> None:
+    assert [name for name in SECRET_NAMES if not is_secret_name(name)] == []
+    assert redact(dict.fromkeys(SECRET_NAMES, "hunter2")) == dict.fromkeys(SECRET_NAMES, "[redacted]")
 
 
-@pytest.mark.parametrize("name", [*OTHER_NAMES, ""])
-def test_other_names_are_no_secrets(name: str) -> None:
-    assert not is_secret_name(name)
-    assert redact({name: "hunter2"}) == {name: "hunter2"}
+def test_other_names_are_no_secrets() -> None:
+    others = dict.fromkeys([*OTHER_NAMES, ""], "hunter2")
+    assert [name for name in others if is_secret_name(name)] == []
+    assert redact(others) == others
 
 
 @pytest.mark.parametrize("value", ["x", 1234, 1.5, ["a", "b"], {"user": "a", "of": ["b"]}])

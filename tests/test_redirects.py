@@ -87,6 +87,7 @@ ON_ASYNCIO: dict[str, Callable[[str], Any]] = {
 
 
 @pytest.mark.asyncio_only
+@pytest.mark.pairwise
 @WATCHED
 @STATUSES
 @pytest.mark.parametrize("name", ON_ASYNCIO)

@@ -35,7 +35,7 @@ from interlock.results import RunDone
 from interlock.testing import ScriptedHandler, assert_valid, call
 from interlock.usage import Usage
 
-pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
+pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time, pytest.mark.every_loop]
 
 SHORT = 0.02
 LONGER = 0.3

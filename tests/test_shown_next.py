@@ -124,6 +124,7 @@ KINDS: dict[str, tuple[Callable[[Models], Agent[Any]], Callable[[Models], Awaita
 }
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("kind", KINDS)

@@ -21,6 +21,7 @@ from interlock.testing import assert_valid
 
 pytestmark = [
     pytest.mark.anyio,
+    pytest.mark.every_loop,
     # litellm's coroutine between two threads, and httpx's body under trio: objects, not connections
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning"),

@@ -13,7 +13,7 @@ from interlock import Agent, RunConfig, Runner, function_tool
 from interlock.errors import ConfigError
 from interlock.testing import ScriptedHandler, call
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.every_loop]
 
 
 class Gauge:

@@ -49,15 +49,15 @@ SHAPES = {
 }
 
 
+PLACES = ["{}", "my key is {}.", '{{"note": "{}"}}', r"line\n{}", r"a\u0026{}", "q=%20{}", "({})", "x={}&y=1"]
+
+
 @pytest.mark.parametrize("secret", SHAPES.values(), ids=SHAPES)
-@pytest.mark.parametrize(
-    "text",
-    ["{}", "my key is {}.", '{{"note": "{}"}}', r"line\n{}", r"a\u0026{}", "q=%20{}", "({})", "x={}&y=1"],
-)
-def test_a_known_shape_goes_wherever_it_stands(secret: str, text: str) -> None:
-    scrubbed = SCRUB.text(text.format(secret))
-    assert DIGITS[:16] not in scrubbed.lower()
-    assert SCRUBBED in scrubbed
+def test_a_known_shape_goes_wherever_it_stands(secret: str) -> None:
+    for text in PLACES:
+        scrubbed = SCRUB.text(text.format(secret))
+        assert DIGITS[:16] not in scrubbed.lower(), text
+        assert SCRUBBED in scrubbed, text
 
 
 @pytest.mark.parametrize(
