@@ -63,7 +63,7 @@ class RawServer(Server):
         if not isinstance(reply, Raw):
             return super()._answer(connection, stream, reply)
         connection.settimeout(PATIENCE)
-        sent = reply.sent() if callable(reply.sent) else reply.sent
+        sent, before = reply.sent() if callable(reply.sent) else reply.sent, self.sent
         for piece in sent:
             if piece is SHOWN:
                 self.shown.wait(PATIENCE)
@@ -73,7 +73,8 @@ class RawServer(Server):
         if reply.then == "keep":
             return True
         if reply.then == "reset":
-            threading.Event().wait(0.1)  # what was sent is to be read first
+            if self.sent > before:
+                threading.Event().wait(0.1)  # what was sent is to be read first
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             return False
         if reply.then == "close":

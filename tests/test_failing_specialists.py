@@ -104,7 +104,7 @@ FAILURES: dict[str, tuple[Target, str]] = {
         "ProviderError: down",
     ),
     "the provider, after retries": (
-        lambda: Agent("B", model=ScriptedHandler([RateLimited("busy")] * 3, name="B")),
+        lambda: Agent("B", model=ScriptedHandler([RateLimited("busy", retry_after=0.0)] * 3, name="B")),
         "RateLimited: busy",
     ),
     "a handler of the app": (
