@@ -152,11 +152,11 @@ def _left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
 
 def _kept(matrix: Sequence[pytest.Item]) -> Sequence[int]:
     cases = [_parameters(item) for item in matrix]
+    on_loops = all(_LOOP in case for case in cases)
+    turning = on_loops and not matrix[0].get_closest_marker("every_loop")
     if matrix[0].get_closest_marker("pairwise"):
-        return pairwise(cases)
-    if matrix[0].get_closest_marker("every_loop"):
-        return range(len(cases))
-    if all(_LOOP in case for case in cases) and len({tuple(case.items()) for case in cases}) == len(cases):
+        return pairwise(cases, _LOOP if turning else None)
+    if turning and len({tuple(case.items()) for case in cases}) == len(cases):
         return in_turn(cases, _LOOP)
     return range(len(cases))
 

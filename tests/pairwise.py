@@ -23,24 +23,33 @@ _FEW = 2
 """Such as plain and streamed: so many values of a parameter meet everything."""
 
 
-def pairwise(cases: Sequence[Mapping[str, Any]]) -> list[int]:
+def pairwise(cases: Sequence[Mapping[str, Any]], turning: str | None = None) -> list[int]:
     """Return the places of some cases that have each pair of values that any case has; always the same ones.
 
     Args:
         cases: each by the names of its parameters; values are told apart by what they are equal to.
+        turning: a parameter whose values take turns at those of which there are many.
     """
-    pairs = [frozenset(_pairs(case)) for case in cases]
+    turns = [frozenset[tuple[Any, ...]]()] * len(cases) if turning is None else _meetings(cases, turning)
+    pairs = [frozenset(_pairs(case, turning)) | met for case, met in zip(cases, turns, strict=True)]
     missing = frozenset[tuple[Any, ...]]().union(*pairs)
     kept: list[int] = []
+    taken = Counter[Any]()
+
+    def worth(place: int) -> tuple[int, int]:
+        return len(pairs[place] & missing), -taken[cases[place][turning]] if turning else 0
+
     while missing:
-        best = max(range(len(cases)), key=lambda place: len(pairs[place] & missing))  # the first of the best
+        best = max(range(len(cases)), key=worth)  # the first of the best
         kept.append(best)
         missing -= pairs[best]
+        if turning:
+            taken[cases[best][turning]] += 1
     return sorted(kept)
 
 
-def _pairs(case: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    values = sorted(case.items())
+def _pairs(case: Mapping[str, Any], turning: str | None) -> list[tuple[Any, ...]]:
+    values = sorted((name, value) for name, value in case.items() if name != turning)
     return [*combinations(values, 2)] if len(values) > 1 else [*values]
 
 

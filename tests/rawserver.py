@@ -73,8 +73,7 @@ class RawServer(Server):
         if reply.then == "keep":
             return True
         if reply.then == "reset":
-            if self.sent > before:
-                threading.Event().wait(0.1)  # what was sent is to be read first
+            threading.Event().wait(0.1 if self.sent > before else 0)  # what was sent is to be read first
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             return False
         if reply.then == "close":

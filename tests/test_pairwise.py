@@ -65,3 +65,11 @@ def test_a_test_of_two_loops_and_two_ways_is_played_in_full() -> None:
     assert in_turn(matrix(2, 2), "a") == [0, 1, 2, 3]
     assert in_turn(matrix(2), "a") == [0, 1]
     assert in_turn(matrix(1, 5), "a") == [0, 1, 2, 3, 4]
+
+
+def test_who_takes_turns_meets_what_there_are_two_of() -> None:
+    cases = matrix(2, 2, 5, 3)
+    kept = [cases[place] for place in pairwise(cases, "a")]
+    assert len(kept) == 15
+    assert pairs([{**case, "a": 0} for case in kept]) == pairs([{**case, "a": 0} for case in cases])
+    assert {(case["a"], case["b"]) for case in kept} == {(0, 0), (0, 1), (1, 0), (1, 1)}
