@@ -11,10 +11,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 from bothways import QUICK, Played, Voice, both
+from executors import Recording, Replaying
 from hypothesis import given
 from hypothesis import strategies as st
 from teams import outcome
-from test_executor import Recording, Replaying
 
 from interlock import (
     Agent,

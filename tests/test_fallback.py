@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 import pytest
 from bothways import QUICK, Played, Voice, both
+from executors import Recording
 from scenes import facts
-from test_executor import Recording
 
 from interlock import (
     Agent,

@@ -13,8 +13,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 from bothways import both
+from executors import Recording, Replaying
 from teams import HI, TO_B, agent, answers_of, look_up, pair, requests, shown
-from test_executor import Recording, Replaying
 
 from interlock import (
     Agent,

@@ -6,95 +6,16 @@ from typing import Any
 
 import anyio
 from hypothesis import given
-from hypothesis import strategies as st
+from random_teams import NAMES, scripts, team
 from scenes import facts
-from teams import agent
 
-from interlock import Agent, RunConfig, Runner, RunResult, RunStream, ToolContext, function_tool, handoff
+from interlock import RunConfig, Runner, RunResult, RunStream
 from interlock.capabilities import Capacity
 from interlock.errors import InterlockError
 from interlock.events import HandoffCompleted, HandoffOccurred
-from interlock.handoff_request import HandoffResponse, HandoffStatus
+from interlock.handoff_request import HandoffStatus
 from interlock.results import RunEvent
-from interlock.testing import call
 from interlock.usage import Usage
-
-NAMES = ("m0", "m1", "m2", "m3")
-WAYS = (
-    "plain",
-    "returns",
-    "newest",
-    "nested",
-    "picky",
-    "broken filter",
-    "broken callback",
-    "payload",
-    "shares",
-)
-
-transfers = st.tuples(
-    st.sampled_from(NAMES[1:] + NAMES), st.sampled_from((*WAYS, "plain", "returns", "payload"))
-)
-steps = st.one_of(transfers, transfers, transfers, transfers, st.sampled_from(["answer", "error", "tool"]))
-scripts = st.lists(st.lists(steps, min_size=1, max_size=4), min_size=len(NAMES), max_size=len(NAMES))
-
-
-@function_tool
-def look(n: int, context: ToolContext[Any]) -> str:
-    """Look."""
-    context.shared_memory["looks"] += 1
-    return f"seen {n}"
-
-
-def _no(request: Any) -> HandoffResponse | None:
-    return HandoffResponse.reject("no") if len(request.request_id) % 2 else None
-
-
-def _broken(*_: Any) -> Any:
-    raise ValueError("no")
-
-
-def team(scripts: list[list[Any]]) -> list[Agent[Any]]:
-    options: dict[str, dict[str, Any]] = {
-        "returns": {"return_to_caller": True},
-        "newest": {"preserve_context": False},
-        "nested": {"nest_handoff_history": True},
-        "picky": {"capabilities_required": ["sql"]},
-        "broken filter": {"input_filter": lambda data: _broken()},
-        "broken callback": {"on_handoff": lambda context: _broken()},
-        "payload": {"payload": {"handoff_type": "x", "what": "moss"}},
-        "shares": {"share": ["looks"], "payload": {"handoff_type": "x", "what": "moss"}},
-    }
-    team: list[Agent[Any]] = []
-    for place, (name, script) in enumerate(zip(NAMES, scripts, strict=True)):
-        replies: list[Any] = []
-        edges: dict[str, Any] = {}
-        for number, step in enumerate(script):
-            if step == "answer":
-                replies.append("Done.")
-            elif step == "error":
-                replies.append(ValueError("broken"))
-            elif step == "tool" or step[0] == name:
-                replies.append(call("look", {"n": number}, id=f"{name}.{number}"))
-            else:
-                target, way = step
-                tool = f"transfer_to_{target}_{WAYS.index(way)}"
-                edges[tool] = handoff(target, tool_name_override=tool, **options.get(way, {}))
-                replies.append(call(tool, id=f"{name}.{number}"))
-        replies += ["Done."] * 30
-        hook = _no if place == 3 else None
-        able = ["sql"] if place % 2 else []
-        team.append(
-            agent(
-                name,
-                *replies,
-                tools=[look],
-                handoffs=[*edges.values()],
-                capabilities=able,
-                on_handoff_request=hook,
-            )
-        )
-    return team
 
 
 async def _play(

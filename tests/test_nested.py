@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from managers import ask, both, busy, everything, manager, run
 from scenes import Recorder
 from teams import agent, answers_of, look_up
-from test_cancellation import Trap, Watched
+from traps import Trap, Watched
 
 from interlock import (
     Agent,

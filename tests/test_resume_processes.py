@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 from scenes import Scene, Stage, facts
-from test_resume_always import MORE
+from scenes_of_states import MORE
 
 from interlock import RunConfig, Runner, RunState
 

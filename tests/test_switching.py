@@ -11,12 +11,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 from bothways import QUICK, Played, Voice, both, check
+from executors import Recording, Replaying
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from scenes import facts
 from teams import outcome
-from test_executor import Recording, Replaying
 
 from interlock import (
     Agent,

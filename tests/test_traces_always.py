@@ -10,8 +10,8 @@ import anyio
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from test_handoff_records_always import scripts, team
-from test_traces import accounted_for, only, same
+from random_teams import scripts, team
+from traced import accounted_for, only, same
 
 from interlock import RunConfig, Runner, RunResult
 from interlock.errors import InterlockError

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from effort import examples
+from histories import handed_over
 from hypothesis import given
 from servers import Server, failed
-from test_shapes import handed_over
 from vendor_bodies import read_body
 from views import MODELS
 

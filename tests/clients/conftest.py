@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clients.cast import Log, everyone
+from clients.played import Played
 from clients.served import KEY, PATIENCE, node_client, play, python_client, served
 
 from interlock.serving import ServeConfig, create_app
 
 SETTINGS = ServeConfig(api_keys=[KEY], ping=0.05, timeout=PATIENCE / 2)
 """A run that never ends is to be seen as an error, not as a test that hangs."""
-
-
-@dataclass(frozen=True)
-class Played:
-    """What a client saw, by scene, and what happened on the server meanwhile."""
-
-    client: str
-    facts: dict[str, Any]
-    log: Log
-
-    def __getitem__(self, scene: str) -> Any:
-        facts = self.facts[scene]
-        assert "failed" not in facts, facts["failed"]
-        return facts
 
 
 def _commands() -> dict[str, Any]:

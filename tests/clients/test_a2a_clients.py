@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from clients.a2a_cast import ORDER_DATA, a2a_agents
 from clients.cast import DESK, GREETING, POLYGLOT, Log
-from clients.conftest import Played
+from clients.played import Played
 from clients.served import KEY, PATIENCE, comes_true, node_client, play, served
 
 from interlock.serving import A2A, ServeConfig, create_app

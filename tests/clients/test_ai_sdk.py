@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from clients.cast import DESK, FORECAST, GREETING, POLYGLOT
-from clients.conftest import Played
+from clients.played import Played
 from clients.served import comes_true
 
 SCENES = {

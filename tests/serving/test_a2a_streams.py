@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import anyio
 import httpx
 import pytest
+from a2a_calls import SERVED, ask, post, rpc, task_of, text_of, told
 from clients.a2a_cast import payer
 from served import PATIENCE, listening
-from serving.test_a2a import SERVED, ask, post, rpc, task_of, text_of, told
 
 from interlock import Agent, Request, handler
 from interlock.serving import A2A, create_app
