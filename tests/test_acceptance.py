@@ -506,6 +506,7 @@ async def test_a_look_up_is_within_the_time_of_the_target() -> None:
     assert (record.status, record.error) == (Status.EXPIRED, "'B' did not accept within 0.01 s")
 
 
+@pytest.mark.virtual_time
 async def test_the_look_up_and_the_consent_have_one_time() -> None:
     """Not each its own: the source waits so long for both."""
 
