@@ -33,11 +33,10 @@ async def conclude(run: Run, reply: MessageDone) -> None:
 
 
 async def _concluded(run: Run, reply: MessageDone) -> HandoffReturned | None:
-    refusal = refusal_of(reply.message)
-    text = text_of(reply.message) or refusal
+    text = text_of(reply.message) or refusal_of(reply.message)
     output: Any = text
     if run.agent.output is not None:
-        if refusal and text == refusal:
+        if (refusal := refusal_of(reply.message)) and text == refusal:
             raise ModelBehaviorError(f"The model of agent {run.agent.name!r} refused: {refusal}")
         try:
             output = run.agent.output.parse(json_in(text))

@@ -346,8 +346,8 @@ def _accept(run: Run) -> tuple[Sequence[RunEvent], MessageDone]:
     _check_choice(run, reply)
     shown, known = run.partial.copy() if run.stream else (), len(run.repairs)
     reply = run.accept(reply, sound=sound)
-    unseen: list[RunEvent] = [*unseen_of(reply.message, shown)] if run.stream else []
-    return unseen + [Repaired(agent=run.agent.name, repair=each) for each in run.repairs[known:]], reply
+    repaired = [Repaired(agent=run.agent.name, repair=each) for each in run.repairs[known:]]
+    return [*unseen_of(reply.message, shown), *repaired] if run.stream else repaired, reply
 
 
 def _check_choice(run: Run, reply: MessageDone) -> None:

@@ -145,6 +145,8 @@ def with_own_ids(
     """
     message, calls = reply.message, calls_of(reply.message)
     if sound:
+        if not calls:
+            return reply, ()
         ids = {call["id"] for call in calls}
         if len(ids) == len(calls) and "" not in ids and used.isdisjoint(ids):
             used |= ids

@@ -24,6 +24,8 @@ def heard(run: Run) -> bool:
 
 def hears(run: Run, hook: str) -> bool:
     """Return whether a hook of this name does something; its name is the same for runs and agents."""
+    if run.hooks is None and not run.agent.hooked:
+        return False
     if run.hooks is not None and not _does_nothing(run.hooks, RunHooks, hook):
         return True
     hooks = run.agent.hooks
