@@ -3,7 +3,7 @@
 #   make durable-demo  a run whose worker is killed goes on with another one; needs PostgreSQL, see scripts/services
 #   make test          the tests, some seven minutes on two cores; a percentage shows how far it is
 #   make record        the cassettes anew; RECORD_ARGS="--live --model VENDOR/MODEL" asks a true provider
-#   make bench         what interlock costs on top of a loop written by hand; BENCH_ARGS="--rounds 9"
+#   make bench         what routelock costs on top of a loop written by hand; BENCH_ARGS="--rounds 9"
 #   make count         the same in instructions, for which it needs valgrind; COUNT_ARGS="--only OpenAI"
 #   make profile       where the CPU time of a run goes; PROFILE_ARGS="OpenAICompatible s1"
 #   make docs          the site, into site/

@@ -27,10 +27,10 @@ from speed.ours import Scripted  # noqa: E402
 from speed.scene import ANSWER, SPECIALIST, lookup  # noqa: E402
 from speed.server import marker  # noqa: E402
 
-from interlock import Agent, RunConfig, RunHooks, Runner, function_tool  # noqa: E402
-from interlock.journal import Journal  # noqa: E402
-from interlock.sessions import InMemorySessions, Session, SessionStore, SQLiteSessions  # noqa: E402
-from interlock.trace_files import TraceFile  # noqa: E402
+from routelock import Agent, RunConfig, RunHooks, Runner, function_tool  # noqa: E402
+from routelock.journal import Journal  # noqa: E402
+from routelock.sessions import InMemorySessions, Session, SessionStore, SQLiteSessions  # noqa: E402
+from routelock.trace_files import TraceFile  # noqa: E402
 
 Way = Callable[[Agent[Any], str], Awaitable[Any]]
 
@@ -105,7 +105,7 @@ def ways(folder: Path) -> Mapping[str, Way]:
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
         return found
-    from interlock.otel import OpenTelemetry  # noqa: PLC0415
+    from routelock.otel import OpenTelemetry  # noqa: PLC0415
 
     provider = TracerProvider(shutdown_on_exit=False)
     found["spans of OpenTelemetry"] = traced(OpenTelemetry(tracer_provider=provider))

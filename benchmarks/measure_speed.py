@@ -1,4 +1,4 @@
-"""What interlock costs on top of the least that can be: CPU time of the client, and its ratio to a floor.
+"""What routelock costs on top of the least that can be: CPU time of the client, and its ratio to a floor.
 
     python benchmarks/measure_speed.py [--rounds N] [--turns N] [--quick] [--only NAME ...] [--peers PYTHON]
 
@@ -32,7 +32,7 @@ from speed.server import marker  # noqa: E402
 
 CONTENDERS = {
     "by hand, no HTTP": "floors.InProcess",
-    "interlock, no HTTP": "ours.Loop",
+    "routelock, no HTTP": "ours.Loop",
     "by hand, aiohttp": "floors.Aiohttp",
     "OpenAICompatible": "ours.Direct",
     "by hand, openai": "floors.OpenAIFloor",

@@ -1,10 +1,10 @@
 """Where the CPU time of a run goes: the functions that took most of it, per run.
 
-    python benchmarks/profile_run.py ["interlock, no HTTP"] [s3] [--runs N] [--top N]
+    python benchmarks/profile_run.py ["routelock, no HTTP"] [s3] [--runs N] [--top N]
 
 Each function is listed at the least that it took in any of many short rounds, so a busy machine spoils less.
 The initialisers of dataclasses are told apart, which the standard report of cProfile does not do: it takes
-all of them for one. Those that `interlock.records.maker` writes have names of their own.
+all of them for one. Those that `routelock.records.maker` writes have names of their own.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _named(code: CodeType | str) -> str:
 def main(arguments: list[str]) -> None:
     """Profile and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("contender", nargs="?", default="interlock, no HTTP", choices=list(CONTENDERS))
+    parser.add_argument("contender", nargs="?", default="routelock, no HTTP", choices=list(CONTENDERS))
     parser.add_argument("scenario", nargs="?", default="s3", choices=["s1", "s2", "s3", "chunk"])
     parser.add_argument("--runs", type=int, default=50, help="runs in a round")
     parser.add_argument("--top", type=int, default=40, help="functions that are listed")

@@ -1,4 +1,4 @@
-"""Replay a set of recorded provider responses through interlock, without network and without keys.
+"""Replay a set of recorded provider responses through routelock, without network and without keys.
 
     python benchmarks/replay_recordings.py DIRECTORY [DIRECTORY ...]
 
@@ -23,7 +23,7 @@ from pathlib import Path
 import anyio
 
 ROOT = Path(__file__).resolve().parent.parent
-if find_spec("interlock") is None:  # run from a checkout that is not installed
+if find_spec("routelock") is None:  # run from a checkout that is not installed
     sys.path[:0] = [str(ROOT / folder) for folder in ("runtime", "providers")]
 
 from replay.checks import misses, missing_signatures  # noqa: E402
@@ -32,7 +32,7 @@ from replay.recordings import Recording, load  # noqa: E402
 from replay.runs import Outcome, run_chain, run_single  # noqa: E402
 from replay.tape import Interaction, interactions_of  # noqa: E402
 
-from interlock.testing import CassetteMiss, no_network  # noqa: E402
+from routelock.testing import CassetteMiss, no_network  # noqa: E402
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Shows an agent that a client of A2A asks, the Agent2Agent protocol: `interlock[a2a]`, and the SDK in it."""
+"""Shows an agent that a client of A2A asks, the Agent2Agent protocol: `routelock[a2a]`, and the SDK in it."""
 
 import asyncio
 import socket
@@ -10,9 +10,9 @@ from a2a.client import create_client
 from a2a.helpers import get_stream_response_text, new_text_message
 from a2a.types import Role, SendMessageRequest
 
-from interlock import Agent
-from interlock.serving import A2A, ServeConfig, create_app
-from interlock.testing import ScriptedHandler
+from routelock import Agent
+from routelock.serving import A2A, ServeConfig, create_app
+from routelock.testing import ScriptedHandler
 
 script = ScriptedHandler(["Which order is it?", "Order 7 left on Monday."])
 desk = Agent("desk", "You help with orders.", model=script, handoff_description="Knows where orders are.")
@@ -20,7 +20,7 @@ desk = Agent("desk", "You help with orders.", model=script, handoff_description=
 
 @asynccontextmanager
 async def served(agent: Agent) -> AsyncGenerator[str]:
-    """Serve an agent as long as the block lasts, and yield the URL; `interlock serve --a2a` does the same."""
+    """Serve an agent as long as the block lasts, and yield the URL; `routelock serve --a2a` does the same."""
     app = create_app(agent, ServeConfig(a2a=A2A()))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
     with socket.create_server(("127.0.0.1", 0)) as listener:

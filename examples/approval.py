@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 
-from interlock import Agent, Runner, RunState, handoff, tool
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, Runner, RunState, handoff, tool
+from routelock.testing import ScriptedHandler, call
 
 
 @tool(needs_approval=True)

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from interlock import Agent, Request, RunConfig, Runner, RunResult, function_handler, handoff
-from interlock.capabilities import Capacity
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, Request, RunConfig, Runner, RunResult, function_handler, handoff
+from routelock.capabilities import Capacity
+from routelock.testing import ScriptedHandler, call
 
 
 def expert(name: str, *capabilities: str) -> Agent:

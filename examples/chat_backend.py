@@ -12,10 +12,10 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 
-from interlock import Agent, Request, RunConfig, Runner, handler
-from interlock.errors import InterlockError, ProviderError, SessionConflict
-from interlock.events import TextDelta
-from interlock.sessions import Session, SQLiteSessions
+from routelock import Agent, Request, RunConfig, Runner, handler
+from routelock.errors import RoutelockError, ProviderError, SessionConflict
+from routelock.events import TextDelta
+from routelock.sessions import Session, SQLiteSessions
 
 CHATS = SQLiteSessions("backend.db")
 LINES: list[str | ProviderError] = ["One two three four five six.", "Seven.", ProviderError("No key sk-123.")]
@@ -51,7 +51,7 @@ async def answer(user: str, text: str) -> AsyncIterator[str]:
         yield sse("done", stream.result.final_output)
     except SessionConflict:
         yield sse("error", "Another message of yours came in between.")
-    except InterlockError:  # its text is for the log: it may quote what a server said
+    except RoutelockError:  # its text is for the log: it may quote what a server said
         yield sse("error", "Nobody can answer just now. Please try again.")
 
 

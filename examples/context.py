@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from interlock import Agent, RunContext, Runner, function_tool
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, RunContext, Runner, function_tool
+from routelock.testing import ScriptedHandler, call
 
 
 @dataclass

@@ -4,7 +4,7 @@ python examples/context_preservation.py                            replays a rec
 python examples/context_preservation.py --live openai/gpt-4o-mini  a model answers
 """
 
-from interlock import Agent, Handler, Message, RunConfig, Runner, handoff
+from routelock import Agent, Handler, Message, RunConfig, Runner, handoff
 from recorded import play
 
 shipping = Agent(

@@ -4,10 +4,10 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 
-from interlock import Agent, RunConfig, Runner, tool
-from interlock.handoff_context import HandoffContext, deserialize_context, serialize_context
-from interlock.messages import ToolCall
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, RunConfig, Runner, tool
+from routelock.handoff_context import HandoffContext, deserialize_context, serialize_context
+from routelock.messages import ToolCall
+from routelock.testing import ScriptedHandler, call
 
 
 @tool

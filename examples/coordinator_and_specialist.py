@@ -1,9 +1,9 @@
 """Shows skills: a coordinator and a specialist. The model hands over to it, and so may a tool."""
 
-from interlock import Agent, HandoffRequest, Runner
-from interlock.messages import calls_of
-from interlock.testing import ScriptedHandler, call
-from interlock_skills import Skill, SpecialistSkill, prompt, tool
+from routelock import Agent, HandoffRequest, Runner
+from routelock.messages import calls_of
+from routelock.testing import ScriptedHandler, call
+from routelock_skills import Skill, SpecialistSkill, prompt, tool
 
 BOOKS = {"Dune": "a desert, a prophecy and very large worms", "Emma": "a matchmaker who errs"}
 

@@ -1,7 +1,7 @@
 """Shows errors: each carries what the run had done, and says what to do next."""
 
-from interlock import Agent, ConfigError, LimitExceeded, MaxTurnsExceeded, RunConfig, Runner, function_tool
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, ConfigError, LimitExceeded, MaxTurnsExceeded, RunConfig, Runner, function_tool
+from routelock.testing import ScriptedHandler, call
 
 
 @function_tool

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from interlock import Agent, HandoffRequest, RunContext, Runner, handoff
-from interlock.handoff_request import HandoffResponse
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, HandoffRequest, RunContext, Runner, handoff
+from routelock.handoff_request import HandoffResponse
+from routelock.testing import ScriptedHandler, call
 
 
 @dataclass

@@ -3,10 +3,10 @@
 import dataclasses
 import re
 
-from interlock import Agent, HandoffInputData, RunItem, Runner, function_tool, handoff
-from interlock.filters import compose, remove_all_tools
-from interlock.messages import text_of
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, HandoffInputData, RunItem, Runner, function_tool, handoff
+from routelock.filters import compose, remove_all_tools
+from routelock.messages import text_of
+from routelock.testing import ScriptedHandler, call
 
 
 def masked(item: RunItem) -> RunItem:

@@ -7,8 +7,8 @@ python examples/guardrails.py --live openai/gpt-4o-mini   a model answers
 import re
 from typing import Any
 
-from interlock import Agent, GuardrailResult, Handler, RunConfig, RunContext, Runner
-from interlock.errors import GuardrailTripped
+from routelock import Agent, GuardrailResult, Handler, RunConfig, RunContext, Runner
+from routelock.errors import GuardrailTripped
 from recorded import play
 
 

@@ -2,10 +2,10 @@
 
 import anyio
 
-from interlock import Agent, HandoffRequest, Runner, handoff
-from interlock.handoff_context import HandoffContext, deserialize_context, serialize_context
-from interlock.handoff_store import InMemoryHandoffStore, asks, finished, incoming
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, HandoffRequest, Runner, handoff
+from routelock.handoff_context import HandoffContext, deserialize_context, serialize_context
+from routelock.handoff_store import InMemoryHandoffStore, asks, finished, incoming
+from routelock.testing import ScriptedHandler, call
 
 store = InMemoryHandoffStore()  # a database of yours has the same methods, and they may be async
 

@@ -1,7 +1,7 @@
 """Shows the smallest program: one agent, one tool, one answer. Only `model=` changes to go live."""
 
-from interlock import Agent, Runner, function_tool
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, Runner, function_tool
+from routelock.testing import ScriptedHandler, call
 
 
 @function_tool

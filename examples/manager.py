@@ -2,10 +2,10 @@
 
 import anyio
 
-from interlock import Agent, Runner, function_tool
-from interlock.events import MessageDone, TextDelta, ToolCalled
-from interlock.results import NestedEvent
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, Runner, function_tool
+from routelock.events import MessageDone, TextDelta, ToolCalled
+from routelock.results import NestedEvent
+from routelock.testing import ScriptedHandler, call
 
 
 @function_tool

@@ -6,7 +6,7 @@ python examples/math_specialist.py --live openai/gpt-4o-mini   a model answers
 
 from typing import Annotated
 
-from interlock import Agent, Handler, RunConfig, Runner, function_tool, handoff
+from routelock import Agent, Handler, RunConfig, Runner, function_tool, handoff
 from recorded import play
 
 

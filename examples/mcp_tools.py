@@ -1,6 +1,6 @@
 """An agent that uses an MCP server: a program of its own, spoken to over its standard input and output.
 
-Run it: python examples/mcp_tools.py (needs the extra: pip install 'interlock[mcp]')
+Run it: python examples/mcp_tools.py (needs the extra: pip install 'routelock[mcp]')
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from interlock import Agent, Runner
-from interlock.mcp import MCPClient
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, Runner
+from routelock.mcp import MCPClient
+from routelock.testing import ScriptedHandler, call
 
 STOCK = """
 try:

@@ -1,7 +1,7 @@
 """Shows nested history: the next agent gets one summary of what came before, and the last question."""
 
-from interlock import Agent, Runner, function_tool, handoff
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, Runner, function_tool, handoff
+from routelock.testing import ScriptedHandler, call
 
 
 @function_tool

@@ -1,6 +1,6 @@
 """Agents to chat with offline: a script plays the model, so nothing is called and no key is needed.
 
-    cd examples && interlock chat offline_chat:reception
+    cd examples && routelock chat offline_chat:reception
 
 Say something about a room, or ask for the bar. The same works with `run`, `serve`, `dev` and `graph`.
 """
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import sys
 
-from interlock import Agent, Request, function_tool, handoff
-from interlock.cli import main
-from interlock.messages import text_of
-from interlock.testing import ScriptedHandler, ScriptedReply, call, reply
+from routelock import Agent, Request, function_tool, handoff
+from routelock.cli import main
+from routelock.messages import text_of
+from routelock.testing import ScriptedHandler, ScriptedReply, call, reply
 
 
 @function_tool
@@ -36,7 +36,7 @@ def at_reception(request: Request) -> ScriptedReply:
 
 def at_the_bar(request: Request) -> ScriptedReply:
     """Answer as the bar."""
-    return reply("We are open until two. The house lemonade is called `Interlock`.")
+    return reply("We are open until two. The house lemonade is called `Routelock`.")
 
 
 bar = Agent("bar", model=ScriptedHandler([at_the_bar] * 1000), handoff_description="Knows about drinks.")

@@ -1,4 +1,4 @@
-"""Shows a handoff to an agent in another process, streamed: `interlock serve` there, `RemoteAgent` here."""
+"""Shows a handoff to an agent in another process, streamed: `routelock serve` there, `RemoteAgent` here."""
 
 import asyncio
 import os
@@ -10,11 +10,11 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from interlock import Agent, Request, Runner, handler
-from interlock.events import HandoffOccurred, TextDelta
-from interlock.messages import text_of
-from interlock.testing import ScriptedHandler, call
-from interlock_providers.remote import RemoteAgent
+from routelock import Agent, Request, Runner, handler
+from routelock.events import HandoffOccurred, TextDelta
+from routelock.messages import text_of
+from routelock.testing import ScriptedHandler, call
+from routelock_providers.remote import RemoteAgent
 
 
 @handler
@@ -27,7 +27,7 @@ async def sommelier(request: Request) -> AsyncGenerator[str]:
         await asyncio.sleep(0.05)
 
 
-wine = Agent("wine", model=sommelier)  # what `interlock serve remote_handoff:wine` serves
+wine = Agent("wine", model=sommelier)  # what `routelock serve remote_handoff:wine` serves
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def served(spec: str) -> Generator[str]:
     """Serve agents of a module in a process of its own, and yield the URL."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "interlock", "serve", spec, "--port", str(port), "--log-level", "error"]
+    command = [sys.executable, "-m", "routelock", "serve", spec, "--port", str(port), "--log-level", "error"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(command, env=env, cwd=Path(__file__).parent)
     try:

@@ -3,10 +3,10 @@
 import subprocess
 import sys
 
-from interlock import Agent, MaxTurnsExceeded, Request, RunConfig, Runner, RunState, function_handler, tool
-from interlock.events import MessageDone
-from interlock.messages import ToolCall
-from interlock.testing import call
+from routelock import Agent, MaxTurnsExceeded, Request, RunConfig, Runner, RunState, function_handler, tool
+from routelock.events import MessageDone
+from routelock.messages import ToolCall
+from routelock.testing import call
 
 ASK = {"type": "function", "function": {"name": "ask_manager", "description": "Ask a person for consent."}}
 SCRIPT: list[ToolCall | str] = [

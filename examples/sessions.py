@@ -6,10 +6,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from interlock import Agent, RunConfig, Runner, handoff, tool
-from interlock.messages import ToolCall
-from interlock.sessions import Session, SQLiteSessions
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, RunConfig, Runner, handoff, tool
+from routelock.messages import ToolCall
+from routelock.sessions import Session, SQLiteSessions
+from routelock.testing import ScriptedHandler, call
 
 STICKY = RunConfig(next_agent="sticky")
 

@@ -4,7 +4,7 @@ python examples/simple_triage.py                               replays a recordi
 python examples/simple_triage.py --live openai/gpt-4o-mini     a model answers
 """
 
-from interlock import Agent, Handler, RunConfig, Runner
+from routelock import Agent, Handler, RunConfig, Runner
 from recorded import play
 
 billing = Agent(

@@ -2,9 +2,9 @@
 
 import anyio
 
-from interlock import Agent, Runner, function_tool
-from interlock.events import AgentUpdated, HandoffOccurred, TextDelta, ToolCalled, ToolOutput
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, Runner, function_tool
+from routelock.events import AgentUpdated, HandoffOccurred, TextDelta, ToolCalled, ToolOutput
+from routelock.testing import ScriptedHandler, call
 
 
 @function_tool

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from interlock import Agent, Message, Runner, handler
+from routelock import Agent, Message, Runner, handler
 
 
 @handler

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from interlock import Agent, Runner
-from interlock.testing import ScriptedHandler
+from routelock import Agent, Runner
+from routelock.testing import ScriptedHandler
 
 
 @dataclass

@@ -22,10 +22,10 @@ from anyio.from_thread import start_blocking_portal
 from desk.agents import TRIAGE
 from desk.screen import Screen, one_line
 from desk.shop import Desk
-from interlock import (
+from routelock import (
     Agent,
     Handler,
-    InterlockError,
+    RoutelockError,
     Message,
     Request,
     RunConfig,
@@ -34,8 +34,8 @@ from interlock import (
     Runner,
     RunResult,
 )
-from interlock.messages import text_of
-from interlock.testing import CassetteMiss, UnplayedInteractions
+from routelock.messages import text_of
+from routelock.testing import CassetteMiss, UnplayedInteractions
 from recorded import replayed
 
 DEFAULT_MODEL = "openai/gpt-4o-mini"
@@ -95,7 +95,7 @@ def chat(
             asked: list[Message] = [*history, {"role": "user", "content": question}]
             try:
                 result = portal.call(answer, agent, asked, config, desk, screen)
-            except InterlockError as error:
+            except RoutelockError as error:
                 if not go_on or error.result is None:
                     raise
                 screen.end_line()
@@ -212,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has seen enough, as in `... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (InterlockError, CassetteMiss, UnplayedInteractions, OSError) as error:
+    except (RoutelockError, CassetteMiss, UnplayedInteractions, OSError) as error:
         screen.end_line()
         return complain(error)
     return 0

@@ -2,11 +2,11 @@
 
 from tempfile import TemporaryDirectory
 
-from interlock import Agent, RunConfig, Runner, Usage, function_tool, handoff
-from interlock.filters import remove_all_tools
-from interlock.testing import ScriptedHandler, call, reply
-from interlock.trace_records import numbers
-from interlock.traces import TracedRun, read_trace
+from routelock import Agent, RunConfig, Runner, Usage, function_tool, handoff
+from routelock.filters import remove_all_tools
+from routelock.testing import ScriptedHandler, call, reply
+from routelock.trace_records import numbers
+from routelock.traces import TracedRun, read_trace
 
 
 @function_tool

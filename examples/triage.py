@@ -1,7 +1,7 @@
 """Shows a handoff: triage passes the question on, billing answers, the next run starts at triage again."""
 
-from interlock import Agent, Runner
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, Runner
+from routelock.testing import ScriptedHandler, call
 
 billing = Agent(
     "Billing",

@@ -29,7 +29,7 @@ def requirements() -> dict[str, str]:
     project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
     lines = [*project["dependencies"], *(line for name in _TESTED for line in extras[name])]
-    ours = (line for line in lines if not line.startswith("interlock["))
+    ours = (line for line in lines if not line.startswith("routelock["))
     return {re.split(r"[^\w.-]", line, maxsplit=1)[0]: line for line in ours}
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
-from interlock import Agent, handler, handoff
-from interlock.drawing import graph_svg
+from routelock import Agent, handler, handoff
+from routelock.drawing import graph_svg
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from databases import address, postgres
 
-from interlock import Agent, Request, ToolContext, tool
-from interlock.durable import RunClient, WorkerSettings, serve_runs
-from interlock.events import MessageDone, TextDelta
-from interlock.testing import call
+from routelock import Agent, Request, ToolContext, tool
+from routelock.durable import RunClient, WorkerSettings, serve_runs
+from routelock.events import MessageDone, TextDelta
+from routelock.testing import call
 
 
 class Clerk:

@@ -32,9 +32,9 @@ from scripted_server import MODEL, Reply, ScriptedServer  # noqa: E402
 from desk.agents import TRIAGE  # noqa: E402
 from desk.screen import Screen  # noqa: E402
 from desk.shop import Desk  # noqa: E402
-from interlock import Handler, InterlockError, Message, RunConfig, Runner, RunResult  # noqa: E402
-from interlock.testing import use_cassette  # noqa: E402
-from interlock_providers import LiteLLM  # noqa: E402
+from routelock import Handler, RoutelockError, Message, RunConfig, Runner, RunResult  # noqa: E402
+from routelock.testing import use_cassette  # noqa: E402
+from routelock_providers import LiteLLM  # noqa: E402
 from recorded import CASSETTES, answering, ask  # noqa: E402
 from support_desk import QUESTIONS, chat  # noqa: E402
 
@@ -175,7 +175,7 @@ def record(folder: Path, live: str | None, today: str) -> None:
         today: the date to write down.
 
     Raises:
-        InterlockError: an example failed.
+        RoutelockError: an example failed.
     """
     facts: dict[str, dict[str, str]] = {}
     for name, example in EXAMPLES.items():
@@ -226,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         try:
             record(Path(scratch), options.model, datetime.datetime.now(datetime.UTC).date().isoformat())
-        except InterlockError as error:
+        except RoutelockError as error:
             print(f"record_cassettes: nothing was replaced: {error}", file=sys.stderr)
             return 1
         for made in sorted(Path(scratch).iterdir()):

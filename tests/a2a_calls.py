@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 from served import PATIENCE
 
-from interlock.serving import A2A, ServeConfig
+from routelock.serving import A2A, ServeConfig
 
 SERVED = ServeConfig(a2a=A2A())
 

@@ -11,14 +11,14 @@ import pytest
 from faults import KEY, hello
 from rawserver import RawServer
 
-from interlock import Agent, Retry, RunConfig, Runner, RunResult
-from interlock.errors import InterlockError
-from interlock.events import TextDelta
-from interlock.port import Handler
-from interlock.results import RunEvent
-from interlock_providers import LiteLLM, RemoteAgent, close_litellm
-from interlock_providers.openai import OpenAI
-from interlock_providers.openai_compatible import OpenAICompatible
+from routelock import Agent, Retry, RunConfig, Runner, RunResult
+from routelock.errors import RoutelockError
+from routelock.events import TextDelta
+from routelock.port import Handler
+from routelock.results import RunEvent
+from routelock_providers import LiteLLM, RemoteAgent, close_litellm
+from routelock_providers.openai import OpenAI
+from routelock_providers.openai_compatible import OpenAICompatible
 
 LIMIT = 300_000
 """Bytes that a reply may have here."""
@@ -121,7 +121,7 @@ async def bench_for(provider: Provider) -> AsyncGenerator[Bench]:
 class Outcome:
     """What came of a run."""
 
-    error: InterlockError | None
+    error: RoutelockError | None
     result: RunResult[Any]
     events: list[RunEvent]
 
@@ -146,5 +146,5 @@ async def run(
             if server is not None and isinstance(happened, TextDelta):
                 server.shown.set()
         return Outcome(None, running.result, events)
-    except InterlockError as error:
+    except RoutelockError as error:
         return Outcome(error, error.result, events)

@@ -10,9 +10,9 @@ import anyio.lowlevel
 from scenes import facts
 from teams import outcome
 
-from interlock import Agent, Retry, RunConfig, RunResult, RunStream
-from interlock.errors import InterlockError
-from interlock.events import (
+from routelock import Agent, Retry, RunConfig, RunResult, RunStream
+from routelock.errors import RoutelockError
+from routelock.events import (
     AttemptFailed,
     MessageDone,
     ReasoningDelta,
@@ -21,12 +21,12 @@ from interlock.events import (
     ToolCalled,
     ToolOutput,
 )
-from interlock.messages import RunInput, calls_of, text_of
-from interlock.port import Request
-from interlock.results import RunDone, RunEvent
-from interlock.scopes import Scope
-from interlock.starting import start
-from interlock.testing import ScriptedHandler, assert_valid
+from routelock.messages import RunInput, calls_of, text_of
+from routelock.port import Request
+from routelock.results import RunDone, RunEvent
+from routelock.scopes import Scope
+from routelock.starting import start
+from routelock.testing import ScriptedHandler, assert_valid
 
 DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
 
@@ -59,7 +59,7 @@ class Played:
     result: RunResult[Any]
     events: list[RunEvent]
     """Those of the streamed run."""
-    error: InterlockError | None = None
+    error: RoutelockError | None = None
 
     @property
     def kinds(self) -> list[str]:
@@ -158,7 +158,7 @@ async def _play(
     try:
         async for event in run:
             events.append(event)
-    except InterlockError as error:
+    except RoutelockError as error:
         return Played(agent, error.result, events, error)
     assert isinstance(events[-1], RunDone)
     return Played(agent, run.result, events)

@@ -16,9 +16,9 @@ from pairwise import in_turn, pairwise
 from views import Views
 from virtual import virtual_backends
 
-from interlock.testing import watch_requests
+from routelock.testing import watch_requests
 
-pytest_plugins = ["interlock.testing.pytest_plugin", "pytester"]
+pytest_plugins = ["routelock.testing.pytest_plugin", "pytester"]
 
 _SETTINGS = {
     # all of these are read when litellm is imported or first used, so they are set before any test is
@@ -63,7 +63,7 @@ _UNTRACED = {
 
 _MOST_TRACED = 12
 """Cases of one test on an event loop: the others take the same ways with other values."""
-_LOADED_LATE = ("interlock.handoff_documents", "interlock.resuming")
+_LOADED_LATE = ("routelock.handoff_documents", "routelock.resuming")
 """The first test that needs one of these may be one that is not traced."""
 _LOOP = "anyio_backend"
 _TRACED = pytest.StashKey[bool]()
@@ -82,8 +82,8 @@ def pytest_configure() -> None:
     os.environ.update({f"{vendor}_API_KEY": "test-not-a-key" for vendor in _VENDORS})
     # a busy machine is no bug
     quiet = [HealthCheck.too_slow]
-    settings.register_profile("interlock", examples(25), deadline=None, suppress_health_check=quiet)
-    settings.load_profile("interlock")
+    settings.register_profile("routelock", examples(25), deadline=None, suppress_health_check=quiet)
+    settings.load_profile("routelock")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 from served import PATIENCE, listening
 
-from interlock import Agent, function_tool, handoff
-from interlock.dev import create_dev_app
-from interlock.filters import remove_all_tools
-from interlock.testing import ScriptedHandler, call, reply
-from interlock.usage import Usage
+from routelock import Agent, function_tool, handoff
+from routelock.dev import create_dev_app
+from routelock.filters import remove_all_tools
+from routelock.testing import ScriptedHandler, call, reply
+from routelock.usage import Usage
 
 USED = Usage(requests=1, input_tokens=100, output_tokens=20, cached_tokens=50, cost=0.002)
 
@@ -65,10 +65,10 @@ class Page:
         self.url = url
         self.client = httpx.Client(base_url=url, timeout=PATIENCE, verify=False)  # no CA files to read
         text = self.client.get("/").text
-        found = re.search(r"name=\"interlock-settings\" content=(?:'(.*?)'|\"(.*?)\")>", text)
+        found = re.search(r"name=\"routelock-settings\" content=(?:'(.*?)'|\"(.*?)\")>", text)
         assert found is not None
         self.settings: dict[str, Any] = json.loads(html.unescape(found[1] or found[2]))
-        self.headers = {"x-interlock-token": self.settings["token"]}
+        self.headers = {"x-routelock-token": self.settings["token"]}
 
     def post(self, path: str, body: Any = None, **headers: str) -> httpx.Response:
         """Post as the page does; underscores in header names become dashes."""

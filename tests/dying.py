@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock import RunHooks
+from routelock import RunHooks
 
 __all__ = ["Crash", "Dies", "is_crash"]
 

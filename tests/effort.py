@@ -1,7 +1,7 @@
 """How much is tried: little in the suite, all of it in `make stress`, and by hand as much as you like.
 
-INTERLOCK_EXAMPLES=20000 python -m pytest tests/test_repair_always.py --hypothesis-seed=1
-INTERLOCK_THOROUGH=1 python -m pytest tests/test_cancelled_anywhere.py
+ROUTELOCK_EXAMPLES=20000 python -m pytest tests/test_repair_always.py --hypothesis-seed=1
+ROUTELOCK_THOROUGH=1 python -m pytest tests/test_cancelled_anywhere.py
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import os
 
 from hypothesis import settings
 
-THOROUGH = bool(os.environ.get("INTERLOCK_THOROUGH"))
+THOROUGH = bool(os.environ.get("ROUTELOCK_THOROUGH"))
 """Whether tests that go through a run step by step take every step, and leave none out."""
 
 
 def how_many(quick: int) -> int:
     """Return how many examples hypothesis tries: ``quick`` unless the environment wants another number."""
-    return int(os.environ.get("INTERLOCK_EXAMPLES") or quick)
+    return int(os.environ.get("ROUTELOCK_EXAMPLES") or quick)
 
 
 def examples(quick: int) -> settings:

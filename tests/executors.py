@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from interlock.events import HandlerEvent, MessageDone
-from interlock.executor import Call, InProcess, Outcome
+from routelock.events import HandlerEvent, MessageDone
+from routelock.executor import Call, InProcess, Outcome
 
 Body = Callable[[Call], AsyncGenerator[HandlerEvent]]
 Step = Callable[[Call], Awaitable[Outcome]]

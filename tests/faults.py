@@ -15,7 +15,7 @@ from typing import Any
 from rawserver import SHOWN, Raw, body, head, in_chunks
 from servers import JSON, SSE, USAGE, Reply, chunk, event
 
-from interlock.errors import (
+from routelock.errors import (
     AuthenticationFailed,
     ConnectionFailed,
     IncompleteResponse,

@@ -6,9 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from interlock.messages import Message
-from interlock.repair import repair
-from interlock.testing import call
+from routelock.messages import Message
+from routelock.repair import repair
+from routelock.testing import call
 
 TEXTS = st.sampled_from(["", " ", "Hi", "naïve", "a\n"])
 TEXT_PARTS = TEXTS.map(lambda text: {"type": "text", "text": text})

@@ -10,10 +10,10 @@ from bothways import QUICK
 from scenes import facts
 from teams import agent, look_up
 
-from interlock import Agent, RunConfig, Runner, RunResult
-from interlock.errors import InterlockError
-from interlock.results import RunEvent
-from interlock.testing import call
+from routelock import Agent, RunConfig, Runner, RunResult
+from routelock.errors import RoutelockError
+from routelock.results import RunEvent
+from routelock.testing import call
 
 Made = Callable[[], Agent[Any]]
 
@@ -30,7 +30,7 @@ def manager(*replies: Any, **agents: Agent[Any]) -> Agent[Any]:
 @dataclass(frozen=True)
 class Ended:
     result: RunResult[Any]
-    error: InterlockError | None
+    error: RoutelockError | None
     events: list[RunEvent]
 
     @property
@@ -50,7 +50,7 @@ async def run(made: Agent[Any], *, stream: bool, max_turns: int | None = 20, **h
             async for event in running:
                 events.append(event)
         return Ended(running.result, None, events)
-    except InterlockError as error:
+    except RoutelockError as error:
         return Ended(error.result, error, events)
 
 

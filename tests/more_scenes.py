@@ -7,11 +7,11 @@ from typing import Any
 
 from scenes import Scene, Stage, Weather, tools
 
-from interlock import Agent, GuardrailResult, HandoffRequest, RunContext, Skill, function_tool, handoff
-from interlock.capabilities import Capacity
-from interlock.errors import AuthenticationFailed, ConnectionFailed, InvalidRequest, RateLimited
-from interlock.registry import Registry
-from interlock.testing import call, reply
+from routelock import Agent, GuardrailResult, HandoffRequest, RunContext, Skill, function_tool, handoff
+from routelock.capabilities import Capacity
+from routelock.errors import AuthenticationFailed, ConnectionFailed, InvalidRequest, RateLimited
+from routelock.registry import Registry
+from routelock.testing import call, reply
 
 __all__ = ["MORE"]
 

@@ -16,17 +16,17 @@ from typing import Any
 import anyio.lowlevel
 from scenes import AgentRecorder, Recorder
 
-from interlock import Agent, HandoffRequest, Retry, RunConfig, Runner, RunResult, RunStream, handoff
-from interlock import function_tool as tool
-from interlock.capabilities import Capacity
-from interlock.errors import ConnectionFailed
-from interlock.events import HandlerEvent
-from interlock.filters import HandoffInputData, remove_all_tools
-from interlock.guardrails import GuardrailResult
-from interlock.messages import Message
-from interlock.port import Request
-from interlock.repair import problems
-from interlock.testing import ScriptedHandler, call, reply
+from routelock import Agent, HandoffRequest, Retry, RunConfig, Runner, RunResult, RunStream, handoff
+from routelock import function_tool as tool
+from routelock.capabilities import Capacity
+from routelock.errors import ConnectionFailed
+from routelock.events import HandlerEvent
+from routelock.filters import HandoffInputData, remove_all_tools
+from routelock.guardrails import GuardrailResult
+from routelock.messages import Message
+from routelock.port import Request
+from routelock.repair import problems
+from routelock.testing import ScriptedHandler, call, reply
 
 USER: Message = {"role": "user", "content": "Go on."}
 

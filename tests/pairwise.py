@@ -7,7 +7,7 @@ Of a test without that mark all cases are there, and the event loops take turns:
 scene is played, is nothing that one loop gets wrong and the other does not. Mark a test with ``every_loop``
 where it is, as with all that is cancelled or waited for.
 
-``INTERLOCK_THOROUGH=1`` keeps all.
+``ROUTELOCK_THOROUGH=1`` keeps all.
 """
 
 from __future__ import annotations

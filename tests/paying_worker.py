@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from interlock import Agent, Request, function_handler, tool
-from interlock.durable import WorkerSettings, serve_runs
-from interlock.testing import call
+from routelock import Agent, Request, function_handler, tool
+from routelock.durable import WorkerSettings, serve_runs
+from routelock.testing import call
 
 QUICK = WorkerSettings(poll=0.02, watch=0.1, lease=0.6, grace=0.3)
 

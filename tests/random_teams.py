@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import strategies as st
 from teams import agent
 
-from interlock import Agent, ToolContext, function_tool, handoff
-from interlock.handoff_request import HandoffResponse
-from interlock.testing import call
+from routelock import Agent, ToolContext, function_tool, handoff
+from routelock.handoff_request import HandoffResponse
+from routelock.testing import call
 
 NAMES = ("m0", "m1", "m2", "m3")
 WAYS = (

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from servers import Reply, Server
 
-from interlock import RunContext
-from interlock.errors import ProviderError
-from interlock.events import HandlerEvent, MessageDone
-from interlock.port import Request
-from interlock_providers import RemoteAgent
+from routelock import RunContext
+from routelock.errors import ProviderError
+from routelock.events import HandlerEvent, MessageDone
+from routelock.port import Request
+from routelock_providers import RemoteAgent
 
 BOTH = pytest.mark.parametrize("watched", [False, True], ids=["whole", "streamed"])
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}

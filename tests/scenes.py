@@ -12,7 +12,7 @@ from typing import Any
 import anyio.lowlevel
 from pydantic import BaseModel
 
-from interlock import (
+from routelock import (
     Agent,
     AgentHooks,
     Retry,
@@ -24,10 +24,10 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.errors import ConnectionFailed, InvalidRequest
-from interlock.filters import remove_all_tools
-from interlock.port import Handler
-from interlock.testing import ScriptedHandler, call, reply
+from routelock.errors import ConnectionFailed, InvalidRequest
+from routelock.filters import remove_all_tools
+from routelock.port import Handler
+from routelock.testing import ScriptedHandler, call, reply
 
 Kind = Callable[[ScriptedHandler], Handler]
 """What plays the script: the scripted handler itself, or a handler of another kind around it."""

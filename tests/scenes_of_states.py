@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import BaseModel
 from scenes import Scene, Stage, tools
 
-from interlock import Agent, HandoffRequest, Tool, handoff
-from interlock.errors import InvalidRequest
-from interlock.testing import call, reply
+from routelock import Agent, HandoffRequest, Tool, handoff
+from routelock.errors import InvalidRequest
+from routelock.testing import call, reply
 
 
 class Case(BaseModel):

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import uvicorn
 
-from interlock import Agent
-from interlock.serving import ServeConfig, create_app
+from routelock import Agent
+from routelock.serving import ServeConfig, create_app
 
 PATIENCE = 60.0
 """Seconds after which a test that waits for the server gives up."""

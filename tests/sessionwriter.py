@@ -12,8 +12,8 @@ from functools import partial
 import anyio
 import anyio.lowlevel
 
-from interlock.errors import SessionConflict
-from interlock.sessions import (
+from routelock.errors import SessionConflict
+from routelock.sessions import (
     EncryptedSessions,
     PostgresSessions,
     RedisSessions,

@@ -15,11 +15,11 @@ from typing import Any
 
 import anyio
 
-from interlock import HandoffRequest
-from interlock.errors import HandoffStateError
-from interlock.handoff_context import deserialize_context
-from interlock.handoff_request import HandoffResponse, HandoffStatus
-from interlock.handoff_store import incoming
+from routelock import HandoffRequest
+from routelock.errors import HandoffStateError
+from routelock.handoff_context import deserialize_context
+from routelock.handoff_request import HandoffResponse, HandoffStatus
+from routelock.handoff_store import incoming
 
 TABLE = """
 CREATE TABLE IF NOT EXISTS handoffs (

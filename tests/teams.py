@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from interlock import Agent, HandoffRecord, Message, RunResult, function_tool, handoff
-from interlock.messages import text_of
-from interlock.port import Request
-from interlock.testing import ScriptedHandler, assert_valid, call
+from routelock import Agent, HandoffRecord, Message, RunResult, function_tool, handoff
+from routelock.messages import text_of
+from routelock.port import Request
+from routelock.testing import ScriptedHandler, assert_valid, call
 
 HI: Message = {"role": "user", "content": "Hi"}
 TO_B = call("transfer_to_b", id="t")

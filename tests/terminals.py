@@ -22,11 +22,11 @@ import time
 from dataclasses import dataclass
 
 import anyio
-from interlock import Agent, RunConfig, RunContext, function_tool, handoff, tool
-from interlock.events import MessageDone, TextDelta
-from interlock.messages import text_of
-from interlock.testing import ScriptedHandler, call, reply
-from interlock.usage import Usage
+from routelock import Agent, RunConfig, RunContext, function_tool, handoff, tool
+from routelock.events import MessageDone, TextDelta
+from routelock.messages import text_of
+from routelock.testing import ScriptedHandler, call, reply
+from routelock.usage import Usage
 
 @function_tool
 def refund(order: int) -> str:
@@ -114,12 +114,12 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, **more}
 
 
-def interlock(
+def routelock(
     *arguments: str, cwd: Path, stdin: str | None = None, **more: str
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line as a process of its own, without a terminal."""
     return subprocess.run(
-        [sys.executable, "-m", "interlock", *arguments],
+        [sys.executable, "-m", "routelock", *arguments],
         cwd=cwd,
         env=environment(**more),
         input=stdin,
@@ -140,7 +140,7 @@ class Terminal:
             os.chdir(cwd)
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever starts the tests may ignore it
             settings = {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40", **more}
-            command = [sys.executable, *python, "-m", "interlock", *arguments]
+            command = [sys.executable, *python, "-m", "routelock", *arguments]
             os.execve(sys.executable, command, environment(**settings))
 
     def wait_for(self, text: str) -> str:

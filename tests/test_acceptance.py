@@ -14,12 +14,12 @@ import pytest
 from bothways import both
 from teams import TO_B, agent, answers_of, shown
 
-from interlock import Agent, HandoffRequest, RunConfig, RunHooks, Runner, RunResult, function_tool, handoff
-from interlock.errors import CallbackError, HandoffStateError
-from interlock.handoff_context import HandoffContext
-from interlock.handoff_request import HandoffResponse, HandoffStatus
-from interlock.messages import text_of
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, HandoffRequest, RunConfig, RunHooks, Runner, RunResult, function_tool, handoff
+from routelock.errors import CallbackError, HandoffStateError
+from routelock.handoff_context import HandoffContext
+from routelock.handoff_request import HandoffResponse, HandoffStatus
+from routelock.messages import text_of
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 
@@ -702,7 +702,7 @@ async def test_who_goes_round_is_not_asked_again() -> None:
 
 async def test_a_refusal_is_logged_without_its_text(caplog: pytest.LogCaptureFixture) -> None:
     """Who asked whom and what came of it; a reason may hold what the user said."""
-    with caplog.at_level(logging.DEBUG, "interlock"):
+    with caplog.at_level(logging.DEBUG, "routelock"):
         await declined(no("the card is 4111"))
     assert "A -> B: REJECTED" in caplog.text
     assert "4111" not in caplog.text

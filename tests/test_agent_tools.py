@@ -12,7 +12,7 @@ from pydantic import BaseModel, field_validator
 from scenes import Recorder
 from teams import agent, answers_of, look_up, requests
 
-from interlock import (
+from routelock import (
     Agent,
     GuardrailResult,
     HandoffRequest,
@@ -25,19 +25,19 @@ from interlock import (
     function_tool,
     tool,
 )
-from interlock.agent_tools import AsTool
-from interlock.errors import (
+from routelock.agent_tools import AsTool
+from routelock.errors import (
     ConfigError,
     InvalidRequest,
     MaxTurnsExceeded,
     ToolError,
     ToolTimeout,
 )
-from interlock.port import Request
-from interlock.results import NestedEvent
-from interlock.testing import ScriptedHandler, call, reply
-from interlock.tools import ToolResult
-from interlock.usage import Usage
+from routelock.port import Request
+from routelock.results import NestedEvent
+from routelock.testing import ScriptedHandler, call, reply
+from routelock.tools import ToolResult
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from interlock import (
+from routelock import (
     Agent,
     ConfigError,
     Handoff,
@@ -27,14 +27,14 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.callables import resolve
-from interlock.errors import NoHandlerError, SkillInitError
-from interlock.filters import HandoffInputData, remove_all_tools
-from interlock.graph import run_graph
-from interlock.hooks import AgentHooks, RunHooks
-from interlock.registry import Registry
-from interlock.schema import JsonType
-from interlock.testing import ScriptedHandler
+from routelock.callables import resolve
+from routelock.errors import NoHandlerError, SkillInitError
+from routelock.filters import HandoffInputData, remove_all_tools
+from routelock.graph import run_graph
+from routelock.hooks import AgentHooks, RunHooks
+from routelock.registry import Registry
+from routelock.schema import JsonType
+from routelock.testing import ScriptedHandler
 
 pytestmark = pytest.mark.anyio
 
@@ -340,7 +340,7 @@ def test_all_problems_of_a_handoff_are_told_at_once() -> None:
 
 
 def test_a_function_as_target_is_told_how_to_become_one() -> None:
-    with pytest.raises(ConfigError, match=r"wrap a function with interlock\.function_handler"):
+    with pytest.raises(ConfigError, match=r"wrap a function with routelock\.function_handler"):
         handoff(cast(Any, len))
 
 

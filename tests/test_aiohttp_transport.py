@@ -16,9 +16,9 @@ import httpx
 import pytest
 from servers import HELLO, HELLO_STREAM, PATIENCE, Reply, Server, refused_url
 
-from interlock import Agent, Runner
-from interlock_providers import LiteLLM
-from interlock_providers.aiohttp_transport import AiohttpTransport
+from routelock import Agent, Runner
+from routelock_providers import LiteLLM
+from routelock_providers.aiohttp_transport import AiohttpTransport
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

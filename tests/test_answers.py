@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from teams import HI, TO_B, agent, look_up, outcome, pair, requests, shown, statuses
 from typing_extensions import TypedDict
 
-from interlock import (
+from routelock import (
     Agent,
     HandoffRequest,
     Message,
@@ -28,8 +28,8 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.errors import HandoffError, LoopDetected, ModelBehaviorError, ToolError
-from interlock.events import (
+from routelock.errors import HandoffError, LoopDetected, ModelBehaviorError, ToolError
+from routelock.events import (
     HandoffFailed,
     HandoffOccurred,
     HandoffRequested,
@@ -37,13 +37,13 @@ from interlock.events import (
     ToolCalled,
     ToolOutput,
 )
-from interlock.filters import remove_all_tools
-from interlock.handoff_request import HandoffResponse
-from interlock.messages import calls_of, text_of
-from interlock.results import RunEvent
-from interlock.routing import MOST_CALLS, NOT_TAKEN
-from interlock.testing import ScriptedHandler, assert_valid, call, reply
-from interlock.tools import ToolResult
+from routelock.filters import remove_all_tools
+from routelock.handoff_request import HandoffResponse
+from routelock.messages import calls_of, text_of
+from routelock.results import RunEvent
+from routelock.routing import MOST_CALLS, NOT_TAKEN
+from routelock.testing import ScriptedHandler, assert_valid, call, reply
+from routelock.tools import ToolResult
 
 pytestmark = pytest.mark.anyio
 

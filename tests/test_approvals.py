@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from teams import agent, answers_of, requests, shown
 
-from interlock import (
+from routelock import (
     Agent,
     HandoffRequest,
     Message,
@@ -30,11 +30,11 @@ from interlock import (
     handoff,
     tool,
 )
-from interlock.approvals import Interruption
-from interlock.errors import CallbackError, ConfigError, LoopDetected, RunTimeout, ToolError
-from interlock.events import ApprovalRequested, ToolCalled
-from interlock.sessions import InMemorySessions, Session
-from interlock.testing import assert_valid, call
+from routelock.approvals import Interruption
+from routelock.errors import CallbackError, ConfigError, LoopDetected, RunTimeout, ToolError
+from routelock.events import ApprovalRequested, ToolCalled
+from routelock.sessions import InMemorySessions, Session
+from routelock.testing import assert_valid, call
 
 pytestmark = pytest.mark.anyio
 

@@ -11,10 +11,10 @@ import anyio.lowlevel
 import pytest
 from teams import agent
 
-from interlock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
-from interlock.errors import CallbackError, GuardrailTripped, InterlockError
-from interlock.guardrails import GuardrailResult
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
+from routelock.errors import CallbackError, GuardrailTripped, RoutelockError
+from routelock.guardrails import GuardrailResult
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.every_loop]
 
@@ -274,6 +274,6 @@ async def test_an_error_names_the_turn_also_beside_others() -> None:
     async def fine() -> bool:
         return True
 
-    with pytest.raises(InterlockError, match="stopped agent 'A' in turn 2") as caught:
+    with pytest.raises(RoutelockError, match="stopped agent 'A' in turn 2") as caught:
         await run("output of both", [fine, strict])
     assert caught.value.result.messages[-1]["content"] == "Done."

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.assembly import Assembler, completion_done, why_incomplete
-from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from interlock.usage import Usage, to_usage
+from routelock.assembly import Assembler, completion_done, why_incomplete
+from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.usage import Usage, to_usage
 
 Delta = dict[str, Any]
 

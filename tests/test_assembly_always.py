@@ -10,10 +10,10 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.assembly import Assembler, completion_done
-from interlock.events import MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from interlock.handler_replies import Collector
-from interlock.usage import Usage
+from routelock.assembly import Assembler, completion_done
+from routelock.events import MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.handler_replies import Collector
+from routelock.usage import Usage
 
 
 def assembled(chunks: list[Json]) -> tuple[MessageDone, list[Any]]:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import Agent, Retry, RunConfig, Runner, RunResult, errors, function_tool
-from interlock.attempts import attempts
-from interlock.errors import (
+from routelock import Agent, Retry, RunConfig, Runner, RunResult, errors, function_tool
+from routelock.attempts import attempts
+from routelock.errors import (
     AuthenticationFailed,
     ConfigError,
     ConnectionFailed,
@@ -23,7 +23,7 @@ from interlock.errors import (
     RateLimited,
     ServerFailed,
 )
-from interlock.events import (
+from routelock.events import (
     AttemptFailed,
     HandlerEvent,
     MessageDone,
@@ -31,9 +31,9 @@ from interlock.events import (
     TextDelta,
     ToolCallDelta,
 )
-from interlock.port import Request
-from interlock.testing import ScriptedHandler, call
-from interlock.usage import Usage
+from routelock.port import Request
+from routelock.testing import ScriptedHandler, call
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 

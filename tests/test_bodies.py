@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 import anyio
 import pytest
 
-from interlock_providers.bodies import beginning
+from routelock_providers.bodies import beginning
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
 

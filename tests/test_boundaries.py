@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from managers import both as both_nested
 from teams import agent, answers_of, look_up, requests
 
-from interlock import Agent, GuardrailResult, Handoff, RunConfig, Runner, function_handler, handoff
-from interlock.errors import InterlockError, InvalidRequest
-from interlock.events import HandlerEvent, HandoffCompleted, TextDelta, ToolOutput
-from interlock.handoff_request import HandoffStatus
-from interlock.messages import calls_of, text_of
-from interlock.narrative import PREAMBLE
-from interlock.port import Handler, Request
-from interlock.testing import call, reply
-from interlock.usage import Usage
+from routelock import Agent, GuardrailResult, Handoff, RunConfig, Runner, function_handler, handoff
+from routelock.errors import RoutelockError, InvalidRequest
+from routelock.events import HandlerEvent, HandoffCompleted, TextDelta, ToolOutput
+from routelock.handoff_request import HandoffStatus
+from routelock.messages import calls_of, text_of
+from routelock.narrative import PREAMBLE
+from routelock.port import Handler, Request
+from routelock.testing import call, reply
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 
@@ -197,5 +197,5 @@ async def test_a_guardrail_of_a_target_that_is_entered_again_can_still_stop_it()
 
     b = agent("B", [LOOK, call("transfer_to_a")], handoffs=["A"], tools=[look_up], input_guardrails=[second])
     a = agent("A", call("transfer_to_b"), [LOOK, call("transfer_to_b")], handoffs=[b], tools=[look_up])
-    with pytest.raises(InterlockError, match="Guardrail 'second' stopped"):
+    with pytest.raises(RoutelockError, match="Guardrail 'second' stopped"):
         await Runner.run(a, "Hi", run_config=RunConfig(detect_loops=False))

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from teams import agent, answers_of
 
-from interlock import Agent, Runner, RunResult, RunState, Tool, handler, tool
-from interlock.approvals import Interruption
-from interlock.errors import ConfigError
-from interlock.events import MessageDone, Repaired
-from interlock.journal import Journal
-from interlock.messages import calls_of
-from interlock.replies import with_own_ids
-from interlock.results import RunEvent
-from interlock.sessions import InMemorySessions, Session
-from interlock.testing import call
+from routelock import Agent, Runner, RunResult, RunState, Tool, handler, tool
+from routelock.approvals import Interruption
+from routelock.errors import ConfigError
+from routelock.events import MessageDone, Repaired
+from routelock.journal import Journal
+from routelock.messages import calls_of
+from routelock.replies import with_own_ids
+from routelock.results import RunEvent
+from routelock.sessions import InMemorySessions, Session
+from routelock.testing import call
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from interlock.callables import name_of, resolve, takes, wants
-from interlock.errors import ConfigError
+from routelock.callables import name_of, resolve, takes, wants
+from routelock.errors import ConfigError
 
 pytestmark = pytest.mark.anyio
 

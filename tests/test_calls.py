@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.callables import cancelled_itself
-from interlock.calls import NoTextError, is_async, reason_of, to_text
-from interlock.errors import ConfigError
+from routelock.callables import cancelled_itself
+from routelock.calls import NoTextError, is_async, reason_of, to_text
+from routelock.errors import ConfigError
 
 
 class Model(pydantic.BaseModel):

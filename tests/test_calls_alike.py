@@ -16,13 +16,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from interlock import Agent, RunConfig, Runner, RunResult, function_handler, function_tool
-from interlock.errors import ToolError
-from interlock.executor import InProcess
-from interlock.journal import Journal
-from interlock.port import Request
-from interlock.results import RunDone
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, RunConfig, Runner, RunResult, function_handler, function_tool
+from routelock.errors import ToolError
+from routelock.executor import InProcess
+from routelock.journal import Journal
+from routelock.port import Request
+from routelock.results import RunDone
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scenes import facts
 
-from interlock import Agent, Retry, RunConfig, Runner, RunResult, Tool, function_handler
-from interlock import tool as make_tool
-from interlock.errors import ConnectionFailed, IncompleteResponse, InterlockError
-from interlock.port import Handler, Request
-from interlock.testing import ScriptedHandler
+from routelock import Agent, Retry, RunConfig, Runner, RunResult, Tool, function_handler
+from routelock import tool as make_tool
+from routelock.errors import ConnectionFailed, IncompleteResponse, RoutelockError
+from routelock.port import Handler, Request
+from routelock.testing import ScriptedHandler
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +47,7 @@ async def ended(agent: Agent[Any], *, stream: bool, **config: Any) -> tuple[RunR
         if stream:
             return await Runner.run_streamed(agent, "Hi", **settings).drain(), ""
         return await Runner.run(agent, "Hi", **settings), ""
-    except InterlockError as error:
+    except RoutelockError as error:
         return error.result, repr(error)
 
 

@@ -12,15 +12,15 @@ import pytest
 from scenes import SCENES, Recorder, Scene, Stage
 from traps import Trap, Watched
 
-from interlock import Agent, RunHooks, Runner, RunResult, RunStream, function_handler, function_tool
-from interlock.errors import InterlockError
-from interlock.events import HandlerEvent, HandoffOccurred, MessageDone, TextDelta, ToolCalled
-from interlock.messages import Message
-from interlock.port import Handler, Request
-from interlock.repair import problems
-from interlock.results import RunDone
-from interlock.testing import ScriptedHandler, call, reply
-from interlock.usage import Usage
+from routelock import Agent, RunHooks, Runner, RunResult, RunStream, function_handler, function_tool
+from routelock.errors import RoutelockError
+from routelock.events import HandlerEvent, HandoffOccurred, MessageDone, TextDelta, ToolCalled
+from routelock.messages import Message
+from routelock.port import Handler, Request
+from routelock.repair import problems
+from routelock.results import RunDone
+from routelock.testing import ScriptedHandler, call, reply
+from routelock.usage import Usage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.every_loop]
 
@@ -57,7 +57,7 @@ class Played:
         with self.trap.scope:
             try:
                 await stream.drain()
-            except InterlockError:
+            except RoutelockError:
                 pass
             finally:
                 await stream.aclose()
@@ -134,7 +134,7 @@ async def leave_after(stream: RunStream, k: int, played: Played) -> bool:
                 seen += 1
                 if seen == k or isinstance(event, RunDone):
                     break
-    except InterlockError:
+    except RoutelockError:
         return True
     await played.check(stream.result)
     return stream.result.stop_reason != "unfinished"

@@ -21,12 +21,12 @@ from effort import THOROUGH
 from office import Office, Strikes, generators_closed
 from scenes import SCENES, Stage
 
-from interlock import Runner, RunResult
-from interlock.errors import RunTimeout
-from interlock.port import Request
-from interlock.repair import problems
-from interlock.results import RunDone
-from interlock.testing import ScriptedHandler
+from routelock import Runner, RunResult
+from routelock.errors import RunTimeout
+from routelock.port import Request
+from routelock.repair import problems
+from routelock.results import RunDone
+from routelock.testing import ScriptedHandler
 
 pytestmark = [pytest.mark.anyio, pytest.mark.every_loop]
 

@@ -17,12 +17,12 @@ from managers import ask, manager
 from managers import both as both_managers
 from teams import agent, answers_of, look_up
 
-from interlock import Agent, AgentHooks, RunConfig, RunHooks, Runner, function_handler, handoff
-from interlock import tool as make_tool
-from interlock.errors import CallbackError, HandlerError, HandoffFilterError, InterlockError, ToolError
-from interlock.events import HandlerEvent, TextDelta
-from interlock.port import Request
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, AgentHooks, RunConfig, RunHooks, Runner, function_handler, handoff
+from routelock import tool as make_tool
+from routelock.errors import CallbackError, HandlerError, HandoffFilterError, RoutelockError, ToolError
+from routelock.events import HandlerEvent, TextDelta
+from routelock.port import Request
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
@@ -34,7 +34,7 @@ async def cancelled(*given: Any) -> Any:
     await future
 
 
-async def fails(make: Callable[[], Agent[Any]], **settings: Any) -> InterlockError:
+async def fails(make: Callable[[], Agent[Any]], **settings: Any) -> RoutelockError:
     """What a run ends with, plain and streamed."""
     played = await both(make, **settings)
     assert played.error is not None

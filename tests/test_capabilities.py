@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.capabilities import CapabilityRouter, Capacity, Choice, first_to_accept, missing_capability
-from interlock.errors import CallbackError, ConfigError
+from routelock.capabilities import CapabilityRouter, Capacity, Choice, first_to_accept, missing_capability
+from routelock.errors import CallbackError, ConfigError
 
 pytestmark = pytest.mark.anyio
 

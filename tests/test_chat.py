@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from remotes import ask, request
 from servers import HELLO_STREAM, SSE, Reply, Server, chunk, event
 
-from interlock.errors import IncompleteResponse, ProviderError
-from interlock.events import HandlerEvent, MessageDone, TextDelta
-from interlock.port import Request
-from interlock.usage import Usage
-from interlock_providers.chat import Chat
-from interlock_providers.shapes import Shape
+from routelock.errors import IncompleteResponse, ProviderError
+from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.port import Request
+from routelock.usage import Usage
+from routelock_providers.chat import Chat
+from routelock_providers.shapes import Shape
 
 pytestmark = pytest.mark.anyio
 

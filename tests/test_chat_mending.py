@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from servers import USAGE, Reply, Server, event, streamed
 
-from interlock.events import MessageDone, TextDelta
-from interlock.port import Request
-from interlock_providers.chat_mending import as_chunk, mend_chunk, mend_completion
-from interlock_providers.litellm import LiteLLM
-from interlock_providers.litellm_library import close_litellm
+from routelock.events import MessageDone, TextDelta
+from routelock.port import Request
+from routelock_providers.chat_mending import as_chunk, mend_chunk, mend_completion
+from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm_library import close_litellm
 
 
 @pytest.fixture

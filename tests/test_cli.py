@@ -16,17 +16,17 @@ from typing import Any
 import httpx
 import pytest
 
-from interlock import Agent, ConfigError
-from interlock.cli import main
-from interlock.commands.loading import load_agents
+from routelock import Agent, ConfigError
+from routelock.cli import main
+from routelock.commands.loading import load_agents
 
 PATIENCE = 60.0
 
 APP = """
 import anyio
-from interlock import Agent, RunConfig
-from interlock.events import MessageDone, TextDelta
-from interlock.testing import ScriptedHandler
+from routelock import Agent, RunConfig
+from routelock.events import MessageDone, TextDelta
+from routelock.testing import ScriptedHandler
 
 agent = Agent("A", model=ScriptedHandler(["Hi.", "Hi."]))
 team = [agent, Agent("B", model=ScriptedHandler([]))]
@@ -126,12 +126,12 @@ def test_a_wrong_spec_is_told_in_one_line(
 ) -> None:
     assert main(["serve", spec.format(folder)]) == 2
     shown = capsys.readouterr().err
-    assert shown.startswith("interlock: ")
+    assert shown.startswith("routelock: ")
     assert said in shown
     assert shown.count("\n") == 1
 
 
-def test_the_error_is_one_of_interlocks() -> None:
+def test_the_error_is_one_of_routelocks() -> None:
     with pytest.raises(ConfigError):
         load_agents("nowhere")
 
@@ -183,8 +183,8 @@ def test_an_unknown_argument_shows_the_usage_of_its_command(
         main([command, "app:agent", "--nope"])
     assert caught.value.code == 2
     shown = capsys.readouterr().err
-    assert shown.startswith(f"usage: interlock {command} ")
-    assert shown.endswith(f"interlock {command}: error: unrecognized arguments: --nope\n")
+    assert shown.startswith(f"usage: routelock {command} ")
+    assert shown.endswith(f"routelock {command}: error: unrecognized arguments: --nope\n")
 
 
 def test_an_unknown_argument_before_the_command_shows_the_usage_of_the_program(
@@ -194,8 +194,8 @@ def test_an_unknown_argument_before_the_command_shows_the_usage_of_the_program(
         main(["--nope", "serve", "app:agent"])
     assert caught.value.code == 2
     shown = capsys.readouterr().err
-    assert shown.startswith("usage: interlock [-h] ")
-    assert shown.endswith("interlock: error: unrecognized arguments: --nope\n")
+    assert shown.startswith("usage: routelock [-h] ")
+    assert shown.endswith("routelock: error: unrecognized arguments: --nope\n")
 
 
 def test_an_unknown_command_is_2(capsys: pytest.CaptureFixture[str]) -> None:
@@ -212,7 +212,7 @@ class Missing:
         if name.split(".")[0] == {missing!r}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Missing())
-from interlock.cli import main
+from routelock.cli import main
 sys.exit(main(["serve", "app:agent", *sys.argv[1:]]))
 """
 
@@ -227,7 +227,7 @@ def test_without_the_extra_its_name_is_told(
     (tmp_path / "app.py").write_text(APP)
     done = _python("-c", _WITHOUT.format(missing=missing), *options, cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.strip().endswith(f"pip install 'interlock[{extra}]'.")
+    assert done.stderr.strip().endswith(f"pip install 'routelock[{extra}]'.")
     assert "Traceback" not in done.stderr
 
 
@@ -253,7 +253,7 @@ def _python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def running(cwd: Path, *arguments: str, **environment: str) -> Iterator[tuple[Any, str]]:
     """The command as a process of its own, and its address; what it says is in ``process.said``."""
     process: Any = subprocess.Popen(
-        [sys.executable, "-m", "interlock", "serve", *arguments, "--port", "0"],
+        [sys.executable, "-m", "routelock", "serve", *arguments, "--port", "0"],
         cwd=cwd,
         env={**_environment(), **environment},
         stderr=subprocess.PIPE,
@@ -300,7 +300,7 @@ def test_a_port_that_is_taken_is_2(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = str(taken.getsockname()[1])
-        ended = _python("-m", "interlock", "serve", "app:agent", "--port", number, cwd=tmp_path)
+        ended = _python("-m", "routelock", "serve", "app:agent", "--port", number, cwd=tmp_path)
     assert ended.returncode == 2
     assert "address already in use" in ended.stderr
 

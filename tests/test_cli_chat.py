@@ -1,4 +1,4 @@
-"""``interlock chat``: through a pipe, and in a terminal with Ctrl-C and colours."""
+"""``routelock chat``: through a pipe, and in a terminal with Ctrl-C and colours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from terminals import APP, Terminal, interlock
+from terminals import APP, Terminal, routelock
 
 CTRL_C = "\x03"
 
@@ -21,7 +21,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_each_line_of_a_pipe_is_a_message(folder: Path) -> None:
-    done = interlock("chat", "app:triage", cwd=folder, stdin="Hi\n\nAgain\n")
+    done = routelock("chat", "app:triage", cwd=folder, stdin="Hi\n\nAgain\n")
     assert done.returncode == 0
     assert re.sub(r"\d+\.\d s", "0.1 s", done.stdout).splitlines() == [
         "you: Hi",
@@ -42,7 +42,7 @@ def test_each_line_of_a_pipe_is_a_message(folder: Path) -> None:
 
 
 def test_tokens_and_money_of_each_answer_and_in_all(folder: Path) -> None:
-    done = interlock("chat", "app:priced", cwd=folder, stdin="Hi\nHi\n")
+    done = routelock("chat", "app:priced", cwd=folder, stdin="Hi\nHi\n")
     lines = done.stdout.splitlines()
     assert lines[-1].split(" | ")[1:] == [
         "800 in (300 cached), 40 out, $0.0012",
@@ -51,20 +51,20 @@ def test_tokens_and_money_of_each_answer_and_in_all(folder: Path) -> None:
 
 
 def test_the_conversation_survives_a_turn_that_fails(folder: Path) -> None:
-    done = interlock("chat", "app:broken", cwd=folder, stdin="one\ntwo\n")
+    done = routelock("chat", "app:broken", cwd=folder, stdin="one\ntwo\n")
     assert "no shop today" in done.stdout
     assert "broken: 2 from you" in done.stdout
     assert done.returncode == 1, "a script is told"
 
 
 def test_new_forgets_the_conversation(folder: Path) -> None:
-    done = interlock("chat", "app:stuck", cwd=folder, stdin="/new\n/quit\nnever\n")
+    done = routelock("chat", "app:stuck", cwd=folder, stdin="/new\n/quit\nnever\n")
     assert "forgotten" in done.stdout
     assert "never" not in done.stdout
 
 
 def test_no_terminal_obeys_what_a_model_writes(folder: Path) -> None:
-    done = interlock("chat", "app:hostile", cwd=folder, stdin="Hi\n")
+    done = routelock("chat", "app:hostile", cwd=folder, stdin="Hi\n")
     assert "\x1b" not in done.stdout
     assert "\u202e" not in done.stdout
     assert r"\u001b[2J\u001b]0;evil\u0007 \u202egnp.exe <b>List<int></b>" + "\nend\n" in done.stdout
@@ -157,7 +157,7 @@ def lines_of(stdout: str) -> list[str]:
 
 
 def test_each_call_that_waits_is_asked_about(folder: Path) -> None:
-    done = interlock("chat", "app:payer", cwd=folder, stdin="Hi\ny\ntoo much\n\nalways\n")
+    done = routelock("chat", "app:payer", cwd=folder, stdin="Hi\ny\ntoo much\n\nalways\n")
     assert lines_of(done.stdout) == [
         "you: Hi",
         "  ? payer wants to call pay(amount=4)",
@@ -182,7 +182,7 @@ def test_each_call_that_waits_is_asked_about(folder: Path) -> None:
 
 @pytest.mark.parametrize("end", ["", "/quit\nnever\n"])
 def test_a_call_that_nobody_decides_on_is_not_made(folder: Path, end: str) -> None:
-    done = interlock("chat", "app:payer", cwd=folder, stdin=f"Hi\ny\n{end}")
+    done = routelock("chat", "app:payer", cwd=folder, stdin=f"Hi\ny\n{end}")
     assert "4 paid" not in done.stdout
     assert "It is not done." in done.stdout
     assert "never" not in done.stdout
@@ -190,7 +190,7 @@ def test_a_call_that_nobody_decides_on_is_not_made(folder: Path, end: str) -> No
 
 
 def test_whoever_allows_a_call_sees_all_of_it(folder: Path) -> None:
-    done = interlock("chat", "app:hiding", cwd=folder, stdin="Hi\n")
+    done = routelock("chat", "app:hiding", cwd=folder, stdin="Hi\n")
     assert 'a to Mallory")' in done.stdout
     assert "\x1b" not in done.stdout
 
@@ -223,7 +223,7 @@ def test_a_terminal_is_asked_too_and_no_word_is_no(folder: Path) -> None:
 def test_a_conversation_goes_on_where_it_was_and_with_whom(folder: Path) -> None:
     def chat(*lines: str) -> str:
         text = "".join(f"{line}\n" for line in lines)
-        done = interlock("chat", "app:front", "--session", "chat.db", cwd=folder, stdin=text)
+        done = routelock("chat", "app:front", "--session", "chat.db", cwd=folder, stdin=text)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -237,7 +237,7 @@ def test_a_conversation_goes_on_where_it_was_and_with_whom(folder: Path) -> None
 
 
 def test_a_file_that_is_none(folder: Path) -> None:
-    done = interlock("chat", "app:front", "--session", ".", cwd=folder, stdin="Hi\n")
+    done = routelock("chat", "app:front", "--session", ".", cwd=folder, stdin="Hi\n")
     assert done.returncode in (1, 2)
     assert len(done.stderr.splitlines()) == 1
 

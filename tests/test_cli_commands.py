@@ -1,4 +1,4 @@
-"""``interlock`` itself, and graph, doctor, trace, record and replay."""
+"""``routelock`` itself, and graph, doctor, trace, record and replay."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 from servers import HELLO_STREAM, USAGE, Server, said
-from terminals import APP, app_in, interlock
+from terminals import APP, app_in, routelock
 
-from interlock import Agent, RunConfig, Runner, function_tool, tool
-from interlock.cli import main
-from interlock.errors import HandlerError, MaxTurnsExceeded
-from interlock.testing import ScriptedHandler, call
-from interlock.trace_files import TraceFile
+from routelock import Agent, RunConfig, Runner, function_tool, tool
+from routelock.cli import main
+from routelock.errors import HandlerError, MaxTurnsExceeded
+from routelock.testing import ScriptedHandler, call
+from routelock.trace_files import TraceFile
 
 COMMANDS = ("chat", "run", "serve", "dev", "graph", "record", "replay", "trace", "doctor")
 
@@ -47,13 +47,13 @@ def test_help_names_every_command_and_exit_code(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert f"examples:\n  interlock {command}" in _help(capsys, command).replace("run app", f"{command} app")
+    assert f"examples:\n  routelock {command}" in _help(capsys, command).replace("run app", f"{command} app")
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--version"])
-    assert capsys.readouterr().out.startswith("interlock ")
+    assert capsys.readouterr().out.startswith("routelock ")
 
 
 def test_a_graph_is_mermaid(app: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,11 +106,11 @@ def test_doctor_says_what_would_be_called(
 
 
 ASKERS = """
-from interlock import Agent
-from interlock_providers import OpenAICompatible
-from interlock_providers.litellm import LiteLLM
-from interlock_providers.openai import OpenAI
-from interlock_providers.remote import RemoteAgent
+from routelock import Agent
+from routelock_providers import OpenAICompatible
+from routelock_providers.litellm import LiteLLM
+from routelock_providers.openai import OpenAI
+from routelock_providers.remote import RemoteAgent
 
 local = OpenAICompatible("m1", base_url="http://ann:pw-hidden@127.0.0.1:9/v1?key=q-hidden")
 groq = OpenAICompatible("m2", base_url="https://api.groq.com/openai/v1")
@@ -295,22 +295,22 @@ def test_what_was_recorded_is_replayed(tmp_path: Path) -> None:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         url = f"http://127.0.0.1:{server.server_port}/hello"
-        recorded = interlock("record", "a.yaml", "ask.py", url, "--fast", cwd=tmp_path)
+        recorded = routelock("record", "a.yaml", "ask.py", url, "--fast", cwd=tmp_path)
         server.shutdown()
         thread.join()
     assert recorded.stdout == "from the server --fast\n", recorded.stderr
-    assert recorded.stderr == "interlock: recorded 1 request in a.yaml\n"
-    replayed = interlock("replay", "a.yaml", "ask.py", url, "--fast", cwd=tmp_path)
+    assert recorded.stderr == "routelock: recorded 1 request in a.yaml\n"
+    replayed = routelock("replay", "a.yaml", "ask.py", url, "--fast", cwd=tmp_path)
     assert replayed.stdout == "from the server --fast\n"
-    assert replayed.stderr == "interlock: answered 1 of 1 request from a.yaml\n"
-    missed = interlock("replay", "a.yaml", "ask.py", url + "/else", cwd=tmp_path)
+    assert replayed.stderr == "routelock: answered 1 of 1 request from a.yaml\n"
+    missed = routelock("replay", "a.yaml", "ask.py", url + "/else", cwd=tmp_path)
     assert missed.returncode == 1
     assert f"{url}/else is not in a.yaml" in missed.stderr
     assert "Traceback" not in missed.stderr
 
 
 SIGNED = """
-from interlock import Agent, Runner
+from routelock import Agent, Runner
 print(Runner.run_sync(Agent("a", model="bedrock/converse/amazon.nova-lite-v1:0"), "Hi").final_output)
 """
 
@@ -333,14 +333,14 @@ def test_no_key_is_needed_where_requests_are_signed(tmp_path: Path, monkeypatch:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     here = {"AWS_REGION": "us-east-1", "HOME": str(tmp_path)}
-    done = interlock("replay", "--any-body", "a.yaml", "ask.py", cwd=tmp_path, **here)
+    done = routelock("replay", "--any-body", "a.yaml", "ask.py", cwd=tmp_path, **here)
     assert done.stdout == "Hi.\n", done.stderr
 
 
 ASKING = """
 import sys
-from interlock import Agent, Runner, function_tool
-from interlock_providers import OpenAICompatible
+from routelock import Agent, Runner, function_tool
+from routelock_providers import OpenAICompatible
 
 def look(page: int) -> str:
     "Look at a page."
@@ -361,9 +361,9 @@ def test_what_a_test_recorded_without_streaming_is_replayed(arguments: list[str]
         said({"content": None, "tool_calls": [made]}, usage=USAGE), said({"content": "One."})
     ) as server:
         (tmp_path / "asking.py").write_text(ASKING.replace("URL", repr(server.url)))
-        recorded = interlock("record", "a.yaml", "asking.py", "Hi", cwd=tmp_path)
+        recorded = routelock("record", "a.yaml", "asking.py", "Hi", cwd=tmp_path)
     assert recorded.stdout == "One.\n", recorded.stderr
-    replayed = interlock("replay", "a.yaml", "asking:asking", "Hi", *arguments, cwd=tmp_path)
+    replayed = routelock("replay", "a.yaml", "asking:asking", "Hi", *arguments, cwd=tmp_path)
     assert "One." in replayed.stdout, replayed.stderr
     assert "answered 2 of 2 requests" in replayed.stderr
 
@@ -371,27 +371,27 @@ def test_what_a_test_recorded_without_streaming_is_replayed(arguments: list[str]
 def test_what_was_recorded_streamed_is_replayed_streamed(tmp_path: Path) -> None:
     with Server(HELLO_STREAM) as server:
         (tmp_path / "asking.py").write_text(ASKING.replace("URL", repr(server.url)))
-        recorded = interlock("record", "a.yaml", "asking:asking", "Hi", cwd=tmp_path)
+        recorded = routelock("record", "a.yaml", "asking:asking", "Hi", cwd=tmp_path)
     assert recorded.stdout == "Hello\n", recorded.stderr
-    replayed = interlock("replay", "a.yaml", "asking:asking", "Hi", cwd=tmp_path)
+    replayed = routelock("replay", "a.yaml", "asking:asking", "Hi", cwd=tmp_path)
     assert replayed.stdout == "Hello\n", replayed.stderr
 
 
 def test_a_cassette_that_is_not_there_is_told(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
-    done = interlock("replay", "none.yaml", "app:echo", "Hi", cwd=tmp_path)
+    done = routelock("replay", "none.yaml", "app:echo", "Hi", cwd=tmp_path)
     assert done.returncode == 2
     assert (
         done.stderr
-        == "interlock: There is no cassette none.yaml. Record it first: interlock record none.yaml ...\n"
+        == "routelock: There is no cassette none.yaml. Record it first: routelock record none.yaml ...\n"
     )
 
 
 def test_an_agent_is_recorded_as_it_is_run(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
-    done = interlock("record", "b.yaml", "app:echo", "Hi", cwd=tmp_path)
+    done = routelock("record", "b.yaml", "app:echo", "Hi", cwd=tmp_path)
     assert done.stdout == "You said: Hi\n"
-    assert done.stderr == "interlock: no request was made, so b.yaml is not written\n"
+    assert done.stderr == "routelock: no request was made, so b.yaml is not written\n"
 
 
 def test_a_cassette_that_was_there_stays_if_nothing_is_recorded_and_is_not_counted(tmp_path: Path) -> None:
@@ -400,6 +400,6 @@ def test_a_cassette_that_was_there_stays_if_nothing_is_recorded_and_is_not_count
     response = {"status": {"code": 200, "message": "OK"}, "headers": {}, "body": {"string": "hi"}}
     text = json.dumps({"version": 1, "interactions": [{"request": request, "response": response}]})
     (tmp_path / "b.yaml").write_text(text)
-    done = interlock("record", "b.yaml", "app:echo", "Hi", cwd=tmp_path)
-    assert done.stderr == "interlock: no request was made, so b.yaml is as it was\n"
+    done = routelock("record", "b.yaml", "app:echo", "Hi", cwd=tmp_path)
+    assert done.stderr == "routelock: no request was made, so b.yaml is as it was\n"
     assert (tmp_path / "b.yaml").read_text() == text

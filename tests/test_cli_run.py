@@ -1,4 +1,4 @@
-"""``interlock run``: its output, its exit codes, and what programs get from it."""
+"""``routelock run``: its output, its exit codes, and what programs get from it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from terminals import APP, PATIENCE, app_in, environment, interlock
+from terminals import APP, PATIENCE, app_in, environment, routelock
 
-from interlock.cli import main
+from routelock.cli import main
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_a_run_that_fails_is_one_line(app: str, capsys: pytest.CaptureFixture[st
     assert main(["run", f"{app}:broken", "Hi"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("interlock: ")
+    assert err.startswith("routelock: ")
     assert "no shop today" in err
     assert err.count("\n") == 1
     assert "\x1b" not in err
@@ -94,8 +94,8 @@ def test_a_call_that_waits_for_approval_is_3_and_says_who_asks_for_it(
     out, err = capsys.readouterr()
     assert out == ""
     assert err == (
-        "interlock: payer's pay(amount=4), payer's pay(amount=5) wait for approval, and were not made; "
-        "interlock chat asks for it.\n"
+        "routelock: payer's pay(amount=4), payer's pay(amount=5) wait for approval, and were not made; "
+        "routelock chat asks for it.\n"
     )
 
 
@@ -130,7 +130,7 @@ def test_a_call_of_the_callers_own_is_named(app: str, capsys: pytest.CaptureFixt
     assert main(["run", f"{app}:asker", "Hi", "--config", f"{app}:external"]) == 3
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == "interlock: where() waits for an answer of the app's: see RunResult.pending.\n"
+    assert err == "routelock: where() waits for an answer of the app's: see RunResult.pending.\n"
 
 
 def test_the_context_is_what_the_spec_stands_for(app: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,13 +224,13 @@ def test_the_agent_that_begins_may_name_the_one_it_was_found_through(
 
 def test_stdin_is_the_text(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
-    done = interlock("run", "app:echo", cwd=tmp_path, stdin="From a pipe.\n")
+    done = routelock("run", "app:echo", cwd=tmp_path, stdin="From a pipe.\n")
     assert (done.stdout, done.returncode) == ("You said: From a pipe.\n\n", 0)
 
 
 def test_an_empty_stdin_is_told(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text(APP)
-    done = interlock("run", "app:echo", cwd=tmp_path, stdin="")
+    done = routelock("run", "app:echo", cwd=tmp_path, stdin="")
     assert done.returncode == 2
     assert "stdin was empty" in done.stderr
 
@@ -252,12 +252,12 @@ def test_a_trace_that_cannot_be_written_is_one_line_before_the_run(
 
 
 def _in_a_shell(command: str, folder: Path, unbuffered: str = "") -> subprocess.CompletedProcess[str]:
-    """Run a line of a shell in which $INTERLOCK is the program and app.py has agents."""
+    """Run a line of a shell in which $ROUTELOCK is the program and app.py has agents."""
     (folder / "app.py").write_text(APP)
     return subprocess.run(
         ["/bin/sh", "-c", command],
         cwd=folder,
-        env=environment(INTERLOCK=f"{sys.executable} -m interlock", PYTHONUNBUFFERED=unbuffered),
+        env=environment(ROUTELOCK=f"{sys.executable} -m routelock", PYTHONUNBUFFERED=unbuffered),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -269,32 +269,32 @@ def _in_a_shell(command: str, folder: Path, unbuffered: str = "") -> subprocess.
     "arguments", ["run app:triage Hi", "graph app:triage", "run app:triage Hi --steps 2>&1"]
 )
 def test_a_reader_that_leaves_is_141(tmp_path: Path, arguments: str, unbuffered: str) -> None:
-    line = f"{{ $INTERLOCK {arguments}; echo $? >code; }} | exec true"
+    line = f"{{ $ROUTELOCK {arguments}; echo $? >code; }} | exec true"
     ended = _in_a_shell(line, tmp_path, unbuffered)
     assert (tmp_path / "code").read_text() == "141\n"
     assert ended.stderr == ""
 
 
 def test_help_that_nobody_reads_ends_quietly(tmp_path: Path) -> None:
-    assert _in_a_shell("$INTERLOCK --help | exec true", tmp_path).stderr == ""
+    assert _in_a_shell("$ROUTELOCK --help | exec true", tmp_path).stderr == ""
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_a_full_disk_is_told_and_1(tmp_path: Path, unbuffered: str) -> None:
-    ended = _in_a_shell("$INTERLOCK run app:triage Hi >/dev/full", tmp_path, unbuffered)
+    ended = _in_a_shell("$ROUTELOCK run app:triage Hi >/dev/full", tmp_path, unbuffered)
     assert ended.returncode == 1
-    assert ended.stderr == "interlock: [Errno 28] No space left on device\n"
+    assert ended.stderr == "routelock: [Errno 28] No space left on device\n"
 
 
 @pytest.mark.parametrize(
     ("redirected", "out"), [("2>&-", "Order 7 is refunded.\n"), (">&-", ""), ("<&- >&- 2>&-", "")]
 )
 def test_streams_may_be_closed(tmp_path: Path, redirected: str, out: str) -> None:
-    ended = _in_a_shell(f"$INTERLOCK run app:triage Hi --steps {redirected}", tmp_path)
+    ended = _in_a_shell(f"$ROUTELOCK run app:triage Hi --steps {redirected}", tmp_path)
     assert (ended.returncode, ended.stdout) == (0, out)
 
 
 def test_bytes_of_stdin_that_are_no_text_are_spelled_out(tmp_path: Path) -> None:
-    line = r"printf 'caf\351' | PYTHONIOENCODING=utf-8:strict $INTERLOCK run app:echo"
+    line = r"printf 'caf\351' | PYTHONIOENCODING=utf-8:strict $ROUTELOCK run app:echo"
     assert _in_a_shell(line, tmp_path).stdout == "You said: caf\\xe9\n"

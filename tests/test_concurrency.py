@@ -10,10 +10,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from interlock import Agent, RunConfig, Runner, function_handler
-from interlock.concurrency import isolated, open_group, run_all
-from interlock.guardrails import GuardrailResult
-from interlock.port import Request
+from routelock import Agent, RunConfig, Runner, function_handler
+from routelock.concurrency import isolated, open_group, run_all
+from routelock.guardrails import GuardrailResult
+from routelock.port import Request
 
 pytestmark = [pytest.mark.anyio, pytest.mark.every_loop]
 

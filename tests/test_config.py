@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from interlock import Agent, Request, Retry, RunConfig, function_handler
-from interlock.errors import ConfigError
+from routelock import Agent, Request, Retry, RunConfig, function_handler
+from routelock.errors import ConfigError
 
 
 async def answers(request: Request) -> str:

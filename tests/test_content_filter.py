@@ -13,17 +13,17 @@ import pytest
 from servers import JSON, SSE, USAGE, Reply, Server, chunk, event, streamed
 from servers import said as completion
 
-from interlock import Agent, RunConfig, Runner, RunResult, function_handler
-from interlock.attempts import Retry
-from interlock.errors import ContentRefused
-from interlock.events import HandlerFallback, MessageDone, ReasoningDelta, TextDelta
-from interlock.port import Handler
-from interlock.testing import ScriptedHandler
-from interlock.usage import Usage
-from interlock_providers import OpenAICompatible
-from interlock_providers.litellm import LiteLLM
-from interlock_providers.litellm_library import close_litellm
-from interlock_providers.openai import OpenAI
+from routelock import Agent, RunConfig, Runner, RunResult, function_handler
+from routelock.attempts import Retry
+from routelock.errors import ContentRefused
+from routelock.events import HandlerFallback, MessageDone, ReasoningDelta, TextDelta
+from routelock.port import Handler
+from routelock.testing import ScriptedHandler
+from routelock.usage import Usage
+from routelock_providers import OpenAICompatible
+from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm_library import close_litellm
+from routelock_providers.openai import OpenAI
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock import (
+from routelock import (
     Agent,
     RunConfig,
     RunContext,
@@ -19,8 +19,8 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.payloads import HandoffPayload
-from interlock.testing import ScriptedHandler, call
+from routelock.payloads import HandoffPayload
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from interlock.context_shape import check_fields, context_schema, kind_of
-from interlock.handoff_context import HandoffContext, deserialize_context
+from routelock.context_shape import check_fields, context_schema, kind_of
+from routelock.handoff_context import HandoffContext, deserialize_context
 
 USER = {"role": "user", "content": "Hi"}
 

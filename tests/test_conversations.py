@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock_providers.conversations import Conversation, Conversations, Toolboxes, body_as_json
-from interlock_providers.shapes import shape_of
-from interlock_providers.wire import Outgoing, prepare, tools_for
+from routelock_providers.conversations import Conversation, Conversations, Toolboxes, body_as_json
+from routelock_providers.shapes import shape_of
+from routelock_providers.wire import Outgoing, prepare, tools_for
 
 SYSTEM: Any = {"role": "system", "content": "Be brief."}
 USER: Any = {"role": "user", "content": "Hi"}

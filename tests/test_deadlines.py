@@ -15,11 +15,11 @@ import pytest
 from servers import HELLO, HELLO_STREAM, Server
 from virtual import JumpingLoop, virtual_backends
 
-from interlock.errors import ConfigError, ProviderTimeout
-from interlock.port import Request
-from interlock_providers import LiteLLM, OpenAICompatible, close_litellm
-from interlock_providers.deadlines import AsyncioDeadline, Deadline, check_seconds, deadline_for
-from interlock_providers.openai import OpenAI
+from routelock.errors import ConfigError, ProviderTimeout
+from routelock.port import Request
+from routelock_providers import LiteLLM, OpenAICompatible, close_litellm
+from routelock_providers.deadlines import AsyncioDeadline, Deadline, check_seconds, deadline_for
+from routelock_providers.openai import OpenAI
 
 pytestmark = pytest.mark.anyio
 

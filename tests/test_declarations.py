@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from teams import agent
 
-from interlock import Agent, Handoff, RunConfig, handoff
-from interlock.declarations import agent_problems, is_list, is_seconds, target_name
-from interlock.errors import ConfigError
-from interlock.graph import run_graph
-from interlock.payloads import HandoffPayload
-from interlock.testing import ScriptedHandler
+from routelock import Agent, Handoff, RunConfig, handoff
+from routelock.declarations import agent_problems, is_list, is_seconds, target_name
+from routelock.errors import ConfigError
+from routelock.graph import run_graph
+from routelock.payloads import HandoffPayload
+from routelock.testing import ScriptedHandler
 
 B = agent("B")
 

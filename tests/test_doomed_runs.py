@@ -11,23 +11,23 @@ import pytest
 from scenes import Recorder
 from teams import agent, answers_of
 
-from interlock import Agent, GuardrailResult, RunConfig, Runner, RunState, RunStream, function_handler, tool
-from interlock.errors import (
+from routelock import Agent, GuardrailResult, RunConfig, Runner, RunState, RunStream, function_handler, tool
+from routelock.errors import (
     ConfigError,
-    InterlockError,
+    RoutelockError,
     ModelBehaviorError,
     ToolError,
     ToolGuardrailTripped,
     ToolTimeout,
 )
-from interlock.events import ToolOutput
-from interlock.executor import InProcess, Outcome
-from interlock.journal_steps import JournalSteps
-from interlock.loop import run_loop
-from interlock.port import Request
-from interlock.run import Run
-from interlock.starting import start
-from interlock.testing import ScriptedHandler, assert_valid, call
+from routelock.events import ToolOutput
+from routelock.executor import InProcess, Outcome
+from routelock.journal_steps import JournalSteps
+from routelock.loop import run_loop
+from routelock.port import Request
+from routelock.run import Run
+from routelock.starting import start
+from routelock.testing import ScriptedHandler, assert_valid, call
 
 pytestmark = pytest.mark.anyio
 
@@ -103,16 +103,16 @@ def begun(made: Agent[Any], *, stream: bool, grace: float, hooks: Any = None, **
 
 async def error_of(
     made: Agent[Any], *, stream: bool = False, grace: float = 0.0, **settings: Any
-) -> InterlockError:
+) -> RoutelockError:
     """Return what a run ended with that had to end."""
     run = begun(made, stream=stream, grace=grace, **settings)
-    with anyio.fail_after(BOUND), pytest.raises(InterlockError) as caught:
+    with anyio.fail_after(BOUND), pytest.raises(RoutelockError) as caught:
         await (RunStream(run).drain() if stream else run_loop(run))
     assert_valid(caught.value.result.to_input_list())
     return caught.value
 
 
-def problems(error: InterlockError) -> Mapping[str, str]:
+def problems(error: RoutelockError) -> Mapping[str, str]:
     return {each.call_id or "": each.message for each in error.result.errors}
 
 

@@ -12,8 +12,8 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import Agent, function_handler
-from interlock.drawing import graph_svg
+from routelock import Agent, function_handler
+from routelock.drawing import graph_svg
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 

@@ -17,18 +17,18 @@ from dying import Dies, is_crash
 from patience import until
 from scenes import SCENES, Scene, Stage, facts
 
-from interlock import Agent, Request, RunConfig, Runner, ToolContext, function_handler, tool
-from interlock.durable import EndedRun, RunClient, StepPart, WorkerSettings, serving_runs
-from interlock.durable.documents import segment_id, segment_of
-from interlock.durable.library import engine, url_of
-from interlock.durable.showcase import Showcase
-from interlock.durable.steps import taken_over
-from interlock.errors import ConfigError, InterlockError, ProviderTimeout, RateLimited
-from interlock.events import HandlerEvent, MessageDone, TextDelta
-from interlock.messages import calls_of
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, Request, RunConfig, Runner, ToolContext, function_handler, tool
+from routelock.durable import EndedRun, RunClient, StepPart, WorkerSettings, serving_runs
+from routelock.durable.documents import segment_id, segment_of
+from routelock.durable.library import engine, url_of
+from routelock.durable.showcase import Showcase
+from routelock.durable.steps import taken_over
+from routelock.errors import ConfigError, RoutelockError, ProviderTimeout, RateLimited
+from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.messages import calls_of
+from routelock.testing import ScriptedHandler, call
 
-pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'interlock[durable]'")
+pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'routelock[durable]'")
 
 
 class World:
@@ -502,7 +502,7 @@ async def _wherever_it_dies(name: str) -> None:
 def test_whoever_takes_a_run_over_comes_to_the_same_result(name: str, worker: Worker) -> None:
     try:
         worker.do(_wherever_it_dies(name))
-    except InterlockError:
+    except RoutelockError:
         pytest.skip("a scene that ends with an error")
 
 

@@ -19,13 +19,13 @@ from databases import Postgres, address, postgres_server
 from patience import until
 from paying_worker import QUICK, go_on, payer
 
-from interlock import Agent, RunConfig, handoff, tool
-from interlock.durable import EndedRun, RunClient, WorkerSettings, serving_runs
-from interlock.durable.connection import running_client
-from interlock.durable.library import STEPS_VERSION, WORKFLOW
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, RunConfig, handoff, tool
+from routelock.durable import EndedRun, RunClient, WorkerSettings, serving_runs
+from routelock.durable.connection import running_client
+from routelock.durable.library import STEPS_VERSION, WORKFLOW
+from routelock.testing import ScriptedHandler, call
 
-pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'interlock[durable]'")
+pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'routelock[durable]'")
 
 PAY = call("pay", {}, id="p")
 
@@ -55,7 +55,7 @@ class Till:
         self.begun += 1
         import logging
 
-        logging.getLogger("interlock.durable").warning("PAY BEGINS")
+        logging.getLogger("routelock.durable").warning("PAY BEGINS")
         self.paying.set()
         await self.may_end.wait()
         self.paid += 1
@@ -174,7 +174,7 @@ def test_a_run_that_was_claimed_and_not_begun_is_not_lost(database: str) -> None
                 await dbos.enqueue_async(where, job)
             claim = "UPDATE dbos.workflow_status SET status = 'PENDING', executor_id = 'me',"
             claim += (
-                " queue_name = 'interlock.A', owner_xid = 'x' WHERE workflow_uuid = 'claimed' RETURNING 1"
+                " queue_name = 'routelock.A', owner_xid = 'x' WHERE workflow_uuid = 'claimed' RETURNING 1"
             )
             rows(database, claim)
             return await asyncio.wait_for(client.wait("claimed"), 60)
@@ -269,12 +269,12 @@ def test_without_the_extra_one_is_told_what_to_install() -> None:
     code = """if True:
         import sys
         sys.modules["dbos"] = None
-        from interlock.durable.library import engine
-        from interlock.errors import MissingExtra
+        from routelock.durable.library import engine
+        from routelock.errors import MissingExtra
         try:
             engine()
         except MissingExtra as error:
-            assert "interlock[durable]" in str(error)
+            assert "routelock[durable]" in str(error)
         else:
             raise AssertionError
     """

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from teams import HI, agent, answers_of, look_up, requests
 
-from interlock import Agent, Message, RunConfig, Runner, function_handler, handoff
-from interlock.errors import LimitExceeded, LoopDetected, MaxTurnsExceeded
-from interlock.events import EmptyReply
-from interlock.messages import calls_of, text_of
-from interlock.repair import problems
-from interlock.replies import is_empty
-from interlock.testing import ScriptedHandler, assert_valid, call, reply
-from interlock.usage import Usage
+from routelock import Agent, Message, RunConfig, Runner, function_handler, handoff
+from routelock.errors import LimitExceeded, LoopDetected, MaxTurnsExceeded
+from routelock.events import EmptyReply
+from routelock.messages import calls_of, text_of
+from routelock.repair import problems
+from routelock.replies import is_empty
+from routelock.testing import ScriptedHandler, assert_valid, call, reply
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,7 @@ def looking(*replies: Any, **options: Any) -> Agent[Any]:
         {"content": None, "reasoning_content": "Hm."},
         {"content": None, "tool_calls": []},
         {"content": "", "refusal": None},
-        {"content": None, "_interlock": "private"},
+        {"content": None, "_routelock": "private"},
     ],
 )
 def test_nothing_to_show_is_empty(message: Any) -> None:

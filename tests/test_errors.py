@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from interlock import errors
-from interlock.errors import (
+from routelock import errors
+from routelock.errors import (
     ConfigError,
     GuardrailTripped,
     HandlerError,
-    InterlockError,
+    RoutelockError,
     LimitExceeded,
     MissingExtra,
     ProviderError,
@@ -46,7 +46,7 @@ def drawn() -> dict[str, str]:
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
     """Whoever reads the picture reads the truth."""
     actual = {
-        name: next((base.__name__ for base in each.__bases__ if issubclass(base, InterlockError)), "")
+        name: next((base.__name__ for base in each.__bases__ if issubclass(base, RoutelockError)), "")
         for name, each in CLASSES.items()
     }
     assert drawn() == actual

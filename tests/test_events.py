@@ -8,10 +8,10 @@ from typing import Any, get_args
 
 import pytest
 
-from interlock import events
-from interlock.errors import ConnectionFailed
-from interlock.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta, ToolOutput
-from interlock.results import RunEvent
+from routelock import events
+from routelock.errors import ConnectionFailed
+from routelock.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta, ToolOutput
+from routelock.results import RunEvent
 
 CLASSES: list[Any] = [kind for name in events.__all__ if isinstance(kind := getattr(events, name), type)]
 

@@ -11,13 +11,13 @@ import pytest
 from executors import Body, Recording, Replaying, Step
 from scenes import SCENES, Scene, Stage, facts
 
-from interlock import Agent, RunConfig, Runner, function_tool, tool
-from interlock.errors import HandlerError, InterlockError, ModelBehaviorError, ToolError, ToolTimeout
-from interlock.events import HandlerEvent, MessageDone
-from interlock.executor import Call, Executor, InProcess, Outcome
-from interlock.testing import ScriptedHandler, call
-from interlock.tools import ToolResult
-from interlock.usage import Usage
+from routelock import Agent, RunConfig, Runner, function_tool, tool
+from routelock.errors import HandlerError, RoutelockError, ModelBehaviorError, ToolError, ToolTimeout
+from routelock.events import HandlerEvent, MessageDone
+from routelock.executor import Call, Executor, InProcess, Outcome
+from routelock.testing import ScriptedHandler, call
+from routelock.tools import ToolResult
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ async def play(scene: Scene, executor: Executor, stage: Stage) -> tuple[dict[str
     settings = scene.settings(executor=executor)
     try:
         result = await Runner.run(scene.agent(stage), "Hi", max_turns=scene.max_turns, run_config=settings)
-    except InterlockError as error:
+    except RoutelockError as error:
         return facts(error.result), repr(error)
     return facts(result), ""
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from teams import outcome
 
-from interlock import (
+from routelock import (
     Agent,
     HandoffRequest,
     RunConfig,
@@ -27,11 +27,11 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.errors import ConfigError, MaxTurnsExceeded, ModelBehaviorError, ToolError
-from interlock.events import HandoffFailed, MessageDone, TextDelta, ToolCallDelta, ToolCalled, ToolOutput
-from interlock.messages import Message, calls_of, text_of
-from interlock.repair import NO_ANSWER
-from interlock.testing import ScriptedHandler, assert_valid, call, reply
+from routelock.errors import ConfigError, MaxTurnsExceeded, ModelBehaviorError, ToolError
+from routelock.events import HandoffFailed, MessageDone, TextDelta, ToolCallDelta, ToolCalled, ToolOutput
+from routelock.messages import Message, calls_of, text_of
+from routelock.repair import NO_ANSWER
+from routelock.testing import ScriptedHandler, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from dying import Crash
 from managers import both as both_managers
 from teams import HI, TO_B, agent, answers_of, look_up, requests, shown
 
-from interlock import (
+from routelock import (
     Agent,
     GuardrailResult,
     HandoffRequest,
@@ -26,8 +26,8 @@ from interlock import (
     handoff,
     tool,
 )
-from interlock.capabilities import Capacity
-from interlock.errors import (
+from routelock.capabilities import Capacity
+from routelock.errors import (
     BudgetExceeded,
     ConfigError,
     HandoffTimeout,
@@ -37,13 +37,13 @@ from interlock.errors import (
     RateLimited,
     RunTimeout,
 )
-from interlock.events import HandoffCompleted, HandoffFailed, HandoffOccurred
-from interlock.handoff_request import HandoffStatus
-from interlock.journal import Journal
-from interlock.limits import Limits
-from interlock.messages import text_of
-from interlock.sessions import InMemorySessions, Session
-from interlock.testing import ScriptedHandler, assert_valid, call
+from routelock.events import HandoffCompleted, HandoffFailed, HandoffOccurred
+from routelock.handoff_request import HandoffStatus
+from routelock.journal import Journal
+from routelock.limits import Limits
+from routelock.messages import text_of
+from routelock.sessions import InMemorySessions, Session
+from routelock.testing import ScriptedHandler, assert_valid, call
 
 pytestmark = pytest.mark.anyio
 

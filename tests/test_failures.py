@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import errors
-from interlock.errors import ProviderError
-from interlock_providers.answers import LONGEST_WAIT, Answer, error_from_answer, shortened
-from interlock_providers.failures import to_provider_error
+from routelock import errors
+from routelock.errors import ProviderError
+from routelock_providers.answers import LONGEST_WAIT, Answer, error_from_answer, shortened
+from routelock_providers.failures import to_provider_error
 
 NOT_RETRYABLE = (
     errors.InvalidRequest,
@@ -223,7 +223,7 @@ def test_a_miss_keeps_its_lines_and_learns_who_was_asked() -> None:
 
 
 def test_a_connection_that_was_blocked_is_not_retried() -> None:
-    from interlock.testing import NetworkBlocked
+    from routelock.testing import NetworkBlocked
 
     blocked = NetworkBlocked("api.openai.com", "Connecting to")
     error = mapped(chained(litellm_says("InternalServerError"), httpx.ConnectError("x"), blocked))

@@ -11,7 +11,7 @@ from bothways import QUICK, Played, Voice, both
 from executors import Recording
 from scenes import facts
 
-from interlock import (
+from routelock import (
     Agent,
     GuardrailResult,
     HandoffRequest,
@@ -26,14 +26,14 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.errors import (
+from routelock.errors import (
     AuthenticationFailed,
     ConfigError,
     ConnectionFailed,
     ContentRefused,
     HandlerError,
     InputGuardrailTripped,
-    InterlockError,
+    RoutelockError,
     InvalidRequest,
     LimitExceeded,
     MissingExtra,
@@ -44,7 +44,7 @@ from interlock.errors import (
     ServerFailed,
     ToolError,
 )
-from interlock.events import (
+from routelock.events import (
     AttemptFailed,
     HandlerEvent,
     HandlerFallback,
@@ -53,9 +53,9 @@ from interlock.events import (
     TextDelta,
     ToolCallDelta,
 )
-from interlock.executor import Call
-from interlock.starting import start
-from interlock.testing import UnexpectedModelCall, assert_valid, call, reply
+from routelock.executor import Call
+from routelock.starting import start
+from routelock.testing import UnexpectedModelCall, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio
 
@@ -711,10 +711,10 @@ async def test_an_error_of_the_reader_is_not_taken_for_the_handlers() -> None:
 
 
 async def test_nothing_is_lost_between_error_classes() -> None:
-    """Every provider error is an interlock error, with the partial result on it."""
+    """Every provider error is an routelock error, with the partial result on it."""
     played = await falling(ServerFailed("a"), ServerFailed("b"))
     assert isinstance(played.error, ProviderError)
-    assert isinstance(played.error, InterlockError)
+    assert isinstance(played.error, RoutelockError)
     assert played.error.result is not None
 
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import nest_handoff_history
-from interlock.callables import resolve
-from interlock.errors import ConfigError
-from interlock.filters import (
+from routelock import nest_handoff_history
+from routelock.callables import resolve
+from routelock.errors import ConfigError
+from routelock.filters import (
     HandoffInputData,
     HandoffInputFilter,
     as_items,
@@ -25,8 +25,8 @@ from interlock.filters import (
     remove_all_tools,
     tool_results_budget,
 )
-from interlock.messages import ItemKind, Message, RunItem, calls_of, text_of
-from interlock.repair import problems
+from routelock.messages import ItemKind, Message, RunItem, calls_of, text_of
+from routelock.repair import problems
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock_providers.foreign import put_back, set_aside
+from routelock_providers.foreign import put_back, set_aside
 
 DOCUMENT = {"type": "document_url", "document_url": "https://example.com/a.pdf"}
 TEXT = {"type": "text", "text": "Read this:"}
@@ -61,7 +61,7 @@ def test_a_request_without_foreign_parts_is_not_even_read() -> None:
 
 @given(st.text())
 def test_a_text_that_looks_like_a_mark_stays_text(text: str) -> None:
-    marklike = {"type": "text", "text": f"[interlock part {'0' * 32}]"}
+    marklike = {"type": "text", "text": f"[routelock part {'0' * 32}]"}
     messages: Any = [{"role": "user", "content": text}, user(marklike, DOCUMENT)]
     marked, parts = set_aside(messages)
     body = json.dumps({"messages": marked}).encode()

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from teams import look_up
 
-from interlock import Agent, Message, Runner, handoff
-from interlock.filters import remove_all_tools
-from interlock.handoff_context import HandoffContext
-from interlock.history import View
-from interlock.messages import NOTE, RunItem, is_note, last_user_text, text_of, to_messages
-from interlock.narrative import PREAMBLE, Reader
-from interlock.sessions import InMemorySessions, Session
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, Message, Runner, handoff
+from routelock.filters import remove_all_tools
+from routelock.handoff_context import HandoffContext
+from routelock.history import View
+from routelock.messages import NOTE, RunItem, is_note, last_user_text, text_of, to_messages
+from routelock.narrative import PREAMBLE, Reader
+from routelock.sessions import InMemorySessions, Session
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 

@@ -11,19 +11,19 @@ import anyio.lowlevel
 import pytest
 from teams import outcome
 
-from interlock import Agent, GuardrailResult, Request, Retry, RunConfig, Runner, function_handler, tool
-from interlock.errors import (
+from routelock import Agent, GuardrailResult, Request, Retry, RunConfig, Runner, function_handler, tool
+from routelock.errors import (
     CallbackError,
     GuardrailTripped,
     InputGuardrailTripped,
     OutputGuardrailTripped,
     ServerFailed,
 )
-from interlock.events import HandlerEvent, MessageDone, TextDelta
-from interlock.guardrails import Guardrail
-from interlock.repair import problems
-from interlock.testing import ScriptedHandler, call
-from interlock.usage import Usage
+from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.guardrails import Guardrail
+from routelock.repair import problems
+from routelock.testing import ScriptedHandler, call
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 

@@ -21,18 +21,18 @@ from servers import Server, failed
 from teams import agent, requests
 from views import MODELS
 
-from interlock import Agent, ModelSettings, RunConfig, Runner, Tool, handoff, tool
-from interlock.errors import ProviderError
-from interlock.messages import Message
-from interlock.plain_json import sendable, sendable_json
-from interlock.port import Handler, OutputSchema, Request
-from interlock.repair import repair
-from interlock_providers import OpenAICompatible
-from interlock_providers.litellm import LiteLLM
-from interlock_providers.litellm_library import close_litellm
-from interlock_providers.openai import OpenAI
-from interlock_providers.shapes import shape_of
-from interlock_providers.wire import prepare
+from routelock import Agent, ModelSettings, RunConfig, Runner, Tool, handoff, tool
+from routelock.errors import ProviderError
+from routelock.messages import Message
+from routelock.plain_json import sendable, sendable_json
+from routelock.port import Handler, OutputSchema, Request
+from routelock.repair import repair
+from routelock_providers import OpenAICompatible
+from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm_library import close_litellm
+from routelock_providers.openai import OpenAI
+from routelock_providers.shapes import shape_of
+from routelock_providers.wire import prepare
 
 pytestmark = pytest.mark.anyio
 

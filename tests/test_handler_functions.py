@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, Protocol, TypeVar
 
 import pytest
 
-from interlock import Request, RunContext, ToolContext, function_handler
-from interlock.errors import ConfigError
-from interlock.events import MessageDone
+from routelock import Request, RunContext, ToolContext, function_handler
+from routelock.errors import ConfigError
+from routelock.events import MessageDone
 
 if TYPE_CHECKING:
     import collections.abc as abc
     import typing
 
-    import interlock as il
-    from interlock import Request as Ask
+    import routelock as il
+    from routelock import Request as Ask
 
     State = Any
 

@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 from scenes import Recorder, facts
 
-from interlock import Agent, RunConfig, Runner, RunStream, function_handler, function_tool
-from interlock.errors import InterlockError
-from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from interlock.handlers import handler
-from interlock.messages import Message, calls_of, text_of
-from interlock.port import Handler, Request
-from interlock.results import RunDone
-from interlock.starting import start
-from interlock.testing import ScriptedHandler
-from interlock.usage import Usage
+from routelock import Agent, RunConfig, Runner, RunStream, function_handler, function_tool
+from routelock.errors import RoutelockError
+from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.handlers import handler
+from routelock.messages import Message, calls_of, text_of
+from routelock.port import Handler, Request
+from routelock.results import RunDone
+from routelock.starting import start
+from routelock.testing import ScriptedHandler
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 
@@ -312,12 +312,12 @@ async def play(model: Handler, given: str = "", *, stream: bool) -> dict[str, An
     agent = Agent("A", "Be brief.", model=model, tools=[look])
     run = start(agent, "Hi", None, 10, hooks, RunConfig(run_id="r"), stream=stream)
     happened: list[Any] = []
-    error: InterlockError | None = None
+    error: RoutelockError | None = None
     running = RunStream(run)
     try:
         async for event in running:
             happened.append(event)
-    except InterlockError as raised:
+    except RoutelockError as raised:
         error = raised
     if stream and error is None:
         shows_all(happened, some=given.startswith("some"))

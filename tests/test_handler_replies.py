@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from interlock import function_handler
-from interlock.errors import ConnectionFailed, HandlerError, IncompleteResponse
-from interlock.events import (
+from routelock import function_handler
+from routelock.errors import ConnectionFailed, HandlerError, IncompleteResponse
+from routelock.events import (
     AttemptFailed,
     HandlerEvent,
     MessageDone,
@@ -24,12 +24,12 @@ from interlock.events import (
     TextDelta,
     ToolCallDelta,
 )
-from interlock.handler_replies import Collector
-from interlock.handoff_request import HandoffRequest
-from interlock.messages import Message, calls_of
-from interlock.port import Handler, Request
-from interlock.testing import call
-from interlock.usage import Usage
+from routelock.handler_replies import Collector
+from routelock.handoff_request import HandoffRequest
+from routelock.messages import Message, calls_of
+from routelock.port import Handler, Request
+from routelock.testing import call
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 

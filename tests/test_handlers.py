@@ -12,15 +12,15 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from interlock import Agent, Runner, function_handler, function_tool
-from interlock.errors import ConfigError
-from interlock.events import HandlerEvent, MessageDone, TextDelta
-from interlock.handlers import FunctionHandler, handler
-from interlock.handoff_request import HandoffRequest
-from interlock.messages import Message
-from interlock.port import Handler, Priority, Request, family_of
-from interlock.testing import ScriptedHandler, call
-from interlock.usage import Usage
+from routelock import Agent, Runner, function_handler, function_tool
+from routelock.errors import ConfigError
+from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers import FunctionHandler, handler
+from routelock.handoff_request import HandoffRequest
+from routelock.messages import Message
+from routelock.port import Handler, Priority, Request, family_of
+from routelock.testing import ScriptedHandler, call
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 

@@ -18,18 +18,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import Agent, Runner, function_tool
-from interlock.handoff_context import (
+from routelock import Agent, Runner, function_tool
+from routelock.handoff_context import (
     HandoffContext,
     ToolState,
     deserialize_context,
     prepare_handoff_context,
     serialize_context,
 )
-from interlock.redaction import redact
-from interlock.repair import problems, repair
-from interlock.testing import ScriptedHandler
-from interlock.testing import call as make_call
+from routelock.redaction import redact
+from routelock.repair import problems, repair
+from routelock.testing import ScriptedHandler
+from routelock.testing import call as make_call
 
 pytestmark = pytest.mark.anyio
 
@@ -270,7 +270,7 @@ async def test_what_one_run_did_another_goes_on_with() -> None:
 def test_another_process_restores_it() -> None:
     """And writes the same bytes."""
     program = (
-        "import sys; from interlock.handoff_context import *;"
+        "import sys; from routelock.handoff_context import *;"
         "context = deserialize_context(sys.stdin.buffer.read());"
         "sys.stdout.buffer.write(serialize_context(context, compress=True))"
     )
@@ -538,7 +538,7 @@ def test_bytes_without_a_version_are_of_the_first() -> None:
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_newer_version_is_refused_and_says_so(strict: bool) -> None:
     for version in (2, 10**1000):
-        with pytest.raises(ValueError, match=r"format_version [0-9]+, .* reads up to 1; update interlock"):
+        with pytest.raises(ValueError, match=r"format_version [0-9]+, .* reads up to 1; update routelock"):
             deserialize_context(as_bytes(format_version=version), strict=strict)
 
 

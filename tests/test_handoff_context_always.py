@@ -10,14 +10,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from interlock.handoff_context import (
+from routelock.handoff_context import (
     HandoffContext,
     deserialize_context,
     prepare_handoff_context,
     serialize_context,
 )
-from interlock.messages import to_messages
-from interlock.repair import problems
+from routelock.messages import to_messages
+from routelock.repair import problems
 
 
 def asks(*ids: str) -> dict[str, Any]:

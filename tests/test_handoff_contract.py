@@ -16,7 +16,7 @@ from bothways import both
 from executors import Recording, Replaying
 from teams import HI, TO_B, agent, answers_of, look_up, pair, requests, shown
 
-from interlock import (
+from routelock import (
     Agent,
     Handoff,
     HandoffRequest,
@@ -25,14 +25,14 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.errors import CallbackError
-from interlock.events import HandoffOccurred, HandoffRequested, TextDelta
-from interlock.filters import keep_last, remove_all_tools
-from interlock.handoff_context import HandoffContext, deserialize_context, serialize_context
-from interlock.handoff_request import HandoffResponse, HandoffStatus
-from interlock.messages import Message, text_of
-from interlock.repair import problems
-from interlock.testing import ScriptedHandler, call, reply
+from routelock.errors import CallbackError
+from routelock.events import HandoffOccurred, HandoffRequested, TextDelta
+from routelock.filters import keep_last, remove_all_tools
+from routelock.handoff_context import HandoffContext, deserialize_context, serialize_context
+from routelock.handoff_request import HandoffResponse, HandoffStatus
+from routelock.messages import Message, text_of
+from routelock.repair import problems
+from routelock.testing import ScriptedHandler, call, reply
 
 pytestmark = pytest.mark.anyio
 
@@ -74,7 +74,7 @@ def test_a_request_has_these_defaults() -> None:
 def test_a_tool_has_the_same_name_in_every_process() -> None:
     """Whatever the hash seed."""
     code = (
-        "from interlock.names import transfer_tool_name as name;"
+        "from routelock.names import transfer_tool_name as name;"
         "print([name(each) for each in ('Refund Agent', '東京', 'x' * 80)])"
     )
     outputs = {

@@ -8,11 +8,11 @@ import pytest
 from bothways import both
 from teams import TO_B, agent
 
-from interlock import Agent, HandoffRequest, RunConfig, RunContext, Runner, handoff, tool
-from interlock.errors import ConfigError
-from interlock.handoff_context import HandoffContext
-from interlock.handoff_request import HandoffResponse, HandoffStatus
-from interlock.testing import call
+from routelock import Agent, HandoffRequest, RunConfig, RunContext, Runner, handoff, tool
+from routelock.errors import ConfigError
+from routelock.handoff_context import HandoffContext
+from routelock.handoff_request import HandoffResponse, HandoffStatus
+from routelock.testing import call
 
 pytestmark = pytest.mark.anyio
 

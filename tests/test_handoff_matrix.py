@@ -18,11 +18,11 @@ from vendor_bodies import Asked, read_body
 from vendor_replies import answer
 from views import MODELS
 
-from interlock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
-from interlock.messages import calls_of
-from interlock.testing import PROFILES, assert_valid
-from interlock_providers.litellm import LiteLLM
-from interlock_providers.litellm_library import close_litellm
+from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
+from routelock.messages import calls_of
+from routelock.testing import PROFILES, assert_valid
+from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm_library import close_litellm
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from teams import TO_B, agent, answers_of, pair
 
-from interlock import (
+from routelock import (
     Agent,
     GuardrailResult,
     HandoffRecord,
@@ -24,11 +24,11 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.errors import HandoffFilterError, InterlockError, MaxTurnsExceeded
-from interlock.handoff_request import HandoffResponse, HandoffStatus
-from interlock.metrics import HandoffMetrics
-from interlock.testing import ScriptedHandler, call, reply
-from interlock.usage import Usage
+from routelock.errors import HandoffFilterError, RoutelockError, MaxTurnsExceeded
+from routelock.handoff_request import HandoffResponse, HandoffStatus
+from routelock.metrics import HandoffMetrics
+from routelock.testing import ScriptedHandler, call, reply
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 
@@ -49,7 +49,7 @@ def chain(*, last: Any = "C here.", before: Any = ()) -> Agent[Any]:
 
 
 async def failed(
-    a: Agent[Any], kind: type[InterlockError] = InterlockError, **settings: Any
+    a: Agent[Any], kind: type[RoutelockError] = RoutelockError, **settings: Any
 ) -> RunResult[Any]:
     """The partial result of a run that fails."""
     with pytest.raises(kind) as raised:

@@ -9,13 +9,13 @@ from hypothesis import given
 from random_teams import NAMES, scripts, team
 from scenes import facts
 
-from interlock import RunConfig, Runner, RunResult, RunStream
-from interlock.capabilities import Capacity
-from interlock.errors import InterlockError
-from interlock.events import HandoffCompleted, HandoffOccurred
-from interlock.handoff_request import HandoffStatus
-from interlock.results import RunEvent
-from interlock.usage import Usage
+from routelock import RunConfig, Runner, RunResult, RunStream
+from routelock.capabilities import Capacity
+from routelock.errors import RoutelockError
+from routelock.events import HandoffCompleted, HandoffOccurred
+from routelock.handoff_request import HandoffStatus
+from routelock.results import RunEvent
+from routelock.usage import Usage
 
 
 async def _play(
@@ -30,7 +30,7 @@ async def _play(
         run: RunStream = Runner.run_streamed(first, "Hi", max_turns=12, run_config=config)
         async for event in run:
             events.append(event)
-    except InterlockError as error:
+    except RoutelockError as error:
         return error.result, f"{type(error).__name__}: {error}"
     return run.result, ""
 

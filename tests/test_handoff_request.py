@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from interlock import Agent, HandoffRequest
-from interlock.errors import ConfigError
-from interlock.handoff_request import HandoffResponse, HandoffStatus
-from interlock.testing import ScriptedHandler
+from routelock import Agent, HandoffRequest
+from routelock.errors import ConfigError
+from routelock.handoff_request import HandoffResponse, HandoffStatus
+from routelock.testing import ScriptedHandler
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -11,7 +11,7 @@ import pytest
 from bothways import both
 from teams import TO_B, agent, pair
 
-from interlock import (
+from routelock import (
     Agent,
     HandoffRecord,
     HandoffRequest,
@@ -21,14 +21,14 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.capabilities import NONE_AVAILABLE, Capacity
-from interlock.errors import InterlockError
-from interlock.events import HandoffRequested, ToolCalled, ToolOutput
-from interlock.filters import HandoffInputData
-from interlock.handoff_request import HandoffResponse, HandoffStatus
-from interlock.metrics import HandoffMetrics
-from interlock.starting import start
-from interlock.testing import assert_valid, call
+from routelock.capabilities import NONE_AVAILABLE, Capacity
+from routelock.errors import RoutelockError
+from routelock.events import HandoffRequested, ToolCalled, ToolOutput
+from routelock.filters import HandoffInputData
+from routelock.handoff_request import HandoffResponse, HandoffStatus
+from routelock.metrics import HandoffMetrics
+from routelock.starting import start
+from routelock.testing import assert_valid, call
 
 pytestmark = pytest.mark.anyio
 
@@ -166,7 +166,7 @@ async def test_an_answer_that_is_filed_elsewhere_keeps_its_number() -> None:
 
 async def test_the_answer_stays_what_it_was_when_the_work_fails() -> None:
     a = agent("A", TO_B, handoffs=[agent("B", ValueError("no"), on_handoff_request=saying(None))])
-    with pytest.raises(InterlockError) as raised:
+    with pytest.raises(RoutelockError) as raised:
         await Runner.run(a, "Hi")
     assert raised.value.result is not None
     (record,) = raised.value.result.handoffs
@@ -203,7 +203,7 @@ def test_a_snapshot_survives_the_journal() -> None:
 
 
 def test_a_snapshot_is_bytes() -> None:
-    with pytest.raises(InterlockError, match="The context_snapshot of a HandoffRequest must be bytes"):
+    with pytest.raises(RoutelockError, match="The context_snapshot of a HandoffRequest must be bytes"):
         HandoffRequest("B", context_snapshot="text")  # type: ignore[arg-type]
 
 
@@ -341,7 +341,7 @@ async def test_one_that_a_tool_asked_for_while_another_was_running_is_on_record(
 @pytest.mark.virtual_time
 async def test_one_that_the_runs_time_is_up_for_is_on_record() -> None:
     a = agent("A", TO_B, handoffs=[agent("B", on_handoff_request=Undecided())])
-    with pytest.raises(InterlockError) as raised:
+    with pytest.raises(RoutelockError) as raised:
         await Runner.run(a, "Hi", run_config=RunConfig(timeout=0.05))
     assert raised.value.result is not None
     assert [each.error for each in raised.value.result.handoffs] == [UNDECIDED]
@@ -373,7 +373,7 @@ async def test_one_before_which_an_error_ends_the_run_says_which() -> None:
         return "seen"
 
     a = agent("A", [call("look"), TO_B], tools=[look], handoffs=[agent("B")])
-    with pytest.raises(InterlockError) as raised:
+    with pytest.raises(RoutelockError) as raised:
         await Runner.run(a, "Hi", run_config=RunConfig(executor=Engine()))
     assert raised.value.result is not None
     (record,) = raised.value.result.handoffs

@@ -19,13 +19,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from interlock import Agent, HandoffRequest, RunConfig, Runner, handoff
-from interlock.callables import resolve
-from interlock.errors import ConfigError, HandoffStateError
-from interlock.handoff_request import HandoffResponse, HandoffStatus
-from interlock.handoff_store import HandoffStore, InMemoryHandoffStore, asks, decided, finished, incoming
-from interlock.payloads import HandoffPayload
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, HandoffRequest, RunConfig, Runner, handoff
+from routelock.callables import resolve
+from routelock.errors import ConfigError, HandoffStateError
+from routelock.handoff_request import HandoffResponse, HandoffStatus
+from routelock.handoff_store import HandoffStore, InMemoryHandoffStore, asks, decided, finished, incoming
+from routelock.payloads import HandoffPayload
+from routelock.testing import ScriptedHandler, call
 
 STATES = {
     "PENDING": (),

@@ -13,11 +13,11 @@ import pytest
 import sqlitestore
 from sqlitestore import SqliteStore
 
-from interlock import Agent, HandoffRequest, Runner, handoff
-from interlock.errors import HandoffStateError
-from interlock.handoff_context import HandoffContext, serialize_context
-from interlock.handoff_store import HandoffStore, asks, decided, finished
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, HandoffRequest, Runner, handoff
+from routelock.errors import HandoffStateError
+from routelock.handoff_context import HandoffContext, serialize_context
+from routelock.handoff_store import HandoffStore, asks, decided, finished
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]  # the loops are tested beside the store
 

@@ -8,9 +8,9 @@ from typing import Any
 import pydantic
 import pytest
 
-from interlock.errors import ConfigError, PayloadError
-from interlock.handoff_types import HandoffTypes, ResearchDelegation
-from interlock.payloads import HandoffPayload, payload_of
+from routelock.errors import ConfigError, PayloadError
+from routelock.handoff_types import HandoffTypes, ResearchDelegation
+from routelock.payloads import HandoffPayload, payload_of
 
 COMMON = HandoffTypes().models
 KEYS = {

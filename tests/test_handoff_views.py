@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from teams import HI, TO_B, agent, look_up, pair, requests, shown, statuses
 
-from interlock import Agent, Message, RunConfig, Runner, function_tool, handoff, nest_handoff_history
-from interlock.errors import HandoffFilterError
-from interlock.filters import HandoffInputData, HandoffInputFilter, compose, keep_last, remove_all_tools
-from interlock.messages import text_of
-from interlock.narrative import PREAMBLE
-from interlock.testing import ScriptedHandler, assert_valid, call, reply
+from routelock import Agent, Message, RunConfig, Runner, function_tool, handoff, nest_handoff_history
+from routelock.errors import HandoffFilterError
+from routelock.filters import HandoffInputData, HandoffInputFilter, compose, keep_last, remove_all_tools
+from routelock.messages import text_of
+from routelock.narrative import PREAMBLE
+from routelock.testing import ScriptedHandler, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio
 

@@ -10,18 +10,18 @@ import pytest
 from pydantic import BaseModel
 from teams import HI, TO_B, agent, answers_of, look_up, outcome, pair, requests, shown, statuses
 
-from interlock import Agent, Handoff, Message, RunConfig, RunContext, Runner, handoff
-from interlock.errors import (
+from routelock import Agent, Handoff, Message, RunConfig, RunContext, Runner, handoff
+from routelock.errors import (
     ConfigError,
     HandoffError,
     LoopDetected,
     MaxHandoffsExceeded,
     ModelBehaviorError,
 )
-from interlock.events import MessageDone
-from interlock.messages import calls_of, text_of
-from interlock.port import Request
-from interlock.testing import ScriptedHandler, assert_valid, call, reply
+from routelock.events import MessageDone
+from routelock.messages import calls_of, text_of
+from routelock.port import Request
+from routelock.testing import ScriptedHandler, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio
 

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from interlock import Agent, RunConfig, Runner, handoff
-from interlock.callables import resolve
-from interlock.errors import ConfigError, HandoffFilterError
-from interlock.filters import (
+from routelock import Agent, RunConfig, Runner, handoff
+from routelock.callables import resolve
+from routelock.errors import ConfigError, HandoffFilterError
+from routelock.filters import (
     HandoffInputData,
     HandoffInputFilter,
     compose,
@@ -26,7 +26,7 @@ from interlock.filters import (
     last_user_message,
     remove_all_tools,
 )
-from interlock.history import (
+from routelock.history import (
     View,
     default_handoff_history_mapper,
     filtered,
@@ -36,10 +36,10 @@ from interlock.history import (
     reset_conversation_history_wrappers,
     set_conversation_history_wrappers,
 )
-from interlock.messages import ItemKind, Message, RunItem, calls_of, portable, text_of
-from interlock.repair import problems, repair
-from interlock.testing import ScriptedHandler
-from interlock.testing import call as asked
+from routelock.messages import ItemKind, Message, RunItem, calls_of, portable, text_of
+from routelock.repair import problems, repair
+from routelock.testing import ScriptedHandler
+from routelock.testing import call as asked
 
 pytestmark = pytest.mark.anyio
 
@@ -787,7 +787,7 @@ async def test_private_keys_that_a_filter_writes_are_not_sent() -> None:
     assert await filtered(noted, data_of(ITEMS), "f") == ITEMS
 
 
-async def test_interlocks_own_filters_need_no_copies() -> None:
+async def test_routelocks_own_filters_need_no_copies() -> None:
     given: list[RunItem] = []
 
     def sees(data: HandoffInputData) -> HandoffInputData:

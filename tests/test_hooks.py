@@ -12,11 +12,11 @@ import pytest
 from scenes import SCENES, AgentRecorder, Recorder, Stage
 from teams import TO_B, agent, outcome
 
-from interlock import Agent, AgentHooks, RunHooks, Runner, Skill, ToolContext, function_tool
-from interlock.context import RunContext
-from interlock.errors import ConfigError
-from interlock.skills import hook
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, AgentHooks, RunHooks, Runner, Skill, ToolContext, function_tool
+from routelock.context import RunContext
+from routelock.errors import ConfigError
+from routelock.skills import hook
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 
@@ -216,7 +216,7 @@ class Broken(RunHooks):
 
 async def test_a_hook_that_raises_does_not_end_the_run(caplog: pytest.LogCaptureFixture) -> None:
     """The transfer stays on record; the exceptions are on the result and in the log."""
-    with caplog.at_level(logging.ERROR, logger="interlock.hooks"):
+    with caplog.at_level(logging.ERROR, logger="routelock.hooks"):
         result = await Runner.run(SCENES["transfer"].agent(Stage()), "Hi", hooks=Broken())
     assert result.final_output == "B here."
     assert outcome(result.handoffs[0]) == "taken"

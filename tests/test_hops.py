@@ -12,21 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from teams import TO_B, agent, pair
 
-from interlock import Agent, RunConfig, Runner, function_handler, function_tool, handoff
-from interlock.errors import ConnectionFailed, InterlockError, RunTimeout
-from interlock.events import (
+from routelock import Agent, RunConfig, Runner, function_handler, function_tool, handoff
+from routelock.errors import ConnectionFailed, RoutelockError, RunTimeout
+from routelock.events import (
     HandoffCompleted,
     HandoffFailed,
     HandoffOccurred,
     HandoffRequested,
     HandoffReturned,
 )
-from interlock.handoff_request import HandoffStatus
-from interlock.results import NestedEvent, RunDone
-from interlock.run_stream import RunStream
-from interlock.starting import start
-from interlock.testing import ScriptedHandler, call, reply
-from interlock.usage import Usage
+from routelock.handoff_request import HandoffStatus
+from routelock.results import NestedEvent, RunDone
+from routelock.run_stream import RunStream
+from routelock.starting import start
+from routelock.testing import ScriptedHandler, call, reply
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 
@@ -41,9 +41,9 @@ async def told(a: Agent[Any], kinds: tuple[Any, ...] = HANDOFFS, **settings: Any
     try:
         async for event in RunStream(run):
             events.append(event)
-    except InterlockError as error:
+    except RoutelockError as error:
         events.append(error)
-    return [event for event in events if isinstance(event, (*kinds, RunDone, InterlockError))]
+    return [event for event in events if isinstance(event, (*kinds, RunDone, RoutelockError))]
 
 
 def done(source: str, target: str, call_id: str = "t", **fields: Any) -> HandoffCompleted:
@@ -117,7 +117,7 @@ async def test_an_error_is_told_before_it_is_raised() -> None:
 
     events = await told(agent("A", TO_B, handoffs=[Agent("B", model=function_handler(broken, name="b"))]))
     assert events[2:-1] == [done("A", "B", status=HandoffStatus.FAILED, error="ValueError: no")]
-    assert isinstance(events[-1], InterlockError)
+    assert isinstance(events[-1], RoutelockError)
 
 
 async def test_with_a_filter_that_breaks_no_work_begins_and_it_has_failed() -> None:
@@ -228,7 +228,7 @@ async def test_what_failed_attempts_cost_is_the_hops() -> None:
 
 async def test_what_a_hop_has_cost_until_an_error_is_the_hops() -> None:
     b = Agent("B", model=ScriptedHandler([ConnectionFailed("no", retryable=False)]))
-    with pytest.raises(InterlockError) as raised:
+    with pytest.raises(RoutelockError) as raised:
         await Runner.run(agent("A", TO_B, handoffs=[b]), "Hi", run_config=RunConfig(retry=QUICK))
     assert raised.value.result is not None
     (record,) = raised.value.result.handoffs
@@ -272,7 +272,7 @@ async def costs(steps: list[str], end: str) -> Any:
     config = RunConfig(retry=QUICK, max_handoffs=None, max_mistakes=99, detect_loops=False)
     try:
         return await Runner.run(Costly(end).agent(steps), "Hi", max_turns=None, run_config=config)
-    except InterlockError as error:
+    except RoutelockError as error:
         return error.result
 
 

@@ -18,9 +18,9 @@ from patience import until
 from rawserver import Raw, RawServer
 from servers import HELLO, Reply, Server
 
-from interlock.testing import use_cassette
-from interlock_providers.aiohttp_transport import AiohttpTransport
-from interlock_providers.http_client import HttpClient
+from routelock.testing import use_cassette
+from routelock_providers.aiohttp_transport import AiohttpTransport
+from routelock_providers.http_client import HttpClient
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

@@ -8,8 +8,8 @@ import pytest
 from bothways import both
 from pydantic import BaseModel
 
-from interlock import Agent, function_tool
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, function_tool
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 

@@ -16,24 +16,24 @@ from dying import Crash, Dies, is_crash
 from scenes import SCENES, Scene, Stage, facts
 from teams import agent, requests
 
-from interlock import Agent, RunConfig, Runner, function_handler, function_tool, handoff, tool
-from interlock.errors import (
+from routelock import Agent, RunConfig, Runner, function_handler, function_tool, handoff, tool
+from routelock.errors import (
     CallbackError,
     ConfigError,
     HandlerError,
-    InterlockError,
+    RoutelockError,
     JournalError,
     MaxTurnsExceeded,
     ProviderTimeout,
     RateLimited,
     RunTimeout,
 )
-from interlock.events import HandlerEvent, MessageDone, TextDelta
-from interlock.executor import Call, Outcome
-from interlock.journal import Journal
-from interlock.journal_steps import JournalSteps
-from interlock.results import RunDone
-from interlock.testing import ScriptedHandler, call
+from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.executor import Call, Outcome
+from routelock.journal import Journal
+from routelock.journal_steps import JournalSteps
+from routelock.results import RunDone
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 
@@ -188,7 +188,7 @@ async def test_what_is_forgotten_is_gone(path: Path) -> None:
         await journal.forget("r")
         assert await journal.runs() == []
     db = sqlite3.connect(path)
-    assert db.execute("SELECT COUNT(*) FROM interlock_steps").fetchone() == (0,)
+    assert db.execute("SELECT COUNT(*) FROM routelock_steps").fetchone() == (0,)
     db.close()
 
 
@@ -603,7 +603,7 @@ async def test_a_step_that_cannot_be_written_stops_the_run_as_a_crash_does(path:
     other = ScriptedHandler(["Never asked."], name="other")
     a = agent("A", PAY, "Paid.", tools=[till.tool()])
     a = replace(a, handlers=[*a.handlers, other])
-    full = f"CREATE TRIGGER full BEFORE INSERT ON interlock_steps WHEN NEW.key = '{lost}'"
+    full = f"CREATE TRIGGER full BEFORE INSERT ON routelock_steps WHEN NEW.key = '{lost}'"
     async with Journal(path) as journal:
         await journal.runs()
     with closing(sqlite3.connect(path)) as db:
@@ -630,7 +630,7 @@ async def test_an_end_that_cannot_be_written_is_told_and_nothing_is_done_again(
         await journal.runs()
     with closing(sqlite3.connect(path)) as db:
         db.execute(
-            "CREATE TRIGGER full BEFORE UPDATE ON interlock_runs WHEN NEW.status != 'running'"
+            "CREATE TRIGGER full BEFORE UPDATE ON routelock_runs WHEN NEW.status != 'running'"
             " BEGIN SELECT RAISE(FAIL, 'database or disk is full'); END"
         )
     begin = watch if streamed else run
@@ -648,7 +648,7 @@ async def test_a_beginning_that_cannot_be_written_is_told(path: Path) -> None:
         await journal.runs()
     with closing(sqlite3.connect(path)) as db:
         db.execute(
-            "CREATE TRIGGER full BEFORE INSERT ON interlock_runs"
+            "CREATE TRIGGER full BEFORE INSERT ON routelock_runs"
             " BEGIN SELECT RAISE(FAIL, 'database or disk is full'); END"
         )
     with pytest.raises(JournalError, match=r"The beginning of the run 'r' could not.*disk is full"):
@@ -686,10 +686,10 @@ async def test_a_newer_file_is_refused(path: Path) -> None:
     async with Journal(path):
         pass
     db = sqlite3.connect(path)
-    db.execute("UPDATE interlock_schema SET version = 2")
+    db.execute("UPDATE routelock_schema SET version = 2")
     db.commit()
     db.close()
-    with pytest.raises(ConfigError, match=r"have the schema 2, and this version of interlock knows 1"):
+    with pytest.raises(ConfigError, match=r"have the schema 2, and this version of routelock knows 1"):
         async with Journal(path):
             pass
 
@@ -711,7 +711,7 @@ async def test_wherever_a_run_dies_the_result_is_that_of_one_that_lived(name: st
     lived = Stage()
     try:
         whole = await Runner.run(scene.agent(lived), "Hi", max_turns=scene.max_turns, run_config=alone)
-    except InterlockError:
+    except RoutelockError:
         pytest.skip("a scene that ends with an error")
     for after in range(1, 30):
         stage = Stage()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock import (
+from routelock import (
     Agent,
     AgentHooks,
     GuardrailResult,
@@ -26,14 +26,14 @@ from interlock import (
     handoff,
     tool,
 )
-from interlock.errors import InputGuardrailTripped
-from interlock.messages import own_copy
-from interlock.sessions import InMemorySessions, Session
-from interlock.skills import hook
-from interlock.starting import start
-from interlock.tell import hears
-from interlock.testing import ScriptedHandler, call
-from interlock.tools import ToolResult
+from routelock.errors import InputGuardrailTripped
+from routelock.messages import own_copy
+from routelock.sessions import InMemorySessions, Session
+from routelock.skills import hook
+from routelock.starting import start
+from routelock.tell import hears
+from routelock.testing import ScriptedHandler, call
+from routelock.tools import ToolResult
 
 pytestmark = pytest.mark.anyio
 

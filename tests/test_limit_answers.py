@@ -9,11 +9,11 @@ import pytest
 from pydantic import BaseModel
 from teams import agent, look_up, shown
 
-from interlock import Agent, Message, RunConfig, Runner, RunResult, RunState, function_tool, handoff
-from interlock.errors import LimitExceeded
-from interlock.limits import Limits
-from interlock.sessions import InMemorySessions, Session
-from interlock.testing import ScriptedHandler, assert_valid, call
+from routelock import Agent, Message, RunConfig, Runner, RunResult, RunState, function_tool, handoff
+from routelock.errors import LimitExceeded
+from routelock.limits import Limits
+from routelock.sessions import InMemorySessions, Session
+from routelock.testing import ScriptedHandler, assert_valid, call
 
 pytestmark = pytest.mark.anyio
 

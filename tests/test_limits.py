@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from teams import outcome
 
-from interlock import Agent, RunConfig, Runner, RunResult, function_handler, function_tool, handoff
-from interlock.errors import (
+from routelock import Agent, RunConfig, Runner, RunResult, function_handler, function_tool, handoff
+from routelock.errors import (
     CallbackError,
     ConfigError,
     LimitExceeded,
@@ -22,11 +22,11 @@ from interlock.errors import (
     MaxTurnsExceeded,
     ModelBehaviorError,
 )
-from interlock.messages import Message
-from interlock.port import Request
-from interlock.repair import problems
-from interlock.results import Problem
-from interlock.testing import ScriptedHandler, call, reply
+from routelock.messages import Message
+from routelock.port import Request
+from routelock.repair import problems
+from routelock.results import Problem
+from routelock.testing import ScriptedHandler, call, reply
 
 pytestmark = pytest.mark.anyio
 

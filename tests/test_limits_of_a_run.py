@@ -8,8 +8,8 @@ import pytest
 from bothways import both
 from teams import agent, look_up
 
-from interlock import Agent, Retry, RunConfig, Runner, RunState, handoff
-from interlock.errors import (
+from routelock import Agent, Retry, RunConfig, Runner, RunState, handoff
+from routelock.errors import (
     BudgetExceeded,
     ConfigError,
     LimitExceeded,
@@ -17,10 +17,10 @@ from interlock.errors import (
     MaxTurnsExceeded,
     RateLimited,
 )
-from interlock.limits import Limits
-from interlock.messages import text_of
-from interlock.testing import ScriptedHandler, call, reply
-from interlock.usage import Usage
+from routelock.limits import Limits
+from routelock.messages import text_of
+from routelock.testing import ScriptedHandler, call, reply
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 

@@ -16,10 +16,10 @@ from zlib import crc32
 import pytest
 from servers import JSON, Reply, Server
 
-from interlock import Agent, Retry, RunConfig, Runner, RunResult, function_tool
-from interlock.errors import IncompleteResponse, ServerFailed
-from interlock_providers.litellm import LiteLLM
-from interlock_providers.litellm_library import close_litellm
+from routelock import Agent, Retry, RunConfig, Runner, RunResult, function_tool
+from routelock.errors import IncompleteResponse, ServerFailed
+from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm_library import close_litellm
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

@@ -13,14 +13,14 @@ import anyio
 import pytest
 from servers import HELLO, HELLO_STREAM, SSE, USAGE, Reply, Server, chunk, event, said, streamed
 
-from interlock import Agent, RunConfig, Runner, tool
-from interlock.attempts import Retry
-from interlock.errors import IncompleteResponse, ProviderError, ServerFailed, UnreadableResponse
-from interlock.events import MessageDone, ReasoningDelta, TextDelta
-from interlock.messages import Message
-from interlock.port import Request
-from interlock_providers.litellm import LiteLLM
-from interlock_providers.litellm_library import close_litellm
+from routelock import Agent, RunConfig, Runner, tool
+from routelock.attempts import Retry
+from routelock.errors import IncompleteResponse, ProviderError, ServerFailed, UnreadableResponse
+from routelock.events import MessageDone, ReasoningDelta, TextDelta
+from routelock.messages import Message
+from routelock.port import Request
+from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm_library import close_litellm
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from servers import HELLO, HELLO_STREAM, Server
 
-from interlock import Agent, Runner
-from interlock_providers.litellm import LiteLLM
-from interlock_providers.litellm_library import close_litellm, load_litellm
+from routelock import Agent, Runner
+from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm_library import close_litellm, load_litellm
 
 RUNS = 4
 
@@ -89,9 +89,9 @@ def test_a_loop_ends_while_another_one_goes_on() -> None:
 _PROGRAM = """
 import asyncio, sys
 from servers import HELLO, Server
-from interlock import Agent, Runner
-from interlock_providers.litellm import LiteLLM
-from interlock_providers.litellm_library import load_litellm
+from routelock import Agent, Runner
+from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm_library import load_litellm
 
 litellm = load_litellm()
 from litellm.integrations.custom_logger import CustomLogger

@@ -29,9 +29,9 @@ from servers import (
 from servers import chunk as undated_chunk
 from teams import look_up
 
-from interlock import Agent, RunConfig, Runner
-from interlock.attempts import Retry
-from interlock.errors import (
+from routelock import Agent, RunConfig, Runner
+from routelock.attempts import Retry
+from routelock.errors import (
     AuthenticationFailed,
     ConfigError,
     ConnectionFailed,
@@ -46,11 +46,11 @@ from interlock.errors import (
     ServerFailed,
     UnreadableResponse,
 )
-from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from interlock.messages import calls_of
-from interlock.port import Handler, OutputSchema, Request, family_of
-from interlock_providers.litellm import LiteLLM
-from interlock_providers.litellm_library import close_litellm, load_litellm, price
+from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.messages import calls_of
+from routelock.port import Handler, OutputSchema, Request, family_of
+from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm_library import close_litellm, load_litellm, price
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
@@ -876,8 +876,8 @@ async def test_groqs_own_count_of_a_stream_is_believed() -> None:
 
 FIRST_CALL = """
 import asyncio, sys, threading
-from interlock.port import Request
-from interlock_providers.litellm import LiteLLM
+from routelock.port import Request
+from routelock_providers.litellm import LiteLLM
 
 importers, asked = set(), Request(messages=[{"role": "user", "content": "Hi"}])
 

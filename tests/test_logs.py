@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import pytest
 from teams import TO_B, agent, pair
 
-from interlock import Agent, RunConfig, RunContext, Runner, handoff
-from interlock.handoff_request import HandoffResponse
-from interlock.logs import loggable_text
-from interlock.testing import call
+from routelock import Agent, RunConfig, RunContext, Runner, handoff
+from routelock.handoff_request import HandoffResponse
+from routelock.logs import loggable_text
+from routelock.testing import call
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +28,7 @@ def asking(said: str | None, /, **options: Any) -> Agent[Any]:
 async def lines(a: Agent[Any], caplog: pytest.LogCaptureFixture, level: int = logging.INFO) -> list[str]:
     """What a run writes at a level and above."""
     caplog.clear()
-    with caplog.at_level(level, "interlock"):
+    with caplog.at_level(level, "routelock"):
         await Runner.run(a, "Hi", run_config=RunConfig(run_id="r"))
     return [record.getMessage() for record in caplog.records]
 
@@ -94,7 +94,7 @@ class Reason(str):
 
 async def test_nothing_is_formatted_when_nobody_listens() -> None:
     """A line that is not wanted costs a question."""
-    logger = logging.getLogger("interlock.handoff")
+    logger = logging.getLogger("routelock.handoff")
     before = logger.level
     Reason.looked_at.clear()
     for level, looks in ((logging.WARNING, []), (logging.INFO, ["cut"])):
@@ -108,7 +108,7 @@ async def test_nothing_is_formatted_when_nobody_listens() -> None:
 
 def test_no_handler_is_set_up() -> None:
     """The app decides what is kept."""
-    named = [logging.getLogger(name) for name in ("interlock", "interlock.handoff", "interlock.hooks")]
+    named = [logging.getLogger(name) for name in ("routelock", "routelock.handoff", "routelock.hooks")]
     assert [each.handlers for each in named] == [[], [], []]
     assert all(each.level == logging.NOTSET and each.propagate for each in named)
 
@@ -122,7 +122,7 @@ class Broken(logging.Handler):
 
 @pytest.fixture
 def broken() -> Iterator[None]:
-    logger, handler = logging.getLogger("interlock"), Broken()
+    logger, handler = logging.getLogger("routelock"), Broken()
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
     try:
@@ -137,7 +137,7 @@ async def test_a_log_that_fails_ends_no_run() -> None:
     """And the result says so."""
     result = await Runner.run(asking("Billing", payload={"handoff_type": "quick_lookup"}), "Hi")
     assert result.final_output == "Done."
-    why = "the log 'interlock.handoff' raised OSError: no space left on device"
+    why = "the log 'routelock.handoff' raised OSError: no space left on device"
     assert {(problem.kind, problem.message) for problem in result.errors} == {("hook", why)}
 
 

@@ -13,15 +13,15 @@ from managers import ask
 from managers import both as both_managers
 from teams import agent, answers_of
 
-from interlock import Agent, tool
-from interlock.calls import to_text
-from interlock.context import ToolContext
-from interlock.errors import ConfigError
-from interlock.events import ToolOutput
-from interlock.function_tools import function_tool
-from interlock.testing import call
-from interlock.tools import Tool, ToolResult
-from interlock.usage import Usage
+from routelock import Agent, tool
+from routelock.calls import to_text
+from routelock.context import ToolContext
+from routelock.errors import ConfigError
+from routelock.events import ToolOutput
+from routelock.function_tools import function_tool
+from routelock.testing import call
+from routelock.tools import Tool, ToolResult
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 

@@ -11,14 +11,14 @@ from pydantic import BaseModel
 from scenes import SCENES, Stage
 from teams import outcome
 
-from interlock import Agent, Handoff, RunConfig, Runner, RunResult, function_handler, function_tool, handoff
-from interlock.errors import CallbackError, HandlerError, ModelBehaviorError
-from interlock.events import HandlerEvent, MessageDone, Repaired, TextDelta
-from interlock.messages import text_of
-from interlock.port import OutputSchema, Request
-from interlock.repair import problems
-from interlock.testing import ScriptedHandler, call, reply
-from interlock.usage import Usage
+from routelock import Agent, Handoff, RunConfig, Runner, RunResult, function_handler, function_tool, handoff
+from routelock.errors import CallbackError, HandlerError, ModelBehaviorError
+from routelock.events import HandlerEvent, MessageDone, Repaired, TextDelta
+from routelock.messages import text_of
+from routelock.port import OutputSchema, Request
+from routelock.repair import problems
+from routelock.testing import ScriptedHandler, call, reply
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 

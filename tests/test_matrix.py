@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from typing_extensions import TypedDict
 
-from interlock import Agent, RunConfig, RunContext, Runner, handoff
-from interlock.agents import Handoff
-from interlock.errors import ConfigError, PayloadError
-from interlock.filters import compose, keep_last, remove_all_tools
-from interlock.handoff_types import HandoffTypes
-from interlock.matrix import HandoffRow, as_markdown, handoff_matrix
-from interlock.payloads import HandoffPayload
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, RunConfig, RunContext, Runner, handoff
+from routelock.agents import Handoff
+from routelock.errors import ConfigError, PayloadError
+from routelock.filters import compose, keep_last, remove_all_tools
+from routelock.handoff_types import HandoffTypes
+from routelock.matrix import HandoffRow, as_markdown, handoff_matrix
+from routelock.payloads import HandoffPayload
+from routelock.testing import ScriptedHandler, call
 
 REPO = Path(__file__).parents[1]
 

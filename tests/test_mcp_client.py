@@ -13,12 +13,12 @@ import anyio
 import pytest
 from mcpservers import Office, over_streams, protocol_error
 
-from interlock import Agent, RunHooks, Runner, RunState, tool
-from interlock.context import ToolContext
-from interlock.errors import ConfigError, ToolError, ToolTimeout
-from interlock.journal import Journal
-from interlock.mcp import MCPClient
-from interlock.testing import ScriptedHandler, UnexpectedModelCall, call
+from routelock import Agent, RunHooks, Runner, RunState, tool
+from routelock.context import ToolContext
+from routelock.errors import ConfigError, ToolError, ToolTimeout
+from routelock.journal import Journal
+from routelock.mcp import MCPClient
+from routelock.testing import ScriptedHandler, UnexpectedModelCall, call
 
 pytestmark = pytest.mark.anyio
 

@@ -12,11 +12,11 @@ from mcpservers import Office
 from served import listening
 from servers import HELLO, Reply, Server
 
-from interlock import Agent, Runner
-from interlock.context import ToolContext
-from interlock.errors import ToolError
-from interlock.mcp import MCPClient
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, Runner
+from routelock.context import ToolContext
+from routelock.errors import ToolError
+from routelock.mcp import MCPClient
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = [
     pytest.mark.anyio,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.errors import ConfigError
-from interlock.mcp.listing import WantedTools, offered_name, wanted_tools
-from interlock.mcp.places import OwnTransport, Program, ServerObject, WebServer, server_place
-from interlock.names import odd_tool_name
+from routelock.errors import ConfigError
+from routelock.mcp.listing import WantedTools, offered_name, wanted_tools
+from routelock.mcp.places import OwnTransport, Program, ServerObject, WebServer, server_place
+from routelock.names import odd_tool_name
 
 
 def listed(*names: str, **more: Any) -> list[dict[str, Any]]:
@@ -94,7 +94,7 @@ def test_two_tools_under_one_name_are_an_error() -> None:
 
 
 def test_a_tool_that_is_listed_twice_is_there_once(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "interlock.mcp"):
+    with caplog.at_level(logging.WARNING, "routelock.mcp"):
         assert len(names(listed("a", "a"))) == 1
     assert "lists the tool 'a' twice" in caplog.text
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from interlock.mcp.results import result_media, result_text
+from routelock.mcp.results import result_media, result_text
 
 
 def text(said: str) -> dict[str, Any]:

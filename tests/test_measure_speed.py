@@ -13,7 +13,7 @@ import pytest
 from effort import THOROUGH
 
 SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "measure_speed.py"
-NAMES = ["by hand, no HTTP", "interlock, no HTTP", "by hand, aiohttp", "OpenAICompatible"]
+NAMES = ["by hand, no HTTP", "routelock, no HTTP", "by hand, aiohttp", "OpenAICompatible"]
 
 
 def test_it_prints_a_table_of_figures_and_ratios() -> None:
@@ -45,7 +45,7 @@ def test_the_profile_names_functions_and_tells_initialisers_apart() -> None:
     command = [
         sys.executable,
         str(SCRIPT.parent / "profile_run.py"),
-        "interlock, no HTTP",
+        "routelock, no HTTP",
         "s1",
         "--runs",
         "1",

@@ -10,20 +10,20 @@ import pytest
 from bothways import both
 from servers import HELLO, Server
 
-from interlock import Agent, RunConfig, Runner, ToolContext, function_tool, handoff, otel_words
-from interlock.events import ToolOutput
-from interlock.messages import Message, text_of, to_messages
-from interlock.outcomes import ToolOutcome
-from interlock.port import Request
-from interlock.sessions import InMemorySessions, Session
-from interlock.testing import ScriptedHandler, assert_valid, call
-from interlock.tools import ToolResult
-from interlock.trace_files import TraceFile
-from interlock_providers import OpenAICompatible
-from interlock_providers.litellm import LiteLLM
-from interlock_providers.litellm_call import as_sent
-from interlock_providers.litellm_library import close_litellm
-from interlock_providers.media import only
+from routelock import Agent, RunConfig, Runner, ToolContext, function_tool, handoff, otel_words
+from routelock.events import ToolOutput
+from routelock.messages import Message, text_of, to_messages
+from routelock.outcomes import ToolOutcome
+from routelock.port import Request
+from routelock.sessions import InMemorySessions, Session
+from routelock.testing import ScriptedHandler, assert_valid, call
+from routelock.tools import ToolResult
+from routelock.trace_files import TraceFile
+from routelock_providers import OpenAICompatible
+from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm_call import as_sent
+from routelock_providers.litellm_library import close_litellm
+from routelock_providers.media import only
 
 pytestmark = pytest.mark.anyio
 

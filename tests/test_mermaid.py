@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import Agent, handoff
-from interlock.mermaid import graph_mermaid, outline_mermaid
-from interlock.outline import Node, Outline
-from interlock.testing import ScriptedHandler
+from routelock import Agent, handoff
+from routelock.mermaid import graph_mermaid, outline_mermaid
+from routelock.outline import Node, Outline
+from routelock.testing import ScriptedHandler
 
 MODEL = ScriptedHandler([])
 

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from interlock.errors import ConfigError
-from interlock.messages import (
+from routelock.errors import ConfigError
+from routelock.messages import (
     KIND,
     ORIGIN,
     Message,
@@ -312,7 +312,7 @@ def test_portable_leaves_a_call_without_an_id_to_repair() -> None:
 
 
 def test_an_item_has_its_own_fields_and_no_others() -> None:
-    """A type checker holds it to be frozen, see `interlock.records`."""
+    """A type checker holds it to be frozen, see `routelock.records`."""
     item = RunItem(id=0, kind="input", message=USER)
     with pytest.raises(AttributeError):
         item.mine = 1  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from interlock.handoff_request import HandoffStatus
-from interlock.metrics import HandoffMetrics, HandoffTally, HandoffTotals
-from interlock.results import HandoffRecord
+from routelock.handoff_request import HandoffStatus
+from routelock.metrics import HandoffMetrics, HandoffTally, HandoffTotals
+from routelock.results import HandoffRecord
 
 NAMES = st.sampled_from(["a", "b", "c"]) | st.text(max_size=5)
 
@@ -240,15 +240,15 @@ def test_counters_are_named_like_prometheus_does() -> None:
     )
     billing, refunds = 'source="triage",target="billing"', 'source="triage",target="refunds"'
     assert list(metrics.as_counters().items()) == [
-        (f'interlock_handoff_total{{{billing},status="failed"}}', 1),
-        (f'interlock_handoff_total{{{billing},status="taken"}}', 1),
-        (f'interlock_handoff_total{{{refunds},status="taken"}}', 1),
-        (f"interlock_handoff_seconds_sum{{{billing}}}", 1.5),
-        (f"interlock_handoff_seconds_sum{{{refunds}}}", 0.0),
-        (f"interlock_handoff_seconds_count{{{billing}}}", 1),
-        (f"interlock_handoff_seconds_count{{{refunds}}}", 0),
-        (f"interlock_handoff_tokens_total{{{billing}}}", 7),
-        (f"interlock_handoff_tokens_total{{{refunds}}}", 0),
+        (f'routelock_handoff_total{{{billing},status="failed"}}', 1),
+        (f'routelock_handoff_total{{{billing},status="taken"}}', 1),
+        (f'routelock_handoff_total{{{refunds},status="taken"}}', 1),
+        (f"routelock_handoff_seconds_sum{{{billing}}}", 1.5),
+        (f"routelock_handoff_seconds_sum{{{refunds}}}", 0.0),
+        (f"routelock_handoff_seconds_count{{{billing}}}", 1),
+        (f"routelock_handoff_seconds_count{{{refunds}}}", 0),
+        (f"routelock_handoff_tokens_total{{{billing}}}", 7),
+        (f"routelock_handoff_tokens_total{{{refunds}}}", 0),
     ]
     assert all(name.startswith("app_") for name in metrics.as_counters(prefix="app"))
 
@@ -263,7 +263,7 @@ def test_each_counter_is_one_line_that_no_name_can_break(records: list[Record]) 
         assert re.fullmatch(rf"[a-z_]+\{{{label}(?:,{label})*\}}", name)
         assert name.encode()
         assert value >= 0
-    total = sum(value for name, value in counters.items() if name.startswith("interlock_handoff_total"))
+    total = sum(value for name, value in counters.items() if name.startswith("routelock_handoff_total"))
     assert total == len(records)
 
 

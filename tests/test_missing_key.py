@@ -31,9 +31,9 @@ WHERE = {
 
 _HEAD = """
 import json, sys, traceback
-from interlock import Agent, Runner
-from interlock_providers import LiteLLM, OpenAICompatible
-from interlock_providers.openai import OpenAI
+from routelock import Agent, Runner
+from routelock_providers import LiteLLM, OpenAICompatible
+from routelock_providers.openai import OpenAI
 
 def run(model):
     try:
@@ -145,7 +145,7 @@ def test_what_litellm_misses_itself_is_one_error_too(by_way: Any) -> None:
 
 
 _INTERRUPTED = """
-from interlock_providers.litellm_library import load_litellm
+from routelock_providers.litellm_library import load_litellm
 
 class Impatient:
     def __init__(self, module):

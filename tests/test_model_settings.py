@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from servers import HELLO, Server
 
-from interlock import Agent, RunConfig, Runner, function_tool
-from interlock.errors import ConfigError
-from interlock.testing import ScriptedHandler
-from interlock_providers import OpenAICompatible, RemoteAgent
-from interlock_providers.litellm import LiteLLM
-from interlock_skills.specialist import SpecialistSkill
+from routelock import Agent, RunConfig, Runner, function_tool
+from routelock.errors import ConfigError
+from routelock.testing import ScriptedHandler
+from routelock_providers import OpenAICompatible, RemoteAgent
+from routelock_providers.litellm import LiteLLM
+from routelock_skills.specialist import SpecialistSkill
 
 pytestmark = pytest.mark.anyio
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from interlock import Agent, RunConfig, function_handler
-from interlock.errors import ConfigError, NoHandlerError
-from interlock.models import check_model, handler_for, lineup
-from interlock.testing import ScriptedHandler
+from routelock import Agent, RunConfig, function_handler
+from routelock.errors import ConfigError, NoHandlerError
+from routelock.models import check_model, handler_for, lineup
+from routelock.testing import ScriptedHandler
 
 
 async def function(request: Any) -> str:
@@ -30,7 +30,7 @@ def test_the_runs_model_comes_before_the_agents() -> None:
 def test_a_model_string_is_answered_for_by_the_bundled_provider() -> None:
     """The one import upward, and it is lazy."""
     handler = handler_for(Agent("A", model="openai/gpt-4o"), RunConfig())
-    assert type(handler).__module__.startswith("interlock_providers.")
+    assert type(handler).__module__.startswith("routelock_providers.")
 
 
 @pytest.mark.parametrize("config", [RunConfig(), RunConfig(model="openai/gpt-4o")])

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 import pytest
 from servers import SSE, Reply, Server, chunk, failed, refused_url, streamed
 
-from interlock import Agent, RunConfig, Runner
-from interlock.attempts import Retry
-from interlock.errors import ProviderError
-from interlock.port import Handler
-from interlock_providers import OpenAICompatible
-from interlock_providers.answers import Answer, error_from_answer, who
-from interlock_providers.litellm import LiteLLM
-from interlock_providers.litellm_library import close_litellm
-from interlock_providers.openai import OpenAI
+from routelock import Agent, RunConfig, Runner
+from routelock.attempts import Retry
+from routelock.errors import ProviderError
+from routelock.port import Handler
+from routelock_providers import OpenAICompatible
+from routelock_providers.answers import Answer, error_from_answer, who
+from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm_library import close_litellm
+from routelock_providers.openai import OpenAI
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

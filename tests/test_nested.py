@@ -18,7 +18,7 @@ from scenes import Recorder
 from teams import agent, answers_of, look_up
 from traps import Trap, Watched
 
-from interlock import (
+from routelock import (
     Agent,
     RunContext,
     Runner,
@@ -28,14 +28,14 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.context import PAYLOAD_KEY
-from interlock.errors import InterlockError, InvalidRequest, MaxTurnsExceeded
-from interlock.events import AgentUpdated, HandlerEvent, MessageDone, TextDelta, ToolCalled, ToolOutput
-from interlock.executor import Call, InProcess, Outcome
-from interlock.payloads import HandoffPayload
-from interlock.port import Handler, Request
-from interlock.results import NestedEvent, RunDone, RunEvent
-from interlock.testing import ScriptedHandler, assert_valid, call, reply
+from routelock.context import PAYLOAD_KEY
+from routelock.errors import RoutelockError, InvalidRequest, MaxTurnsExceeded
+from routelock.events import AgentUpdated, HandlerEvent, MessageDone, TextDelta, ToolCalled, ToolOutput
+from routelock.executor import Call, InProcess, Outcome
+from routelock.payloads import HandoffPayload
+from routelock.port import Handler, Request
+from routelock.results import NestedEvent, RunDone, RunEvent
+from routelock.testing import ScriptedHandler, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio
 
@@ -601,7 +601,7 @@ async def test_an_engines_own_error_comes_out_as_it_is() -> None:
     calls = [ask("a"), call("look_up", {"order": 1})]
     made = agent("manager", calls, tools=[agent("a", "A").as_tool(), look_up])
     ended = await run(made, stream=False, executor=Broken())
-    assert isinstance(ended.error, InterlockError)
+    assert isinstance(ended.error, RoutelockError)
     assert isinstance(ended.error.__cause__, OSError)
 
 

@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 from teams import HI, agent
 
-from interlock import (
+from routelock import (
     Agent,
     HandoffRequest,
     Message,
@@ -20,10 +20,10 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.errors import ConfigError, InterlockError, InvalidRequest
-from interlock.port import Request
-from interlock.results import StopReason
-from interlock.testing import ScriptedHandler, assert_valid, call
+from routelock.errors import ConfigError, RoutelockError, InvalidRequest
+from routelock.port import Request
+from routelock.results import StopReason
+from routelock.testing import ScriptedHandler, assert_valid, call
 
 pytestmark = pytest.mark.anyio
 
@@ -47,7 +47,7 @@ async def run(
         if stream:
             return await Runner.run_streamed(first, input, max_turns=4, run_config=config).drain()
         return await Runner.run(first, input, max_turns=4, run_config=config)
-    except InterlockError as error:
+    except RoutelockError as error:
         partial: RunResult[Any] = error.result
         return partial
 

@@ -9,13 +9,13 @@ import pytest
 from bothways import both
 from teams import agent, answers_of, requests, statuses
 
-from interlock import Agent, RunConfig, Runner, RunState, tool
-from interlock import handoff as make_handoff
-from interlock.errors import CallbackError
-from interlock.events import HandlerEvent, HandoffFailed
-from interlock.executor import InProcess
-from interlock.port import Request
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, RunConfig, Runner, RunState, tool
+from routelock import handoff as make_handoff
+from routelock.errors import CallbackError
+from routelock.events import HandlerEvent, HandoffFailed
+from routelock.executor import InProcess
+from routelock.port import Request
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from interlock import Agent, MaxTurnsExceeded, Runner, RunResult, function_tool
-from interlock.drawing import graph_svg
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, MaxTurnsExceeded, Runner, RunResult, function_tool
+from routelock.drawing import graph_svg
+from routelock.testing import ScriptedHandler, call
 
 MARKUP = "</td></table><script>alert(1)</script><img src=x onerror=alert(1)> &"
 HOSTILE = f"{MARKUP} \u202e\x1b[2J"

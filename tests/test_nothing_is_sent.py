@@ -13,8 +13,8 @@ WATCHED = ("open('f', 'w')", "__import__('socket').create_connection(('127.0.0.1
 
 _RUNS = """
 import sys, threading
-from interlock import Agent, RunConfig, RunHooks, Runner, function_tool, handoff
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, RunConfig, RunHooks, Runner, function_tool, handoff
+from routelock.testing import ScriptedHandler, call
 import asyncio
 
 traced = sys.argv[1:]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from interlock import (
+from routelock import (
     Agent,
     AgentHooks,
     MaxTurnsExceeded,
@@ -19,11 +19,11 @@ from interlock import (
     Tool,
     function_tool,
 )
-from interlock import GuardrailResult as GuardrailFunctionOutput
-from interlock import RunContext as RunContextWrapper
-from interlock.errors import InputGuardrailTripped as InputGuardrailTripwireTriggered
-from interlock.errors import OutputGuardrailTripped as OutputGuardrailTripwireTriggered
-from interlock.testing import ScriptedHandler, call
+from routelock import GuardrailResult as GuardrailFunctionOutput
+from routelock import RunContext as RunContextWrapper
+from routelock.errors import InputGuardrailTripped as InputGuardrailTripwireTriggered
+from routelock.errors import OutputGuardrailTripped as OutputGuardrailTripwireTriggered
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 

@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from interlock import (
+from routelock import (
     Agent,
     Handoff,
     HandoffInputData,
@@ -27,20 +27,20 @@ from interlock import (
     handoff,
     nest_handoff_history,
 )
-from interlock import RunContext as RunContextWrapper
-from interlock import (
+from routelock import RunContext as RunContextWrapper
+from routelock import (
     filters as handoff_filters,
 )
-from interlock.history import (
+from routelock.history import (
     default_handoff_history_mapper,
     get_conversation_history_wrappers,
     reset_conversation_history_wrappers,
     set_conversation_history_wrappers,
 )
-from interlock.narrative import PREAMBLE
-from interlock.prompts import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
-from interlock.testing import ScriptedHandler, call
-from interlock.tools import FunctionTool
+from routelock.narrative import PREAMBLE
+from routelock.prompts import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
+from routelock.testing import ScriptedHandler, call
+from routelock.tools import FunctionTool
 
 pytestmark = pytest.mark.anyio
 

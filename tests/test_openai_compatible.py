@@ -20,12 +20,12 @@ import trio
 import yaml
 from servers import HELLO, HELLO_STREAM, PATIENCE, SSE, USAGE, Reply, Server, chunk, said, streamed
 
-from interlock import Agent, Runner, function_tool
-from interlock.errors import AuthenticationFailed, ConfigError, InvalidRequest, ProviderError, RateLimited
-from interlock.events import MessageDone, TextDelta
-from interlock.port import Request
-from interlock.testing import call, use_cassette
-from interlock_providers import OpenAICompatible
+from routelock import Agent, Runner, function_tool
+from routelock.errors import AuthenticationFailed, ConfigError, InvalidRequest, ProviderError, RateLimited
+from routelock.events import MessageDone, TextDelta
+from routelock.port import Request
+from routelock.testing import call, use_cassette
+from routelock_providers import OpenAICompatible
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
@@ -261,7 +261,7 @@ def test_a_handler_that_is_dropped_leaves_nothing_open() -> None:
 
 def test_trio_is_told_where_to_go() -> None:
     async def ask_on_trio() -> None:
-        with pytest.raises(ConfigError, match=r"interlock_providers\.openai\.OpenAI"):
+        with pytest.raises(ConfigError, match=r"routelock_providers\.openai\.OpenAI"):
             async for _ in OpenAICompatible("m", base_url="http://127.0.0.1:1").stream(request()):
                 pass
 
@@ -279,9 +279,9 @@ def test_without_aiohttp_the_extra_is_named() -> None:
     code = """
 import asyncio, sys
 sys.modules["aiohttp"] = None
-from interlock import Agent, Runner, function_tool
-from interlock.errors import MissingExtra
-from interlock_providers import OpenAICompatible
+from routelock import Agent, Runner, function_tool
+from routelock.errors import MissingExtra
+from routelock_providers import OpenAICompatible
 try:
     Runner.run_sync(Agent("a", model=OpenAICompatible("m", base_url="http://127.0.0.1:1")), "Hi")
 except MissingExtra as error:
@@ -289,7 +289,7 @@ except MissingExtra as error:
 """
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
-    assert "interlock[direct]" in done.stdout, done.stderr
+    assert "routelock[direct]" in done.stdout, done.stderr
 
 
 # Cassettes

@@ -31,7 +31,7 @@ from servers import (
     streamed,
 )
 
-from interlock.errors import (
+from routelock.errors import (
     AuthenticationFailed,
     ConfigError,
     ConnectionFailed,
@@ -46,11 +46,11 @@ from interlock.errors import (
     ServerFailed,
     UnreadableResponse,
 )
-from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from interlock.port import Handler, OutputSchema, Request, family_of
-from interlock.usage import Usage
-from interlock_providers.openai import OpenAI
-from interlock_providers.openai_compatible import OpenAICompatible
+from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.port import Handler, OutputSchema, Request, family_of
+from routelock.usage import Usage
+from routelock_providers.openai import OpenAI
+from routelock_providers.openai_compatible import OpenAICompatible
 
 pytestmark = pytest.mark.anyio
 

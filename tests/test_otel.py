@@ -19,14 +19,14 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from scenes import SCENES, Stage
 
-from interlock import Agent, Retry, RunConfig, Runner, function_tool, handoff
-from interlock.errors import ConnectionFailed, HandlerError, InterlockError, ToolError
-from interlock.events import HandlerEvent
-from interlock.otel import OpenTelemetry
-from interlock.otel_words import AskedTexts
-from interlock.port import Request
-from interlock.testing import ScriptedHandler, call, reply
-from interlock.usage import Usage
+from routelock import Agent, Retry, RunConfig, Runner, function_tool, handoff
+from routelock.errors import ConnectionFailed, HandlerError, RoutelockError, ToolError
+from routelock.events import HandlerEvent
+from routelock.otel import OpenTelemetry
+from routelock.otel_words import AskedTexts
+from routelock.port import Request
+from routelock.testing import ScriptedHandler, call, reply
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 
@@ -173,7 +173,7 @@ async def test_the_words_are_those_of_the_conventions(spans: Spans) -> None:
         "gen_ai.usage.reasoning.output_tokens": 2,
         "gen_ai.conversation.id": "c1",
         "gen_ai.agent.name": "A",
-        "interlock.usage.cost": 0.5,
+        "routelock.usage.cost": 0.5,
     }
     assert expected.items() <= said(chat).items()
 
@@ -185,7 +185,7 @@ async def test_an_agent_is_described_and_a_tool_named(spans: Spans) -> None:
     [tool] = spans.named("execute_tool refund")
     assert said(tool)["gen_ai.tool.call.id"] == "call_2_0"
     [moved] = spans.named("handoff refunds")
-    assert said(moved)["interlock.handoff.status"] == "accepted"
+    assert said(moved)["routelock.handoff.status"] == "accepted"
 
 
 async def test_nothing_that_was_said_is_on_a_span_unless_asked_for(spans: Spans) -> None:
@@ -355,7 +355,7 @@ async def test_retries_are_on_the_span_of_the_call(spans: Spans) -> None:
     model = ScriptedHandler([ConnectionFailed("down"), "Hello."])
     await Runner.run(Agent("A", model=model), "Hi", run_config=spans.config())
     [chat] = spans.named("chat scripted")
-    assert said(chat)["interlock.retries"] == ("ConnectionFailed",)
+    assert said(chat)["routelock.retries"] == ("ConnectionFailed",)
     assert chat.status.status_code is trace.StatusCode.UNSET
 
 
@@ -433,8 +433,8 @@ async def test_a_run_that_is_cancelled_in_a_tool_ends_all_its_spans(spans: Spans
     with anyio.CancelScope() as scope:
         await Runner.run(Agent("A", model=model, tools=[wait]), "Hi", run_config=spans.config())
     [tool], [run] = spans.named("execute_tool wait"), spans.named("invoke_workflow A")
-    assert said(tool)["interlock.cut_off"] is True
-    assert said(run)["interlock.stop_reason"] == "unfinished"
+    assert said(tool)["routelock.cut_off"] is True
+    assert said(run)["routelock.stop_reason"] == "unfinished"
 
 
 @pytest.mark.virtual_time
@@ -445,11 +445,11 @@ async def test_a_run_whose_time_is_up_says_so(spans: Spans) -> None:
         return ""
 
     model = ScriptedHandler([call("wait"), "Done."])
-    with pytest.raises(InterlockError):
+    with pytest.raises(RoutelockError):
         await Runner.run(Agent("A", model=model, tools=[wait]), "Hi", run_config=spans.config(timeout=0.05))
     [run] = spans.named("invoke_workflow A")
     assert said(run)["error.type"] == "RunTimeout"
-    assert said(run)["interlock.stop_reason"] == "error"
+    assert said(run)["routelock.stop_reason"] == "error"
 
 
 @pytest.mark.parametrize("scene", SCENES)
@@ -471,7 +471,7 @@ async def test_every_span_that_began_has_ended(scene: str, spans: Spans) -> None
                 ).drain()
             else:
                 await Runner.run(it.agent(Stage()), "Hi", max_turns=it.max_turns, run_config=config)
-        except (InterlockError, ToolError):
+        except (RoutelockError, ToolError):
             pass
     assert sorted(started) == sorted(span.name for span in spans.all)
 
@@ -484,5 +484,5 @@ async def test_calls_tokens_and_transfers_are_counted(spans: Spans) -> None:
     }
     assert tokens == {"input": 30, "output": 15}
     assert sum(point.count for point in found["gen_ai.client.operation.duration"]) == 3
-    [moved] = found["interlock.handoffs"]
-    assert (moved.value, moved.attributes["interlock.handoff.status"]) == (1, "completed")
+    [moved] = found["routelock.handoffs"]
+    assert (moved.value, moved.attributes["routelock.handoff.status"]) == (1, "completed")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import HandoffRequest, Usage
-from interlock.outcomes import ToolErrorKind, ToolOutcome
+from routelock import HandoffRequest, Usage
+from routelock.outcomes import ToolErrorKind, ToolOutcome
 
 USAGES = st.builds(
     Usage,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from interlock import Agent, function_handler, handoff
-from interlock.outline import Link, Node, outline_of
+from routelock import Agent, function_handler, handoff
+from routelock.outline import Link, Node, outline_of
 
 
 async def answer(request: object) -> str:

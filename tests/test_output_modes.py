@@ -13,12 +13,12 @@ from bothways import both
 from servers import Reply, Server, chunk, said, streamed
 from typing_extensions import TypedDict
 
-from interlock import Agent, RunConfig, Runner, function_tool
-from interlock.errors import ConfigError, ModelBehaviorError
-from interlock.events import TextDelta
-from interlock.output_modes import json_in, schema_prompt
-from interlock.testing import ScriptedHandler, assert_valid, call
-from interlock_providers import OpenAICompatible
+from routelock import Agent, RunConfig, Runner, function_tool
+from routelock.errors import ConfigError, ModelBehaviorError
+from routelock.events import TextDelta
+from routelock.output_modes import json_in, schema_prompt
+from routelock.testing import ScriptedHandler, assert_valid, call
+from routelock_providers import OpenAICompatible
 
 pytestmark = pytest.mark.anyio
 BOTH = pytest.mark.parametrize("watched", [False, True], ids=["plain", "streamed"])

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from more_scenes import MORE
 from scenes import SCENES, Kind, Recorder, Scene, Stage, facts
 
-from interlock import Agent, Runner, RunResult, RunStream, function_handler, function_tool
-from interlock.errors import InterlockError
-from interlock.events import (
+from routelock import Agent, Runner, RunResult, RunStream, function_handler, function_tool
+from routelock.errors import RoutelockError
+from routelock.events import (
     AgentUpdated,
     AttemptFailed,
     HandlerEvent,
@@ -33,11 +33,11 @@ from interlock.events import (
     ToolCalled,
     ToolOutput,
 )
-from interlock.messages import calls_of, text_of
-from interlock.port import Handler, Request
-from interlock.results import NestedEvent, RunDone
-from interlock.starting import start
-from interlock.testing import ScriptedHandler, call, reply
+from routelock.messages import calls_of, text_of
+from routelock.port import Handler, Request
+from routelock.results import NestedEvent, RunDone
+from routelock.starting import start
+from routelock.testing import ScriptedHandler, call, reply
 
 pytestmark = pytest.mark.anyio
 
@@ -150,12 +150,12 @@ async def play(scene: Scene, kind: Kind, *, stream: bool) -> dict[str, Any]:
     stage, hooks, events = Stage(kind=kind), Recorder(), list[Any]()
     agent = scene.agent(stage)
     run = start(agent, "Hi", None, scene.max_turns, hooks, scene.settings(), stream=stream)
-    error: InterlockError | None = None
+    error: RoutelockError | None = None
     running = RunStream(run)
     try:
         async for event in running:
             events.append(event)
-    except InterlockError as raised:
+    except RoutelockError as raised:
         error = raised
     assert error is None or everything(error.result) == everything(running.result)
     return {
@@ -204,7 +204,7 @@ async def test_runner_run_returns_or_raises_what_the_stream_shows(scene: str) ->
         result = await Runner.run(
             played.agent(Stage()), "Hi", max_turns=played.max_turns, run_config=played.settings()
         )
-    except InterlockError as error:
+    except RoutelockError as error:
         result = error.result
     assert everything(result).items() <= expected.items()
 

@@ -8,19 +8,19 @@ import anyio.lowlevel
 import pytest
 from teams import outcome
 
-from interlock import Agent, Handoff, Retry, RunConfig, Runner, handoff
-from interlock.errors import (
+from routelock import Agent, Handoff, Retry, RunConfig, Runner, handoff
+from routelock.errors import (
     CallbackError,
     ConnectionFailed,
     HandlerError,
     HandoffFilterError,
     InvalidRequest,
 )
-from interlock.events import HandlerEvent, MessageDone, TextDelta
-from interlock.messages import Message
-from interlock.repair import problems
-from interlock.testing import ScriptedHandler, call
-from interlock.usage import Usage
+from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.messages import Message
+from routelock.repair import problems
+from routelock.testing import ScriptedHandler, call
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 

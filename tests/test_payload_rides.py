@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from teams import TO_B, agent, requests, shown
 
-from interlock import (
+from routelock import (
     Agent,
     HandoffRequest,
     RunConfig,
@@ -26,13 +26,13 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.errors import InterlockError
-from interlock.handoff_context import HandoffContext
-from interlock.handoff_request import HandoffStatus
-from interlock.handoff_types import HandoffTypes
-from interlock.messages import text_of
-from interlock.payloads import HandoffPayload, payload_of
-from interlock.testing import ScriptedHandler, call
+from routelock.errors import RoutelockError
+from routelock.handoff_context import HandoffContext
+from routelock.handoff_request import HandoffStatus
+from routelock.handoff_types import HandoffTypes
+from routelock.messages import text_of
+from routelock.payloads import HandoffPayload, payload_of
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 
@@ -511,7 +511,7 @@ async def test_foreign_data_may_do_anything_while_it_is_read() -> None:
 
 async def test_sending_and_receiving_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Names and the type at INFO."""
-    with caplog.at_level(logging.INFO, "interlock"):
+    with caplog.at_level(logging.INFO, "routelock"):
         await Runner.run(team()[0], "Hi")
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
     assert "A passes along research_delegation from A" in lines
@@ -519,7 +519,7 @@ async def test_sending_and_receiving_are_logged(caplog: pytest.LogCaptureFixture
 
 
 async def test_keys_are_logged_for_debugging_only(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "interlock"):
+    with caplog.at_level(logging.DEBUG, "routelock"):
         await Runner.run(team()[0], "Hi")
     by_level: dict[int, str] = {}
     for record in caplog.records:
@@ -546,7 +546,7 @@ async def test_values_are_never_logged(caplog: pytest.LogCaptureFixture, payload
 async def _result(agent: Agent[Any], **settings: Any) -> RunResult[Any]:
     try:
         return await Runner.run(agent, "Hi", max_turns=3, run_config=RunConfig(**settings))
-    except InterlockError as error:
+    except RoutelockError as error:
         return error.result
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from interlock import Agent, RunContext, Runner, Skill, function_handler, function_tool, tool
-from interlock.errors import ConfigError, InterlockError
-from interlock.registry import Registry
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, RunContext, Runner, Skill, function_handler, function_tool, tool
+from routelock.errors import ConfigError, RoutelockError
+from routelock.registry import Registry
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 
@@ -144,5 +144,5 @@ def test_a_skills_function_that_cannot_be_one_says_why() -> None:
         def initialize(self, registry: Registry) -> None:
             registry.add_tool(untellable)
 
-    with pytest.raises(InterlockError, match=r"(?s)'Odd'.*untellable"):
+    with pytest.raises(RoutelockError, match=r"(?s)'Odd'.*untellable"):
         Agent("a", skills=[Odd()])

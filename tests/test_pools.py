@@ -14,13 +14,13 @@ import pytest
 from rawserver import Ending, Raw, RawServer, head, in_chunks
 from servers import HELLO, HELLO_STREAM, Reply, chunk, event
 
-from interlock import Agent, RunConfig, Runner, function_tool
-from interlock.attempts import Retry
-from interlock.errors import ConnectionFailed, ProviderError
-from interlock.port import Request
-from interlock_providers import LiteLLM, OpenAICompatible, RemoteAgent, close_litellm
-from interlock_providers.http_client import HttpClient
-from interlock_providers.openai import OpenAI
+from routelock import Agent, RunConfig, Runner, function_tool
+from routelock.attempts import Retry
+from routelock.errors import ConnectionFailed, ProviderError
+from routelock.port import Request
+from routelock_providers import LiteLLM, OpenAICompatible, RemoteAgent, close_litellm
+from routelock_providers.http_client import HttpClient
+from routelock_providers.openai import OpenAI
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

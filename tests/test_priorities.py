@@ -11,7 +11,7 @@ from bothways import Played, Voice, both
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import (
+from routelock import (
     Agent,
     AgentHooks,
     HandoffRequest,
@@ -24,11 +24,11 @@ from interlock import (
     function_handler,
     handoff,
 )
-from interlock.errors import CallbackError, ConfigError, NoHandlerError
-from interlock.messages import text_of
-from interlock.port import Request
-from interlock.skills import hook, prompt
-from interlock.testing import ScriptedHandler, call
+from routelock.errors import CallbackError, ConfigError, NoHandlerError
+from routelock.messages import text_of
+from routelock.port import Request
+from routelock.skills import hook, prompt
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 

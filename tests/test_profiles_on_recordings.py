@@ -13,10 +13,10 @@ import pytest
 import yaml
 from vendor_bodies import read_body
 
-from interlock.testing import PROFILES, refusals
+from routelock.testing import PROFILES, refusals
 
 ROOT = Path(__file__).resolve().parent.parent
-RECORDINGS = Path(os.environ.get("INTERLOCK_RECORDINGS") or ROOT.parent / "shared" / "recordings")
+RECORDINGS = Path(os.environ.get("ROUTELOCK_RECORDINGS") or ROOT.parent / "shared" / "recordings")
 VENDORS = {**{name: name for name in PROFILES}, "ollama_chat": "ollama", "ollama_local": "ollama"}
 
 
@@ -39,7 +39,7 @@ def _taken(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 CASSETTES = list(_cassettes())
 
 
-@pytest.mark.skipif(not CASSETTES, reason="there are no recordings here; set INTERLOCK_RECORDINGS")
+@pytest.mark.skipif(not CASSETTES, reason="there are no recordings here; set ROUTELOCK_RECORDINGS")
 @pytest.mark.parametrize(("vendor", "path"), CASSETTES, ids=[path.stem for _, path in CASSETTES])
 def test_what_a_vendor_took_is_allowed(vendor: str, path: Path) -> None:
     for where, body in _taken(path):

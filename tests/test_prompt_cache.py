@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from servers import HELLO, Reply, Server, said
 
-from interlock import Agent, RunConfig, Runner, function_tool
-from interlock.handlers import function_handler
-from interlock.messages import Message
-from interlock.port import Request
-from interlock.testing import ScriptedHandler, call
-from interlock_providers import OpenAICompatible
-from interlock_providers.litellm import LiteLLM
-from interlock_providers.litellm_library import close_litellm
+from routelock import Agent, RunConfig, Runner, function_tool
+from routelock.handlers import function_handler
+from routelock.messages import Message
+from routelock.port import Request
+from routelock.testing import ScriptedHandler, call
+from routelock_providers import OpenAICompatible
+from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm_library import close_litellm
 
 pytestmark = pytest.mark.anyio
 

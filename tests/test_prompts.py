@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from interlock import Agent, Handoff, RunConfig, RunContext, Runner, handoff
-from interlock.errors import CallbackError
-from interlock.prompts import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, Handoff, RunConfig, RunContext, Runner, handoff
+from routelock.errors import CallbackError
+from routelock.prompts import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 

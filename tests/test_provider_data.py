@@ -11,14 +11,14 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
-from interlock.errors import InvalidRequest
-from interlock.events import HandlerEvent, MessageDone, TextDelta
-from interlock.filters import HandoffInputData, remove_all_tools
-from interlock.messages import Message
-from interlock.port import Request
-from interlock.repair import problems
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
+from routelock.errors import InvalidRequest
+from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.filters import HandoffInputData, remove_all_tools
+from routelock.messages import Message
+from routelock.port import Request
+from routelock.repair import problems
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 
@@ -231,7 +231,7 @@ async def test_an_earlier_conversation_may_be_put_in_by_a_filter() -> None:
 
 
 async def test_a_private_key_is_never_sent() -> None:
-    """Keys that begin with an underscore are interlock's own, or the app's."""
+    """Keys that begin with an underscore are routelock's own, or the app's."""
     script = ScriptedHandler(["Hi"])
     await Runner.run(Agent("A", model=script), [{"role": "user", "content": "Hi", "_origin": "x", "_id": 7}])
     assert script.requests[0].messages == ({"role": "user", "content": "Hi"},)

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from servers import USAGE, chunk, event
 
-from interlock.assembly import Assembler
-from interlock.events import HandlerEvent, TextDelta, ToolCallDelta
-from interlock_providers.reading import FailedReply, Reading, UnreadableEvent
-from interlock_providers.sse import EventDecoder
+from routelock.assembly import Assembler
+from routelock.events import HandlerEvent, TextDelta, ToolCallDelta
+from routelock_providers.reading import FailedReply, Reading, UnreadableEvent
+from routelock_providers.sse import EventDecoder
 
 HEL = chunk({"content": "Hel"})
 LO = chunk({"content": "lo\u2028é"})

@@ -11,8 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from interlock import ToolContext
-from interlock.testing import CassetteMiss, ScriptedHandler, call
+from routelock import ToolContext
+from routelock.testing import CassetteMiss, ScriptedHandler, call
 
 REPO = Path(__file__).parents[1]
 NAMES = ("simple_triage", "math_specialist", "context_preservation", "guardrails")

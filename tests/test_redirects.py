@@ -12,14 +12,14 @@ import pytest
 from rawserver import RawServer
 from servers import HELLO, HELLO_STREAM, Reply, Server
 
-from interlock import Agent, RunConfig, Runner
-from interlock.attempts import Retry
-from interlock.errors import InvalidRequest
-from interlock.events import HandlerEvent
-from interlock.port import Handler, Request
-from interlock_providers import LiteLLM, OpenAICompatible, close_litellm
-from interlock_providers.a2a import A2AAgent
-from interlock_providers.openai import OpenAI
+from routelock import Agent, RunConfig, Runner
+from routelock.attempts import Retry
+from routelock.errors import InvalidRequest
+from routelock.events import HandlerEvent
+from routelock.port import Handler, Request
+from routelock_providers import LiteLLM, OpenAICompatible, close_litellm
+from routelock_providers.a2a import A2AAgent
+from routelock_providers.openai import OpenAI
 
 pytestmark = pytest.mark.anyio
 

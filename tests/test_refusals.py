@@ -11,9 +11,9 @@ from managers import both as both_managers
 from pydantic import BaseModel
 from teams import agent, answers_of, look_up
 
-from interlock import Agent, GuardrailResult, Runner, RunState, function_handler, handoff
-from interlock.errors import InvalidRequest, ModelBehaviorError, OutputGuardrailTripped
-from interlock.testing import call
+from routelock import Agent, GuardrailResult, Runner, RunState, function_handler, handoff
+from routelock.errors import InvalidRequest, ModelBehaviorError, OutputGuardrailTripped
+from routelock.testing import call
 
 pytestmark = pytest.mark.anyio
 

@@ -10,13 +10,13 @@ from bothways import Voice
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import Agent, Request, Tool, handler
-from interlock.config import RunConfig
-from interlock.errors import ConfigError
-from interlock.models import handler_for, lineup, named, next_handler
-from interlock.port import Priority
-from interlock.registry import Ranked, Registry, rank
-from interlock.testing import ScriptedHandler
+from routelock import Agent, Request, Tool, handler
+from routelock.config import RunConfig
+from routelock.errors import ConfigError
+from routelock.models import handler_for, lineup, named, next_handler
+from routelock.port import Priority
+from routelock.registry import Ranked, Registry, rank
+from routelock.testing import ScriptedHandler
 
 
 def names(registry: Registry) -> list[str]:

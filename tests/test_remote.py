@@ -24,14 +24,14 @@ from servers import (
     streamed,
 )
 
-from interlock import Agent, Handler, Message, Retry, RunConfig, RunContext, Runner, function_tool, handoff
-from interlock.errors import ConfigError, IncompleteResponse, ServerFailed, UnreadableResponse
-from interlock.events import MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from interlock.port import OutputSchema, Priority, Request, family_of
-from interlock.testing import ScriptedHandler, call
-from interlock.usage import Usage
-from interlock_providers import RemoteAgent
-from interlock_providers.remote_urls import UrlNotAllowed
+from routelock import Agent, Handler, Message, Retry, RunConfig, RunContext, Runner, function_tool, handoff
+from routelock.errors import ConfigError, IncompleteResponse, ServerFailed, UnreadableResponse
+from routelock.events import MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.port import OutputSchema, Priority, Request, family_of
+from routelock.testing import ScriptedHandler, call
+from routelock.usage import Usage
+from routelock_providers import RemoteAgent
+from routelock_providers.remote_urls import UrlNotAllowed
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +72,7 @@ async def test_a_stream_under_a_wrong_name(kind: str) -> None:
 
 @BOTH
 async def test_the_side_channel_does_not_get_into_the_message(watched: bool) -> None:
-    """interlock's own server says with x_agent who speaks; other servers say other things."""
+    """routelock's own server says with x_agent who speaks; other servers say other things."""
     deltas = [
         {"role": "assistant", "content": "", "x_agent": {"agent": "Refunds"}},
         {"content": "Hello", "x_event": "e"},
@@ -165,8 +165,8 @@ async def test_the_headers(monkeypatch: pytest.MonkeyPatch) -> None:
         "accept-encoding": "identity",
         "connection": "keep-alive",
         "content-type": "application/json",
-        "user-agent": "interlock",
-        "x-interlock-run-id": "run-1",
+        "user-agent": "routelock",
+        "x-routelock-run-id": "run-1",
     }
 
 
@@ -271,7 +271,7 @@ async def test_without_a_run() -> None:
     with Server(HELLO) as server:
         await ask(server.url, Request(messages=[{"role": "user", "content": "Hi"}]))
     assert server.requests[0].body["handoff_context"] == {"run_id": "", "agent": "", "turn": 1, "hops": 1}
-    assert "x-interlock-run-id" not in server.requests[0].headers
+    assert "x-routelock-run-id" not in server.requests[0].headers
 
 
 async def test_what_the_agent_wrote_for_itself_goes_back_to_it_alone() -> None:
@@ -567,7 +567,7 @@ async def test_an_agent_whose_model_is_a_remote_agent(watched: bool) -> None:
     assert server.requests[0].body["messages"] == [{"role": "user", "content": "Hi"}]
     told = server.requests[0].body["handoff_context"]
     assert told == {
-        "run_id": server.requests[0].headers["x-interlock-run-id"],
+        "run_id": server.requests[0].headers["x-routelock-run-id"],
         "agent": "A",
         "turn": 1,
         "hops": 1,

@@ -24,7 +24,7 @@ from servers import (
     streamed,
 )
 
-from interlock.errors import (
+from routelock.errors import (
     AuthenticationFailed,
     ConnectionFailed,
     InvalidRequest,
@@ -34,8 +34,8 @@ from interlock.errors import (
     ServerFailed,
     UnreadableResponse,
 )
-from interlock.events import MessageDone, TextDelta
-from interlock_providers.remote_urls import UrlNotAllowed
+from routelock.events import MessageDone, TextDelta
+from routelock_providers.remote_urls import UrlNotAllowed
 
 pytestmark = pytest.mark.anyio
 
@@ -296,7 +296,7 @@ async def test_a_missing_key_says_how_to_pass_one() -> None:
 
 
 async def test_agents_that_call_one_another_in_a_circle() -> None:
-    """interlock's own server answers 508 when a request has passed too many of them."""
+    """routelock's own server answers 508 when a request has passed too many of them."""
     with Server(failed(508, "too many hops")) as server:
         error = await failure(server.url)
     assert "circle" in str(error)

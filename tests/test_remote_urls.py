@@ -10,8 +10,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from openai import AsyncOpenAI
 
-from interlock.errors import ConfigError
-from interlock_providers.remote_urls import AllowList, completions_url, parse_url, redirect_target
+from routelock.errors import ConfigError
+from routelock_providers.remote_urls import AllowList, completions_url, parse_url, redirect_target
 
 LIBRARY_URL: Any = type(AsyncOpenAI(api_key="k").base_url)
 """The URL class of what sends the requests: httpx or httpx2."""

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from interlock.messages import Message, ToolCall, calls_of, text_of
-from interlock.repair import NO_ANSWER, NOTHING_LEFT, problems, repair
+from routelock.messages import Message, ToolCall, calls_of, text_of
+from routelock.repair import NO_ANSWER, NOTHING_LEFT, problems, repair
 
 USER: Message = {"role": "user", "content": "Hi"}
 SYSTEM: Message = {"role": "system", "content": "Be kind."}
@@ -231,7 +231,7 @@ def test_an_empty_assistant_message_is_dropped() -> None:
     assert len(notes) == 3
 
 
-def test_what_interlock_does_not_know_may_say_something() -> None:
+def test_what_routelock_does_not_know_may_say_something() -> None:
     """A spoken answer has no text."""
     spoken: Any = {"role": "assistant", "content": None, "audio": {"id": "audio_1"}}
     assert repair([USER, spoken]) == ([USER, spoken], [])

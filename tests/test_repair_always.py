@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from views import refused_by
 
-from interlock import Agent, Runner
-from interlock.filters import (
+from routelock import Agent, Runner
+from routelock.filters import (
     HandoffInputData,
     HandoffInputFilter,
     compose,
@@ -25,11 +25,11 @@ from interlock.filters import (
     last_user_message,
     remove_all_tools,
 )
-from interlock.history import View, filtered, nest_handoff_history, partition
-from interlock.messages import Message, RunItem, portable
-from interlock.narrative import Reader, narrated
-from interlock.repair import problems, repair
-from interlock.testing import ScriptedHandler
+from routelock.history import View, filtered, nest_handoff_history, partition
+from routelock.messages import Message, RunItem, portable
+from routelock.narrative import Reader, narrated
+from routelock.repair import problems, repair
+from routelock.testing import ScriptedHandler
 
 T = TypeVar("T")
 

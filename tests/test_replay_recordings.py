@@ -14,9 +14,9 @@ import pytest
 import yaml
 from servers import HELLO, USAGE, Server, chunk, said, streamed
 
-from interlock.port import Request
-from interlock.testing import use_cassette
-from interlock_providers.litellm import LiteLLM
+from routelock.port import Request
+from routelock.testing import use_cassette
+from routelock_providers.litellm import LiteLLM
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "benchmarks" / "replay_recordings.py"
@@ -26,7 +26,7 @@ from replay_recordings import replay_all  # noqa: E402  # pyright: ignore[report
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
-RECORDINGS = Path(os.environ.get("INTERLOCK_RECORDINGS") or ROOT.parent / "shared" / "recordings")
+RECORDINGS = Path(os.environ.get("ROUTELOCK_RECORDINGS") or ROOT.parent / "shared" / "recordings")
 CHAT = "https://api.openai.com/v1/chat/completions"
 HI = [{"role": "user", "content": "Hi"}]
 

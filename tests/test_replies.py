@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.events import MessageDone
-from interlock.messages import ToolCall, calls_of
-from interlock.replies import is_empty, is_sound, with_own_ids, wrong_with
-from interlock.testing import call
+from routelock.events import MessageDone
+from routelock.messages import ToolCall, calls_of
+from routelock.replies import is_empty, is_sound, with_own_ids, wrong_with
+from routelock.testing import call
 
 
 def done(*calls: ToolCall) -> MessageDone:
@@ -78,7 +78,7 @@ def test_arguments_that_are_nothing_become_an_empty_object(odd: Any) -> None:
     assert made["function"]["arguments"] == "{}"
 
 
-def test_a_reply_sets_none_of_the_keys_that_are_interlocks_own() -> None:
+def test_a_reply_sets_none_of_the_keys_that_are_routelocks_own() -> None:
     message: Any = {"role": "assistant", "content": "Hi", "_kind": "nudge", "_agent": "B", "citations": [1]}
     taken, _ = with_own_ids(MessageDone(message=message), 1, set())
     assert taken.message == {"role": "assistant", "content": "Hi", "citations": [1]}

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from interlock import Agent, HandoffRequest
-from interlock.payloads import HandoffPayload
+from routelock import Agent, HandoffRequest
+from routelock.payloads import HandoffPayload
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

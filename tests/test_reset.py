@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from scenes import facts
 from teams import outcome
 
-from interlock import (
+from routelock import (
     Agent,
     AgentHooks,
     HandoffRequest,
@@ -34,12 +34,12 @@ from interlock import (
     handler,
     tool,
 )
-from interlock.errors import InterlockError, InvalidRequest
-from interlock.events import HandlerEvent, MessageDone, TextDelta
-from interlock.messages import Message, text_of
-from interlock.results import RunDone, RunEvent
-from interlock.skills import prompt
-from interlock.testing import assert_valid, call
+from routelock.errors import RoutelockError, InvalidRequest
+from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.messages import Message, text_of
+from routelock.results import RunDone, RunEvent
+from routelock.skills import prompt
+from routelock.testing import assert_valid, call
 
 pytestmark = pytest.mark.anyio
 
@@ -175,7 +175,7 @@ async def alone(words: str, *, streamed: bool = False, **more: Any) -> dict[str,
     """What a run gives that is the first and only one of its agents."""
     if streamed:
         async with stream(company(Trap()), words, **more) as run:
-            with suppress(InterlockError):
+            with suppress(RoutelockError):
                 await run.drain()
         return whole(run.result)
     return whole(await carried_out(company(Trap()), words, **more))
@@ -194,7 +194,7 @@ def whole(result: RunResult[Any]) -> dict[str, Any]:
 async def carried_out(agent: Agent[Any], words: str, **more: Any) -> RunResult[Any]:
     try:
         return await Runner.run(agent, words, max_turns=6, run_config=config(**more))
-    except InterlockError as error:
+    except RoutelockError as error:
         partial: RunResult[Any] = error.result
         return partial
 
@@ -243,7 +243,7 @@ async def test_after_a_cancellation_at_any_await(plan: str, at: int, fallback: b
     trap = Trap()
     agent = company(trap)
     trap.at = at
-    with trap.scope, suppress(InterlockError):
+    with trap.scope, suppress(RoutelockError):
         await Runner.run(agent, plan, run_config=config(fallback=fallback))
     trap.at = 0
     await starts_afresh(agent)
@@ -257,7 +257,7 @@ async def test_after_a_cancellation_at_each_await(plan: str) -> None:
         trap = Trap()
         agent = company(trap)
         trap.at = at
-        with trap.scope, suppress(InterlockError):
+        with trap.scope, suppress(RoutelockError):
             await Runner.run(agent, plan, run_config=config(fallback=True))
         trap.at = 0
         await starts_afresh(agent)
@@ -273,7 +273,7 @@ async def test_after_a_stream_that_was_left(plan: str, events: int, closed: bool
     """A client goes away. Also if nobody has closed the stream yet."""
     agent = company(Trap())
     async with stream(agent, plan, fallback=True) as left:
-        with suppress(InterlockError, StopAsyncIteration):
+        with suppress(RoutelockError, StopAsyncIteration):
             for _ in range(events):
                 await anext(aiter(left))
         if closed:
@@ -287,7 +287,7 @@ async def stepped(run: RunStream, seen: list[RunEvent]) -> bool:
     """Read one event; False when there are no more."""
     try:
         seen.append(await anext(aiter(run)))
-    except (InterlockError, StopAsyncIteration):
+    except (RoutelockError, StopAsyncIteration):
         return False
     return not isinstance(seen[-1], RunDone)
 

@@ -10,10 +10,10 @@ from effort import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from interlock import Agent, Runner, handoff, nest_handoff_history, tool
-from interlock.callables import resolve
-from interlock.errors import ConfigError
-from interlock.filters import (
+from routelock import Agent, Runner, handoff, nest_handoff_history, tool
+from routelock.callables import resolve
+from routelock.errors import ConfigError
+from routelock.filters import (
     HandoffInputData,
     HandoffInputFilter,
     compose,
@@ -21,9 +21,9 @@ from interlock.filters import (
     remove_all_tools,
     tool_results_budget,
 )
-from interlock.messages import Message, RunItem, calls_of, text_of, to_messages
-from interlock.repair import problems
-from interlock.testing import ScriptedHandler, assert_valid, call
+from routelock.messages import Message, RunItem, calls_of, text_of, to_messages
+from routelock.repair import problems
+from routelock.testing import ScriptedHandler, assert_valid, call
 
 
 def asked(*ids: str, words: str | None = None) -> Any:

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from scenes import SCENES, Stage
 from teams import outcome
 
-from interlock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
-from interlock.context import RunContext
-from interlock.errors import InterlockError, InvalidRequest
-from interlock.handoff_request import HandoffStatus
-from interlock.messages import Message, RunItem, calls_of, item_of
-from interlock.repair import NO_ANSWER, problems
-from interlock.testing import ScriptedHandler, call
-from interlock.usage import Usage
+from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
+from routelock.context import RunContext
+from routelock.errors import RoutelockError, InvalidRequest
+from routelock.handoff_request import HandoffStatus
+from routelock.messages import Message, RunItem, calls_of, item_of
+from routelock.repair import NO_ANSWER, problems
+from routelock.testing import ScriptedHandler, call
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +37,7 @@ async def played(scene: str, messages: Any = "Hi") -> RunResult[Any]:
         return await Runner.run(
             one.agent(Stage()), messages, max_turns=one.max_turns, run_config=one.settings()
         )
-    except InterlockError as error:
+    except RoutelockError as error:
         return error.result
 
 

@@ -9,14 +9,14 @@ import pytest
 from scenes import SCENES, Scene, Stage, facts
 from scenes_of_states import MORE
 
-from interlock import Agent, RunConfig, RunResult, RunState
-from interlock.errors import InterlockError
-from interlock.events import HandoffCompleted, ReasoningDelta, TextDelta, ToolCallDelta
-from interlock.handoff_request import HandoffStatus
-from interlock.results import ModelCall, RunDone
-from interlock.run_stream import RunStream
-from interlock.starting import start
-from interlock.testing import assert_valid
+from routelock import Agent, RunConfig, RunResult, RunState
+from routelock.errors import RoutelockError
+from routelock.events import HandoffCompleted, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.handoff_request import HandoffStatus
+from routelock.results import ModelCall, RunDone
+from routelock.run_stream import RunStream
+from routelock.starting import start
+from routelock.testing import assert_valid
 
 pytestmark = pytest.mark.anyio
 ALL = {name: scene for name, scene in {**SCENES, **MORE}.items() if scene.max_turns == 10}
@@ -30,7 +30,7 @@ class Played:
     stage: Stage
     results: list[RunResult[Any]] = field(default_factory=list)
     events: list[Any] = field(default_factory=list)
-    error: InterlockError | None = None
+    error: RoutelockError | None = None
 
     async def go(
         self, agent: Agent[Any], input: Any, *, stream: bool, max_turns: int, **settings: Any
@@ -40,7 +40,7 @@ class Played:
         try:
             async for event in running:
                 self.events.append(event)
-        except InterlockError as error:
+        except RoutelockError as error:
             self.error = error
         self.results.append(running.result)
         return running.result

@@ -13,7 +13,7 @@ import pytest
 from scenes import Scene, Stage, facts
 from scenes_of_states import MORE
 
-from interlock import RunConfig, Runner, RunState
+from routelock import RunConfig, Runner, RunState
 
 HERE = Path(__file__)
 NAMES = ("by a tool",)  # each turn costs the start of a process

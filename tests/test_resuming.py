@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from scenes import facts
 from teams import TO_B, agent, answers_of, look_up, requests, shown
 
-from interlock import (
+from routelock import (
     Agent,
     GuardrailResult,
     Request,
@@ -29,13 +29,13 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.capabilities import Capacity
-from interlock.errors import (
+from routelock.capabilities import Capacity
+from routelock.errors import (
     CallbackError,
     ConfigError,
     HandoffError,
     HandoffFilterError,
-    InterlockError,
+    RoutelockError,
     InvalidRequest,
     LoopDetected,
     MaxHandoffsExceeded,
@@ -44,7 +44,7 @@ from interlock.errors import (
     ServerFailed,
     ToolError,
 )
-from interlock.events import (
+from routelock.events import (
     EmptyReply,
     HandlerEvent,
     HandoffOccurred,
@@ -53,10 +53,10 @@ from interlock.events import (
     TextDelta,
     ToolOutput,
 )
-from interlock.handoff_request import HandoffStatus
-from interlock.messages import text_of
-from interlock.run_state import RunStatus
-from interlock.testing import ScriptedHandler, assert_valid, call, reply
+from routelock.handoff_request import HandoffStatus
+from routelock.messages import text_of
+from routelock.run_state import RunStatus
+from routelock.testing import ScriptedHandler, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio
 
@@ -79,7 +79,7 @@ async def run(
 
 async def failed(of: Agent[Any], input: Any = "Hi", **settings: Any) -> RunResult[Any]:
     """The partial result of a run that ends with an error."""
-    with pytest.raises(InterlockError) as raised:
+    with pytest.raises(RoutelockError) as raised:
         await run(of, input, **settings)
     result: RunResult[Any] = raised.value.result
     return result

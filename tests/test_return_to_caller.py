@@ -10,7 +10,7 @@ import pytest
 from scenes import facts
 from teams import HI, TO_B, agent, answers_of, look_up, requests, shown, statuses
 
-from interlock import (
+from routelock import (
     Agent,
     GuardrailResult,
     HandoffRequest,
@@ -22,18 +22,18 @@ from interlock import (
     handoff,
     tool,
 )
-from interlock.capabilities import Capacity
-from interlock.errors import (
+from routelock.capabilities import Capacity
+from routelock.errors import (
     ConfigError,
     HandoffTimeout,
     MaxTurnsExceeded,
     OutputGuardrailTripped,
     ProviderError,
 )
-from interlock.events import AgentUpdated, HandoffFailed, HandoffOccurred, HandoffReturned
-from interlock.handoff_request import HandoffStatus
-from interlock.messages import text_of
-from interlock.testing import ScriptedHandler, assert_valid, call
+from routelock.events import AgentUpdated, HandoffFailed, HandoffOccurred, HandoffReturned
+from routelock.handoff_request import HandoffStatus
+from routelock.messages import text_of
+from routelock.testing import ScriptedHandler, assert_valid, call
 
 pytestmark = pytest.mark.anyio
 

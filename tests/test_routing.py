@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from teams import outcome
 
-from interlock import Agent, RunConfig, RunContext, Runner, Tool, handoff
-from interlock.errors import CallbackError
-from interlock.messages import ToolCall, text_of
-from interlock.routing import NOT_TAKEN, Offer, Route, Wanted, offer, plan, unknown_tool
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, RunConfig, RunContext, Runner, Tool, handoff
+from routelock.errors import CallbackError
+from routelock.messages import ToolCall, text_of
+from routelock.routing import NOT_TAKEN, Offer, Route, Wanted, offer, plan, unknown_tool
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 

@@ -15,24 +15,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scenes import SCENES, Recorder, Scene, Stage, facts
 
-from interlock import Agent, Retry, RunConfig, Runner, RunStream, function_handler, function_tool, handoff
-from interlock.callables import users_code
-from interlock.context import ToolContext
-from interlock.errors import (
+from routelock import Agent, Retry, RunConfig, Runner, RunStream, function_handler, function_tool, handoff
+from routelock.callables import users_code
+from routelock.context import ToolContext
+from routelock.errors import (
     CallbackError,
     ConfigError,
     ConnectionFailed,
-    InterlockError,
+    RoutelockError,
     InvalidRequest,
     ToolError,
 )
-from interlock.events import MessageDone
-from interlock.graph import find_agent
-from interlock.messages import Message
-from interlock.port import Request
-from interlock.starting import input_items
-from interlock.testing import ScriptedHandler, call, reply
-from interlock.usage import Usage
+from routelock.events import MessageDone
+from routelock.graph import find_agent
+from routelock.messages import Message
+from routelock.port import Request
+from routelock.starting import input_items
+from routelock.testing import ScriptedHandler, call, reply
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 
@@ -111,7 +111,7 @@ async def test_every_run_starts_at_the_default_however_others_ended(runs: list[t
         if kind == "mistake":
             script.replies.append("Sorry.")
         streams.append(Runner.run_streamed(agent, "Hi", run_config=config))
-        with suppress(InterlockError):
+        with suppress(RoutelockError):
             await ENDINGS[ending](streams[-1])
         del script.replies[len(script.requests) :]
     before = len(script.requests)
@@ -182,7 +182,7 @@ def open_stream(scene: Scene) -> RunStream:
 async def step(stream: RunStream) -> bool:
     try:
         await anext(aiter(stream))
-    except (StopAsyncIteration, InterlockError):
+    except (StopAsyncIteration, RoutelockError):
         return False
     return True
 
@@ -253,7 +253,7 @@ async def test_inputs_stay_as_they_were(scene: str) -> None:
     context = {"name": "Ada", "list": [1, 2]}
     config = played.settings(model_settings={"temperature": 0, "tool_choice": "auto", "stop": ["x"]})
     before = copy.deepcopy((messages, context, config.model_settings, vars_of(agent)))
-    with suppress(InterlockError):
+    with suppress(RoutelockError):
         await Runner.run(agent, messages, context=context, run_config=config, max_turns=played.max_turns)
     assert (messages, context, config.model_settings, vars_of(agent)) == before
 
@@ -306,7 +306,7 @@ def test_an_exception_of_the_apps_code_says_whose_it_was() -> None:
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-def test_an_error_of_interlock_passes_through_the_apps_code() -> None:
+def test_an_error_of_routelock_passes_through_the_apps_code() -> None:
     with pytest.raises(ToolError), users_code("The filter"):
         raise ToolError("x")
 

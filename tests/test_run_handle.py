@@ -11,11 +11,11 @@ import pytest
 from scenes import facts
 from teams import agent, answers_of
 
-from interlock import Agent, RunConfig, RunHandle, Runner, RunResult, RunState, function_handler, tool
-from interlock.errors import ConfigError, InterlockError, SessionConflict
-from interlock.port import Request
-from interlock.sessions import InMemorySessions, Session
-from interlock.testing import ScriptedHandler, assert_valid, call
+from routelock import Agent, RunConfig, RunHandle, Runner, RunResult, RunState, function_handler, tool
+from routelock.errors import ConfigError, RoutelockError, SessionConflict
+from routelock.port import Request
+from routelock.sessions import InMemorySessions, Session
+from routelock.testing import ScriptedHandler, assert_valid, call
 
 pytestmark = pytest.mark.anyio
 
@@ -126,7 +126,7 @@ async def test_a_run_that_ends_well_is_there_too() -> None:
 
 async def test_the_result_of_an_error_is_that_of_the_handle() -> None:
     handle = RunHandle()
-    with pytest.raises(InterlockError) as caught:
+    with pytest.raises(RoutelockError) as caught:
         await Runner.run(agent("A", LookupError("gone")), "Hi", handle=handle)
     assert handle.result is not None
     assert facts(handle.result) == facts(caught.value.result)

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from teams import TO_B, agent, look_up, pair
 
-from interlock import (
+from routelock import (
     Agent,
     HandoffRequest,
     Request,
@@ -27,14 +27,14 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.context import RunContext
-from interlock.errors import ConfigError, InterlockError
-from interlock.events import HandlerEvent, MessageDone
-from interlock.handoff_request import HandoffResponse, HandoffStatus
-from interlock.results import StopReason
-from interlock.run_document import RecordDocument, RunDocument
-from interlock.run_state import RunStatus
-from interlock.testing import ScriptedHandler, call
+from routelock.context import RunContext
+from routelock.errors import ConfigError, RoutelockError
+from routelock.events import HandlerEvent, MessageDone
+from routelock.handoff_request import HandoffResponse, HandoffStatus
+from routelock.results import StopReason
+from routelock.run_document import RecordDocument, RunDocument
+from routelock.run_state import RunStatus
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 
@@ -385,7 +385,7 @@ async def test_two_agents_of_one_name_are_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"format_version": 2}, "it has format_version 2, and this interlock reads up to 1"),
+        ({"format_version": 2}, "it has format_version 2, and this routelock reads up to 1"),
         ({"format_version": None}, "format_version must be a whole number"),
         ({"turn": -1}, "turn: Input should be greater than or equal to 0"),
         ({"turn": True}, "turn: Input should be a valid integer"),
@@ -585,7 +585,7 @@ async def test_a_changed_state_is_refused_or_a_run_that_ends_in_order(
     assert RunState.from_json(state.to_json(include_secrets=True), agents=[a]) == state
     try:
         result = await Runner.run(a, state, max_turns=20)
-    except (InterlockError, ValueError):
+    except (RoutelockError, ValueError):
         return
     assert result.stop_reason == "done"
 

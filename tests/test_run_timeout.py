@@ -15,7 +15,7 @@ from managers import Ended, ask, run
 from managers import both as both_managers
 from teams import agent, answers_of
 
-from interlock import (
+from routelock import (
     Agent,
     Handoff,
     Retry,
@@ -26,14 +26,14 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.errors import ConfigError, ConnectionFailed, InterlockError, ProviderTimeout, RunTimeout
-from interlock.events import HandlerEvent, TextDelta
-from interlock.filters import HandoffInputData
-from interlock.port import Request
-from interlock.repair import problems
-from interlock.results import RunDone
-from interlock.testing import ScriptedHandler, assert_valid, call
-from interlock.usage import Usage
+from routelock.errors import ConfigError, ConnectionFailed, RoutelockError, ProviderTimeout, RunTimeout
+from routelock.events import HandlerEvent, TextDelta
+from routelock.filters import HandoffInputData
+from routelock.port import Request
+from routelock.repair import problems
+from routelock.results import RunDone
+from routelock.testing import ScriptedHandler, assert_valid, call
+from routelock.usage import Usage
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time, pytest.mark.every_loop]
 
@@ -137,7 +137,7 @@ STALLING: list[Made] = [
 SLOW = Retry(sleep=never)
 
 
-async def ended(make: Made, error: type[InterlockError] = RunTimeout, *, stream: bool, **how: Any) -> Ended:
+async def ended(make: Made, error: type[RoutelockError] = RunTimeout, *, stream: bool, **how: Any) -> Ended:
     played = await run(make(), stream=stream, **how)
     assert type(played.error) is error
     return played

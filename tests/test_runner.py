@@ -15,11 +15,11 @@ import anyio.to_thread
 import pytest
 import trio
 
-from interlock import Agent, RunConfig, RunContext, RunHooks, Runner, RunResult, function_tool, handoff
-from interlock.errors import ConfigError, MaxTurnsExceeded, NoHandlerError
-from interlock.results import RunDone
-from interlock.starting import DEFAULT_MAX_TURNS
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, RunConfig, RunContext, RunHooks, Runner, RunResult, function_tool, handoff
+from routelock.errors import ConfigError, MaxTurnsExceeded, NoHandlerError
+from routelock.results import RunDone
+from routelock.starting import DEFAULT_MAX_TURNS
+from routelock.testing import ScriptedHandler, call
 
 Start = Callable[..., RunResult[Any]]
 
@@ -106,7 +106,7 @@ def test_runs_without_a_name_have_different_ones(start: Start) -> None:
 @pytest.mark.parametrize(
     ("args", "settings", "wrong"),
     [
-        (("A", "Hi"), {}, "needs an interlock.Agent to start with, not str"),
+        (("A", "Hi"), {}, "needs an routelock.Agent to start with, not str"),
         ((agent(), []), {}, "Input is empty"),
         ((agent(), 5), {}, "Input must be text or a list of messages, not int"),
         ((agent(), [{"content": "Hi"}]), {}, "Input message 0 has role None"),

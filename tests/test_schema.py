@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from interlock.errors import ConfigError, ModelBehaviorError
-from interlock.schema import JsonType, clip, describe_error, plain_schema, schema_of
+from routelock.errors import ConfigError, ModelBehaviorError
+from routelock.schema import JsonType, clip, describe_error, plain_schema, schema_of
 
 
 class Reason(pydantic.BaseModel):

@@ -10,7 +10,7 @@ from bothways import Voice, both
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import (
+from routelock import (
     Agent,
     Handoff,
     HandoffRequest,
@@ -22,11 +22,11 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.errors import ConfigError, NoHandlerError
-from interlock.registry import Registry
-from interlock.routing import offer
-from interlock.scopes import checked_scope, permits
-from interlock.testing import ScriptedHandler, call
+from routelock.errors import ConfigError, NoHandlerError
+from routelock.registry import Registry
+from routelock.routing import offer
+from routelock.scopes import checked_scope, permits
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from interlock import Agent, Runner
-from interlock.errors import SessionError
-from interlock.repair import problems
-from interlock.sessions import InMemorySessions, Session
-from interlock.testing import ScriptedHandler
+from routelock import Agent, Runner
+from routelock.errors import SessionError
+from routelock.repair import problems
+from routelock.sessions import InMemorySessions, Session
+from routelock.testing import ScriptedHandler
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
@@ -152,7 +152,7 @@ async def test_edited_numbers_and_names_do_no_harm() -> None:
 
 
 async def test_a_newer_format_is_refused_and_not_forgotten() -> None:
-    with pytest.raises(SessionError, match=r"has the format 2, .* Update interlock"):
+    with pytest.raises(SessionError, match=r"has the format 2, .* Update routelock"):
         await loaded({"format_version": 2, "whatever": []})
 
 

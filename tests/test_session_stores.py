@@ -21,9 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sessionwriter import append_surely, opened
 
-from interlock import Runner
-from interlock.errors import ConfigError, SessionConflict, SessionError
-from interlock.sessions import (
+from routelock import Runner
+from routelock.errors import ConfigError, SessionConflict, SessionError
+from routelock.sessions import (
     EncryptedSessions,
     InMemorySessions,
     PostgresSessions,
@@ -32,7 +32,7 @@ from interlock.sessions import (
     SessionStore,
     SQLiteSessions,
 )
-from interlock.testing import ScriptedHandler
+from routelock.testing import ScriptedHandler
 
 pytestmark = pytest.mark.anyio
 
@@ -316,7 +316,7 @@ async def test_a_number_that_is_none_comes_back_as_null(store: SessionStore, nam
 
 
 async def test_two_runs_are_one_conversation(store: SessionStore, name: str) -> None:
-    from interlock import Agent
+    from routelock import Agent
 
     agent = Agent("A", model=ScriptedHandler(["Hello.", "Again?"]))
     await Runner.run(agent, "Hi", session=Session(name, store))
@@ -347,7 +347,7 @@ async def test_a_compacted_session_says_the_same(store: SessionStore, name: str)
 
 # -- other processes --
 
-KILLS = int(os.environ.get("INTERLOCK_KILLS") or 1)
+KILLS = int(os.environ.get("ROUTELOCK_KILLS") or 1)
 
 
 @contextmanager
@@ -410,9 +410,9 @@ async def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     from contextlib import closing
 
     with closing(sqlite3.connect(tmp_path / "new.db")) as db, db:
-        db.execute("CREATE TABLE interlock_schema (part TEXT PRIMARY KEY, version INTEGER NOT NULL)")
-        db.execute("INSERT INTO interlock_schema VALUES ('sessions', 7)")
-    with pytest.raises(SessionError, match=r"schema 7.*Update interlock"):
+        db.execute("CREATE TABLE routelock_schema (part TEXT PRIMARY KEY, version INTEGER NOT NULL)")
+        db.execute("INSERT INTO routelock_schema VALUES ('sessions', 7)")
+    with pytest.raises(SessionError, match=r"schema 7.*Update routelock"):
         await Session("u", SQLiteSessions(tmp_path / "new.db")).load()
 
 
@@ -466,7 +466,7 @@ async def test_postgres_needs_no_right_to_make_tables_that_are_there(conninfo: s
     with psycopg.connect(owner) as db:
         db.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
         db.execute(PostgresSessions.tables().encode())
-        db.execute("GRANT SELECT, INSERT, DELETE ON interlock_sessions, interlock_schema TO app")
+        db.execute("GRANT SELECT, INSERT, DELETE ON routelock_sessions, routelock_schema TO app")
     store = PostgresSessions(owner.replace("user=test", "user=app"))
     await store.append("u", 0, "a")
     assert await texts(store, "u") == ["a"]
@@ -475,7 +475,7 @@ async def test_postgres_needs_no_right_to_make_tables_that_are_there(conninfo: s
     await store.append("u", 1, "b")  # over a new connection
     store.close()
     with psycopg.connect(owner) as db:
-        db.execute("UPDATE interlock_schema SET version = 7")
+        db.execute("UPDATE routelock_schema SET version = 7")
     with pytest.raises(SessionError, match="schema 7"):
         await texts(store, "u")
 
@@ -533,8 +533,8 @@ _WITHOUT = """
 import sys
 for name in ("cryptography", "psycopg", "psycopg_pool", "redis"):
     sys.modules[name] = None
-from interlock.errors import MissingExtra
-from interlock.sessions import EncryptedSessions, InMemorySessions, PostgresSessions, RedisSessions
+from routelock.errors import MissingExtra
+from routelock.sessions import EncryptedSessions, InMemorySessions, PostgresSessions, RedisSessions
 for make in (
     lambda: EncryptedSessions(InMemorySessions(), ["k"]),
     lambda: PostgresSessions(""),
@@ -553,16 +553,16 @@ def test_what_is_not_installed_is_named_with_its_extra() -> None:
         [sys.executable, "-c", _WITHOUT], env=env, capture_output=True, text=True, timeout=60
     )
     assert done.stdout.splitlines() == [
-        "EncryptedSessions needs cryptography, which is not installed: pip install 'interlock[encryption]'.",
-        "PostgresSessions needs psycopg, which is not installed: pip install 'interlock[postgres]'.",
-        "RedisSessions needs redis, which is not installed: pip install 'interlock[redis]'.",
+        "EncryptedSessions needs cryptography, which is not installed: pip install 'routelock[encryption]'.",
+        "PostgresSessions needs psycopg, which is not installed: pip install 'routelock[postgres]'.",
+        "RedisSessions needs redis, which is not installed: pip install 'routelock[redis]'.",
     ], done.stderr
 
 
 _FORK = """
 import os, sys
 import anyio
-from interlock.sessions import SQLiteSessions
+from routelock.sessions import SQLiteSessions
 
 store = SQLiteSessions(sys.argv[1])
 anyio.run(store.append, "u", 0, "parent")

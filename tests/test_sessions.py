@@ -16,25 +16,25 @@ import pytest
 from more_scenes import MORE
 from scenes import SCENES, Stage
 
-from interlock import Agent, Message, RunConfig, Runner, RunResult, RunState, function_tool, handoff, tool
-from interlock.errors import (
+from routelock import Agent, Message, RunConfig, Runner, RunResult, RunState, function_tool, handoff, tool
+from routelock.errors import (
     ConfigError,
     HandlerError,
     InputGuardrailTripped,
-    InterlockError,
+    RoutelockError,
     OutputGuardrailTripped,
     RunTimeout,
     SessionConflict,
     SessionError,
 )
-from interlock.events import TextDelta
-from interlock.guardrails import GuardrailResult
-from interlock.messages import last_user_text
-from interlock.port import Request
-from interlock.repair import problems
-from interlock.sessions import InMemorySessions, Session, SessionStore, SQLiteSessions
-from interlock.sessions.stores import Record
-from interlock.testing import ScriptedHandler, assert_valid, call, reply
+from routelock.events import TextDelta
+from routelock.guardrails import GuardrailResult
+from routelock.messages import last_user_text
+from routelock.port import Request
+from routelock.repair import problems
+from routelock.sessions import InMemorySessions, Session, SessionStore, SQLiteSessions
+from routelock.sessions.stores import Record
+from routelock.testing import ScriptedHandler, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio
 
@@ -142,7 +142,7 @@ async def ended(scene: Any, stage: Stage, session: Session | None, *, stream: bo
         if stream:
             return await Runner.run_streamed(scene.agent(stage), "Hi", **options).drain()
         return await Runner.run(scene.agent(stage), "Hi", **options)
-    except InterlockError as error:
+    except RoutelockError as error:
         return error.result
 
 
@@ -655,7 +655,7 @@ async def test_what_is_no_json_is_refused_and_said_where(session: Session) -> No
 
 
 async def test_a_store_is_plain_text_and_json(memory: Session) -> None:
-    """So that it can be read without interlock."""
+    """So that it can be read without routelock."""
     await run(agent("Hello."), "Hi", memory)
     documents = [json.loads(text) for _, text in await memory.records(None)]
     assert [document["items"][0]["message"]["content"] for document in documents] == ["Hi", "Hello."]

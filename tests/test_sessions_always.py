@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from office import USER, Office, Strikes
 from scenes import SCENES
 
-from interlock import Agent, Runner, RunResult
-from interlock.errors import SessionConflict
-from interlock.repair import problems
-from interlock.sessions import InMemorySessions, Session
-from interlock.testing import ScriptedHandler
+from routelock import Agent, Runner, RunResult
+from routelock.errors import SessionConflict
+from routelock.repair import problems
+from routelock.sessions import InMemorySessions, Session
+from routelock.testing import ScriptedHandler
 
 pytestmark = pytest.mark.anyio
 
 MOST = 3000
-STRIDE = 1 if os.environ.get("INTERLOCK_STRESS") else 13
+STRIDE = 1 if os.environ.get("ROUTELOCK_STRESS") else 13
 
 
 async def drained(office: Office, session: Session, kept: list[RunResult[Any]]) -> None:

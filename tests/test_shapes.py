@@ -1,4 +1,4 @@
-"""Whatever history interlock hands over, what each vendor is sent is what its profile accepts."""
+"""Whatever history routelock hands over, what each vendor is sent is what its profile accepts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from histories import handed_over
 from hypothesis import given
 from views import MODELS
 
-from interlock.messages import Message, calls_of
-from interlock.repair import problems
-from interlock.testing import PROFILES, assert_valid
-from interlock_providers.litellm_call import as_sent
-from interlock_providers.shapes import shape_of
-from interlock_providers.wire import prepare
+from routelock.messages import Message, calls_of
+from routelock.repair import problems
+from routelock.testing import PROFILES, assert_valid
+from routelock_providers.litellm_call import as_sent
+from routelock_providers.shapes import shape_of
+from routelock_providers.wire import prepare
 
 QUICK = examples(30)
 

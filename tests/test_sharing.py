@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from teams import TO_B, agent
 
-from interlock import (
+from routelock import (
     Agent,
     RunConfig,
     RunContext,
@@ -21,12 +21,12 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.errors import ConfigError, InterlockError
-from interlock.events import TextDelta
-from interlock.payloads import payload_of
-from interlock.port import Request
-from interlock.sharing import narrowed
-from interlock.testing import ScriptedHandler, call
+from routelock.errors import ConfigError, RoutelockError
+from routelock.events import TextDelta
+from routelock.payloads import payload_of
+from routelock.port import Request
+from routelock.sharing import narrowed
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 
@@ -225,7 +225,7 @@ async def test_the_memory_is_whole_when_the_target_fails() -> None:
         memory["cart"] = 2
         raise ValueError("no")
 
-    with pytest.raises(InterlockError) as raised:
+    with pytest.raises(RoutelockError) as raised:
         await memory_after(agent("A", TO_B, handoffs=[handoff(at_work("B", fail), share=["cart"])]))
     assert raised.value.result is not None
     assert raised.value.result.context.shared_memory == {**MEMORY, "cart": 2}

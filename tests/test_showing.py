@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from interlock.showing import show, shown_by
+from routelock.showing import show, shown_by
 
 pytestmark = pytest.mark.anyio
 

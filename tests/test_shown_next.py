@@ -12,7 +12,7 @@ import pytest
 from bothways import Voice
 from teams import look_up
 
-from interlock import (
+from routelock import (
     Agent,
     GuardrailResult,
     Message,
@@ -22,13 +22,13 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.errors import InputGuardrailTripped
-from interlock.events import Repaired
-from interlock.filters import remove_all_tools
-from interlock.messages import calls_of, is_note, item_of, last_user_text, text_of
-from interlock.narrative import PREAMBLE
-from interlock.port import Request
-from interlock.testing import ScriptedHandler, assert_valid, call
+from routelock.errors import InputGuardrailTripped
+from routelock.events import Repaired
+from routelock.filters import remove_all_tools
+from routelock.messages import calls_of, is_note, item_of, last_user_text, text_of
+from routelock.narrative import PREAMBLE
+from routelock.port import Request
+from routelock.testing import ScriptedHandler, assert_valid, call
 
 pytestmark = pytest.mark.anyio
 

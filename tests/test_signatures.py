@@ -16,9 +16,9 @@ import pytest
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from interlock.context import RunContext, ToolContext
-from interlock.errors import ConfigError, ModelBehaviorError
-from interlock.signatures import Signature, signature_of
+from routelock.context import RunContext, ToolContext
+from routelock.errors import ConfigError, ModelBehaviorError
+from routelock.signatures import Signature, signature_of
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -402,7 +402,7 @@ def test_the_context_may_be_declared_in_many_ways(function: Callable[..., Any]) 
 
 
 def test_a_context_that_only_type_checkers_know_is_known_by_its_name() -> None:
-    def f(ctx: interlock.RunContext[Missing], a: int) -> Any:  # type: ignore[name-defined]  # noqa: F821
+    def f(ctx: routelock.RunContext[Missing], a: int) -> Any:  # type: ignore[name-defined]  # noqa: F821
         return ctx
 
     assert signature_of(f).context == "ctx"

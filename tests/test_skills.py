@@ -14,12 +14,12 @@ from bothways import Voice
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import Agent, Request, RunContext, Skill, handler, tool
-from interlock.errors import ConfigError, SkillInitError
-from interlock.hooks import AgentHooks
-from interlock.registry import Registry
-from interlock.skills import Hook, Prompt, equip, hook, prompt
-from interlock.testing import ScriptedHandler
+from routelock import Agent, Request, RunContext, Skill, handler, tool
+from routelock.errors import ConfigError, SkillInitError
+from routelock.hooks import AgentHooks
+from routelock.registry import Registry
+from routelock.skills import Hook, Prompt, equip, hook, prompt
+from routelock.testing import ScriptedHandler
 
 
 class Weather(Skill):

@@ -16,8 +16,8 @@ from office import Strikes
 from rawserver import Raw, body, in_chunks
 from servers import PATIENCE
 
-from interlock import function_tool
-from interlock.testing import assert_valid
+from routelock import function_tool
+from routelock.testing import assert_valid
 
 pytestmark = [
     pytest.mark.anyio,

@@ -19,9 +19,9 @@ from faults import FAULTS, KEY, STREAM, Fault, hello, said
 from rawserver import Raw, in_chunks
 from servers import PATIENCE, refused_url
 
-from interlock import function_tool
-from interlock.errors import ConnectionFailed, IncompleteResponse, ProviderError, ProviderTimeout
-from interlock.testing import assert_valid
+from routelock import function_tool
+from routelock.errors import ConnectionFailed, IncompleteResponse, ProviderError, ProviderTimeout
+from routelock.testing import assert_valid
 
 pytestmark = pytest.mark.anyio
 

@@ -13,18 +13,18 @@ from benches import BOTH, ON_ASYNCIO, Bench, Provider, bench_for, run
 from faults import FAULTS, HEL, STREAM, Fault, hello, refusal, said
 from rawserver import Raw, in_chunks
 
-from interlock import Retry, function_tool
-from interlock.errors import (
+from routelock import Retry, function_tool
+from routelock.errors import (
     IncompleteResponse,
-    InterlockError,
+    RoutelockError,
     ProviderError,
     ProviderTimeout,
     RateLimited,
     RunTimeout,
     ServerFailed,
 )
-from interlock.events import AttemptFailed, HandlerFallback, TextDelta
-from interlock.testing import ScriptedHandler
+from routelock.events import AttemptFailed, HandlerFallback, TextDelta
+from routelock.testing import ScriptedHandler
 
 pytestmark = pytest.mark.anyio
 
@@ -213,7 +213,7 @@ async def test_who_asks_for_too_long_a_wait_is_not_waited_for(bench: Bench, valu
 @pytest.mark.filterwarnings("ignore:.*was never awaited:RuntimeWarning")
 @ON_ASYNCIO
 @pytest.mark.parametrize(("limit", "kind"), [("timeout", RunTimeout), ("turn_timeout", ProviderTimeout)])
-async def test_deadlines_bound_retries(bench: Bench, limit: str, kind: type[InterlockError]) -> None:
+async def test_deadlines_bound_retries(bench: Bench, limit: str, kind: type[RoutelockError]) -> None:
     """However many attempts there may be, and however long the waits between them."""
     until: dict[str, Any] = {limit: 0.4}
     bench.server.say(refusal(503)(True))

@@ -8,7 +8,7 @@ import anyio
 import pytest
 from teams import TO_B, agent, answers_of, look_up, requests, shown
 
-from interlock import (
+from routelock import (
     Agent,
     Request,
     RunConfig,
@@ -20,13 +20,13 @@ from interlock import (
     handoff,
     tool,
 )
-from interlock.capabilities import Capacity
-from interlock.errors import HandoffTimeout, ProviderError
-from interlock.events import HandoffCompleted, HandoffFailed, HandoffReturned
-from interlock.handoff_request import HandoffStatus
-from interlock.journal import Journal
-from interlock.messages import text_of
-from interlock.testing import ScriptedHandler, assert_valid, call
+from routelock.capabilities import Capacity
+from routelock.errors import HandoffTimeout, ProviderError
+from routelock.events import HandoffCompleted, HandoffFailed, HandoffReturned
+from routelock.handoff_request import HandoffStatus
+from routelock.journal import Journal
+from routelock.messages import text_of
+from routelock.testing import ScriptedHandler, assert_valid, call
 
 pytestmark = pytest.mark.anyio
 

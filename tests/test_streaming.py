@@ -9,9 +9,9 @@ import anyio
 import pytest
 from scenes import SCENES, Stage
 
-from interlock import Agent, RunConfig, Runner, RunStream, function_handler, function_tool
-from interlock.errors import ConfigError, InvalidRequest
-from interlock.events import (
+from routelock import Agent, RunConfig, Runner, RunStream, function_handler, function_tool
+from routelock.errors import ConfigError, InvalidRequest
+from routelock.events import (
     AgentUpdated,
     HandoffFailed,
     HandoffOccurred,
@@ -22,10 +22,10 @@ from interlock.events import (
     ToolCalled,
     ToolOutput,
 )
-from interlock.messages import Message
-from interlock.port import Request
-from interlock.results import RunDone
-from interlock.testing import ScriptedHandler, call, reply
+from routelock.messages import Message
+from routelock.port import Request
+from routelock.results import RunDone
+from routelock.testing import ScriptedHandler, call, reply
 
 pytestmark = pytest.mark.anyio
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from interlock.events import MessageDone, TextDelta, ToolCallDelta
-from interlock.messages import text_of
-from interlock.port import OutputSchema, Request
-from interlock_providers.structured import AnswerEvents, as_answer, plan_for, told
+from routelock.events import MessageDone, TextDelta, ToolCallDelta
+from routelock.messages import text_of
+from routelock.port import OutputSchema, Request
+from routelock_providers.structured import AnswerEvents, as_answer, plan_for, told
 
 SCHEMA = OutputSchema("answer", {"type": "object"}, strict=False)
 

@@ -17,10 +17,10 @@ import anyio
 import pytest
 from teams import outcome
 
-from interlock import Message, Runner, RunResult, ToolContext
-from interlock.errors import AuthenticationFailed
-from interlock.messages import calls_of, text_of
-from interlock.testing import CassetteMiss, ScriptedHandler, assert_valid, call, use_cassette
+from routelock import Message, Runner, RunResult, ToolContext
+from routelock.errors import AuthenticationFailed
+from routelock.messages import calls_of, text_of
+from routelock.testing import CassetteMiss, ScriptedHandler, assert_valid, call, use_cassette
 
 REPO = Path(__file__).parents[1]
 CASSETTES = REPO / "cassettes"
@@ -333,7 +333,7 @@ def test_a_reply_of_nothing_prints_nothing() -> None:
 def test_arguments_that_are_no_object_are_shown_as_they_are(arguments: str) -> None:
     out = io.StringIO()
     screen.Screen(out).show(
-        importlib.import_module("interlock.events").ToolCalled(
+        importlib.import_module("routelock.events").ToolCalled(
             agent="Triage", call_id="c", name="look_up_order", arguments=arguments
         )
     )

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from scenes import facts
 from teams import outcome
 
-from interlock import (
+from routelock import (
     Agent,
     GuardrailResult,
     Handoff,
@@ -32,8 +32,8 @@ from interlock import (
     function_tool,
     handoff,
 )
-from interlock.errors import InputGuardrailTripped, LoopDetected, MaxHandoffsExceeded
-from interlock.events import (
+from routelock.errors import InputGuardrailTripped, LoopDetected, MaxHandoffsExceeded
+from routelock.events import (
     AgentUpdated,
     HandoffFailed,
     HandoffOccurred,
@@ -42,13 +42,13 @@ from interlock.events import (
     ToolCalled,
     ToolOutput,
 )
-from interlock.executor import Call, InProcess, Outcome
-from interlock.filters import remove_all_tools
-from interlock.handoff_request import HandoffStatus
-from interlock.messages import text_of
-from interlock.testing import ScriptedHandler, assert_valid, call, reply
-from interlock.tools import ToolResult
-from interlock.usage import Usage
+from routelock.executor import Call, InProcess, Outcome
+from routelock.filters import remove_all_tools
+from routelock.handoff_request import HandoffStatus
+from routelock.messages import text_of
+from routelock.testing import ScriptedHandler, assert_valid, call, reply
+from routelock.tools import ToolResult
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 

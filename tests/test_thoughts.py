@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock_providers.thoughts import LeadingThought
+from routelock_providers.thoughts import LeadingThought
 
 
 def told(*pieces: str) -> tuple[str, str]:

@@ -8,13 +8,13 @@ import anyio.lowlevel
 import pytest
 from teams import answers_of, requests
 
-from interlock import Agent, GuardrailResult, RunConfig, Runner, ToolContext, function_tool, tool
-from interlock.errors import CallbackError, ConfigError, ToolGuardrailTripped
-from interlock.executor import Call, InProcess
-from interlock.guardrails import ToolGuardrail
-from interlock.testing import ScriptedHandler, assert_valid, call, reply
-from interlock.tools import Tool, ToolResult
-from interlock.usage import Usage
+from routelock import Agent, GuardrailResult, RunConfig, Runner, ToolContext, function_tool, tool
+from routelock.errors import CallbackError, ConfigError, ToolGuardrailTripped
+from routelock.executor import Call, InProcess
+from routelock.guardrails import ToolGuardrail
+from routelock.testing import ScriptedHandler, assert_valid, call, reply
+from routelock.tools import Tool, ToolResult
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 

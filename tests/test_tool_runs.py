@@ -11,12 +11,12 @@ import pytest
 from managers import ask, both, manager, run
 from teams import agent, answers_of, look_up
 
-from interlock import Agent, Handoff, Runner, Skill, function_handler, handoff
-from interlock.errors import ConnectionFailed, LoopDetected
-from interlock.port import Request
-from interlock.registry import Registry
-from interlock.results import NestedEvent
-from interlock.testing import call, reply
+from routelock import Agent, Handoff, Runner, Skill, function_handler, handoff
+from routelock.errors import ConnectionFailed, LoopDetected
+from routelock.port import Request
+from routelock.registry import Registry
+from routelock.results import NestedEvent
+from routelock.testing import call, reply
 
 pytestmark = pytest.mark.anyio
 

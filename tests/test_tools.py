@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.context import RunContext, ToolContext
-from interlock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
-from interlock.function_tools import function_tool, tool
-from interlock.outcomes import ToolOutcome
-from interlock.tools import FunctionTool, Tool, ToolResult
-from interlock.usage import Usage
+from routelock.context import RunContext, ToolContext
+from routelock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
+from routelock.function_tools import function_tool, tool
+from routelock.outcomes import ToolOutcome
+from routelock.tools import FunctionTool, Tool, ToolResult
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 
@@ -289,7 +289,7 @@ async def test_a_usage_that_is_none_is_the_tools_failure() -> None:
 
     outcome = await answer(f)
     assert (outcome.error, outcome.usage) == ("output", None)
-    assert "usage must be an interlock.Usage" in outcome.output
+    assert "usage must be an routelock.Usage" in outcome.output
 
 
 async def test_a_pair_of_text_and_a_dict_stays_content() -> None:

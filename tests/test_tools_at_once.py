@@ -9,9 +9,9 @@ import anyio.lowlevel
 import pytest
 from bothways import both
 
-from interlock import Agent, RunConfig, Runner, function_tool
-from interlock.errors import ConfigError
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, RunConfig, Runner, function_tool
+from routelock.errors import ConfigError
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.every_loop]
 

@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from managers import ask, manager
 from teams import agent as made
 
-from interlock import Agent, Retry, RunConfig, Runner, RunState, function_tool
-from interlock.errors import ConfigError, ConnectionFailed, HandlerError
-from interlock.testing import ScriptedHandler, call
-from interlock.trace_files import TraceFile, as_line
-from interlock.trace_records import ItemTraced, RunStarted, ToolEnded
-from interlock.traces import read_trace
+from routelock import Agent, Retry, RunConfig, Runner, RunState, function_tool
+from routelock.errors import ConfigError, ConnectionFailed, HandlerError
+from routelock.testing import ScriptedHandler, call
+from routelock.trace_files import TraceFile, as_line
+from routelock.trace_records import ItemTraced, RunStarted, ToolEnded
+from routelock.traces import read_trace
 
 pytestmark = pytest.mark.anyio
 
@@ -127,8 +127,8 @@ async def test_a_tool_that_goes_to_another_folder_does_not_take_the_file_along(
 
 _KILLED = """
 import os, sys
-from interlock import Agent, RunConfig, Runner, function_tool
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, RunConfig, Runner, function_tool
+from routelock.testing import ScriptedHandler, call
 
 @function_tool
 async def die() -> str:

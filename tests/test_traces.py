@@ -10,16 +10,16 @@ import pytest
 from scenes import SCENES, Stage
 from traced import accounted_for, only, same
 
-from interlock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
-from interlock.errors import ConfigError, InterlockError
-from interlock.filters import remove_all_tools
-from interlock.messages import Message, RunItem
-from interlock.results import Shown
-from interlock.testing import ScriptedHandler, call
-from interlock.tools import ToolResult
-from interlock.trace_records import numbers, spans
-from interlock.trace_views import Accounts
-from interlock.traces import read_trace
+from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
+from routelock.errors import ConfigError, RoutelockError
+from routelock.filters import remove_all_tools
+from routelock.messages import Message, RunItem
+from routelock.results import Shown
+from routelock.testing import ScriptedHandler, call
+from routelock.tools import ToolResult
+from routelock.trace_records import numbers, spans
+from routelock.trace_views import Accounts
+from routelock.traces import read_trace
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +34,7 @@ async def play(scene: str, path: Path, *, stream: bool = False) -> RunResult[Any
                 it.agent(Stage()), "Hi", max_turns=it.max_turns, run_config=config
             ).drain()
         return await Runner.run(it.agent(Stage()), "Hi", max_turns=it.max_turns, run_config=config)
-    except InterlockError as error:
+    except RoutelockError as error:
         return error.result or pytest.fail("an error of a run carries the partial result")
 
 
@@ -136,7 +136,7 @@ async def test_what_is_cut_or_unknown_is_left_out(tmp_path: Path) -> None:
 
 
 async def test_a_later_format_is_refused() -> None:
-    with pytest.raises(ConfigError, match="by a newer interlock"):
+    with pytest.raises(ConfigError, match="by a newer routelock"):
         read_trace([b'{"type": "run_start", "run": "r", "time": 1, "format": 99}\n'])
 
 

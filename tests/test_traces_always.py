@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from random_teams import scripts, team
 from traced import accounted_for, only, same
 
-from interlock import RunConfig, Runner, RunResult
-from interlock.errors import InterlockError
+from routelock import RunConfig, Runner, RunResult
+from routelock.errors import RoutelockError
 
 
 async def _play(
@@ -32,7 +32,7 @@ async def _play(
                 read += 1
                 if read == leave_after:
                     break
-    except InterlockError as error:
+    except RoutelockError as error:
         assert error.result is not None  # noqa: PT017
         return error.result
     return run.result

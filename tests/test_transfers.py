@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from teams import HI, TO_B, agent, answers_of, pair, requests, shown
 
-from interlock import Agent, HandoffRequest, RunConfig, Runner, function_tool, handoff
-from interlock.capabilities import Capacity
-from interlock.errors import ConfigError, HandoffError, HandoffFilterError, InterlockError
-from interlock.events import HandoffFailed, HandoffOccurred, TextDelta
-from interlock.handoff_request import HandoffResponse, HandoffStatus
-from interlock.messages import Message
-from interlock.metrics import HandoffMetrics
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, HandoffRequest, RunConfig, Runner, function_tool, handoff
+from routelock.capabilities import Capacity
+from routelock.errors import ConfigError, HandoffError, HandoffFilterError, RoutelockError
+from routelock.events import HandoffFailed, HandoffOccurred, TextDelta
+from routelock.handoff_request import HandoffResponse, HandoffStatus
+from routelock.messages import Message
+from routelock.metrics import HandoffMetrics
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 
@@ -391,7 +391,7 @@ async def test_a_place_is_free_after_the_answer() -> None:
 
 async def test_a_place_is_free_after_an_error() -> None:
     capacity = one_place()
-    with pytest.raises(InterlockError):
+    with pytest.raises(RoutelockError):
         await Runner.run(crowd(ValueError("no")), "Hi", run_config=RunConfig(capacity=capacity))
     assert capacity.free("B") == 1
 
@@ -549,7 +549,7 @@ async def _play(step: str, config: RunConfig) -> None:
             async for event in run:
                 if step == "leave" and isinstance(event, HandoffOccurred):
                     break
-    except InterlockError:
+    except RoutelockError:
         pass
 
 
@@ -590,7 +590,7 @@ async def test_a_failed_transfer_leaves_the_source_with_its_tools() -> None:
 
 
 async def test_the_log_names_who_and_not_what(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "interlock"):
+    with caplog.at_level(logging.DEBUG, "routelock"):
         await Runner.run(pair()[0], "my secret", run_config=RunConfig(run_id="r"))
     assert "A -> B in turn 1 of run r" in caplog.text
     assert "my secret" not in caplog.text

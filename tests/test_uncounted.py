@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from servers import Reply, Server, chunk, said, streamed
 
-from interlock import Agent, RunConfig, Runner, RunResult, function_handler, function_tool
-from interlock.errors import BudgetExceeded
-from interlock.limits import Limits
-from interlock.port import Handler, Request
-from interlock.testing import ScriptedHandler, call
-from interlock.usage import Usage
-from interlock_providers import OpenAICompatible, RemoteAgent
-from interlock_providers.estimates import estimated_usage
-from interlock_providers.litellm import LiteLLM
-from interlock_providers.litellm_library import close_litellm
-from interlock_providers.openai import OpenAI
+from routelock import Agent, RunConfig, Runner, RunResult, function_handler, function_tool
+from routelock.errors import BudgetExceeded
+from routelock.limits import Limits
+from routelock.port import Handler, Request
+from routelock.testing import ScriptedHandler, call
+from routelock.usage import Usage
+from routelock_providers import OpenAICompatible, RemoteAgent
+from routelock_providers.estimates import estimated_usage
+from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm_library import close_litellm
+from routelock_providers.openai import OpenAI
 
 pytestmark = pytest.mark.anyio
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from interlock import Agent, RunConfig, RunHooks, Runner, handoff
-from interlock.errors import CallbackError, HandlerError, HandoffFilterError
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, RunConfig, RunHooks, Runner, handoff
+from routelock.errors import CallbackError, HandlerError, HandoffFilterError
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 

@@ -12,10 +12,10 @@ from bothways import both
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import Agent, Request, Retry, RunConfig, Runner, Usage, function_tool, handler
-from interlock.errors import ProviderTimeout
-from interlock.events import MessageDone
-from interlock.testing import ScriptedHandler, call, reply
+from routelock import Agent, Request, Retry, RunConfig, Runner, Usage, function_tool, handler
+from routelock.errors import ProviderTimeout
+from routelock.events import MessageDone
+from routelock.testing import ScriptedHandler, call, reply
 
 COUNTS = ("requests", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 count = st.integers(0, 1000)

@@ -1,4 +1,4 @@
-"""Whatever history interlock hands over, the body that leaves is one that the vendor takes.
+"""Whatever history routelock hands over, the body that leaves is one that the vendor takes.
 
 `test_shapes` looks at what litellm is given; this at what it makes of it.
 """
@@ -17,12 +17,12 @@ from servers import Server, failed
 from vendor_bodies import read_body
 from views import MODELS
 
-from interlock.errors import InvalidRequest
-from interlock.messages import Message
-from interlock.port import Request
-from interlock.testing import PROFILES, call, refusals
-from interlock_providers.litellm import LiteLLM
-from interlock_providers.litellm_library import close_litellm
+from routelock.errors import InvalidRequest
+from routelock.messages import Message
+from routelock.port import Request
+from routelock.testing import PROFILES, call, refusals
+from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm_library import close_litellm
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from interlock_providers.vendors import (
+from routelock_providers.vendors import (
     can_be_forced,
     family_for,
     split_model,

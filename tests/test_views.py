@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from views import Views
 
-from interlock.attempts import WATCHER
-from interlock.port import Request
-from interlock.testing import call
+from routelock.attempts import WATCHER
+from routelock.port import Request
+from routelock.testing import call
 
 USER: Any = {"role": "user", "content": "Hi"}
 CALLS: Any = {"role": "assistant", "content": None, "tool_calls": [call("f", id="1")]}
@@ -65,9 +65,9 @@ def test_conftest_fails_a_test_whose_run_shows_what_is_refused(pytester: pytest.
     pytester.makepyfile(
         """
         import anyio
-        from interlock import Retry, function_handler
-        from interlock.attempts import attempts
-        from interlock.port import Request
+        from routelock import Retry, function_handler
+        from routelock.attempts import attempts
+        from routelock.port import Request
 
         async def answer(request):
             return "Hi"

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from views import MODELS
 
-from interlock.messages import Message, calls_of
-from interlock.repair import problems
-from interlock_providers.litellm_call import as_sent
-from interlock_providers.shapes import Shape, shape_of
-from interlock_providers.wire import Outgoing, prepare, tools_for
+from routelock.messages import Message, calls_of
+from routelock.repair import problems
+from routelock_providers.litellm_call import as_sent
+from routelock_providers.shapes import Shape, shape_of
+from routelock_providers.wire import Outgoing, prepare, tools_for
 
 USER: Message = {"role": "user", "content": "Hi"}
 PROVIDERS = ["groq", "openai", "anthropic", "bedrock", "gemini", "mistral", "openrouter", "somebody_new"]

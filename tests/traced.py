@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from interlock import RunResult
-from interlock.trace_records import numbers
-from interlock.traces import TracedRun, read_trace
+from routelock import RunResult
+from routelock.trace_records import numbers
+from routelock.traces import TracedRun, read_trace
 
 
 def only(path: Path) -> TracedRun:

@@ -8,9 +8,9 @@ from contextlib import aclosing
 import anyio
 import anyio.lowlevel
 
-from interlock.events import HandlerEvent
-from interlock.port import Request
-from interlock.testing import ScriptedHandler
+from routelock.events import HandlerEvent
+from routelock.port import Request
+from routelock.testing import ScriptedHandler
 
 
 class Trap:

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Sequence
 from typing import cast
 
-from interlock.messages import Message, portable
-from interlock.port import Request, ToolSpec
-from interlock.repair import repair
-from interlock.testing import PROFILES, refusals
-from interlock_providers.litellm_call import as_sent
+from routelock.messages import Message, portable
+from routelock.port import Request, ToolSpec
+from routelock.repair import repair
+from routelock.testing import PROFILES, refusals
+from routelock_providers.litellm_call import as_sent
 
 MODELS = {
     "openai": "openai/gpt-4o-mini",

@@ -1,1 +1,1 @@
-"""Replaying recorded provider responses through interlock; see `benchmarks/replay_recordings.py`."""
+"""Replaying recorded provider responses through routelock; see `benchmarks/replay_recordings.py`."""

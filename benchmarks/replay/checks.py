@@ -7,10 +7,10 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from interlock import errors
-from interlock.errors import ProviderError
-from interlock.events import MessageDone
-from interlock.messages import calls_of, text_of
+from routelock import errors
+from routelock.errors import ProviderError
+from routelock.events import MessageDone
+from routelock.messages import calls_of, text_of
 from replay.replies import Expected
 from replay.runs import Outcome
 from replay.tape import Interaction

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interlock.testing import use_cassette
-from interlock.testing.cassette import Cassette
-from interlock.testing.matching import Asked
-from interlock.testing.scrub import Scrubber
-from interlock_providers.litellm_library import load_litellm
+from routelock.testing import use_cassette
+from routelock.testing.cassette import Cassette
+from routelock.testing.matching import Asked
+from routelock.testing.scrub import Scrubber
+from routelock_providers.litellm_library import load_litellm
 from replay.tape import asks_a_model
 
 __all__ = ["DUMMY_KEY", "SIDE_HOSTS", "Played", "play", "prepare_process"]

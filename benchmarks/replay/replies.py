@@ -1,4 +1,4 @@
-"""What a recorded answer says, read from its bytes without litellm and without interlock.
+"""What a recorded answer says, read from its bytes without litellm and without routelock.
 
 Four wire formats: chat completions, Anthropic's messages, OpenAI's responses, Cohere's chat; Gemini's
 for whole replies. Only what the sets without described calls need.

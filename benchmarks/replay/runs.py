@@ -10,11 +10,11 @@ from typing import Any
 
 import anyio
 
-from interlock import Agent, ConfigError, InterlockError, Retry, RunConfig, Runner, Tool, ToolContext
-from interlock.events import MessageDone, TextDelta
-from interlock.messages import calls_of
-from interlock.results import RunResult
-from interlock_providers.litellm import LiteLLM
+from routelock import Agent, ConfigError, RoutelockError, Retry, RunConfig, Runner, Tool, ToolContext
+from routelock.events import MessageDone, TextDelta
+from routelock.messages import calls_of
+from routelock.results import RunResult
+from routelock_providers.litellm import LiteLLM
 from replay.offline import DUMMY_KEY
 from replay.recordings import Call
 
@@ -99,7 +99,7 @@ async def _run(
             return await _streamed(agent, messages, turns, config)
         result = await Runner.run(agent, messages, max_turns=turns, run_config=config)
         return result.raw_replies, [], None
-    except InterlockError as error:
+    except RoutelockError as error:
         partial: RunResult[Any] | None = error.result
         return partial.raw_replies if partial else [], [], error
 
@@ -116,7 +116,7 @@ async def _streamed(
                     shown[-1] += event.text
                 elif isinstance(event, MessageDone):
                     shown.append("")
-    except InterlockError as error:
+    except RoutelockError as error:
         partial: RunResult[Any] | None = error.result
         return partial.raw_replies if partial else [], shown, error
     return stream.result.raw_replies, shown[:-1], None
@@ -127,7 +127,7 @@ def _agent(call: Call, outputs: _Outputs) -> Agent[Any]:
     for spec in call.tools:
         try:
             tools.append(_tool(spec["function"], outputs))
-        except (KeyError, ConfigError):  # a vendor's own tool, or a name that interlock does not take
+        except (KeyError, ConfigError):  # a vendor's own tool, or a name that routelock does not take
             others.append(spec)
     settings = dict(call.settings)
     if call.tool_choice is not None and call.tools:

@@ -1,16 +1,16 @@
-"""interlock with each of its handlers."""
+"""routelock with each of its handlers."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from interlock import Agent, Runner, function_tool
-from interlock.events import HandlerEvent, MessageDone, TextDelta
-from interlock.port import Request
-from interlock.usage import Usage
-from interlock_providers import LiteLLM, OpenAICompatible, close_litellm
-from interlock_providers.openai import OpenAI
+from routelock import Agent, Runner, function_tool
+from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.port import Request
+from routelock.usage import Usage
+from routelock_providers import LiteLLM, OpenAICompatible, close_litellm
+from routelock_providers.openai import OpenAI
 from speed.scene import ANSWER, KEY, MODEL, SPECIALIST, TRIAGE, lookup
 from speed.script import Script
 

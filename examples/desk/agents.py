@@ -16,9 +16,9 @@ from desk.shop import (
     restart_device,
     search_manual,
 )
-from interlock import Agent, HandoffInputData, RunContext, RunItem, handoff
-from interlock.filters import compose, remove_all_tools
-from interlock.messages import text_of
+from routelock import Agent, HandoffInputData, RunContext, RunItem, handoff
+from routelock.filters import compose, remove_all_tools
+from routelock.messages import text_of
 
 __all__ = ["REFUNDS", "TECHNICAL", "TRIAGE", "RefundRequest", "hide_card_numbers"]
 

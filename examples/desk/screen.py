@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterable
 from typing import Any, TextIO, cast
 
-from interlock import RunEvent, RunResult, Usage
-from interlock.events import (
+from routelock import RunEvent, RunResult, Usage
+from routelock.events import (
     AgentUpdated,
     AttemptFailed,
     HandoffFailed,

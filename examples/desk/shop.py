@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-from interlock import RunContext, tool
+from routelock import RunContext, tool
 
 __all__ = [
     "Desk",

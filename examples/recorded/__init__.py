@@ -10,9 +10,9 @@ from pathlib import Path
 
 import anyio
 
-from interlock import Handler
-from interlock.testing import use_cassette
-from interlock_providers import LiteLLM, OpenAICompatible
+from routelock import Handler
+from routelock.testing import use_cassette
+from routelock_providers import LiteLLM, OpenAICompatible
 
 __all__ = ["CASSETTES", "Show", "answering", "ask", "play", "replayed"]
 

@@ -9,11 +9,11 @@ import anyio
 import pydantic
 from clients.cast import Log, Plays, answered, everyone
 
-from interlock import Agent, Request, tool
-from interlock.events import HandlerEvent, MessageDone
-from interlock.messages import text_of
-from interlock.testing import call
-from interlock.testing.scripted import Reply
+from routelock import Agent, Request, tool
+from routelock.events import HandlerEvent, MessageDone
+from routelock.messages import text_of
+from routelock.testing import call
+from routelock.testing.scripted import Reply
 
 
 class Order(pydantic.BaseModel):

@@ -10,12 +10,12 @@ from typing import Any
 
 import anyio
 
-from interlock import Agent, ProviderError, function_tool, handoff
-from interlock.events import HandlerEvent, MessageDone, TextDelta
-from interlock.messages import last_user_text
-from interlock.port import Request
-from interlock.testing import ScriptedHandler, call, reply
-from interlock.testing.scripted import Reply
+from routelock import Agent, ProviderError, function_tool, handoff
+from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.messages import last_user_text
+from routelock.port import Request
+from routelock.testing import ScriptedHandler, call, reply
+from routelock.testing.scripted import Reply
 
 GREETING = "Hello from the greeter, my friend."
 ASIDES = ("Let me look that up.", "The specialist knows more.")

@@ -12,7 +12,7 @@ from clients.cast import Log, everyone
 from clients.played import Played
 from clients.served import KEY, PATIENCE, node_client, play, python_client, served
 
-from interlock.serving import ServeConfig, create_app
+from routelock.serving import ServeConfig, create_app
 
 SETTINGS = ServeConfig(api_keys=[KEY], ping=0.05, timeout=PATIENCE / 2)
 """A run that never ends is to be seen as an error, not as a test that hangs."""

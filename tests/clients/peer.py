@@ -16,13 +16,13 @@ import uvicorn
 from clients.cast import Plays, asked
 from clients.served import KEY, PATIENCE
 
-from interlock import Agent
-from interlock.events import HandlerEvent, MessageDone, TextDelta
-from interlock.port import Request
-from interlock.serving import ServeConfig, create_app
-from interlock.testing import call, reply
-from interlock.testing.scripted import Reply
-from interlock_providers.remote import RemoteAgent
+from routelock import Agent
+from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.port import Request
+from routelock.serving import ServeConfig, create_app
+from routelock.testing import call, reply
+from routelock.testing.scripted import Reply
+from routelock_providers.remote import RemoteAgent
 
 MAX_HOPS = 3
 OPENING, PASSING, REST = "The specialist ", "Passing you on.", "is here."

@@ -26,7 +26,7 @@ _RUN = "import runpy, sys; sys.path.insert(0, sys.argv[1]); del sys.argv[:2]; ru
 
 def clients() -> Path:
     """Where scripts/clients has put the clients."""
-    return Path(os.environ.get("INTERLOCK_CLIENTS") or Path(sys.prefix) / "clients")
+    return Path(os.environ.get("ROUTELOCK_CLIENTS") or Path(sys.prefix) / "clients")
 
 
 def python_client(name: str, program: str) -> list[str]:

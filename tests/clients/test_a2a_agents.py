@@ -15,8 +15,8 @@ from clients.served import KEY, comes_true, served
 from rawserver import RawServer
 from servers import JSON, SSE, Reply, Server, refused_url
 
-from interlock import Agent, Request, Runner, handoff
-from interlock.errors import (
+from routelock import Agent, Request, Runner, handoff
+from routelock.errors import (
     AuthenticationFailed,
     ConfigError,
     ConnectionFailed,
@@ -26,13 +26,13 @@ from interlock.errors import (
     ServerFailed,
     UnreadableResponse,
 )
-from interlock.events import MessageDone, TextDelta
-from interlock.serving import A2A, ServeConfig, create_app
-from interlock.testing import ScriptedHandler, call
+from routelock.events import MessageDone, TextDelta
+from routelock.serving import A2A, ServeConfig, create_app
+from routelock.testing import ScriptedHandler, call
 
 pytest.importorskip("a2a")
 
-from interlock_providers.a2a import A2AAgent
+from routelock_providers.a2a import A2AAgent
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

@@ -12,7 +12,7 @@ from clients.cast import DESK, GREETING, POLYGLOT, Log
 from clients.played import Played
 from clients.served import KEY, PATIENCE, comes_true, node_client, play, served
 
-from interlock.serving import A2A, ServeConfig, create_app
+from routelock.serving import A2A, ServeConfig, create_app
 
 pytest.importorskip("a2a")
 

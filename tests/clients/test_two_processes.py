@@ -18,9 +18,9 @@ import pytest
 from clients.peer import MAX_HOPS, OPENING, PASSING, REST
 from clients.served import KEY, PATIENCE, comes_true
 
-from interlock import Agent, ProviderError, Runner
-from interlock.events import TextDelta
-from interlock_providers.remote import RemoteAgent
+from routelock import Agent, ProviderError, Runner
+from routelock.events import TextDelta
+from routelock_providers.remote import RemoteAgent
 
 REPO = Path(__file__).parents[2]
 ROOTS = os.pathsep.join(str(REPO / folder) for folder in ("runtime", "providers", "skills", "tests"))

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-CHROMIUM = os.environ.get("INTERLOCK_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+CHROMIUM = os.environ.get("ROUTELOCK_CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     if CHROMIUM is None:
-        pytest.skip("there is no browser: apt-get install chromium, or name one in INTERLOCK_CHROMIUM")
+        pytest.skip("there is no browser: apt-get install chromium, or name one in ROUTELOCK_CHROMIUM")
     sync_api = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is missing: pip install 'interlock[browser]'"
+        "playwright.sync_api", reason="playwright is missing: pip install 'routelock[browser]'"
     )
     with sync_api.sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

@@ -1,6 +1,6 @@
 """The dev page in a true browser: what a person sees, clicks and hears of.
 
-Needs Chromium and playwright: ``apt-get install chromium`` and ``pip install 'interlock[browser]'``.
+Needs Chromium and playwright: ``apt-get install chromium`` and ``pip install 'routelock[browser]'``.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import pytest
 from browsing import NARROW, contrasts, opened, say
 from devpage import USED, dev_page, shop
 
-from interlock import Agent, Retry, RunConfig, function_tool, handoff
-from interlock.errors import ConnectionFailed
-from interlock.events import HandlerEvent, TextDelta
-from interlock.port import Request
-from interlock.testing import ScriptedHandler, call, reply
+from routelock import Agent, Retry, RunConfig, function_tool, handoff
+from routelock.errors import ConnectionFailed
+from routelock.events import HandlerEvent, TextDelta
+from routelock.port import Request
+from routelock.testing import ScriptedHandler, call, reply
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 
@@ -117,7 +117,7 @@ def test_hostile_text_is_inert_wherever_it_is_shown(browser: Any) -> None:
             assert tab.get_by_role("dialog").is_visible()
             tab.get_by_role("button", name="Close").click()
         tab.wait_for_timeout(100)
-        assert tab.title() == "interlock dev"
+        assert tab.title() == "routelock dev"
         assert tab.locator("img, main script, dialog script").count() == 0
         assert HOSTILE in tab.locator(".message.agent .text").inner_text()
 

@@ -17,17 +17,17 @@ import pytest
 from devpage import Page, dev_page
 from terminals import PATIENCE, environment
 
-from interlock import RunConfig
+from routelock import RunConfig
 
 APP = r'''
 from dataclasses import dataclass
 
 import anyio
 import anyio.lowlevel
-from interlock import Agent, GuardrailResult, Retry, RunConfig, ToolContext, function_tool
-from interlock.errors import ConnectionFailed
-from interlock.events import TextDelta
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, GuardrailResult, Retry, RunConfig, ToolContext, function_tool
+from routelock.errors import ConnectionFailed
+from routelock.events import TextDelta
+from routelock.testing import ScriptedHandler, call
 
 
 @dataclass
@@ -186,7 +186,7 @@ def of_commands(folder: Path) -> Mapping[str, str]:
 
 
 def _of_command(folder: Path, options: Sequence[str]) -> str:
-    command = [sys.executable, "-m", "interlock", "dev", "copied_app:front", "--port", "0", *options]
+    command = [sys.executable, "-m", "routelock", "dev", "copied_app:front", "--port", "0", *options]
     process = subprocess.Popen(command, cwd=folder, env=environment(), stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None

@@ -8,8 +8,8 @@ import httpx
 import pytest
 from devpage import Page, dev_page
 
-from interlock import Agent
-from interlock.testing import ScriptedHandler
+from routelock import Agent
+from routelock.testing import ScriptedHandler
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def test_what_another_site_embeds_gets_nothing(page: Page, site: str) -> None:
 
 @pytest.mark.parametrize("token", ["", "wrong", "\xe4"])
 def test_without_the_token_nothing_is_changed(page: Page, token: str) -> None:
-    named = [(b"x-interlock-token", token.encode("latin-1"))] if token else []
+    named = [(b"x-routelock-token", token.encode("latin-1"))] if token else []
     response = page.client.post("/talks", json={}, headers=named)
     assert (response.status_code, "Reload" in response.json()["error"]) == (403, True)
 

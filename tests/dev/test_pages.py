@@ -11,11 +11,11 @@ from urllib.parse import quote
 import pytest
 from devpage import dev_page
 
-from interlock import Agent
-from interlock.dev.pages import index_page, static_files
-from interlock.testing import ScriptedHandler
+from routelock import Agent
+from routelock.dev.pages import index_page, static_files
+from routelock.testing import ScriptedHandler
 
-STATIC = files("interlock.dev").joinpath("static")
+STATIC = files("routelock.dev").joinpath("static")
 SCRIPTS = sorted(name for name in static_files() if name.endswith(".js"))
 
 

@@ -13,18 +13,18 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import Agent, InterlockError, RunConfig, Runner
-from interlock.dev.replays import replay_test
-from interlock.redaction import redact
-from interlock.testing import ScriptedHandler, call, reply
-from interlock.trace_files import as_line
-from interlock.trace_records import RunStarted, TraceRecord
-from interlock.traces import read_trace
+from routelock import Agent, RoutelockError, RunConfig, Runner
+from routelock.dev.replays import replay_test
+from routelock.redaction import redact
+from routelock.testing import ScriptedHandler, call, reply
+from routelock.trace_files import as_line
+from routelock.trace_records import RunStarted, TraceRecord
+from routelock.traces import read_trace
 
 APP = """
 from devpage import shop
-from interlock import Agent, function_tool
-from interlock.testing import ScriptedHandler
+from routelock import Agent, function_tool
+from routelock.testing import ScriptedHandler
 
 agent = shop()
 team = [Agent("other", model=ScriptedHandler([])), agent]
@@ -83,7 +83,7 @@ def test_it_fails_when_the_agents_have_changed(app: str) -> None:
     path = Path(str(sys.modules[app].__file__))
     path.write_text(APP.replace("agent = shop()", 'agent = Agent("triage", model=ScriptedHandler([]))'))
     sys.modules.pop(app)
-    with pytest.raises((AssertionError, InterlockError)):
+    with pytest.raises((AssertionError, RoutelockError)):
         _run(code)
 
 

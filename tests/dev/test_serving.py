@@ -13,17 +13,17 @@ from pathlib import Path
 import httpx
 import pytest
 
-from interlock import Agent, ConfigError
-from interlock.cli import main
-from interlock.dev import serve_dev
-from interlock.errors import MissingExtra
-from interlock.testing import ScriptedHandler
+from routelock import Agent, ConfigError
+from routelock.cli import main
+from routelock.dev import serve_dev
+from routelock.errors import MissingExtra
+from routelock.testing import ScriptedHandler
 
 REPO = Path(__file__).parents[2]
 
 APP = """
-from interlock import Agent
-from interlock.testing import ScriptedHandler
+from routelock import Agent
+from routelock.testing import ScriptedHandler
 
 agent = Agent("front", model=ScriptedHandler(["Hi."]), handoffs=[Agent("back", model=ScriptedHandler([]))])
 """
@@ -31,7 +31,7 @@ agent = Agent("front", model=ScriptedHandler(["Hi."]), handoffs=[Agent("back", m
 
 def test_the_command_serves_the_page_until_it_is_interrupted(tmp_path: Path) -> None:
     (tmp_path / "my_app.py").write_text(APP)
-    command = [sys.executable, "-m", "interlock", "dev", "my_app:agent", "--port", "0", "--agent", "back"]
+    command = [sys.executable, "-m", "routelock", "dev", "my_app:agent", "--port", "0", "--agent", "back"]
     where = os.pathsep.join(str(REPO / root) for root in ("runtime", "providers", "skills"))
     environment = {**os.environ, "PYTHONPATH": where, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
@@ -59,7 +59,7 @@ def test_other_machines_cannot_reach_it(host: str) -> None:
 @pytest.mark.parametrize("missing", ["starlette.applications", "uvicorn"])
 def test_what_is_missing_is_named(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(MissingExtra, match=r"interlock\[serve\]"):
+    with pytest.raises(MissingExtra, match=r"routelock\[serve\]"):
         serve_dev(Agent("a", model=ScriptedHandler([])))
 
 

@@ -12,15 +12,15 @@ import anyio
 import pytest
 from devpage import Page, dev_page, lines_of, shop
 
-from interlock import Agent, RunConfig, function_tool
-from interlock.dev import create_dev_app
-from interlock.dev.talks import Talks
-from interlock.errors import ConfigError, ConnectionFailed
-from interlock.events import HandlerEvent, ReasoningDelta, TextDelta
-from interlock.port import Request
-from interlock.serving.refusals import Refusal
-from interlock.testing import ScriptedHandler, call, reply
-from interlock.traces import read_trace
+from routelock import Agent, RunConfig, function_tool
+from routelock.dev import create_dev_app
+from routelock.dev.talks import Talks
+from routelock.errors import ConfigError, ConnectionFailed
+from routelock.events import HandlerEvent, ReasoningDelta, TextDelta
+from routelock.port import Request
+from routelock.serving.refusals import Refusal
+from routelock.testing import ScriptedHandler, call, reply
+from routelock.traces import read_trace
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_a_run_that_fails_is_told_and_the_conversation_goes_on() -> None:
 
 
 def _once() -> Any:
-    from interlock import Retry
+    from routelock import Retry
 
     return Retry(attempts=1)
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from devpage import dev_page, shop
 
-from interlock import Agent, Runner, function_handler, handoff
-from interlock.config import RunConfig
-from interlock.dev.traced import outline_of_trace
-from interlock.outline import outline_of
-from interlock.testing import ScriptedHandler
-from interlock.trace_records import RunStarted
+from routelock import Agent, Runner, function_handler, handoff
+from routelock.config import RunConfig
+from routelock.dev.traced import outline_of_trace
+from routelock.outline import outline_of
+from routelock.testing import ScriptedHandler
+from routelock.trace_records import RunStarted
 
 
 class _First:

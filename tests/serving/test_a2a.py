@@ -19,11 +19,11 @@ from clients.cast import Log, endless
 from served import PATIENCE, listening
 from teams import agent, requests
 
-from interlock import Agent, ConfigError, Retry, RunConfig, RunContext, function_tool
-from interlock.errors import ServerFailed
-from interlock.serving import A2A, ServeConfig, ServedRequest, create_app
-from interlock.sessions import Session, SQLiteSessions
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, ConfigError, Retry, RunConfig, RunContext, function_tool
+from routelock.errors import ServerFailed
+from routelock.serving import A2A, ServeConfig, ServedRequest, create_app
+from routelock.sessions import Session, SQLiteSessions
+from routelock.testing import ScriptedHandler, call
 
 pytest.importorskip("a2a")
 CARD = "/.well-known/agent-card.json"

@@ -8,13 +8,13 @@ import anyio
 import pytest
 from teams import agent
 
-from interlock import RunConfig, Runner
-from interlock.errors import LimitExceeded
-from interlock.serving.a2a_bodies import answer_parts, message_of, verdict_of
-from interlock.serving.a2a_contexts import Contexts
-from interlock.serving.a2a_tasks import Tasks
-from interlock.serving.a2a_telling import PieceFlow
-from interlock.serving.refusals import Refusal
+from routelock import RunConfig, Runner
+from routelock.errors import LimitExceeded
+from routelock.serving.a2a_bodies import answer_parts, message_of, verdict_of
+from routelock.serving.a2a_contexts import Contexts
+from routelock.serving.a2a_tasks import Tasks
+from routelock.serving.a2a_telling import PieceFlow
+from routelock.serving.refusals import Refusal
 
 
 class Clock:

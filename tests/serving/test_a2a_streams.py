@@ -17,8 +17,8 @@ from a2a_calls import SERVED, ask, post, rpc, task_of, text_of, told
 from clients.a2a_cast import payer
 from served import PATIENCE, listening
 
-from interlock import Agent, Request, handler
-from interlock.serving import A2A, create_app
+from routelock import Agent, Request, handler
+from routelock.serving import A2A, create_app
 
 pytest.importorskip("a2a")
 

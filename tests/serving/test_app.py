@@ -13,11 +13,11 @@ import pydantic
 import pytest
 from served import ask, deltas_of, events_of, post, served, text_in
 
-from interlock import Agent, ConfigError, Request, Retry, RunConfig, RunContext, RunHooks, function_tool
-from interlock.errors import AuthenticationFailed, ContextTooLong, GuardrailTripped, RateLimited, ServerFailed
-from interlock.events import HandlerEvent, TextDelta
-from interlock.serving import ServeConfig, ServedRequest, create_app
-from interlock.testing import ScriptedHandler, call, reply
+from routelock import Agent, ConfigError, Request, Retry, RunConfig, RunContext, RunHooks, function_tool
+from routelock.errors import AuthenticationFailed, ContextTooLong, GuardrailTripped, RateLimited, ServerFailed
+from routelock.events import HandlerEvent, TextDelta
+from routelock.serving import ServeConfig, ServedRequest, create_app
+from routelock.testing import ScriptedHandler, call, reply
 
 
 @function_tool
@@ -178,7 +178,7 @@ def test_an_error_before_the_first_byte_has_a_status(
     error: Exception, status: int, code: str, stream: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The client is told what kind it is, the log everything, both under one id."""
-    caplog.set_level("INFO", "interlock.serving")
+    caplog.set_level("INFO", "routelock.serving")
     with served(agent(error), ONCE) as url:
         response = post(url, ask(stream=stream))
     body = response.json()["error"]

@@ -6,10 +6,10 @@ import pytest
 from served import ask, events_of, post, served
 from teams import agent
 
-from interlock import Agent, Runner, tool
-from interlock.errors import InvalidRequest
-from interlock.testing import call, reply
-from interlock_providers import OpenAICompatible, RemoteAgent
+from routelock import Agent, Runner, tool
+from routelock.errors import InvalidRequest
+from routelock.testing import call, reply
+from routelock_providers import OpenAICompatible, RemoteAgent
 
 done: list[str] = []
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import Agent, RunConfig, Runner, Usage, function_handler, function_tool, handoff
-from interlock.errors import LimitExceeded
-from interlock.events import AttemptFailed, MessageDone, TextDelta
-from interlock.port import Request
-from interlock.results import RunDone
-from interlock.serving.chunks import Completion, DeltaWriter, usage_body
-from interlock.testing import ScriptedHandler, call, reply
+from routelock import Agent, RunConfig, Runner, Usage, function_handler, function_tool, handoff
+from routelock.errors import LimitExceeded
+from routelock.events import AttemptFailed, MessageDone, TextDelta
+from routelock.port import Request
+from routelock.results import RunDone
+from routelock.serving.chunks import Completion, DeltaWriter, usage_body
+from routelock.testing import ScriptedHandler, call, reply
 
 pytestmark = pytest.mark.anyio
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from served import ask, deltas_of, events_of, post, served
 
-from interlock import Agent, ConfigError, HandoffInputData, RunConfig, Skill, function_tool, handoff, tool
-from interlock.serving import ServeConfig
-from interlock.testing import ScriptedHandler, assert_valid, call, reply
+from routelock import Agent, ConfigError, HandoffInputData, RunConfig, Skill, function_tool, handoff, tool
+from routelock.serving import ServeConfig
+from routelock.testing import ScriptedHandler, assert_valid, call, reply
 
 DOOR = {
     "type": "function",

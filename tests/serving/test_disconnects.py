@@ -15,10 +15,10 @@ import anyio.lowlevel
 import pytest
 from served import PATIENCE, ask, deltas_of, events_of, post, served, text_in
 
-from interlock import Agent, Request, Tool, function_tool
-from interlock.events import HandlerEvent, MessageDone, TextDelta
-from interlock.serving import ServeConfig
-from interlock.testing import ScriptedHandler, call, reply
+from routelock import Agent, Request, Tool, function_tool
+from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.serving import ServeConfig
+from routelock.testing import ScriptedHandler, call, reply
 
 
 class Watched:

@@ -12,11 +12,11 @@ import httpx
 import pytest
 from served import PATIENCE, ask, events_of, post, served
 
-from interlock import Agent, ConfigError, Request, RunConfig
-from interlock.serving import ServeConfig
-from interlock.serving.guards import Guards, is_loopback
-from interlock.serving.refusals import Refusal
-from interlock.testing import ScriptedHandler
+from routelock import Agent, ConfigError, Request, RunConfig
+from routelock.serving import ServeConfig
+from routelock.serving.guards import Guards, is_loopback
+from routelock.serving.refusals import Refusal
+from routelock.testing import ScriptedHandler
 
 
 def agent(*replies: Any) -> Agent[Any]:
@@ -286,7 +286,7 @@ def test_a_stream_that_takes_too_long_ends_with_an_error() -> None:
     async def half(request: Request) -> Any:
         import anyio
 
-        from interlock.events import TextDelta
+        from routelock.events import TextDelta
 
         yield TextDelta("Half")
         await anyio.sleep_forever()

@@ -20,11 +20,11 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock import Agent, Request, function_handler, function_tool
-from interlock.dev import create_dev_app
-from interlock.messages import text_of
-from interlock.serving import A2A, ServeConfig, create_app
-from interlock.testing import assert_valid, watch_requests
+from routelock import Agent, Request, function_handler, function_tool
+from routelock.dev import create_dev_app
+from routelock.messages import text_of
+from routelock.serving import A2A, ServeConfig, create_app
+from routelock.testing import assert_valid, watch_requests
 
 PATIENCE = 60.0
 
@@ -484,7 +484,7 @@ def page() -> Any:
     token = json.loads(
         re.findall(r"content='(\{.*?\})'", index.replace('content="{', "content='{").replace('}">', "}'>"))[0]
     )["token"]
-    return app, {"x-interlock-token": token}
+    return app, {"x-routelock-token": token}
 
 
 RECORDS = [

@@ -8,10 +8,10 @@ import httpx
 import pytest
 from served import PATIENCE, ask, listening
 
-from interlock import Agent, Request, RunConfig, function_tool, handoff, tool
-from interlock.messages import text_of
-from interlock.serving import A2A, ServeConfig, create_app
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, Request, RunConfig, function_tool, handoff, tool
+from routelock.messages import text_of
+from routelock.serving import A2A, ServeConfig, create_app
+from routelock.testing import ScriptedHandler, call
 
 SECRETS = ("hunter2", "sk-live-4f9a7c1e2b3d5a6f", "p4ssw0rd")
 WHAT = f"no answer from postgres://admin:{SECRETS[0]}@db/shop with {SECRETS[1]} and password={SECRETS[2]}"

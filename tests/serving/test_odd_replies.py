@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from served import ask, deltas_of, events_of, post, served, text_in
 
-from interlock import Agent, Request, handler
-from interlock.events import ReasoningDelta
+from routelock import Agent, Request, handler
+from routelock.events import ReasoningDelta
 
 EMOJI = "\U0001f600"
 FIRST, SECOND = "\ud83d", "\ude00"

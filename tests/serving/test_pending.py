@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from interlock import Agent, RunConfig, Runner, RunResult
-from interlock.messages import Message
-from interlock.serving.pending import PendingRuns
-from interlock.testing import ScriptedHandler, call
+from routelock import Agent, RunConfig, Runner, RunResult
+from routelock.messages import Message
+from routelock.serving.pending import PendingRuns
+from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from interlock import errors
-from interlock.errors import InterlockError, NoHandlerError, ProviderTimeout, RateLimited, ServerFailed
-from interlock.serving.refusals import Refusal, refusal_for
+from routelock import errors
+from routelock.errors import RoutelockError, NoHandlerError, ProviderTimeout, RateLimited, ServerFailed
+from routelock.serving.refusals import Refusal, refusal_for
 
-EVERY: list[type[InterlockError]] = [
+EVERY: list[type[RoutelockError]] = [
     kind
     for name in errors.__all__
-    if isinstance(kind := getattr(errors, name), type) and issubclass(kind, InterlockError)
+    if isinstance(kind := getattr(errors, name), type) and issubclass(kind, RoutelockError)
 ]
 
 

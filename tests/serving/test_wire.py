@@ -10,8 +10,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from interlock.serving.refusals import Refusal
-from interlock.serving.wire import ClientGone, EventStream, attended, headers_of, read_body, send_json
+from routelock.serving.refusals import Refusal
+from routelock.serving.wire import ClientGone, EventStream, attended, headers_of, read_body, send_json
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interlock import Agent, RunConfig, Runner, RunResult
+from routelock import Agent, RunConfig, Runner, RunResult
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "streamed"])

@@ -1,4 +1,4 @@
-"""`interlock_skills`: what it exports, and what importing it does not load."""
+"""`routelock_skills`: what it exports, and what importing it does not load."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ import subprocess
 import sys
 from pathlib import Path
 
-import interlock
-import interlock.skills
-import interlock_skills
+import routelock
+import routelock.skills
+import routelock_skills
 
-SOURCES = Path(interlock_skills.__file__).parents[2]
+SOURCES = Path(routelock_skills.__file__).parents[2]
 HEAVY = {"aiohttp", "httpx", "httpx2", "litellm", "openai"}
 
 
 def test_importing_loads_no_library_of_a_vendor() -> None:
     roots = [str(SOURCES / root) for root in ("runtime", "providers", "skills")]
     code = (
-        f"import sys; sys.path[:0] = {roots!r}; import interlock_skills; print(*{HEAVY!r} & set(sys.modules))"
+        f"import sys; sys.path[:0] = {roots!r}; import routelock_skills; print(*{HEAVY!r} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.stdout.strip(), done.stderr) == ("", "")
 
 
-def test_what_a_skill_is_written_with_is_interlocks_own() -> None:
+def test_what_a_skill_is_written_with_is_routelocks_own() -> None:
     for name in ("Skill", "handler", "tool"):
-        assert getattr(interlock_skills, name) is getattr(interlock, name)
+        assert getattr(routelock_skills, name) is getattr(routelock, name)
     for name in ("hook", "prompt"):
-        assert getattr(interlock_skills, name) is getattr(interlock.skills, name)
+        assert getattr(routelock_skills, name) is getattr(routelock.skills, name)
 
 
 def test_handoff_here_makes_a_handler_and_there_an_edge() -> None:
     """The one name that differs: webagents' decorator, and the edge of openai-agents."""
 
-    async def answer(request: interlock.Request) -> str:
+    async def answer(request: routelock.Request) -> str:
         return "Hello"
 
-    made = interlock_skills.handoff(answer)
+    made = routelock_skills.handoff(answer)
     assert made.expose
-    assert isinstance(interlock.handoff(made), interlock.Handoff)
+    assert isinstance(routelock.handoff(made), routelock.Handoff)

@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 from teams import requests
 
-from interlock import Agent, HandoffRequest, Request, RunContext
-from interlock.errors import ConfigError, NoHandlerError
-from interlock.handlers import FunctionHandler
-from interlock.messages import text_of
-from interlock.port import family_of, is_handler
-from interlock.testing import ScriptedHandler, call
-from interlock_skills import Handoff, Skill, handler, handoff, tool
+from routelock import Agent, HandoffRequest, Request, RunContext
+from routelock.errors import ConfigError, NoHandlerError
+from routelock.handlers import FunctionHandler
+from routelock.messages import text_of
+from routelock.port import family_of, is_handler
+from routelock.testing import ScriptedHandler, call
+from routelock_skills import Handoff, Skill, handler, handoff, tool
 
 pytestmark = pytest.mark.anyio
 

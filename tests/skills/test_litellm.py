@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from servers import HELLO, HELLO_STREAM, Server, failed
 
-from interlock import Agent, Retry
-from interlock.errors import ConfigError
-from interlock_providers import LiteLLM
-from interlock_skills import LiteLLMSkill
+from routelock import Agent, Retry
+from routelock.errors import ConfigError
+from routelock_providers import LiteLLM
+from routelock_skills import LiteLLMSkill
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

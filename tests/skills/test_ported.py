@@ -8,11 +8,11 @@ import pytest
 from bothways import Voice
 from teams import agent
 
-from interlock import Agent, HandoffRequest, Runner
-from interlock.errors import ConfigError, SkillInitError
-from interlock.registry import Registry
-from interlock.testing import ScriptedHandler, call
-from interlock_skills import AgentHandoffSkill, LiteLLMSkill, Skill, tool
+from routelock import Agent, HandoffRequest, Runner
+from routelock.errors import ConfigError, SkillInitError
+from routelock.registry import Registry
+from routelock.testing import ScriptedHandler, call
+from routelock_skills import AgentHandoffSkill, LiteLLMSkill, Skill, tool
 
 pytestmark = pytest.mark.anyio
 

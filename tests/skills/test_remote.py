@@ -11,13 +11,13 @@ import pytest
 from served import served
 from servers import HELLO, HELLO_STREAM, Server, chunk, failed, refused_url, said, streamed
 
-from interlock import Agent, HandoffRequest, Request, Retry, Runner
-from interlock.errors import ConfigError, IncompleteResponse, ServerFailed
-from interlock.events import HandoffOccurred, TextDelta
-from interlock.testing import ScriptedHandler, assert_valid, call
-from interlock_providers import RemoteAgent
-from interlock_providers.remote_urls import UrlNotAllowed
-from interlock_skills import AgentHandoffSkill, Skill, SpecialistSkill, handler, tool
+from routelock import Agent, HandoffRequest, Request, Retry, Runner
+from routelock.errors import ConfigError, IncompleteResponse, ServerFailed
+from routelock.events import HandoffOccurred, TextDelta
+from routelock.testing import ScriptedHandler, assert_valid, call
+from routelock_providers import RemoteAgent
+from routelock_providers.remote_urls import UrlNotAllowed
+from routelock_skills import AgentHandoffSkill, Skill, SpecialistSkill, handler, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -192,7 +192,7 @@ async def test_one_skill_serves_two_agents_at_the_same_time() -> None:
     assert sorted(seen.body["handoff_context"]["agent"] for seen in server.requests) == ["A", "B"]
 
 
-async def test_an_agent_that_interlock_serves_takes_over(play: Any) -> None:
+async def test_an_agent_that_routelock_serves_takes_over(play: Any) -> None:
     """Over there a specialist answers, which nobody here knows of."""
     poet = SpecialistSkill("poet", "You rhyme.", model=ScriptedHandler(["Rain, again."]))
     there = Agent("There", model=ScriptedHandler([call("transfer_to_poet")]), skills=[poet])

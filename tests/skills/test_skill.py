@@ -9,12 +9,12 @@ from typing import Any
 import anyio
 import pytest
 
-from interlock import Agent, AgentHooks, Request, RunContext, Runner, function_tool
-from interlock import handoff as handoff_to
-from interlock.errors import CallbackError, ConfigError, NoHandlerError, SkillInitError
-from interlock.registry import Registry
-from interlock.testing import ScriptedHandler, call
-from interlock_skills import Skill, handler, handoff, hook, prompt, tool
+from routelock import Agent, AgentHooks, Request, RunContext, Runner, function_tool
+from routelock import handoff as handoff_to
+from routelock.errors import CallbackError, ConfigError, NoHandlerError, SkillInitError
+from routelock.registry import Registry
+from routelock.testing import ScriptedHandler, call
+from routelock_skills import Skill, handler, handoff, hook, prompt, tool
 
 pytestmark = pytest.mark.anyio
 

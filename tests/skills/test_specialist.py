@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from teams import requests, statuses
 
-from interlock import Agent, HandoffRequest, Message, Request, RunContext, Runner, Usage
-from interlock.errors import CallbackError, ConfigError, InvalidRequest, ModelBehaviorError
-from interlock.events import HandlerEvent, MessageDone, TextDelta
-from interlock.messages import calls_of
-from interlock.port import family_of
-from interlock.testing import ScriptedHandler, assert_valid, call, reply
-from interlock_providers import LiteLLM
-from interlock_skills import Skill, SpecialistSkill, prompt, tool
+from routelock import Agent, HandoffRequest, Message, Request, RunContext, Runner, Usage
+from routelock.errors import CallbackError, ConfigError, InvalidRequest, ModelBehaviorError
+from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.messages import calls_of
+from routelock.port import family_of
+from routelock.testing import ScriptedHandler, assert_valid, call, reply
+from routelock_providers import LiteLLM
+from routelock_skills import Skill, SpecialistSkill, prompt, tool
 
 pytestmark = pytest.mark.anyio
 

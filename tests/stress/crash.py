@@ -49,7 +49,7 @@ def crash(folder: Path, kills: int, runs: int, seed: int) -> dict[str, int]:
     begun = Counter((line["run"], line["step"]) for line in _lines(folder) if line.get("begins"))
     ended = Counter((line["run"], line["step"]) for line in _lines(folder) if line.get("done"))
     with closing(sqlite3.connect(folder / "runs.db")) as db:
-        (done,) = db.execute("SELECT COUNT(*) FROM interlock_runs WHERE status = 'done'").fetchone()
+        (done,) = db.execute("SELECT COUNT(*) FROM routelock_runs WHERE status = 'done'").fetchone()
     counts["lost"] = runs - done
     counts["runs"], counts["steps"] = runs, len(begun)
     counts["missing steps"] = STEPS * runs - len(begun)
@@ -87,8 +87,8 @@ def _lines(folder: Path) -> list[dict[str, Any]]:
 def _written(folder: Path) -> set[tuple[str, str]]:
     """Return the steps that are on the disk, and those of runs that are done."""
     with closing(sqlite3.connect(folder / "runs.db")) as db:
-        steps = {(run, step_of(key)) for run, key in db.execute("SELECT run_id, key FROM interlock_steps")}
-        ended = {run for (run,) in db.execute("SELECT run_id FROM interlock_runs WHERE status = 'done'")}
+        steps = {(run, step_of(key)) for run, key in db.execute("SELECT run_id, key FROM routelock_steps")}
+        ended = {run for (run,) in db.execute("SELECT run_id FROM routelock_runs WHERE status = 'done'")}
     known = {(line["run"], line["step"]) for line in _lines(folder)}
     return steps | {(run, step) for run, step in known if run in ended}
 

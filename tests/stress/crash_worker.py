@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from interlock import Agent, Request, Tool, ToolContext, function_handler, handoff, tool
-from interlock.journal import Journal
-from interlock.testing import call
+from routelock import Agent, Request, Tool, ToolContext, function_handler, handoff, tool
+from routelock.journal import Journal
+from routelock.testing import call
 
 AT_ONCE = 8
 MODEL, TOOL = 0.004, 0.010

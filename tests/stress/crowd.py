@@ -20,15 +20,15 @@ import anyio
 import anyio.lowlevel
 from stress.echo import MARK, echo_server
 
-from interlock import Agent, RunConfig, Runner, RunResult, ToolContext, function_tool, handoff
-from interlock.capabilities import Capacity
-from interlock.events import HandlerEvent, MessageDone, TextDelta
-from interlock.messages import calls_of
-from interlock.port import Handler, Request
-from interlock.testing import assert_valid, call, reply
-from interlock.usage import Usage
-from interlock_providers import OpenAICompatible
-from interlock_providers.openai import OpenAI
+from routelock import Agent, RunConfig, Runner, RunResult, ToolContext, function_tool, handoff
+from routelock.capabilities import Capacity
+from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.messages import calls_of
+from routelock.port import Handler, Request
+from routelock.testing import assert_valid, call, reply
+from routelock.usage import Usage
+from routelock_providers import OpenAICompatible
+from routelock_providers.openai import OpenAI
 
 __all__ = ["Echo", "Person", "crowd", "over_the_wire", "team"]
 
@@ -224,8 +224,8 @@ async def handler_crowd(kind: type[OpenAI | OpenAICompatible], url: str, runs: i
 
 async def litellm_crowd(url: str, runs: int) -> None:
     """Make many runs through litellm."""
-    from interlock_providers.litellm import LiteLLM
-    from interlock_providers.litellm_library import close_litellm
+    from routelock_providers.litellm import LiteLLM
+    from routelock_providers.litellm_library import close_litellm
 
     try:
         await over_the_wire(

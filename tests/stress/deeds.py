@@ -13,9 +13,9 @@ import anyio.lowlevel
 from stress.speech import FOR_EVER, BrokenWords
 from stress.world import World
 
-from interlock import HandoffRequest, RunContext, Tool, ToolContext, tool
-from interlock.tools import ToolResult
-from interlock.usage import Usage
+from routelock import HandoffRequest, RunContext, Tool, ToolContext, tool
+from routelock.tools import ToolResult
+from routelock.usage import Usage
 
 __all__ = ["make_tool", "now_and_then"]
 

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m stress.depth", description=__doc__)
     parser.add_argument("--examples", type=int, default=300, help="for each property")
     given = parser.parse_args(arguments)
-    env = {**os.environ, "INTERLOCK_EXAMPLES": str(given.examples), "INTERLOCK_THOROUGH": "1"}
+    env = {**os.environ, "ROUTELOCK_EXAMPLES": str(given.examples), "ROUTELOCK_THOROUGH": "1"}
     pytest = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
     parts = (["-m", "hypothesis", str(TESTS)], [str(TESTS / name) for name in STEP_BY_STEP])
     ended = [subprocess.run([*pytest, *part], cwd=TESTS.parent, env=env, check=False) for part in parts]

@@ -29,9 +29,9 @@ from databases import Postgres, address, postgres_server
 from stress.crash import STEPS, step_of
 from stress.durable_worker import work
 
-from interlock.durable import RunClient
-from interlock.durable.connection import running_client
-from interlock.durable.library import WORKFLOW
+from routelock.durable import RunClient
+from routelock.durable.connection import running_client
+from routelock.durable.library import WORKFLOW
 
 AT_HAND = 40
 """So many runs that are not done there are at least, as long as workers are killed."""
@@ -289,7 +289,7 @@ def _failovers(fleet: Fleet) -> list[float]:
 def _had(fleet: Fleet) -> defaultdict[str, set[int]]:
     """Return the workers that had a run when they were declared dead."""
     had: defaultdict[str, set[int]] = defaultdict(set)
-    for pid, runs in re.findall(r"interlock: worker (\d+)-\w+ is dead; .*?: (.*)", fleet.said()):
+    for pid, runs in re.findall(r"routelock: worker (\d+)-\w+ is dead; .*?: (.*)", fleet.said()):
         for run in runs.split(", "):
             had[run.partition("#")[0]].add(int(pid))
     return had
@@ -298,7 +298,7 @@ def _had(fleet: Fleet) -> defaultdict[str, set[int]]:
 def _verdicts(fleet: Fleet) -> list[float]:
     """How long it took until a worker that was killed was declared dead, for those that had runs."""
     said = fleet.said()
-    verdicts = re.findall(r"^([\d.]+) interlock: worker (\d+)-\w+ is dead", said, re.MULTILINE)
+    verdicts = re.findall(r"^([\d.]+) routelock: worker (\d+)-\w+ is dead", said, re.MULTILINE)
     at = {int(pid): float(at) for at, pid in reversed(verdicts)}
     return [at[pid] - killed for pid, killed in fleet.kills if pid in at]
 

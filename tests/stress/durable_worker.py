@@ -11,8 +11,8 @@ from pathlib import Path
 import psycopg  # noqa: F401 - so that it is there when a worker is forked
 from stress.crash_worker import Log, agents
 
-from interlock.durable import WorkerSettings, serve_runs
-from interlock.durable.library import engine
+from routelock.durable import WorkerSettings, serve_runs
+from routelock.durable.library import engine
 
 engine()
 

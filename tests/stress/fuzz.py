@@ -27,10 +27,10 @@ from stress.journal import Journal, can_be_replayed
 from stress.pieces import in_one_go, in_pieces
 from stress.world import World, in_virtual_time
 
-from interlock import Runner, RunResult
-from interlock.errors import ConfigError, InterlockError
-from interlock.models import lineup
-from interlock.results import RunDone, RunEvent
+from routelock import Runner, RunResult
+from routelock.errors import ConfigError, RoutelockError
+from routelock.models import lineup
+from routelock.results import RunDone, RunEvent
 
 __all__ = ["Failed", "fuzz", "play_seed"]
 
@@ -47,7 +47,7 @@ class Play:
     world: World
     result: RunResult[Any]
     events: list[RunEvent] = field(default_factory=list[RunEvent])
-    error: InterlockError | None = None
+    error: RoutelockError | None = None
 
     def was_cut_short(self) -> bool:
         """Whether time was up for an agent that was asked: a watched one comes less far (docs/agents.md)."""
@@ -101,7 +101,7 @@ async def _play(world: World, case: Case, *, stream: bool, **more: Any) -> Play:
         async with Runner.run_streamed(case.agents[0], case.input, **_asks(case)) as happening:
             async for event in happening:
                 events.append(event)
-    except InterlockError as error:
+    except RoutelockError as error:
         return Play(case, world, error.result, events, error)
     assert isinstance(events[-1], RunDone)
     return Play(case, world, events[-1].result, events)
@@ -129,7 +129,7 @@ async def _again(play: Play) -> None:
     agent = case.agents[0]
     try:
         await Runner.run(agent, messages, max_turns=1, run_config=config)
-    except InterlockError:
+    except RoutelockError:
         pass
     if world.asked:
         assert world.asked[0].request.agent == agent.name
@@ -146,7 +146,7 @@ async def _leave(world: World, case: Case, after: int) -> RunResult[Any]:
                 seen += 1
                 if seen >= after:
                     break
-        except InterlockError:
+        except RoutelockError:
             pass
     return stream.result
 
@@ -164,7 +164,7 @@ async def _cancel(world: World, case: Case, after: int) -> RunResult[Any]:
         group.start_soon(watch, group.cancel_scope)
         try:
             await stream.drain()
-        except InterlockError:
+        except RoutelockError:
             pass
         group.cancel_scope.cancel()
     await stream.aclose()
@@ -308,8 +308,8 @@ def fuzz(seeds: Sequence[int], *, most_failures: int = 10) -> tuple[Counter[str]
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Let interlock log nothing of what goes wrong on purpose."""
-    log = logging.getLogger("interlock")
+    """Let routelock log nothing of what goes wrong on purpose."""
+    log = logging.getLogger("routelock")
     before = log.level
     log.setLevel(logging.CRITICAL)
     try:

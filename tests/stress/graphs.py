@@ -20,10 +20,10 @@ from stress.shapes import (
 from stress.speech import Voice, make_voice
 from stress.world import World
 
-from interlock import Agent, Handoff, Retry, RunConfig, RunContext, RunHooks, handoff
-from interlock.capabilities import Capacity
-from interlock.errors import LimitExceeded
-from interlock.messages import RunInput
+from routelock import Agent, Handoff, Retry, RunConfig, RunContext, RunHooks, handoff
+from routelock.capabilities import Capacity
+from routelock.errors import LimitExceeded
+from routelock.messages import RunInput
 
 __all__ = ["Case", "make_case"]
 

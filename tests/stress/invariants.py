@@ -11,13 +11,13 @@ from typing import Any
 from stress.world import Asked, World
 from views import refused_by
 
-from interlock import HandoffRecord, RunResult
-from interlock.errors import InterlockError
-from interlock.handoff_request import HandoffStatus
-from interlock.messages import calls_of, portable
-from interlock.repair import says_nothing
-from interlock.testing import assert_valid
-from interlock.usage import Usage
+from routelock import HandoffRecord, RunResult
+from routelock.errors import RoutelockError
+from routelock.handoff_request import HandoffStatus
+from routelock.messages import calls_of, portable
+from routelock.repair import says_nothing
+from routelock.testing import assert_valid
+from routelock.usage import Usage
 
 QUOTING = ("Your answer is not valid",)
 """What begins like this says again what was said."""
@@ -76,7 +76,7 @@ def check_run(
         most: its ``max_handoffs``.
     """
     if error is not None:
-        assert isinstance(error, InterlockError), repr(error)
+        assert isinstance(error, RoutelockError), repr(error)
         assert error.result is not None
     assert [item.id for item in result.items] == list(range(len(result.items)))
     _calls_are_answered(result, done=error is None and result.stop_reason == "done")

@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from interlock.errors import InterlockError
-from interlock.events import HandlerEvent
-from interlock.executor import Call, InProcess, Outcome
-from interlock.handoff_request import HandoffStatus
-from interlock.step_entries import Given, given_by, lasting
+from routelock.errors import RoutelockError
+from routelock.events import HandlerEvent
+from routelock.executor import Call, InProcess, Outcome
+from routelock.handoff_request import HandoffStatus
+from routelock.step_entries import Given, given_by, lasting
 
 __all__ = ["Journal", "can_be_replayed"]
 
@@ -73,7 +73,7 @@ class Journal:
         self.entries[place] = entry
 
 
-def can_be_replayed(result: Any, error: InterlockError | None) -> bool:
+def can_be_replayed(result: Any, error: RoutelockError | None) -> bool:
     """Whether time was up for steps alone, not for an agent tool, nor for who is asked to take over."""
     return (
         error is None

@@ -20,10 +20,10 @@ from stress.graphs import Case, make_case
 from stress.invariants import check_requests
 from stress.world import World, in_virtual_time
 
-from interlock import RunConfig, Runner, RunResult, RunState
-from interlock.errors import ConfigError, InterlockError
-from interlock.messages import calls_of
-from interlock.testing import assert_valid
+from routelock import RunConfig, Runner, RunResult, RunState
+from routelock.errors import ConfigError, RoutelockError
+from routelock.messages import calls_of
+from routelock.testing import assert_valid
 
 __all__ = ["left_and_gone_on_with", "main"]
 
@@ -64,10 +64,10 @@ def _after(dice: Random) -> int:
 
 async def _piece(
     case: Case, given: Any, after: int, cancel: bool
-) -> tuple[RunResult[Any], InterlockError | None]:
+) -> tuple[RunResult[Any], RoutelockError | None]:
     config: RunConfig = case.config()
     stream = Runner.run_streamed(case.agents[0], given, max_turns=40, hooks=case.hooks, run_config=config)
-    failed: list[InterlockError] = []
+    failed: list[RoutelockError] = []
 
     async def watch(scope: anyio.CancelScope) -> None:
         for _ in range(after):
@@ -83,7 +83,7 @@ async def _piece(
                     await anext(aiter(stream))
         except StopAsyncIteration:
             pass
-        except InterlockError as error:
+        except RoutelockError as error:
             failed.append(error)
         group.cancel_scope.cancel()
     await stream.aclose()
@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seeds = range(given.first, given.first + given.runs) if given.seed is None else [given.seed]
     counts: Counter[str] = Counter()
     failed: list[str] = []
-    logging.getLogger("interlock").setLevel(logging.CRITICAL)  # much goes wrong on purpose
+    logging.getLogger("routelock").setLevel(logging.CRITICAL)  # much goes wrong on purpose
     for number, seed in enumerate(seeds):
         if number and number % 100 == 0:
             print(f"{number} of {len(seeds)} seeds, {len(failed)} failed", file=sys.stderr, flush=True)

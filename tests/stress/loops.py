@@ -17,7 +17,7 @@ from typing import Any
 from stress.echo import echo_server
 from stress.soak import make_model
 
-from interlock import Agent, Runner
+from routelock import Agent, Runner
 
 
 async def _runs(model: Any, close: Any) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from stress.graphs import Case
 
-from interlock import Runner, RunResult, RunState
-from interlock.errors import InterlockError
+from routelock import Runner, RunResult, RunState
+from routelock.errors import RoutelockError
 
 __all__ = ["in_one_go", "in_pieces"]
 
@@ -45,16 +45,16 @@ async def in_pieces(case: Case) -> dict[str, Any]:
 
 async def _go(
     case: Case, given: Any, turns: int, settings: dict[str, Any]
-) -> tuple[RunResult[Any], InterlockError | None]:
+) -> tuple[RunResult[Any], RoutelockError | None]:
     config = replace(case.config(), **settings)
     try:
         asked: dict[str, Any] = {"max_turns": turns, "hooks": case.hooks, "run_config": config}
         return await Runner.run(case.agents[0], given, **asked), None
-    except InterlockError as error:
+    except RoutelockError as error:
         return error.result, error
 
 
-def _facts(results: list[RunResult[Any]], error: InterlockError | None) -> dict[str, Any]:
+def _facts(results: list[RunResult[Any]], error: RoutelockError | None) -> dict[str, Any]:
     last = results[-1]
     found = {
         "error": (type(error).__name__, None if error is None else str(error)),

@@ -12,8 +12,8 @@ import anyio.lowlevel
 from stress.speech import FOR_EVER
 from stress.world import World
 
-from interlock import GuardrailResult, RunContext, RunItem, nest_handoff_history
-from interlock.filters import (
+from routelock import GuardrailResult, RunContext, RunItem, nest_handoff_history
+from routelock.filters import (
     HandoffInputData,
     compose,
     keep_last,
@@ -21,9 +21,9 @@ from interlock.filters import (
     remove_all_tools,
     tool_results_budget,
 )
-from interlock.handoff_context import HandoffContext
-from interlock.handoff_request import HandoffRequest, HandoffResponse
-from interlock.messages import Message
+from routelock.handoff_context import HandoffContext
+from routelock.handoff_request import HandoffRequest, HandoffResponse
+from routelock.messages import Message
 
 __all__ = ["make_consent", "make_filter", "make_guardrail", "make_mapper", "make_on_handoff", "make_received"]
 
@@ -37,7 +37,7 @@ OURS: Sequence[Callable[..., Any]] = (
 
 
 def make_filter(world: World, dice: Random) -> Callable[..., Any]:
-    """Return an input filter, one of interlock's or one that does as it likes."""
+    """Return an input filter, one of routelock's or one that does as it likes."""
     world.hostile = True
     way = dice.random()
     if way < 0.3:

@@ -25,9 +25,9 @@ from typing import Any
 import anyio
 from stress.echo import echo_server
 
-from interlock import Agent, Runner, function_tool
-from interlock.events import TextDelta
-from interlock.port import Handler
+from routelock import Agent, Runner, function_tool
+from routelock.events import TextDelta
+from routelock.port import Handler
 
 __all__ = ["Soaked", "soak"]
 
@@ -225,17 +225,17 @@ def _grown(before: Counter[str], runs: int) -> list[str]:
 def make_model(through: str, url: str) -> tuple[Handler, Callable[[], Any]]:
     """Return a handler, and what closes its connections."""
     if through == "direct":
-        from interlock_providers import OpenAICompatible
+        from routelock_providers import OpenAICompatible
 
         direct = OpenAICompatible("m", base_url=url, api_key="test-not-a-key")
         return direct, direct.aclose
     if through == "openai":
-        from interlock_providers.openai import OpenAI
+        from routelock_providers.openai import OpenAI
 
         handler = OpenAI("m", base_url=url, api_key="test-not-a-key")
         return handler, handler.aclose
-    from interlock_providers.litellm import LiteLLM
-    from interlock_providers.litellm_library import close_litellm
+    from routelock_providers.litellm import LiteLLM
+    from routelock_providers.litellm_library import close_litellm
 
     return LiteLLM("openai/gpt-4o-mini", api_base=url, api_key="test-not-a-key"), close_litellm
 

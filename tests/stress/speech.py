@@ -14,8 +14,8 @@ import anyio
 import anyio.lowlevel
 from stress.world import Asked, World
 
-from interlock import function_handler
-from interlock.errors import (
+from routelock import function_handler
+from routelock.errors import (
     AuthenticationFailed,
     ConnectionFailed,
     ContextTooLong,
@@ -26,9 +26,9 @@ from interlock.errors import (
     RateLimited,
     ServerFailed,
 )
-from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from interlock.port import Handler, Request
-from interlock.usage import Usage
+from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.port import Handler, Request
+from routelock.usage import Usage
 
 __all__ = ["Voice", "make_voice"]
 

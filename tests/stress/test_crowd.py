@@ -6,8 +6,8 @@ import pytest
 from stress.crowd import crowd, handler_crowd
 from stress.echo import echo_server
 
-from interlock_providers import OpenAICompatible
-from interlock_providers.openai import OpenAI
+from routelock_providers import OpenAICompatible
+from routelock_providers.openai import OpenAI
 
 pytestmark = pytest.mark.anyio
 

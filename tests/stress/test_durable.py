@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from databases import postgres_server
 
-pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'interlock[durable]'")
+pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'routelock[durable]'")
 
 
 def test_no_run_is_lost_or_done_twice_when_workers_are_killed(tmp_path: Path) -> None:

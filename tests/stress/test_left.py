@@ -12,7 +12,7 @@ SEEDS = 16
 
 
 def test_a_run_that_is_left_anywhere_runs_no_tool_twice(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, "interlock")
+    caplog.set_level(logging.CRITICAL, "routelock")
     counts: Counter[str] = Counter()
     for seed in range(SEEDS):
         left_and_gone_on_with(seed, counts)

@@ -17,8 +17,8 @@ import anyio
 import trio
 from virtual import JumpingLoop, clock
 
-from interlock.port import Request
-from interlock.usage import Usage
+from routelock.port import Request
+from routelock.usage import Usage
 
 __all__ = ["Asked", "World", "in_virtual_time"]
 

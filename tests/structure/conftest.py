@@ -17,7 +17,7 @@ class Module:
     """One source file."""
 
     name: str
-    """Dotted, such as ``interlock.errors``; a package goes by its own name."""
+    """Dotted, such as ``routelock.errors``; a package goes by its own name."""
     path: Path
     text: str
     tree: ast.Module

@@ -12,12 +12,12 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
-from interlock import Agent, AgentHooks, Handoff, Retry, RunConfig, RunHooks, events
-from interlock.handoff_types import HandoffTypes
-from interlock.results import RunEvent
-from interlock.serving import ServeConfig
-from interlock.tools import Tool
-from interlock.trace_port import Trace
+from routelock import Agent, AgentHooks, Handoff, Retry, RunConfig, RunHooks, events
+from routelock.handoff_types import HandoffTypes
+from routelock.results import RunEvent
+from routelock.serving import ServeConfig
+from routelock.tools import Tool
+from routelock.trace_port import Trace
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text("utf-8")
 EVENTS: tuple[type[Any], ...] = get_args(RunEvent)

@@ -11,8 +11,8 @@ from typing import get_args
 
 import pytest
 
-from interlock import Agent, RunConfig, handoff
-from interlock.results import StopReason
+from routelock import Agent, RunConfig, handoff
+from routelock.results import StopReason
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -14,7 +14,7 @@ EXAMPLES = sorted({*(REPO / "examples").glob("*.py")} - {REPO / "examples" / "su
 
 _RUN = """
 import os, runpy, sys
-from interlock.testing import no_network
+from routelock.testing import no_network
 sys.argv = sys.argv[1:]  # this and the path are as Python sets them for a script
 sys.path.insert(0, os.path.dirname(sys.argv[0]))
 with no_network():

@@ -95,7 +95,7 @@ def test_exports_exist_and_are_the_modules_own(modules: dict[str, Any]) -> None:
             name
             for name in loaded.__all__
             if not module.is_package
-            and str(getattr(getattr(loaded, name, None), "__module__", "")).startswith("interlock")
+            and str(getattr(getattr(loaded, name, None), "__module__", "")).startswith("routelock")
             and name not in _defined(module)
         ]
         if missing or borrowed:

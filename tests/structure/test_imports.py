@@ -42,36 +42,36 @@ def _loaded(package: str, heavy: set[str], env: dict[str, str]) -> list[str]:
     return _run(code, env).split()
 
 
-def test_importing_interlock_loads_no_vendor_and_opens_no_socket(offline_env: dict[str, str]) -> None:
+def test_importing_routelock_loads_no_vendor_and_opens_no_socket(offline_env: dict[str, str]) -> None:
     """litellm costs two seconds and 160 MB, and calls home unless it is told not to."""
-    assert _loaded("interlock", _HEAVY | {"interlock.drawing", "interlock.notebook"}, offline_env) == []
+    assert _loaded("routelock", _HEAVY | {"routelock.drawing", "routelock.notebook"}, offline_env) == []
 
 
-def test_importing_interlock_loads_nothing_that_few_runs_need(offline_env: dict[str, str]) -> None:
+def test_importing_routelock_loads_nothing_that_few_runs_need(offline_env: dict[str, str]) -> None:
     """Each of these makes it slower by a tenth or a quarter."""
     few = {
         "pydantic",
         "pydantic_core",
         "hashlib",
-        "interlock.tracing",
-        "interlock.run_state",
-        "interlock.resuming",
+        "routelock.tracing",
+        "routelock.run_state",
+        "routelock.resuming",
     }
-    assert _loaded("interlock", few, offline_env) == []
+    assert _loaded("routelock", few, offline_env) == []
 
 
 def test_what_few_runs_need_is_there_all_the_same(offline_env: dict[str, str]) -> None:
     code = (
-        "from interlock import *; from interlock.run_state import RunState as same; assert RunState is same"
+        "from routelock import *; from routelock.run_state import RunState as same; assert RunState is same"
     )
     _run(code, offline_env)
 
 
 def test_importing_prints_nothing(offline_env: dict[str, str]) -> None:
-    assert _run("import interlock, interlock_providers, interlock_skills", offline_env) == ""
+    assert _run("import routelock, routelock_providers, routelock_skills", offline_env) == ""
 
 
-@pytest.mark.parametrize("package", ["interlock.testing", "interlock_providers", "interlock_skills"])
+@pytest.mark.parametrize("package", ["routelock.testing", "routelock_providers", "routelock_skills"])
 def test_the_other_packages_load_no_vendor_either(package: str, offline_env: dict[str, str]) -> None:
     assert _loaded(package, {"litellm", "openai", "vcr", "pytest"}, offline_env) == []
 
@@ -82,6 +82,6 @@ def test_the_core_imports_where_no_optional_package_is_installed(
     names = [
         name
         for name in modules
-        if name.split(".")[0] == "interlock" and name != "interlock.testing.pytest_plugin"
+        if name.split(".")[0] == "routelock" and name != "routelock.testing.pytest_plugin"
     ]
     _run(_WITHOUT % (_HEAVY,) + f"\nimport {', '.join(names)}", offline_env)

@@ -61,7 +61,7 @@ LAYERS = """
     acceptance
     transfers
     caller_stack waiting
-    handoffs
+    transfer
     answers
     judging conclusion endings
     loop
@@ -79,7 +79,7 @@ LAYERS = """
     durable.carrier
     durable.worker
     durable
-    interlock
+    routelock
     testing.fence testing.network testing.placeholders testing.profiles testing.scripted testing.scrub
     testing.matching testing.validity
     testing.cassette
@@ -97,8 +97,8 @@ LAYERS = """
     dev.app
     dev.serving
     dev
-    interlock_providers.*
-    interlock_skills.*
+    routelock_providers.*
+    routelock_skills.*
     commands commands.blocks commands.command commands.exit_codes commands.keyboard commands.keys
     commands.waiting commands.words
     commands.loading commands.notes
@@ -110,41 +110,41 @@ LAYERS = """
     __main__
 """
 """The order, lowest first: a module imports only from lines above its own. Names are those inside
-`interlock`; what begins with ``interlock`` is meant as it stands, and within ``package.*`` the modules
+`routelock`; what begins with ``routelock`` is meant as it stands, and within ``package.*`` the modules
 may import one another, without a cycle."""
 
 LAZY_AND_UPWARD = {
     # a context can read the payload that rides along, and stands below all that knows payloads
-    ("interlock.context", "interlock.payloads"),
+    ("routelock.context", "routelock.payloads"),
     # the defaults of a run's settings, for a table that is made without any
-    ("interlock.matrix", "interlock.config"),
+    ("routelock.matrix", "routelock.config"),
     # a model given as a string is answered by the bundled provider, which costs two seconds to import
-    ("interlock.models", "interlock_providers.litellm"),
+    ("routelock.models", "routelock_providers.litellm"),
     # what a notebook shows is drawn in a notebook only, and what draws would make every import slower
-    ("interlock.agents", "interlock.drawing"),
-    ("interlock.results", "interlock.notebook"),
+    ("routelock.agents", "routelock.drawing"),
+    ("routelock.results", "routelock.notebook"),
 }
 
 NEEDED_BY_FEW = {
-    # what is loaded by the first run that needs it, so that importing interlock stays quick: the most of that
+    # what is loaded by the first run that needs it, so that importing routelock stays quick: the most of that
     # is making dataclasses
-    "interlock.capturing",
-    "interlock.handoff_types",
-    "interlock.request_wire",
-    "interlock.resuming",
-    "interlock.run_state",
-    "interlock.tracing",
+    "routelock.capturing",
+    "routelock.handoff_types",
+    "routelock.request_wire",
+    "routelock.resuming",
+    "routelock.run_state",
+    "routelock.tracing",
 }
 
 VENDORS = {"aiohttp", "litellm", "openai"}
 
 LATE = {
     # modules that are about one library and nothing else, and that nobody loads before it is needed
-    "interlock_providers.aiohttp_transport",
-    "interlock_providers.http_client",
-    "interlock_providers.openai",
-    "interlock_providers.pools",
-    "interlock_providers.tapped",
+    "routelock_providers.aiohttp_transport",
+    "routelock_providers.http_client",
+    "routelock_providers.openai",
+    "routelock_providers.pools",
+    "routelock_providers.tapped",
 }
 
 
@@ -160,7 +160,7 @@ class Edge:
 
 _LINES = [line.split() for line in LAYERS.strip().splitlines()]
 HEIGHTS = {
-    name if name.startswith("interlock") else f"interlock.{name}": height
+    name if name.startswith("routelock") else f"routelock.{name}": height
     for height, names in enumerate(_LINES)
     for name in names
 }
@@ -264,7 +264,7 @@ def test_no_import_hides_in_a_function(ours: list[Edge]) -> None:
     hidden = [
         f"{edge.source}:{edge.line} imports {edge.target}"
         for edge in ours
-        if edge.lazy and edge.source.split(".")[0] == "interlock"
+        if edge.lazy and edge.source.split(".")[0] == "routelock"
         if not _sanctioned(edge) and edge.target not in NEEDED_BY_FEW
     ]
     assert not hidden, "\n".join(hidden)
@@ -274,7 +274,7 @@ def test_the_core_knows_no_vendor(edges: list[Edge]) -> None:
     vendors = [
         f"{edge.source}:{edge.line} imports {edge.target}"
         for edge in edges
-        if edge.source.split(".")[0] == "interlock" and edge.target.split(".")[0] in VENDORS
+        if edge.source.split(".")[0] == "routelock" and edge.target.split(".")[0] in VENDORS
     ]
     assert not vendors, "\n".join(vendors)
 
@@ -296,7 +296,7 @@ _IMPORTS_A_FOLDER = re.compile(
 
 
 def test_nobody_imports_the_folders(repo: Any) -> None:
-    """`import runtime.interlock` resolves from the root of the repository and gives a second copy."""
+    """`import runtime.routelock` resolves from the root of the repository and gives a second copy."""
     folders = ("runtime", "providers", "skills")
     wrong = [
         f"{path.relative_to(repo)}:{getattr(node, 'lineno', 0)} imports {target}"

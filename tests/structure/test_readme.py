@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from interlock.testing import no_network
+from routelock.testing import no_network
 
 REPO = Path(__file__).parents[2]
 PAGES = [page for page in (REPO / "README.md", *sorted((REPO / "docs").glob("**/*.md"))) if page.exists()]

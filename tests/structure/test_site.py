@@ -37,7 +37,7 @@ def test_the_table_of_contents_has_every_page_once() -> None:
 def test_the_index_for_language_models_has_every_page_once() -> None:
     """As llmstxt.org has it: a title, a summary, and lists of links, each with what it is about."""
     text = (DOCS / "llms.txt").read_text("utf-8")
-    assert re.match(r"# interlock\n\n> .+\n", text)
+    assert re.match(r"# routelock\n\n> .+\n", text)
     lines = [line for line in text.split("\n## ", 1)[1].splitlines()[1:] if line and line[:3] != "## "]
     links = [re.fullmatch(r"- \[.+?\]\((.+?)\): .+", line) for line in lines]
     assert [line for line, link in zip(lines, links, strict=True) if link is None] == []
@@ -96,9 +96,9 @@ def _listed() -> list[str]:
 
 
 def _imports(text: str) -> Iterator[tuple[str, str]]:
-    """(module, name) of what a program takes from interlock."""
+    """(module, name) of what a program takes from routelock."""
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("interlock"):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("routelock"):
             yield from ((node.module or "", alias.name) for alias in node.names)
 
 

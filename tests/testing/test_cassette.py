@@ -17,10 +17,10 @@ import httpx
 import pytest
 import yaml
 
-from interlock.errors import ConfigError, MissingExtra
-from interlock.testing import CassetteMiss, UnplayedInteractions, use_cassette
-from interlock.testing.cassette import CassetteMode
-from interlock.testing.scrub import SCRUBBED, Scrubber
+from routelock.errors import ConfigError, MissingExtra
+from routelock.testing import CassetteMiss, UnplayedInteractions, use_cassette
+from routelock.testing.cassette import CassetteMode
+from routelock.testing.scrub import SCRUBBED, Scrubber
 
 DIGITS = "0123456789abcdef0123456789abcdef"
 
@@ -152,7 +152,7 @@ def test_a_miss_shows_the_nearest_request_and_the_difference(recorded: str, path
     assert f"POST {recorded}/v1/chat is not in {path}." in shown
     assert "The nearest of 2 recorded requests is number" in shown
     assert '+  "n": 3' in shown
-    assert "INTERLOCK_CASSETTES=record" in shown
+    assert "ROUTELOCK_CASSETTES=record" in shown
 
 
 def test_one_call_too_many_says_so(recorded: str, path: Path) -> None:
@@ -269,7 +269,7 @@ def test_a_recording_is_kept_when_the_block_fails(server: str, path: Path) -> No
 def test_an_environment_variable_chooses_the_mode(
     server: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("INTERLOCK_CASSETTES", "record")
+    monkeypatch.setenv("ROUTELOCK_CASSETTES", "record")
     with use_cassette(path) as cassette:
         post(server, {"n": 1})
     assert cassette.mode == "record"
@@ -284,7 +284,7 @@ def test_an_unknown_mode_is_refused(path: Path) -> None:
 
 def test_without_vcrpy_the_extra_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vcr", None)
-    with pytest.raises(MissingExtra, match=r"interlock\[testing\]"), use_cassette(path):
+    with pytest.raises(MissingExtra, match=r"routelock\[testing\]"), use_cassette(path):
         pass
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from servers import HELLO, Server
 
-from interlock import Agent, Handler, Request, RunConfig, Runner, function_handler
-from interlock.testing import ModelCallBlocked, ScriptedHandler, no_models, use_cassette
-from interlock_providers import LiteLLM, OpenAICompatible, RemoteAgent
-from interlock_providers.openai import OpenAI
+from routelock import Agent, Handler, Request, RunConfig, Runner, function_handler
+from routelock.testing import ModelCallBlocked, ScriptedHandler, no_models, use_cassette
+from routelock_providers import LiteLLM, OpenAICompatible, RemoteAgent
+from routelock_providers.openai import OpenAI
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from vendor_replies import answer
 
-from interlock.testing import use_cassette
+from routelock.testing import use_cassette
 
 GOOGLE = ("GOOGLE_APPLICATION_CREDENTIALS", "VERTEXAI_CREDENTIALS", "VERTEXAI_PROJECT")
 AWS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_SESSION_TOKEN")
@@ -54,10 +54,10 @@ HANDLERS = {
 
 PROGRAM = """
 import asyncio, json, sys
-from interlock import Agent, Runner
-from interlock.testing import no_network, use_cassette
-from interlock_providers import LiteLLM, OpenAICompatible
-from interlock_providers.openai import OpenAI
+from routelock import Agent, Runner
+from routelock.testing import no_network, use_cassette
+from routelock_providers import LiteLLM, OpenAICompatible
+from routelock_providers.openai import OpenAI
 
 handlers, cassettes = json.load(sys.stdin)
 said = {}

@@ -18,7 +18,7 @@ from typing import Any
 import anyio
 import pytest
 
-from interlock.testing import NetworkBlocked, no_network
+from routelock.testing import NetworkBlocked, no_network
 
 HOST = "model.invalid"
 ADDRESS = "192.0.2.1"

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from interlock.errors import ConfigError
-from interlock.messages import Message
-from interlock.testing import PROFILES, Profile, assert_valid, call, refusals
+from routelock.errors import ConfigError
+from routelock.messages import Message
+from routelock.testing import PROFILES, Profile, assert_valid, call, refusals
 
 USER: Message = {"role": "user", "content": "Hi"}
 SAID: Message = {"role": "assistant", "content": "Hello"}

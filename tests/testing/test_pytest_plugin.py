@@ -12,7 +12,7 @@ import httpx
 import pytest
 import vcr  # noqa: F401 - pytester forgets what an inner run imports, and yaml cannot be loaded twice
 
-from interlock.testing import use_cassette
+from routelock.testing import use_cassette
 
 
 class Hello(BaseHTTPRequestHandler):
@@ -39,7 +39,7 @@ def server() -> Iterator[str]:
 @pytest.fixture
 def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     """A project that asks for the plugin; its tests see Python code that asks a URL."""
-    pytester.makeconftest('pytest_plugins = ["interlock.testing.pytest_plugin"]')
+    pytester.makeconftest('pytest_plugins = ["routelock.testing.pytest_plugin"]')
     pytester.makepyfile(
         asking="""
         import httpx
@@ -64,7 +64,7 @@ def test_no_test_reaches_the_network_unless_it_is_marked(suite: pytest.Pytester)
         """
         import socket
         import pytest
-        from interlock.testing import NetworkBlocked
+        from routelock.testing import NetworkBlocked
 
         before = socket.getaddrinfo
 
@@ -77,7 +77,7 @@ def test_no_test_reaches_the_network_unless_it_is_marked(suite: pytest.Pytester)
             assert socket.getaddrinfo is not before
 
         def test_closed_again():
-            assert socket.getaddrinfo.__module__ == "interlock.testing.network"
+            assert socket.getaddrinfo.__module__ == "routelock.testing.network"
         """
     )
     run(suite).assert_outcomes(passed=3)
@@ -89,15 +89,15 @@ def test_no_test_asks_a_model_where_that_is_forbidden(suite: pytest.Pytester) ->
     suite.makepyfile(
         """
         import pytest
-        from interlock import Agent, Runner
-        from interlock.errors import ConnectionFailed
-        from interlock.testing import ModelCallBlocked
-        from interlock_providers import OpenAICompatible
+        from routelock import Agent, Runner
+        from routelock.errors import ConnectionFailed
+        from routelock.testing import ModelCallBlocked
+        from routelock_providers import OpenAICompatible
 
         local = OpenAICompatible("qwen3", base_url="http://127.0.0.1:9/v1", api_key="none")
 
         def ask():
-            from interlock import RunConfig, Retry
+            from routelock import RunConfig, Retry
             Runner.run_sync(Agent("a", model=local), "Hi", run_config=RunConfig(retry=Retry(attempts=1)))
 
         def test_closed():
@@ -128,10 +128,10 @@ def test_models_are_forbidden_or_not_also_where_tests_share_an_event_loop(
     suite.makepyfile(
         f"""
         import pytest
-        from interlock import Agent, Runner, RunConfig, Retry
-        from interlock.errors import CassetteMiss, ConnectionFailed
-        from interlock.testing import ModelCallBlocked
-        from interlock_providers import OpenAICompatible
+        from routelock import Agent, Runner, RunConfig, Retry
+        from routelock.errors import CassetteMiss, ConnectionFailed
+        from routelock.testing import ModelCallBlocked
+        from routelock_providers import OpenAICompatible
 
         pytestmark = pytest.mark.anyio
         local = OpenAICompatible("qwen3", base_url="http://127.0.0.1:9/v1", api_key="none")
@@ -192,7 +192,7 @@ def test_swallowed_refusals_are_named_at_the_end(suite: pytest.Pytester) -> None
     )
     result = run(suite)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["interlock: connections refused by no_network: model.invalid"])
+    result.stdout.fnmatch_lines(["routelock: connections refused by no_network: model.invalid"])
 
 
 def test_a_cassette_is_recorded_when_asked_and_replayed_otherwise(
@@ -224,8 +224,8 @@ def test_a_miss_of_a_run_is_one_failure_whose_summary_shows_the_difference(suite
     path.write_text(json.dumps({"interactions": [{"request": request, "response": response}], "version": 1}))
     suite.makepyfile(
         test_desk=f"""
-        from interlock import Agent, Runner
-        from interlock_providers import OpenAICompatible
+        from routelock import Agent, Runner
+        from routelock_providers import OpenAICompatible
 
         def test_refund(cassette):
             Runner.run_sync(Agent("a", model=OpenAICompatible("m", base_url="{url}")), "Where is my money?")
@@ -237,7 +237,7 @@ def test_a_miss_of_a_run_is_one_failure_whose_summary_shows_the_difference(suite
         result.outlines.index(next(line for line in result.outlines if "short" in line)) :
     ]
     assert summary[1].startswith(
-        f"FAILED test_desk.py::test_refund - interlock.errors.CassetteMiss: POST {url}"
+        f"FAILED test_desk.py::test_refund - routelock.errors.CassetteMiss: POST {url}"
     )
     assert '-      "content": "Where is my refund?",' in summary
     assert '+      "content": "Where is my money?",' in summary

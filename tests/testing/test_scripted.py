@@ -10,12 +10,12 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from interlock import Agent, Retry, RunConfig, Runner, function_handler
-from interlock.errors import ConnectionFailed
-from interlock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from interlock.messages import Message, calls_of
-from interlock.port import Request, family_of
-from interlock.testing import (
+from routelock import Agent, Retry, RunConfig, Runner, function_handler
+from routelock.errors import ConnectionFailed
+from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.messages import Message, calls_of
+from routelock.port import Request, family_of
+from routelock.testing import (
     ScriptedHandler,
     UnexpectedModelCall,
     UnusedReplies,
@@ -23,7 +23,7 @@ from interlock.testing import (
     reply,
     watch_requests,
 )
-from interlock.usage import Usage
+from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.testing.scrub import SCRUBBED, Scrubber, secrets_in
+from routelock.testing.scrub import SCRUBBED, Scrubber, secrets_in
 
 SCRUB = Scrubber()
 DIGITS = "0123456789abcdef0123456789abcdef01234567"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from interlock.messages import Message
-from interlock.testing import assert_valid, call, problems
+from routelock.messages import Message
+from routelock.testing import assert_valid, call, problems
 
 USER: Message = {"role": "user", "content": "Hi"}
 CALLS: Message = {"role": "assistant", "content": None, "tool_calls": [call("a", id="1"), call("b", id="2")]}

@@ -11,7 +11,7 @@ const { APICallError, generateText, jsonSchema, stepCountIs, streamText, tool } 
 const { createOpenAICompatible } = require("@ai-sdk/openai-compatible");
 
 const connected = (apiKey = key) =>
-  createOpenAICompatible({ name: "interlock", baseURL: url, apiKey, includeUsage: true });
+  createOpenAICompatible({ name: "routelock", baseURL: url, apiKey, includeUsage: true });
 const asked = (model, prompt = "Hello?", more = {}) => ({
   model: connected()(model),
   prompt,

@@ -1,0 +1,144 @@
+"""Requests of httpx, carried by aiohttp.
+
+httpx's own pool looks at all of its connections for each request, which with some hundreds at once takes
+longer than anything else about a call.
+"""
+
+from __future__ import annotations
+
+import functools
+import ssl
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import aiohttp
+import httpx
+from yarl import URL
+
+from routelock_providers.http_client import HttpResponse
+from routelock_providers.pools import Pool, options, proxy_for
+
+__all__ = ["AiohttpTransport", "Sent"]
+
+_ITS_OWN = frozenset(("content-length", "transfer-encoding"))
+"""Headers of a body, which aiohttp writes anew."""
+
+_ADDED = ("user-agent", "accept", "content-type", "accept-encoding")
+"""Headers that aiohttp gives to a request that has none."""
+
+_MEANT: tuple[tuple[type[Exception] | tuple[type[Exception], ...], type[httpx.TransportError]], ...] = (
+    (aiohttp.ConnectionTimeoutError, httpx.ConnectTimeout),
+    (TimeoutError, httpx.ReadTimeout),
+    (aiohttp.ClientConnectorError, httpx.ConnectError),
+    ((aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError), httpx.UnsupportedProtocol),
+    (
+        (aiohttp.ClientPayloadError, aiohttp.ServerDisconnectedError, aiohttp.ClientResponseError),
+        httpx.RemoteProtocolError,
+    ),
+    ((aiohttp.ClientError, OSError), httpx.NetworkError),
+)
+
+
+class Sent(httpx.AsyncByteStream):
+    """The answer to a request, its body as it came: still packed, where it is packed."""
+
+    def __init__(self, response: HttpResponse) -> None:
+        self._response = response
+        self.status_code = response.status_code
+        self.headers = response.headers
+        self.raw_headers = response.raw_headers
+        """As they came: httpx takes text in ASCII only."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with _as_httpx():
+            async for piece in self._response.aiter_bytes():
+                yield piece
+
+    aiter_bytes = aiter_raw = __aiter__
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more is to come."""
+        return self._response.is_closed
+
+    async def aclose(self) -> None:
+        """Give back the connection, or end it when something is left unread."""
+        await self._response.close()
+
+
+class AiohttpTransport(httpx.AsyncBaseTransport):
+    """Sends requests over the connections of one event loop, which end with it.
+
+    Args:
+        tls: whom to trust.
+    """
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        self._tls = tls
+        self._pool: Pool | None = None
+        self._proxy_for = functools.lru_cache(maxsize=100)(_proxy_for)
+
+    async def send(self, request: httpx.Request) -> Sent:
+        """Send a request and return the answer as soon as its headers are there.
+
+        Raises:
+            httpx.TransportError: there is none.
+        """
+        pool = self._pool or await self._opened()
+        url, body = request.url, await request.aread()
+        proxy = self._proxy_for(url.scheme, url.host)
+        headers = [item for item in request.headers.multi_items() if item[0] not in _ITS_OWN]
+        how = options(
+            headers=headers,
+            without=[name for name in _ADDED if name not in request.headers] or None,
+            proxy=proxy,
+            timeout=_timeout(**request.extensions.get("timeout", {})),
+        )
+        with _as_httpx():
+            response = await pool.send(request.method, URL(str(url), encoded=True), body, how)
+        return Sent(HttpResponse(response))
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request for httpx."""
+        sent = await self.send(request)
+        return httpx.Response(sent.status_code, headers=sent.raw_headers, stream=sent, request=request)
+
+    async def aclose(self) -> None:
+        """Close the connections now."""
+        if self._pool is not None:
+            await self._pool.aclose()
+
+    async def _opened(self) -> Pool:
+        self._pool = pool = Pool(self, self._tls, self._forget)
+        await pool.open()
+        return pool
+
+    def _forget(self) -> None:
+        if self._pool is not None:
+            self._pool.let_go()
+        self._pool = None
+
+
+def _proxy_for(scheme: str, host: str) -> str | None:
+    return proxy_for(URL.build(scheme=scheme, host=host))
+
+
+@functools.lru_cache(maxsize=100)
+def _timeout(
+    connect: float | None = None,
+    read: float | None = None,
+    write: float | None = None,
+    pool: float | None = None,
+) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read)
+
+
+@contextmanager
+def _as_httpx() -> Generator[None]:
+    """Make httpx's errors of aiohttp's."""
+    try:
+        yield
+    except (aiohttp.ClientError, OSError) as error:
+        meant: Any = next(ours for theirs, ours in _MEANT if isinstance(error, theirs))
+        raise meant(str(error)) from error

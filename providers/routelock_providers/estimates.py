@@ -1,0 +1,50 @@
+"""How many tokens a call took, about, where the server does not say. Pure functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from routelock.messages import Message, calls_of, text_of
+from routelock.parts import media_of
+from routelock.usage import Usage
+
+__all__ = ["estimated_usage"]
+
+_CHARACTERS = 4
+"""Of English, so many are a token (OpenAI, "What are tokens and how to count them?")."""
+
+_PER_MESSAGE = 4
+"""Tokens that say who speaks, as OpenAI's models count them."""
+
+_PER_MEDIUM = 1000
+"""Tokens that an image, a sound or a file is taken for: vendors count from 85 to some thousands."""
+
+_THOUGHTS = ("reasoning_content", "reasoning")
+
+
+def estimated_usage(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], reply: Message) -> Usage:
+    """Return the usage of one call as an estimate; its cost is unknown.
+
+    Args:
+        messages: what was sent.
+        tools: what was offered.
+        reply: the complete message that came.
+    """
+    specs = len(json.dumps([*tools], default=str)) // _CHARACTERS if tools else 0
+    return Usage(
+        requests=1,
+        input_tokens=specs + sum(map(_tokens, messages)),
+        output_tokens=_tokens(reply),
+        estimated=True,
+    )
+
+
+def _tokens(message: Message) -> int:
+    texts = [text_of(message), *(str(message.get(key) or "") for key in _THOUGHTS)]
+    for call in calls_of(message):
+        texts += [call["function"]["name"], call["function"]["arguments"]]
+    # of other scripts than Latin, a token has fewer characters, which take more bytes
+    size = sum(len(text.encode("utf-8", "replace")) for text in texts)
+    return _PER_MESSAGE + -(-size // _CHARACTERS) + _PER_MEDIUM * len(media_of(message.get("content")))

@@ -1,0 +1,232 @@
+"""From a request to the arguments of one litellm call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from routelock.messages import Message, calls_of
+from routelock.plain_json import sendable
+from routelock.port import Request, ToolChoice, ToolSpec
+from routelock.records import record
+from routelock_providers.endpoints import PATH
+from routelock_providers.litellm_library import model_info
+from routelock_providers.shapes import Shape, shape_of
+from routelock_providers.structured import Plan, plan_for, told
+from routelock_providers.vendors import (
+    can_be_forced,
+    cannot_stream,
+    ignores_tool_choice,
+    split_model,
+    takes_schema,
+    thinks_before_calls,
+)
+from routelock_providers.wire import prepare, tools_for
+
+__all__ = ["Call", "Target", "as_sent", "call_for", "find_target"]
+
+_READ_BY_LITELLM = frozenset("anthropic azure_ai bedrock databricks gemini vertex_ai vertex_ai_beta".split())
+"""Providers for which litellm turns its own keys in a message back into what the vendor sent."""
+
+_INVENTED = frozenset(("provider_specific_fields", "thinking_blocks", "reasoning_items"))
+"""Keys of litellm's own. To other vendors it sends them as they are, and strict ones refuse them."""
+
+_OPENAIS_OWN = "https://api.openai.com/v1"
+
+_TAKE_SCHEMAS = frozenset(("azure", "ollama", "ollama_chat", "openai"))
+"""They do whatever the model is; about Ollama's, litellm would ask the server, and hold up the event loop."""
+
+_THINKING = frozenset(("thinking", "reasoning_effort"))
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Whom litellm will ask, as litellm itself resolves it."""
+
+    provider: str
+    name: str
+    """The model's name without the provider."""
+    api_base: str | None
+    api_key: str | None
+    given: Mapping[str, str]
+    """What of the two litellm has to be told, because it would not find it out by itself."""
+    responses: bool
+    """Whether the call goes to the Responses API: only where the model string says so, or where the
+    model has no other."""
+
+    @property
+    def is_translated(self) -> bool:
+        """Whether litellm turns its own keys in a message back into what the vendor sent."""
+        return self.responses or self.provider in _READ_BY_LITELLM
+
+
+@record(frozen=True, slots=True, kw_only=True)
+class Call:
+    """The arguments of one call, and how its reply is to be read."""
+
+    arguments: Mapping[str, Any]
+    plan: Plan
+
+
+def find_target(litellm: Any, model: str, api_base: str | None, api_key: str | None) -> Target:
+    """Return whom litellm asks for a model. It raises litellm's own error for an unknown provider."""
+    api_base = api_base and api_base.rstrip("/")  # or litellm asks some at "//"
+    name, provider, key, base = litellm.get_llm_provider(model, api_base=api_base, api_key=api_key)
+    if provider in ("openai", "custom_openai"):
+        api_base = api_base and api_base.removesuffix(PATH)  # which openai's library adds
+        base = api_base or base or litellm.api_base or _first_of("OPENAI_BASE_URL", "OPENAI_API_BASE")
+        base = base or _OPENAIS_OWN
+        key = key or api_key or litellm.api_key or litellm.openai_key or _first_of("OPENAI_API_KEY")
+        if not key and base != _OPENAIS_OWN:
+            key = api_key = "none"  # a server of one's own needs no key; one that does says so
+    if (key := key or api_key) and key != key.strip():
+        key = api_key = key.strip()  # a newline at its end is of the file that it was read from
+    given = {"api_base": api_base, "api_key": api_key}
+    return Target(
+        provider=provider,
+        name=name,
+        api_base=base or api_base,
+        api_key=key,
+        given={key: value for key, value in given.items() if value is not None},
+        responses=_is_responses(litellm, provider, name),
+    )
+
+
+def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[str, Any]) -> Call:
+    """Return the arguments that ask ``target`` for what ``request`` wants.
+
+    Args:
+        litellm: the module.
+        target: whom it will ask.
+        request: what the run wants.
+        settings: the handler's own settings; those of the request win.
+    """
+    merged = sendable({**settings, **request.settings})
+    merged.pop("tool_choice", None)
+    vendor_tools = (
+        merged.pop("tools", None) or ()
+    )  # such as {"googleSearch": {}}, which run on the other side
+    plan = _plan(litellm, target, request, merged)
+    offered, choice = _offered(target.provider, plan)
+    shape = shape_of(target.provider, target.name)
+    asked = told(request.messages, plan.prompt)
+    messages, offered_tools = _prepared(asked, offered, shape, whole=target.is_translated)
+    tools = [*offered_tools, *vendor_tools]
+    if not tools:
+        merged.pop("parallel_tool_calls", None)  # OpenAI refuses it without tools
+    if _must_not_think(messages, target.name):
+        merged = {key: value for key, value in merged.items() if key not in _THINKING}
+    arguments: dict[str, Any] = {
+        "messages": [*messages],
+        "drop_params": True,  # a setting that this vendor does not know is left out, not an error
+        **({"tools": tools} if tools else {}),
+        **({"tool_choice": _tool_choice(choice)} if offered and choice else {}),
+        **({"response_format": plan.response_format} if plan.response_format else {}),
+        **{key: value for key, value in merged.items() if value is not None},
+    }
+    if request.stream and not cannot_stream(target.provider, target.name):
+        arguments |= {"stream": True, "stream_options": {"include_usage": True}}
+    return Call(arguments=_fixed(arguments, target), plan=plan)
+
+
+def as_sent(
+    model: str, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
+) -> tuple[Sequence[Message], Sequence[ToolSpec]]:
+    """Return messages and tools as litellm is given them for a model, with all that its vendor demands.
+
+    Args:
+        model: the model string, such as ``"mistral/mistral-large-latest"``.
+        messages: a handler's, as in `Request.messages`.
+        tools: the tools on offer.
+    """
+    provider, name = split_model(model)
+    whole = name.startswith("responses/") or provider in _READ_BY_LITELLM
+    return _prepared(messages, tools, shape_of(provider, name), whole=whole)
+
+
+def _prepared(
+    messages: Sequence[Message], tools: Sequence[ToolSpec], shape: Shape, *, whole: bool
+) -> tuple[Sequence[Message], Sequence[ToolSpec]]:
+    if not whole:  # before, so that nothing is left standing of what only they made a message of
+        messages = [_without_inventions(message) for message in messages]
+    ready = prepare(messages, shape)
+    return ready, tools_for(ready, tools, shape)
+
+
+def _must_not_think(messages: Sequence[Message], name: str) -> bool:
+    """Whether the calls that are being answered lack the thought that a thinking Claude must have had.
+
+    Another model made them, or a filter took the thought. Anthropic then refuses a request with thinking
+    and says to disable it (opencode 3077); litellm does so only with a global switch.
+    """
+    if messages[-1]["role"] != "tool" or not thinks_before_calls(name):
+        return False
+    for message in reversed(messages):
+        if message["role"] == "user":
+            break
+        if message.get("thinking_blocks"):
+            return False
+    return True
+
+
+def _without_inventions(message: Message) -> Message:
+    calls = calls_of(message)
+    if _INVENTED.isdisjoint(message) and all(_INVENTED.isdisjoint(call) for call in calls):
+        return message
+    kept: dict[str, Any] = {key: value for key, value in message.items() if key not in _INVENTED}
+    if calls:
+        kept["tool_calls"] = [
+            {key: value for key, value in call.items() if key not in _INVENTED} for call in calls
+        ]
+    return cast(Message, kept)
+
+
+def _fixed(arguments: dict[str, Any], target: Target) -> dict[str, Any]:
+    """Add what is not up to anyone's settings."""
+    # retrying is the run's; with tools, some releases import an MCP gateway unless they are told not to
+    arguments |= {"num_retries": 0, "max_retries": 0, "_skip_mcp_handler": True}
+    if not target.responses:
+        # gpt-5.4 and later with tools would be sent to another API than the one that was named
+        arguments["_skip_responses_api_bridge"] = True
+    return arguments
+
+
+def _plan(litellm: Any, target: Target, request: Request, settings: Mapping[str, Any]) -> Plan:
+    if request.output_schema is None:
+        return Plan(tools=request.tools, tool_choice=request.tool_choice)
+    model = {"model": target.name, "custom_llm_provider": target.provider}
+    native = takes_schema(target.provider, target.name, with_tools=bool(request.tools))
+    if native and not request.tools and target.provider not in _TAKE_SCHEMAS:
+        native = bool(litellm.supports_response_schema(**model))
+    # what it does not list, it would leave out of the request without a word
+    calls = native or "tools" in (litellm.get_supported_openai_params(**model) or ())
+    return plan_for(request, native=native, calls=calls, can_force=can_be_forced(target.name, settings))
+
+
+def _offered(provider: str, plan: Plan) -> tuple[Sequence[ToolSpec], ToolChoice | None]:
+    """Return the tools and the choice to send, where litellm drops a choice said otherwise the same way."""
+    choice = plan.tool_choice
+    if not ignores_tool_choice(provider) or choice in (None, "auto", "required"):
+        return plan.tools, choice
+    if choice == "none":
+        return (), None
+    return [tool for tool in plan.tools if tool["function"]["name"] == choice], "required"
+
+
+def _tool_choice(choice: ToolChoice) -> object:
+    if choice in ("auto", "required", "none"):
+        return choice
+    return {"type": "function", "function": {"name": choice}}
+
+
+def _is_responses(litellm: Any, provider: str, name: str) -> bool:
+    if name.startswith("responses/"):
+        return True
+    if provider not in ("openai", "azure"):
+        return False
+    return (model_info(litellm, provider, name) or {}).get("mode") == "responses"
+
+
+def _first_of(*names: str) -> str | None:
+    return next((os.environ[name] for name in names if os.environ.get(name)), None)

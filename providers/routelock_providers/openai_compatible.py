@@ -1,0 +1,188 @@
+"""Chat completions straight over HTTP: every endpoint that speaks like OpenAI's, and OpenAI's own.
+
+Nothing stands between the request and the socket but aiohttp: JSON goes out, JSON comes in, and no
+library walks over it. For trio, or with a client of your own, there is `routelock_providers.openai.OpenAI`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from routelock.errors import ConfigError, MissingExtra
+from routelock.events import HandlerEvent
+from routelock.port import Request
+from routelock_providers.answers import no_key
+from routelock_providers.bodies import ACCEPTED, MOST_BYTES
+from routelock_providers.chat import Chat
+from routelock_providers.conversations import body_as_json
+from routelock_providers.deadlines import check_seconds
+from routelock_providers.endpoints import (
+    OPENAI,
+    Destination,
+    chat_url,
+    family_at,
+    host_of,
+    key_of,
+    open_address,
+    shape_at,
+    told_key,
+)
+from routelock_providers.vendors import provider_at
+
+if TYPE_CHECKING:
+    from routelock_providers.http_client import HttpClient, HttpResponse
+
+__all__ = ["OpenAICompatible"]
+
+
+class OpenAICompatible:
+    """A handler that asks one model of an endpoint with OpenAI's chat API; it runs on asyncio.
+
+    It says and refuses the same as `routelock_providers.openai.OpenAI`, in a fraction of the time. aiohttp
+    carries the requests; it comes with litellm, and with the extra ``routelock[direct]``.
+
+    A streamed reply is complete when a finish reason or, last of all, the usage has come, or when the
+    stream ended with ``[DONE]``. A stream that just ends, or that ends within the arguments of a call,
+    raises `IncompleteResponse`: text that was cut looks like text that ended, and a call that has only
+    begun like one without arguments.
+
+    Args:
+        model: the model's name as the endpoint knows it, such as ``"gpt-4o-mini"``.
+        base_url: the endpoint, such as ``"https://api.groq.com/openai/v1"``; default: OpenAI's.
+            ``/chat/completions`` is added unless it is there; a query such as Azure's ``api-version`` stays.
+        api_key: the key. Default: the environment variable named after the endpoint, such as
+            ``OPENAI_API_KEY`` or, for ``api.groq.com``, ``GROQ_API_KEY``. OpenAI's key is never
+            sent to another endpoint unless it is passed here; where there is no key, none is sent.
+        headers: sent with each request; one named ``authorization`` stands in for the key.
+        timeout: seconds for one whole reply, streamed or not; None for no limit.
+        chunk_timeout: seconds that a stream may be silent once it has begun; comments that keep the
+            connection alive are silence. None for no limit.
+        max_bytes: what one reply may have at most, unpacked; None for no limit. A longer one is an error,
+            and is not read.
+        name: the handler's name; default ``<vendor>_<model>``.
+        priority: where handlers are ranked, the lower number comes first.
+
+    Settings pass through to the API, but ``None`` leaves a key out, ``stream_options=None`` included, for
+    endpoints that refuse it. ``extra_headers`` and ``extra_body`` are added to headers and body. Redirects
+    are not followed. Proxies are those of the environment. Retrying is the run's.
+
+    Raises:
+        ConfigError: an argument that cannot work.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = 600.0,
+        chunk_timeout: float | None = 120.0,
+        max_bytes: int | None = MOST_BYTES,
+        name: str | None = None,
+        priority: int = 10,
+    ) -> None:
+        check_seconds(timeout=timeout, chunk_timeout=chunk_timeout)
+        self._url = chat_url(base_url or OPENAI)
+        host = host_of(self._url)
+        self.model = model
+        self.provider = provider_at(host)
+        self.family = family_at(host)
+        self.name = name or f"{self.provider}_{model.replace('/', '_')}"
+        self.priority = priority
+        self._api_key = api_key
+        self._headers = {name.lower(): value for name, value in (headers or {}).items()}
+        self._client: HttpClient | None = None
+        self._chat = Chat(
+            provider=self.provider,
+            model=model,
+            shape=shape_at(host, model),
+            timeout=timeout,
+            chunk_timeout=chunk_timeout,
+            max_bytes=max_bytes,
+            url=self._url,
+        )
+
+    def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+        """Ask the model; stream the reply if the request is being watched.
+
+        Raises:
+            ProviderError: whatever went wrong, see `routelock.errors`.
+            ConfigError: the event loop is not asyncio's.
+            MissingExtra: aiohttp is not installed.
+        """
+        self._check_loop()
+        client = self._client or self._connected()
+        headers = request.settings.get("extra_headers")
+        return self._chat.stream(request, partial(self._post, client, headers))
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop. The handler may be used again."""
+        if self._client is not None:
+            await self._client.aclose()
+
+    def destination(self) -> Destination:
+        """Say whom a call would ask, and where its key comes from. Nothing is sent."""
+        own = next((name for name in ("authorization", "api-key") if name in self._headers), None)
+        key = told_key(self.provider, self._api_key) if own is None else f"there, in headers as {own}"
+        return Destination(
+            provider=self.provider,
+            model=self.model,
+            address=open_address(self._url),
+            key=key,
+            ready=not key.startswith("missing"),
+        )
+
+    def _post(
+        self, client: HttpClient, headers: Mapping[str, str] | None, body: Mapping[str, Any]
+    ) -> Awaitable[HttpResponse]:
+        return client.post(body_as_json(body), headers)
+
+    def _check_loop(self) -> None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise ConfigError(
+                f"{self.name} needs asyncio, because aiohttp does. Run it with asyncio, or on trio use "
+                "routelock_providers.openai.OpenAI with the same base_url."
+            ) from error
+
+    def _connected(self) -> HttpClient:
+        try:
+            http_client: Any = importlib.import_module("routelock_providers.http_client")
+        except ImportError as error:
+            raise MissingExtra(
+                "OpenAICompatible needs aiohttp, which is not installed: pip install 'routelock[direct]'."
+            ) from error
+        client: HttpClient = http_client.HttpClient(
+            self._url, self._sent(), provider=self.provider, model=self.model
+        )
+        self._client = client
+        return client
+
+    def _sent(self) -> Mapping[str, str]:
+        """Return the headers of each request."""
+        headers = {**_OURS, **self._headers}
+        if "authorization" in headers or "api-key" in headers:
+            return headers
+        key = key_of(self.provider, self._api_key)
+        if key is not None:
+            # Azure takes keys in a header of its own, and tokens as everyone else
+            own = {"api-key": key} if self.provider == "azure" else {"authorization": f"Bearer {key}"}
+            return headers | own
+        if self.provider == "openai":
+            raise no_key("openai", self.model, f"OpenAICompatible({self.model!r}, api_key=...)")
+        return headers
+
+
+_OURS = {
+    "accept": "application/json, text/event-stream",
+    "accept-encoding": ACCEPTED,
+    "content-type": "application/json",
+    "user-agent": "routelock",
+}

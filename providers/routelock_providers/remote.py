@@ -1,0 +1,318 @@
+"""An agent behind a URL: routelock's own server, or any other that speaks chat completions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, cast
+
+from routelock.errors import ConfigError, UnreadableResponse
+from routelock.events import HandlerEvent, MessageDone, ToolCallDelta
+from routelock.messages import Message, calls_of
+from routelock.model_settings import settings_problems
+from routelock.names import slug
+from routelock.port import Priority, Request
+from routelock.scopes import Scope, checked_scope
+from routelock.usage import Usage
+from routelock_providers.chat import Chat
+from routelock_providers.deadlines import check_seconds
+from routelock_providers.endpoints import Destination, open_address
+from routelock_providers.remote_context import (
+    handoff_context,
+    tracking_headers,
+    url_in_context,
+    url_in_input,
+)
+from routelock_providers.remote_http import Courier, Trip
+from routelock_providers.remote_urls import AgentUrl, AllowList, UrlNotAllowed, completions_url
+from routelock_providers.shapes import Shape
+
+__all__ = ["RemoteAgent"]
+
+_ANY = "default"
+_MIB = 2**20
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"[\x20-\x7e]*")
+_NOT_OF_A_REPLY = ("name", "tool_call_id")
+"""Keys that only other messages have."""
+
+_AT_HOME = Shape(id_pattern=re.compile("[a-zA-Z0-9_-]{1,40}"), developer=True, images_from_tools=True)
+"""Any vendor may be behind an agent, so its calls have ids that all of them take."""
+_ABROAD = replace(_AT_HOME, message_keys=frozenset(("role", "content", "name", "tool_calls", "tool_call_id")))
+"""What another server than that of ``url`` wrote for itself stays here."""
+
+
+class RemoteAgent:
+    """A handler that lets an agent behind a URL answer.
+
+    It is one model call to the run: the conversation goes out, and the agent's answer comes back, with
+    whatever it did in between. Failures are `ProviderError` and never text.
+
+    **Which URL.** ``agent_url`` in the input of the transfer (a mapping's key, or an attribute), else
+    ``url``, else ``handoff_agent_url`` in the run's ``shared_memory`` or in its context when that is a
+    mapping. Only ``url`` is trusted. Any other one may come from a model, so it has to be in ``allow``;
+    otherwise `UrlNotAllowed` is raised and nothing is sent. ``allow`` is about names: it does not look at
+    what they resolve to.
+
+    **What is sent.** The conversation, without system and developer messages; and ``handoff_context``:
+    ``run_id``, ``agent`` and ``turn`` of this run, ``input`` of the transfer as JSON without
+    ``agent_url``, and ``hops``, the number of servers passed, with which servers end a circle (status
+    508, a circle's error). The run's id is also the header ``x-routelock-run-id``, and a ``traceparent``
+    that came in with a served run goes on. The agent's own ``model_settings`` and ``output_type`` are not
+    sent: what the remote agent is like is its own affair. Its text is parsed here all the same.
+
+    **Keys.** ``api_key`` and ``headers`` go to the server of ``url`` (same scheme, host and port) and
+    nowhere else: not to what a redirect leads to, nor to other URLs of ``allow``. Without ``url`` they
+    go to the URL of the call, which is in ``allow``. Cookies are not kept.
+
+    **What comes back.** A streamed reply is complete only with a finish reason, which says that the
+    message is whole; usage and ``[DONE]`` do not say that. ``[DONE]`` need not follow: servers leave it
+    out, and nothing of the message comes after the finish reason. Redirects are followed for 307 and 308
+    alone, within the server of ``url`` and to what is in ``allow``. Calls of tools are refused unless
+    tools were passed: otherwise a stranger could use this agent's. ``x_...`` and ``_...`` keys are dropped,
+    and what is part of no reply, such as a ``name``.
+
+    **Trying again** is up to the run, see `routelock.Retry`: after a cut or a timeout nobody knows what
+    the agent has done by then, so one that acts is best called with ``Retry(attempts=1)``. routelock's
+    own server says of each error whether its agent had acted.
+
+    Args:
+        url: where the agent is, such as ``"https://agents.example.com/v1"``; ``/chat/completions`` is
+            added unless it is there, a query is kept.
+        model: which agent of that server; routelock's own answers ``"default"`` with its first.
+        name: the handler's name; default ``remote_<host and path>``, and the model's name.
+        api_key: sent as a bearer token.
+        headers: sent with each request.
+        allow: which other URLs may be called, see `AllowList`.
+        settings: further keys of the body, such as ``{"temperature": 0}`` or a ``response_format``.
+        pass_tools: offer the remote agent the tools of this one. It may then call them and hand over
+            with them, here.
+        pass_instructions: send system and developer messages too.
+        prompt: when to use the agent, for the model that may hand over to it.
+        priority: where handlers are ranked, the lower number comes first.
+        scope: who may reach it, see `routelock.scopes`.
+        expose: whether a model is offered ``transfer_to_<name>`` without an edge to it.
+        timeout: seconds for one whole reply, streamed or not; None for no limit.
+        chunk_timeout: seconds that a stream may be silent once it has begun; None for no limit.
+        max_bytes: what one reply may have at most. A longer one is an error, and is not read.
+        max_redirects: how many redirects are followed.
+
+    Raises:
+        ConfigError: an argument that cannot work.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        model: str = _ANY,
+        name: str | None = None,
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        allow: Collection[str] = (),
+        settings: Mapping[str, Any] | None = None,
+        pass_tools: bool = False,
+        pass_instructions: bool = False,
+        prompt: str | None = None,
+        priority: int = Priority.REMOTE,
+        scope: Scope = "all",
+        expose: bool = False,
+        timeout: float | None = 600.0,
+        chunk_timeout: float | None = 120.0,
+        max_bytes: int = 10 * _MIB,
+        max_redirects: int = 3,
+    ) -> None:
+        self._home = None if url is None else completions_url(url)
+        self._allowed = AllowList(allow)
+        self.model = model
+        self.name = name or _name_for(self._home, model)
+        self.family = self.name if self._home is None else self._home.authority
+        self.prompt = prompt
+        self.priority = priority
+        self.scope = checked_scope(scope, f"RemoteAgent {self.name!r}")
+        self.expose = expose
+        self._secrets = _secrets(api_key, headers or {})
+        self._settings = _checked_settings(settings or {})
+        self._passes = (pass_tools, pass_instructions)
+        check_seconds(timeout=timeout, chunk_timeout=chunk_timeout)
+        if max_bytes < 1 or max_redirects < 0:
+            raise ConfigError("max_bytes must be more than 0, and max_redirects 0 or more.")
+        self._limits = (timeout, chunk_timeout, max_bytes)
+        self._courier = Courier(model=self.model, timeout=timeout, max_redirects=max_redirects)
+
+    def destination(self) -> Destination:
+        """Say whom a call would ask, and whether with a key. Nothing is sent."""
+        return Destination(
+            provider="an agent elsewhere",
+            model=self.model,
+            address="that of the transfer" if self._home is None else open_address(str(self._home)),
+            key="there, passed to it" if "authorization" in self._secrets else "none, so none is sent",
+        )
+
+    async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+        """Ask the agent; stream its reply if the request is being watched.
+
+        Raises:
+            ConfigError: no URL is known.
+            UrlNotAllowed: the URL is not one that may be called; nothing was sent.
+            ProviderError: whatever else went wrong, see `routelock.errors`.
+        """
+        url = self._url_for(request)
+        timeout, chunk_timeout, max_bytes = self._limits
+        chat = Chat(
+            provider=url.authority,
+            model=self.model,
+            shape=_AT_HOME if url == self._home else _ABROAD,
+            timeout=timeout,
+            chunk_timeout=chunk_timeout,
+            max_bytes=max_bytes,
+            needs_finish=True,
+        )
+        trip = self._trip(url, request)
+        events = chat.stream(self._outgoing(request), lambda body: self._courier.post(body, trip))
+        async with aclosing(events):
+            async for event in events:
+                yield self._checked(event, url)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop. The handler may be used again."""
+        await self._courier.aclose()
+
+    def _url_for(self, request: Request) -> AgentUrl:
+        given = url_in_input(request)
+        if not given and self._home is not None:
+            return self._home
+        given = given or url_in_context(request)
+        if not given:
+            raise ConfigError(
+                "agent_url required for remote handoff. Pass url= to RemoteAgent, hand over with an input "
+                "that has agent_url, or put handoff_agent_url into the run's shared_memory or context."
+            )
+        return self._permitted(given)
+
+    def _permitted(self, given: str) -> AgentUrl:
+        try:
+            url = completions_url(given)
+        except ConfigError as error:
+            raise self._not_allowed(str(error)) from error
+        if url != self._home and not self._allowed.permits(url):
+            raise self._not_allowed(f"{str(url)!r:.200} is not a URL that may be called")
+        return url
+
+    def _not_allowed(self, why: str) -> UrlNotAllowed:
+        return UrlNotAllowed(
+            f"RemoteAgent {self.name!r}: {why}. Nothing was sent. allow= has: {self._allowed}.",
+            model=self.model,
+        )
+
+    def _trip(self, url: AgentUrl, request: Request) -> Trip:
+        at_home = url == self._home
+
+        def may_go_to(target: AgentUrl) -> bool:
+            return (at_home and target.origin == url.origin) or self._allowed.permits(target)
+
+        return Trip(
+            url=url,
+            may_go_to=may_go_to,
+            headers=tracking_headers(request),
+            secrets=self._secrets,
+            trusted=(self._home or url).origin,
+        )
+
+    def _outgoing(self, request: Request) -> Request:
+        """Return the request as the remote agent is to see it."""
+        pass_tools, pass_instructions = self._passes
+        messages = [
+            message
+            for message in request.messages
+            if pass_instructions or message["role"] not in ("system", "developer")
+        ]
+        extra: Mapping[str, Any] = self._settings.get("extra_body") or {}
+        settings = {**self._settings, "extra_body": {**extra, "handoff_context": handoff_context(request)}}
+        return replace(
+            request,
+            messages=messages,
+            tools=request.tools if pass_tools else (),
+            tool_choice=request.tool_choice if pass_tools else None,
+            settings=settings,
+            output_schema=None,
+        )
+
+    def _checked(self, event: HandlerEvent, url: AgentUrl) -> HandlerEvent:
+        pass_tools, _ = self._passes
+        if isinstance(event, MessageDone):
+            calls = calls_of(event.message)
+            if not calls or pass_tools:
+                return _clean(event)
+            name: object = calls[0]["function"]["name"]
+        elif isinstance(event, ToolCallDelta) and not pass_tools:
+            name = event.name
+        else:
+            return event
+        raise UnreadableResponse(
+            f"{url.authority} called tool {name!r:.80}, but it was passed none: it runs its own itself. Use "
+            "pass_tools=True if it may call those of this agent.",
+            provider=url.authority,
+            model=self.model,
+            retryable=False,
+        )
+
+
+def _name_for(url: AgentUrl | None, model: str) -> str:
+    where = "agent" if url is None else f"{url.authority}{url.path.removesuffix('/chat/completions')}"
+    plain = re.sub("[^A-Za-z0-9]+", "_", f"remote_{where}_{'' if model == _ANY else model}").strip("_")
+    return slug(plain)
+
+
+def _secrets(api_key: str | None, headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the headers that are sent to one server only, with names in lower case."""
+    for name, value in headers.items():
+        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise ConfigError(f"headers: {name!r} is no name of a header, or its value is not plain ASCII.")
+    if api_key is not None and not _VALUE.fullmatch(api_key):
+        raise ConfigError("api_key has characters in it that a header cannot carry.")
+    bearer = {"authorization": f"Bearer {api_key}"} if api_key else {}
+    return bearer | {name.lower(): value for name, value in headers.items()}
+
+
+def _checked_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "extra_headers" in settings:
+        raise ConfigError("settings: pass headers= instead of extra_headers, so that they go to url= alone.")
+    if wrong := settings_problems(settings, allowed=()):
+        raise ConfigError(f"RemoteAgent: {'; '.join(wrong)}.")
+    return dict(settings)
+
+
+def _clean(done: MessageDone) -> MessageDone:
+    """Return the reply without a server's side channel, and with nothing in the wrong type."""
+    kept = {key: value for key, value in done.message.items() if _belongs(key, value)}
+    return replace(
+        done,
+        message=cast(Message, kept),
+        usage=_believable(done.usage),
+        finish_reason=_text(done.finish_reason),
+        model=_text(done.model),
+        response_id=_text(done.response_id),
+    )
+
+
+def _belongs(key: str, value: object) -> bool:
+    """Whether a key is part of a reply: with others in its history no vendor would take the conversation."""
+    if key.startswith(("x_", "_")) or key in _NOT_OF_A_REPLY:
+        return False
+    return key != "refusal" or isinstance(value, str)
+
+
+def _believable(usage: Usage | None) -> Usage:
+    """Return the usage if it is made of numbers; a negative one would give a run more than its budget."""
+    if usage is not None:
+        counts = (usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens)
+        if all(type(count) is int and count >= 0 for count in cast("tuple[object, ...]", counts)):
+            return usage
+    return Usage(requests=1, estimated=True)
+
+
+def _text(said: object) -> str | None:
+    return said if isinstance(said, str) else None

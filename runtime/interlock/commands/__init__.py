@@ -1,1 +1,0 @@
-"""The subcommands of ``interlock``, a module with a `Command` each."""

@@ -1,0 +1,468 @@
+"""Answering every tool call of a reply exactly once, in call order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any, Literal
+
+from routelock.acceptance import LONGEST_REASON
+from routelock.agents import Handoff
+from routelock.callables import is_failure
+from routelock.errors import (
+    ConfigError,
+    HandoffError,
+    RoutelockError,
+    ModelBehaviorError,
+    ToolError,
+    ToolGuardrailTripped,
+    ToolTimeout,
+)
+from routelock.events import (
+    ApprovalRequested,
+    HandoffFailed,
+    HandoffOccurred,
+    HandoffRequested,
+    ToolCalled,
+    ToolOutput,
+)
+from routelock.handoff_request import HandoffRequest
+from routelock.transfer import put_on_record, take_over
+from routelock.messages import Message, ToolCall
+from routelock.models import lineup
+from routelock.nested import Events
+from routelock.outcomes import NOT_RUN, ToolOutcome
+from routelock.parts import with_media
+from routelock.records import dataclass, maker
+from routelock.routing import Offer, Plan, Wanted, unknown_tool
+from routelock.run import Run
+from routelock.schema import clip
+from routelock.showing import show, show_all
+from routelock.tool_runs import run_tools
+from routelock.tools import Tool
+from routelock.transfers import Transfer, cut_short, edge_for, passed_over, refused, try_transfer
+from routelock.waiting import all_waiting, hold_tools, hold_transfer, plan_turn
+
+__all__ = ["Answered", "answer_calls", "asked_for", "failed_handoff"]
+
+_DOOMED = "A call beside it stops the agent, so nothing was handed over."
+_WAITS = "The caller's tools come first, so nothing was handed over. Ask again if it is still needed."
+_WAITS_FOR_APPROVAL = (
+    "A call beside it waits for approval, so nothing was handed over. Ask again if it is still needed."
+)
+_UNDECIDED = "It asked for a transfer to {target!r}, and the run ended before that was made."
+
+
+@dataclass(slots=True)
+class _Answer:
+    text: str
+    kind: Literal["tool", "handoff"] = "tool"
+    error: str | None = None
+    mistake: bool = False
+    """Whether the model is to blame, not the tool."""
+    problem: Literal["unknown_tool", "bad_arguments", "tool", "handoff"] | None = None
+    """What to note on the result, if anything."""
+    exception: BaseException | None = None
+    media: Sequence[Mapping[str, Any]] = ()
+    request: HandoffRequest | None = None
+    """A handoff that the tool asks for, as long as its fate is open."""
+    stop: RoutelockError | None = None
+    """Ends the run, once everything is recorded."""
+
+
+_ANSWER = maker(_Answer)
+_is_mistake = attrgetter("mistake")
+
+
+class _Answers:
+    """The answers of one turn. They go into the transcript in call order, however the turn ends."""
+
+    def __init__(self, run: Run, calls: Sequence[ToolCall]) -> None:
+        self.run = run
+        self.calls = calls
+        self.by_id: dict[str, _Answer] = {}
+        self.asked = False
+        """Whether a tool asked for a handoff."""
+        self.raised: RoutelockError | None = None
+        """The first error, in call order, that is to end the run."""
+
+    def give(self, call: ToolCall, answer: _Answer) -> None:
+        self.by_id[call["id"]] = answer
+
+    def decline(self, call: ToolCall, text: str, error: str = "declined") -> None:
+        self.give(call, _Answer(text, error=error, mistake=error != "declined"))
+
+    def not_available(self, call: ToolCall, text: str) -> None:
+        self.give(call, _Answer(text, error="not_available", problem="tool"))
+
+    def record(self) -> None:
+        """Append the answers that there are. Those that were never given are filled in on reading.
+
+        Problems are noted here and not when they happen: a result must not depend on the scheduler.
+        """
+        for call in self.calls:
+            if (answer := self.by_id.get(call["id"])) is not None:
+                content = with_media(answer.text, answer.media) if answer.media else answer.text
+                message: Message = {"role": "tool", "tool_call_id": call["id"], "content": content}
+                self.run.add(answer.kind, message)
+                self.raised = self.raised or answer.stop
+                if answer.problem is not None:
+                    self.run.problem(answer.problem, answer.text, call_id=call["id"], error=answer.exception)
+
+    def end_run(self) -> bool:
+        """Whether the run ends with one of them."""
+        return any(answer.stop for answer in self.by_id.values())
+
+    def only_mistakes(self) -> bool:
+        return bool(self.by_id) and all(map(_is_mistake, self.by_id.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What came of the calls of a reply."""
+
+    planned: Plan
+    """What they led to."""
+    transfer: Transfer | None
+    """The one that was tried."""
+    raised: RoutelockError | None
+    """What a call ended the run with."""
+    only_mistakes: bool
+    """Whether every call was one."""
+
+
+async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], events: Events) -> Answered:
+    """Answer a reply's calls: tools first and at the same time, then the first transfer.
+
+    If the run is streamed, what happens is shown, in order, and never while a task group is open.
+
+    Args:
+        run: the run.
+        offered: what the model was offered.
+        calls: what it calls.
+        events: carries out the runs of agents that are called as tools.
+
+    Returns:
+        What came of them, for the loop to judge.
+
+    Raises:
+        HandoffFilterError: an input filter, or what maps the history, broke.
+    """
+    answers = _Answers(run, calls)
+    planned = plan_turn(run, calls, offered, answers.decline)
+    transfer: Transfer | None = None
+    try:
+        _answer_unknown(run, planned, answers, offered)
+        if planned.tools:
+            await _carry_out(run, planned, answers, events)
+        if planned.transfers or answers.asked:
+            _take_requests(run, planned, calls, answers)
+            _spare_transfer(run, planned, answers)
+            await hold_transfer(run, planned)
+            _note_declined(run, planned)
+        if run.watched:
+            await _show_outcomes(run, planned, calls, answers)
+        _refuse_unknown_targets(run, planned, answers)
+        if planned.transfer is not None:
+            transfer = await _transfer(run, planned.transfer, answers)
+    except BaseException as error:
+        _note_cut_short(run, planned, calls, answers, error)
+        raise
+    finally:
+        _answer_not_taken(run, planned, answers)
+        answers.record()
+    if run.watched:
+        await _show_rest(run, planned, answers)
+    if transfer is not None:
+        await _switch(run, transfer)
+    return Answered(planned, transfer, answers.raised, answers.only_mistakes())
+
+
+def asked_for(run: Run, mistake: str) -> ModelBehaviorError:
+    """Return the error that ends a run with a mistake, because ``RunConfig.raise_on`` names it."""
+    error = ModelBehaviorError(f"Agent {run.agent.name!r}, turn {run.turn}: {mistake}")
+    error.asked_for = True
+    return error
+
+
+def failed_handoff(run: Run, transfer: Transfer) -> HandoffError:
+    """Return the error that ends a run with a transfer that was not made, see ``RunConfig.raise_on``."""
+    error = HandoffError(f"Agent {run.agent.name!r}, turn {run.turn}: {transfer.answer}")
+    error.__cause__ = transfer.exception
+    return error
+
+
+async def _carry_out(run: Run, planned: Plan, answers: _Answers, events: Events) -> None:
+    """Run the tools that need no approval, or have it; none in a turn that ends the run anyway."""
+    if answers.end_run():
+        for call, _ in planned.tools:
+            if call["id"] not in run.to_resume:  # else it was begun before, and goes on when the run does
+                _take_outcome(run, answers, call, NOT_RUN, False)
+        return
+    free = await hold_tools(run, planned, answers.decline, answers.not_available)
+    if free:
+        run.check_budget(len(free))
+        run.tool_calls += len(free)
+        if run.watched:
+            await _show_calls(run, free)
+        await run_tools(run, free, partial(_take_outcome, run, answers), events)
+    _note_results(run, planned, answers)
+
+
+async def _show_calls(run: Run, calls: Sequence[tuple[ToolCall, Tool]]) -> None:
+    for call, _ in calls:
+        await show(
+            ToolCalled(
+                agent=run.agent.name,
+                call_id=call["id"],
+                name=call["function"]["name"],
+                arguments=call["function"].get("arguments") or "",
+            )
+        )
+
+
+async def _show_outcomes(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> None:
+    """Show what the tools gave, which transfers are not tried, and which one will be."""
+    await _show_outputs(run, calls, answers)
+    for wanted, why in (*planned.not_taken, *planned.declined, *planned.unavailable):
+        await show(_failed(run, wanted.call, wanted.edge.agent_name, why))
+    for wanted, _ in planned.unknown_targets:
+        await show(_requested(run, wanted))
+    if planned.transfer is not None:
+        await show(_requested(run, planned.transfer))
+
+
+async def _show_rest(run: Run, planned: Plan, answers: _Answers) -> None:
+    """Show what the transfer that tools asked for came to, and what waits for an approval."""
+    asked = [*planned.transfers, *(wanted for wanted, _ in planned.unknown_targets)]
+    await _show_outputs(run, [wanted.call for wanted in asked if wanted.request], answers)
+    for wanted, why in planned.unknown_targets:
+        await show(_failed(run, wanted.call, wanted.edge.agent_name, why))
+    if planned.waiting:
+        run.interruptions = all_waiting(run, planned)  # whoever leaves as it is asked takes them along
+    for one in planned.waiting:
+        await show(
+            ApprovalRequested(agent=one.agent, call_id=one.call_id, name=one.name, arguments=one.arguments)
+        )
+
+
+def _take_requests(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> None:
+    """Let the handoffs that tools asked for stand in line with the model's own, in call order."""
+    if not answers.asked:
+        return
+    asked = {call_id: answer.request for call_id, answer in answers.by_id.items() if answer.request}
+    by_call = {wanted.call["id"]: wanted for wanted in planned.transfers}
+    for call in calls:
+        if (request := asked.get(call["id"])) is None:
+            continue
+        found = _way(run, request)
+        if isinstance(found, str):
+            wanted = Wanted(call, Handoff(target=request.target_name), request)
+            planned.unknown_targets.append((wanted, clip(found, LONGEST_REASON)))
+        else:
+            by_call[call["id"]] = Wanted(call, found, request)
+    planned.transfers = [by_call[call["id"]] for call in calls if call["id"] in by_call]
+    planned.choose(run.config.multiple_handoffs)
+
+
+def _way(run: Run, request: HandoffRequest) -> Handoff | str:
+    """Return the way to what a tool asks to hand over to, or why there is none."""
+    try:
+        edge = edge_for(run, request)
+    except ConfigError as error:
+        return str(error)
+    if edge is not None:
+        return edge
+    every = {*(each.name for each in lineup(run.agent, run.config)), *run.graph}
+    others = sorted(every - {run.agent.name, run.handler.name})
+    known = f"There are: {', '.join(others)}." if others else "There is no other."
+    return f"Handoff target {request.target_name!r} was not found. {known}"
+
+
+def _spare_transfer(run: Run, planned: Plan, answers: _Answers) -> None:
+    """Do not make a transfer in a turn that ends the run: nobody would go on after it."""
+    if planned.transfer is None:
+        return
+    doomed = planned.unknown_targets and "failed_handoff" in run.config.raise_on
+    if doomed or answers.end_run():
+        planned.set_aside(_DOOMED)
+    elif planned.external:
+        planned.set_aside(_WAITS)
+    elif planned.waiting or run.kept:
+        planned.set_aside(_WAITS_FOR_APPROVAL)
+
+
+def _note_results(run: Run, planned: Plan, answers: _Answers) -> None:
+    """Let the run see whether it gets anywhere."""
+    if run.config.detect_loops:
+        results: list[tuple[str, str, str]] = []
+        requests: list[tuple[str, str, str]] = []
+        for call, tool in planned.tools:
+            if (answer := answers.by_id.get(call["id"])) is None:
+                continue  # it waits for an approval
+            made = (tool.name, call["function"].get("arguments") or "", answer.text)
+            (results if answer.request is None else requests).append(made)
+        run.progress.tool_results(results, requests)
+
+
+def _note_declined(run: Run, planned: Plan) -> None:
+    """Let the run see that a transfer was declined or is disabled, which is all that the turn brings."""
+    refused = [*planned.declined, *planned.unavailable]
+    if refused and not planned.tools and run.config.detect_loops:
+        run.progress.tool_results(
+            (wanted.edge.tool_name, wanted.call["function"].get("arguments") or "", why)
+            for wanted, why in refused
+        )
+
+
+def _take_outcome(run: Run, answers: _Answers, call: ToolCall, outcome: ToolOutcome, stop: bool) -> bool:
+    """Answer a call with what came of it; return whether the run ends with that."""
+    answer = _ANSWER(
+        text=outcome.output, error=outcome.error, exception=outcome.exception, media=outcome.media
+    )
+    if outcome.handoff is not None:
+        answer.text = _UNDECIDED.format(target=outcome.handoff.target_name)
+        answer.request = outcome.handoff
+        answers.asked = True
+    answers.give(call, answer)
+    if outcome.usage is not None:
+        run.count(outcome.usage)
+    if outcome.error == "arguments":
+        answer.mistake, answer.problem = True, "bad_arguments"
+        if "bad_arguments" in run.config.raise_on:
+            answer.stop = asked_for(run, outcome.output)
+    elif outcome.error is not None:
+        answer.problem = "tool"
+        answer.stop = _stopping(outcome) if stop else None
+    return answer.stop is not None
+
+
+def _stopping(outcome: ToolOutcome) -> RoutelockError:
+    """Return the error that a tool ended the run with; made anew when an engine replays the step."""
+    if isinstance(outcome.exception, RoutelockError):
+        return outcome.exception
+    if outcome.error == "guardrail":
+        return ToolGuardrailTripped(outcome.output)
+    return (ToolTimeout if outcome.error == "timeout" else ToolError)(outcome.output)
+
+
+def _answer_unknown(run: Run, planned: Plan, answers: _Answers, offered: Offer) -> None:
+    for place, call in enumerate(planned.unknown):
+        text = unknown_tool(call["function"].get("name") or "", offered, place)
+        answer = _Answer(text, error="unknown_tool", mistake=True, problem="unknown_tool")
+        answers.give(call, answer)
+        if "unknown_tool" in run.config.raise_on:
+            answer.stop = asked_for(run, text)
+
+
+async def _show_outputs(run: Run, calls: Sequence[ToolCall], answers: _Answers) -> None:
+    for call in calls:
+        answer = answers.by_id.get(call["id"])
+        if answer is None or answer.request is not None:
+            continue
+        await show(
+            ToolOutput(
+                agent=run.agent.name,
+                call_id=call["id"],
+                name=call["function"].get("name") or "",
+                output=answer.text,
+                error=answer.error,
+            )
+        )
+
+
+def _requested(run: Run, wanted: Wanted) -> HandoffRequested:
+    return HandoffRequested(
+        source=run.in_charge,
+        target=wanted.edge.agent_name,
+        call_id=wanted.call["id"],
+        arguments=wanted.call["function"].get("arguments") or "",
+    )
+
+
+def _failed(run: Run, call: ToolCall, target: str, why: str) -> HandoffFailed:
+    return HandoffFailed(source=run.in_charge, target=target, call_id=call["id"], reason=why)
+
+
+def _refuse_unknown_targets(run: Run, planned: Plan, answers: _Answers) -> None:
+    """Put on record, and answer, what tools asked to hand over to and the run does not have."""
+    for wanted, why in planned.unknown_targets:
+        transfer = refused(run, wanted, why)
+        answer = _Answer(transfer.answer, error="handoff", problem="handoff")
+        if "failed_handoff" in run.config.raise_on:
+            answer.stop = failed_handoff(run, transfer)
+        answers.give(wanted.call, answer)
+        put_on_record(run, transfer)
+
+
+async def _transfer(run: Run, wanted: Wanted, answers: _Answers) -> Transfer:
+    run.begun.add(wanted.call["id"])
+    transfer = await try_transfer(run, wanted)
+    if transfer.exception is not None and not is_failure(transfer.exception):
+        put_on_record(run, transfer)
+        raise transfer.exception
+    if transfer.target is not None:
+        run.places.take_over(transfer.place, waits=transfer.waits)
+    kind: Literal["tool", "handoff"] = "tool" if transfer.by_tool else "handoff"
+    answer = _ANSWER(text=transfer.answer, kind=kind, error=transfer.error, exception=transfer.exception)
+    if transfer.returns:
+        answers.by_id.pop(wanted.call["id"], None)  # the target's output will answer it
+    else:
+        answers.give(wanted.call, answer)
+    if transfer.error is not None:
+        answer.mistake, answer.problem = not transfer.by_tool, "handoff"
+    put_on_record(run, transfer)
+    return transfer
+
+
+def _note_cut_short(
+    run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers, error: BaseException
+) -> None:
+    """Put on record the transfers to which the turn did not come, as it ended before."""
+    undecided = [] if planned.transfer is None else [planned.transfer]
+    known = {one.call_id for one in run.handoffs} | {wanted.call["id"] for wanted in planned.transfers}
+    for call in calls:
+        asked = answers.by_id[call["id"]].request if call["id"] in answers.by_id else None
+        if asked is not None and call["id"] not in known:  # by a tool that is done
+            undecided.append(Wanted(call, Handoff(target=asked.target_name), asked))
+    for wanted in undecided:
+        if all(one.call_id != wanted.call["id"] for one in run.handoffs):
+            put_on_record(run, cut_short(run, wanted, error))
+
+
+def _answer_not_taken(run: Run, planned: Plan, answers: _Answers) -> None:
+    for wanted, why in planned.not_taken:
+        by_tool = wanted.request is not None
+        mistake = planned.transfer is None and not by_tool
+        answers.give(wanted.call, _Answer(why, "tool" if by_tool else "handoff", why, mistake=mistake))
+        put_on_record(run, passed_over(run, wanted, why))
+    for wanted, why in planned.declined:
+        answers.give(wanted.call, _Answer(why, "handoff", "declined"))
+        put_on_record(run, passed_over(run, wanted, why))
+    for wanted, why in planned.unavailable:
+        answers.give(wanted.call, _Answer(why, "handoff", "not_available", problem="handoff"))
+        put_on_record(run, passed_over(run, wanted, why))
+    if planned.not_taken:
+        run.warn(f"turn {run.turn}: {len(planned.not_taken)} of the reply's transfers were not taken")
+
+
+async def _switch(run: Run, transfer: Transfer) -> None:
+    """Make the transfer, and show what became of it."""
+    if transfer.target is None:
+        if run.watched:
+            await show(_failed(run, transfer.call, transfer.target_name, transfer.error or ""))
+        return
+    source = run.in_charge
+    await take_over(run, transfer)
+    if run.watched:
+        await show_all(run.take_completed())
+        await show(
+            HandoffOccurred(
+                source=source,
+                target=transfer.target_name,
+                call_id=transfer.call["id"],
+                reason=transfer.reason,
+                preserve_context=transfer.edge.preserve_context,
+            )
+        )

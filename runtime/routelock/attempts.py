@@ -1,0 +1,137 @@
+"""Trying a model call again when that is safe. Retrying is ours alone: no client library retries too."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextvars import ContextVar
+from types import AsyncGeneratorType
+from typing import Final
+
+import anyio
+
+from routelock.callables import cancelled_itself
+from routelock.errors import ConfigError, HandlerError, ProviderError
+from routelock.events import AttemptFailed, HandlerEvent
+from routelock.port import Handler, Request
+from routelock.records import dataclass
+from routelock.showing import show, shown_by
+
+__all__ = ["WATCHER", "Retry", "attempt", "attempts"]
+
+WATCHER: Final[ContextVar[Callable[[Request], None] | None]] = ContextVar("routelock_watcher", default=None)
+"""Is shown each request on its way to a handler; `routelock.testing.watch_requests` sets it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """When and how a failed model call is made again.
+
+    Only errors that say ``retryable`` are retried, and never once a token was shown, unless
+    ``mid_stream`` allows it: then an `AttemptFailed` event says that what was shown is void. Tools
+    never run twice, because none runs before its reply is complete.
+
+    Args:
+        attempts: how many times the call is made at most; 1 never retries.
+        first_delay: seconds before the second attempt; doubled for each further one.
+        longest_delay: the longest wait in seconds. A provider that asks for more is not waited for.
+        mid_stream: whether a call may be made again after a part of the reply was shown.
+        jitter: gives a number from 0 to 1 that spreads the waits; replace it for exact tests.
+        sleep: waits for some seconds; replace it for fast tests.
+    """
+
+    attempts: int = 3
+    first_delay: float = 0.5
+    longest_delay: float = 30.0
+    mid_stream: bool = False
+    jitter: Callable[[], float] = random.random
+    sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ConfigError(f"Retry.attempts must be at least 1, not {self.attempts}.")
+
+    def delay(self, attempt: int, error: ProviderError) -> float | None:
+        """Return the seconds to wait after this failed attempt, or None to give up."""
+        if attempt >= self.attempts or not error.retryable:
+            return None
+        if error.retry_after is not None:
+            return max(0.0, error.retry_after) if error.retry_after <= self.longest_delay else None
+        doublings = min(attempt - 1, 100)  # more would overflow, and is the longest delay anyway
+        backoff: float = min(self.first_delay * 2.0**doublings, self.longest_delay)
+        return backoff * (0.5 + self.jitter() / 2)
+
+
+async def attempt(
+    handler: Handler,
+    request: Request,
+    retry: Retry,
+    begin: Callable[[], None],
+    note: Callable[[HandlerEvent], bool],
+) -> None:
+    """Make a model call, and make it again as ``retry`` allows; show what arrives.
+
+    Args:
+        handler: answers.
+        request: what it is asked.
+        retry: whether and when.
+        begin: told of each attempt but the first.
+        note: given each event, says whether to show it.
+
+    Raises:
+        ProviderError: the last attempt's error.
+    """
+    number = 1
+    while True:
+        shown = False
+        try:
+            events = _stream_of(handler, request)
+            try:
+                async for event in events:
+                    shown = True
+                    if note(event):
+                        await show(event)
+            finally:
+                await events.aclose()
+            return
+        except ProviderError as error:
+            delay = None if shown and not retry.mid_stream else retry.delay(number, error)
+            if delay is None:
+                raise
+            failed = AttemptFailed(error=error, attempt=number, delay=delay)
+        except BaseException as error:
+            if not cancelled_itself(error):
+                raise
+            raise HandlerError(f"Handler {handler.name!r} was cancelled from within.") from error
+        await _wait(failed, retry, note)
+        begin()
+        number += 1
+
+
+async def _wait(failed: AttemptFailed, retry: Retry, note: Callable[[HandlerEvent], bool]) -> None:
+    if note(failed):
+        await show(failed)
+    await retry.sleep(failed.delay)
+
+
+def attempts(
+    handler: Handler, request: Request, retry: Retry, begin: Callable[[], None] = lambda: None
+) -> AsyncGenerator[HandlerEvent]:
+    """Return what `attempt` gives as a generator, for whoever is to pass it on."""
+    return shown_by(lambda: attempt(handler, request, retry, begin, lambda _: True))
+
+
+def _stream_of(handler: Handler, request: Request) -> AsyncGenerator[HandlerEvent]:
+    """Ask a handler; one that somebody wrote by hand may have a ``stream`` that gives something else."""
+    if (watcher := WATCHER.get()) is not None:
+        watcher(request)
+    events = handler.stream(request)
+    if isinstance(events, AsyncGeneratorType) or (hasattr(events, "__aiter__") and hasattr(events, "aclose")):
+        return events
+    if isinstance(events, Coroutine):
+        events.close()  # or Python warns that nobody awaited it
+    raise HandlerError(
+        f"Handler {handler.name!r}: stream must be an async generator, `async def` with `yield`, but gave a "
+        f"{type(events).__name__}. A function that returns its reply becomes one with "
+        "routelock.function_handler(...)."
+    )

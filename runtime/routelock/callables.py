@@ -1,0 +1,113 @@
+"""Calling what users hand us, whether it is sync or async, a function, a partial or an object."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from typing import Any, TypeAlias, TypeVar, cast
+
+from routelock.errors import CallbackError, ConfigError, RoutelockError
+
+__all__ = [
+    "MaybeAwaitable",
+    "cancelled_itself",
+    "is_failure",
+    "name_of",
+    "resolve",
+    "takes",
+    "users_code",
+    "wants",
+    "words_of",
+]
+
+T = TypeVar("T")
+
+MaybeAwaitable: TypeAlias = T | Awaitable[T]
+"""A value, or something to await for it: callbacks may be sync or async."""
+
+
+async def resolve(value: MaybeAwaitable[T]) -> T:
+    """Return the value, awaiting it first if it is awaitable."""
+    return await cast("Awaitable[T]", value) if inspect.isawaitable(value) else value
+
+
+def name_of(function: object) -> str:
+    """Return a name for messages: of a function, a partial's function, or a callable object's class."""
+    inner: object = getattr(function, "func", function)
+    return str(getattr(inner, "__name__", type(inner).__name__))
+
+
+def takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether ``function`` can be called with ``count`` positional arguments.
+
+    Raises:
+        ConfigError: ``function`` cannot be called at all.
+    """
+    if not callable(function):
+        raise ConfigError(f"{function!r} must be a function, not {type(function).__name__}.")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some builtins have none
+        return True
+    try:
+        signature.bind(*(None,) * count)
+    except TypeError:
+        return False
+    return True
+
+
+def wants(function: Callable[..., Any], most: int) -> int:
+    """Return how many positional arguments, up to ``most``, ``function`` is to be given.
+
+    Those that it requires, and at least one if it takes one. A parameter with a default of its own is
+    not filled unasked: it is the user's.
+    """
+    needed = next((count for count in range(most + 1) if takes(function, count)), most)
+    variadic = takes(function, most + 10)
+    return most if variadic else max(needed, 1 if takes(function, 1) else 0)
+
+
+@contextmanager
+def users_code(what: str) -> Generator[None]:
+    """Turn an exception of the app's own function into a `CallbackError` that says which it was."""
+    try:
+        yield
+    except RoutelockError:
+        raise
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        raise CallbackError(f"{what} raised {type(error).__name__}: {words_of(error)}") from error
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether what came out of the app's code is a failure of that code, and not a word from outside."""
+    return isinstance(error, Exception) or cancelled_itself(error)
+
+
+def cancelled_itself(error: BaseException) -> bool:
+    """Whether asyncio's CancelledError came out of the app's code although nobody cancelled this task.
+
+    It happens when a function awaits something of its own that was cancelled. Letting it pass would end
+    the run as if it had been cancelled, or lose a tool's answer without a word. Who cancels a
+    task leaves a mark on it, ``Task.cancelling()``: https://docs.python.org/3/library/asyncio-task.html.
+    Trio has no such thing, because a function cannot make its ``Cancelled`` itself.
+    """
+    asyncio: Any = sys.modules.get("asyncio")  # loaded if it runs; not worth loading to ask
+    if asyncio is None or not isinstance(error, asyncio.CancelledError):
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # another event loop
+        return False
+    return task is not None and not task.cancelling()
+
+
+def words_of(error: BaseException) -> str:
+    """Return the text of an exception, also of one whose class cannot put itself into words."""
+    try:
+        return str(error)
+    except Exception as second:
+        return f"(its message raised {type(second).__name__})"

@@ -1,0 +1,166 @@
+"""The command line: ``routelock chat module:agent``, and the other commands of `routelock.commands`."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any, cast
+
+from routelock.commands.cassettes import record_command, replay_command
+from routelock.commands.chat import chat_command
+from routelock.commands.command import Command
+from routelock.commands.dev import dev_command
+from routelock.commands.doctor import doctor_command
+from routelock.commands.exit_codes import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG, explained
+from routelock.commands.graph import graph_command
+from routelock.commands.run import run_command
+from routelock.commands.serve import serve_command
+from routelock.commands.trace import trace_command
+from routelock.commands.words import told
+from routelock.errors import ConfigError
+
+if TYPE_CHECKING:
+    _Adds = argparse._SubParsersAction[Any]  # pyright: ignore[reportPrivateUsage]
+
+__all__ = ["main"]
+
+_COMMANDS: tuple[Command, ...] = (
+    chat_command,
+    run_command,
+    serve_command,
+    dev_command,
+    graph_command,
+    record_command,
+    replay_command,
+    trace_command,
+    doctor_command,
+)
+"""In the order of the help. A new command is a module of `routelock.commands` and its place here."""
+
+_PATIENCE = 0.2
+"""Seconds for a thread that is about to end."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Carry out a command line and return its exit code, see `routelock.commands.exit_codes`.
+
+    Args:
+        arguments: without the program's name; None takes those of the process.
+    """
+    before = set(threading.enumerate())
+    code = _carry_out(arguments)
+    _leave_behind(set(threading.enumerate()) - before, code)
+    return code
+
+
+def _carry_out(arguments: Sequence[str] | None) -> int:
+    _settle_streams()
+    try:
+        return _run(arguments)
+    except BrokenPipeError:  # as in `routelock ... | head`
+        with suppress(OSError):
+            _flush()
+        return PIPE_CLOSED
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    given = argparse.Namespace(verbose=False)
+    try:
+        try:
+            given = _parser().parse_args(arguments)
+            return cast(int, given.run(given))
+        finally:  # not by Python at its end, which has no exit code for what goes wrong then
+            _flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if given.verbose:
+            traceback.print_exception(error)
+        sys.stderr.write(f"routelock: {told(error)}\n")
+        return WRONG if isinstance(error, ConfigError) else FAILED
+
+
+class _Parser(argparse.ArgumentParser):
+    """Refuses itself what it does not know, so that the usage is that of whoever was asked."""
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]  # it is overloaded there
+        self, args: Any = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        given, unknown = super().parse_known_args(args, namespace)
+        if len(unknown) == 1 and not unknown[0].startswith("--") and getattr(given, "text", "") is None:
+            given.text = unknown.pop()  # argparse fills `[text]` with nothing when an option stands before it
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return given, unknown
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="routelock",
+        description="Agents on the command line.",
+        epilog=f"Each command has its own help: routelock chat --help\n\nexit codes:\n{explained()}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"routelock {_version()}")
+    commands = parser.add_subparsers(required=True, metavar="command", title="commands")
+    for each in _COMMANDS:
+        _add(commands, each)
+    return parser
+
+
+def _add(commands: _Adds, each: Command) -> None:
+    command = commands.add_parser(
+        each.name,
+        help=each.help,
+        description=each.help,
+        epilog=each.more,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    each.declare(command)
+    command.add_argument("--verbose", action="store_true", help="show where an error comes from")
+    command.set_defaults(run=each.run)
+
+
+def _version() -> str:
+    try:
+        return version("routelock")
+    except PackageNotFoundError:  # a checkout on the Python path
+        return "(not installed)"
+
+
+def _leave_behind(threads: Iterable[threading.Thread], code: int) -> None:
+    """End the process if a tool that was cancelled still runs: Python would wait for its thread."""
+    for thread in threads:
+        thread.join(_PATIENCE)
+    if any(thread.is_alive() and not thread.daemon for thread in threads):
+        _flush()
+        os._exit(code)
+
+
+def _settle_streams() -> None:
+    """Have three streams, of which none ends the program: what it cannot decode or encode is spelled out."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream: object = getattr(sys, name)
+        if stream is None:  # closed by whoever started us, as in `routelock ... 2>&-`
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _flush() -> None:
+    """Flush what was written; what cannot be is given up, because Python would try it again at its end."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            raise

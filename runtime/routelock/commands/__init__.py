@@ -1,0 +1,1 @@
+"""The subcommands of ``routelock``, a module with a `Command` each."""

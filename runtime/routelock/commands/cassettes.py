@@ -1,0 +1,119 @@
+"""``routelock record`` and ``routelock replay``: an agent or a script with its HTTP traffic in a file."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import runpy
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from routelock.commands.command import Command
+from routelock.commands.exit_codes import DONE, FAILED
+from routelock.commands.run import run_command
+from routelock.errors import ConfigError
+from routelock.testing.cassette import Cassette, CassetteMode, use_cassette
+from routelock.testing.network import no_network
+
+__all__ = ["record_command", "replay_command"]
+
+_STREAMED = re.compile(rb'"stream"\s*:\s*true')
+
+_MORE = """examples:
+  routelock {0} hello.yaml app:agent "Hello!"
+  routelock {0} hello.yaml app:agent "Hello!" --json     what `routelock run` takes
+  routelock {0} hello.yaml examples/hello.py --fast      a script, with its own arguments"""
+
+
+def _declare(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("--any-body", action="store_true", help="compare method, host and path alone, not what is asked")
+    add("cassette", metavar="FILE", help="the cassette, in vcrpy's YAML")
+    add("target", metavar="module:agent|script.py", help="what runs")
+    add("arguments", nargs=argparse.REMAINDER, help="for it; options of this command stand before FILE")
+
+
+def _declare_replay(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--allow-unplayed", action="store_true", help="not all of it has to be asked for")
+    _declare(command)
+
+
+def _play(mode: CassetteMode, given: argparse.Namespace) -> int:
+    path = Path(given.cassette)
+    if mode == "replay" and not path.exists():
+        raise ConfigError(f"There is no cassette {path}. Record it first: routelock record {path} ...")
+    left = mode == "record" or given.allow_unplayed
+    with use_cassette(path, mode=mode, match_body=not given.any_body, allow_unplayed=left) as cassette:
+        before = len(cassette.requests)
+        if mode == "record":
+            code = _carry_out(given.target, given.arguments)
+        else:
+            with no_network():
+                code = _carry_out(given.target, given.arguments, stream=_streams(cassette))
+        count, unplayed = len(cassette.requests), len(cassette.unplayed)
+        if code:  # what was not asked for is no wonder
+            cassette.allow_unplayed = True
+    if mode == "replay":
+        done = f"answered {count - unplayed} of {_requests(count)} from {path}"
+    elif count == before:
+        done = f"no request was made, so {path} is {'as it was' if path.exists() else 'not written'}"
+    else:
+        done = f"recorded {_requests(count - before)} in {path}"
+    sys.stderr.write(f"routelock: {done}\n")
+    return code
+
+
+def _requests(count: int) -> str:
+    return f"{count} request{'' if count == 1 else 's'}"
+
+
+def _streams(cassette: Cassette) -> bool:
+    """Whether what was recorded is streamed, as `routelock record` does it; a test of an app may not."""
+    asked = cassette.requests
+    return not asked or any(_STREAMED.search(one.body) or "stream" in urlsplit(one.url).path for one in asked)
+
+
+def _carry_out(target: str, arguments: Sequence[str], *, stream: bool = True) -> int:
+    if target.endswith(".py"):
+        return _script(target, arguments)
+    parser = argparse.ArgumentParser(prog="routelock run", description=run_command.help)
+    run_command.declare(parser)
+    given = parser.parse_args([target, *arguments])
+    given.stream = stream
+    return run_command.run(given)
+
+
+def _script(path: str, arguments: Sequence[str]) -> int:
+    """Run a script as Python does, and return its exit code."""
+    if not Path(path).is_file():
+        raise ConfigError(f"There is no script {path}.")
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, str(Path(path).resolve().parent))
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            sys.stderr.write(f"{ended.code}\n")
+            return FAILED
+        return ended.code or DONE
+    return DONE
+
+
+record_command = Command(
+    name="record",
+    help="Run an agent or a script, and write its HTTP traffic into a cassette, without secrets.",
+    declare=_declare,
+    run=partial(_play, "record"),
+    more=_MORE.format("record"),
+)
+
+replay_command = Command(
+    name="replay",
+    help="Run an agent or a script against a cassette: no network, no key.",
+    declare=_declare_replay,
+    run=partial(_play, "replay"),
+    more=_MORE.format("replay"),
+)

@@ -1,0 +1,55 @@
+"""``routelock dev module:agent``: a page to talk to agents, and to see what each model call was shown."""
+
+from __future__ import annotations
+
+import argparse
+
+from routelock.commands.command import Command
+from routelock.commands.options import declare_agent, declare_run, port, ready_litellm, run_options
+from routelock.dev import serve_dev
+
+__all__ = ["dev_command"]
+
+
+def _declare(command: argparse.ArgumentParser) -> None:
+    declare_agent(command)
+    declare_run(command)
+    add = command.add_argument
+    add("--port", type=port, default=8001, help="0 takes any free one (default: %(default)s)")
+    add(
+        "--trace",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a trace that the page may load, as /?trace=FILE",
+    )
+    add("--log-level", default="warning", choices=("debug", "info", "warning", "error"))
+
+
+def _dev(given: argparse.Namespace) -> int:
+    options = run_options(given)
+    ready_litellm(options)
+    serve_dev(
+        options.agent,
+        port=given.port,
+        spec=given.spec,
+        context_spec=given.context,
+        config_spec=given.config,
+        traces=given.trace,
+        run_config=options.config,
+        context=None if given.context is None else lambda: options.context,
+        max_turns=options.max_turns,
+        log_level=given.log_level,
+    )
+    return 0
+
+
+dev_command = Command(
+    name="dev",
+    help="Talk to an agent on a page in the browser, and see what each model call was shown.",
+    declare=_declare,
+    run=_dev,
+    more="""examples:
+  routelock dev app:agent                        http://127.0.0.1:8001, for this machine only
+  routelock dev app:agent --trace runs.jsonl     and then http://127.0.0.1:8001/?trace=runs.jsonl""",
+)

@@ -1,0 +1,177 @@
+"""``routelock doctor``: what is installed, which keys are there, and what would be called."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
+from typing import Any
+
+from routelock.commands.command import Command
+from routelock.commands.exit_codes import DONE, FAILED
+from routelock.commands.keys import keys_present
+from routelock.commands.loading import load_agents
+from routelock.commands.waiting import Waiting
+from routelock.commands.words import told
+from routelock.glimpse import inert
+from routelock.redaction import redact_text
+from routelock.registry import Ranked
+from routelock_providers.endpoints import Destination
+from routelock_providers.failures import to_provider_error
+from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm_library import load_litellm
+from routelock_providers.vendors import split_model
+
+__all__ = ["doctor_command"]
+
+_LIBRARIES = ("litellm", "openai", "pydantic", "anyio", "docstring-parser", "typing-extensions")
+_SPEC = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_ADDRESSES = ("_BASE_URL", "_API_BASE", "_PROXY", "_proxy")
+_WORKSHOP = ("browser", "docs", "lint", "test")
+"""Extras that only those need who work on routelock."""
+
+
+def _declare(command: argparse.ArgumentParser) -> None:
+    about = "say what would be called for these"
+    command.add_argument("what", nargs="*", metavar="MODEL|module:agent", help=about)
+
+
+def _run(given: argparse.Namespace) -> int:
+    _say("installed", _installed())
+    _say("extras", _extras())
+    _say("keys in the environment", keys_present() or ["none"])
+    if addresses := sorted(name for name in os.environ if name.endswith(_ADDRESSES)):
+        _say("addresses in the environment", addresses)
+    healthy = [_called(what) for what in given.what]
+    return DONE if all(healthy) else FAILED
+
+
+def _say(title: str, lines: Iterator[str] | list[str]) -> None:
+    sys.stdout.write(f"{title}\n" + "".join(f"  {inert(line)}\n" for line in lines))
+
+
+def _installed() -> Iterator[str]:
+    yield f"routelock {_version('routelock') or '(a checkout)'}"
+    yield f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    for name in _LIBRARIES:
+        yield f"{name} {_version(name) or 'is missing'}"
+
+
+def _extras() -> Iterator[str]:
+    """Yield what each extra brings, as routelock's own metadata says."""
+    extras: dict[str, list[str]] = {}
+    for line in _requirements():
+        start, mark = re.match(r"[\w.-]+", line), re.search(r"extra == ['\"]([\w-]+)['\"]", line)
+        if start and mark and start[0] != "routelock" and mark[1] not in _WORKSHOP:
+            extras.setdefault(mark[1], []).append(start[0])
+    for extra, names in sorted(extras.items()):
+        found = [f"{name} {_version(name)}" for name in names if _version(name)]
+        missing = [name for name in names if not _version(name)]
+        hint = f"; missing: {', '.join(missing)} (pip install 'routelock[{extra}]')" if missing else ""
+        yield f"{extra}: {', '.join(found) or 'nothing'}{hint}"
+
+
+def _requirements() -> list[str]:
+    try:
+        return requires("routelock") or []
+    except PackageNotFoundError:
+        return []
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _called(what: str) -> bool:
+    """Say what would be called for a model, or for each agent; tell whether it could be."""
+    if not _SPEC.fullmatch(what):
+        return _model(what, LiteLLM(what))
+    healthy = True
+    for agent in {name: each for one in load_agents(what) for name, each in one.graph.items()}.values():
+        for ranked in agent.equipment.handlers:
+            healthy = _handler(agent.name, ranked) and healthy
+    return healthy
+
+
+def _handler(agent: str, ranked: Ranked) -> bool:
+    """Say whom a handler would ask; tell whether it could."""
+    handler = ranked.handler
+    if isinstance(handler, str):
+        return _model(f"agent {agent}: {handler}", LiteLLM(handler))
+    title = f"agent {agent}: {ranked.name}"
+    if isinstance(handler, LiteLLM):
+        return _model(title, handler)
+    tells: Any = getattr(handler, "destination", None)
+    found: object = tells() if callable(tells) else None
+    if not isinstance(found, Destination):
+        _say(title, [f"answered by {type(handler).__name__}"])
+        return True
+    _say(
+        title,
+        [
+            f"provider  {found.provider}",
+            f"model     {found.model}",
+            f"address   {found.address}",
+            f"key       {found.key}",
+        ],
+    )
+    return found.ready
+
+
+def _model(title: str, handler: LiteLLM) -> bool:
+    model = handler.model
+    with Waiting("loading litellm, once"):
+        litellm = load_litellm()
+    try:
+        target = handler.target()
+    except Exception as error:
+        _say(title, [told(to_provider_error(error, provider=split_model(model)[0], model=model))])
+        return False
+    missing = _missing(litellm, model) if target.api_key is None else []
+    if target.api_base:
+        missing = [name for name in missing if not name.endswith(_ADDRESSES)]
+    price = "known" if _priced(litellm, target.provider, target.name) else "unknown, so no cost is told"
+    _say(
+        title,
+        [
+            f"provider  {target.provider}",
+            f"model     {target.name}",
+            f"address   {redact_text(target.api_base or '') or 'the usual one'}",
+            f"API       {'Responses' if target.responses else 'chat'}",
+            f"key       {'missing: set ' + ' and '.join(missing) if missing else 'there, or not needed'}",
+            f"price     {price}",
+        ],
+    )
+    return not missing
+
+
+def _missing(litellm: Any, model: str) -> list[str]:
+    found: dict[str, Any] = litellm.validate_environment(model)
+    return [] if found.get("keys_in_environment") else [str(name) for name in found.get("missing_keys") or ()]
+
+
+def _priced(litellm: Any, provider: str, name: str) -> bool:
+    try:
+        info: Any = litellm.get_model_info(model=name, custom_llm_provider=provider)
+    except Exception:  # litellm's word for a model that it does not know
+        return False
+    return info.get("input_cost_per_token") is not None
+
+
+doctor_command = Command(
+    name="doctor",
+    help="Say what is installed, which keys are there (never what is in them), and what would be called.",
+    declare=_declare,
+    run=_run,
+    more="""examples:
+  routelock doctor
+  routelock doctor openai/gpt-4o-mini ollama/qwen3:8b
+  routelock doctor app:agent                 every agent of the graph""",
+)

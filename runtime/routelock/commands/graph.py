@@ -1,0 +1,52 @@
+"""``routelock graph module:agent``: who can hand over to whom."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from routelock.commands.command import Command
+from routelock.commands.exit_codes import DONE
+from routelock.commands.options import declare_agent, the_agent
+from routelock.drawing import graph_svg
+from routelock.matrix import as_markdown, handoff_matrix
+from routelock.mermaid import graph_mermaid
+
+__all__ = ["graph_command"]
+
+
+def _declare(command: argparse.ArgumentParser) -> None:
+    declare_agent(command)
+    form = command.add_mutually_exclusive_group()
+    form.add_argument("--mermaid", action="store_true", help="as Mermaid text (this is the default)")
+    form.add_argument("--svg", action="store_true", help="as a picture")
+    form.add_argument("--table", action="store_true", help="as Markdown: source, target, type, context")
+    command.add_argument("--output", "-o", metavar="FILE", type=Path, help="write a file instead of stdout")
+
+
+def _run(given: argparse.Namespace) -> int:
+    agent = the_agent(given)
+    if given.svg:
+        text = graph_svg(agent)
+    elif given.table:
+        text = as_markdown(handoff_matrix(agent))
+    else:
+        text = graph_mermaid(agent)
+    if given.output is None:
+        sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+    else:
+        given.output.write_text(text, "utf-8")
+    return DONE
+
+
+graph_command = Command(
+    name="graph",
+    help="Show who can hand over to whom; no model is asked.",
+    declare=_declare,
+    run=_run,
+    more="""examples:
+  routelock graph app:agent                    Mermaid text, for a README
+  routelock graph app:agent --svg -o team.svg
+  routelock graph app:agent --table            with what each target is given""",
+)

@@ -1,0 +1,204 @@
+"""``routelock run module:agent "text"``: one run, its output on stdout."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from routelock.commands.command import Command
+from routelock.commands.exit_codes import DONE, FAILED, WAITS, WRONG
+from routelock.commands.notes import Teller
+from routelock.commands.options import (
+    RunOptions,
+    declare_agent,
+    declare_run,
+    declare_trace,
+    ready_litellm,
+    run_options,
+)
+from routelock.commands.plain_screen import PlainScreen
+from routelock.commands.waiting import Waiting
+from routelock.commands.words import bounded, call_arguments, told
+from routelock.errors import ConfigError, RoutelockError
+from routelock.events import AgentUpdated, ToolCalled
+from routelock.glimpse import inert
+from routelock.results import RunEvent, RunResult
+from routelock.runner import Runner
+from routelock_providers.litellm_library import close_litellm
+
+__all__ = ["run_command"]
+
+_NAMED = 3
+"""So many calls that wait are named; ``--json`` has all."""
+
+
+def _declare(command: argparse.ArgumentParser) -> None:
+    declare_agent(command)
+    add = command.add_argument
+    add("text", nargs="?", help="what the user says; without it, or with -, stdin is read")
+    add("--json", action="store_true", help="print all of the result as JSON, also of a run that fails")
+    add("--steps", action="store_true", help="say on stderr what happens: tool calls, handoffs, retries")
+    declare_run(command)
+    declare_trace(command)
+    command.set_defaults(stream=True)  # a cassette may want it otherwise
+
+
+def _run(given: argparse.Namespace) -> int:
+    options = run_options(given)
+    text = _text(given.text)
+    ready_litellm(options)
+    if given.steps and not given.stream:
+        sys.stderr.write("routelock: No steps are shown, because what was recorded was not streamed.\n")
+    try:
+        answer = _answer(options, text, steps=given.steps) if given.stream else _whole_answer(options, text)
+        result = asyncio.run(answer)
+    except RoutelockError as error:
+        if not given.json or error.result is None:
+            raise
+        _print(_document(error.result, error))
+        return WRONG if isinstance(error, ConfigError) else FAILED
+    waits = [*_waiting(result)]
+    if given.json:
+        _print(_document(result, None))
+    elif not waits:
+        _print(_output(result.final_output))
+    for line in waits:
+        sys.stderr.write(f"routelock: {line}\n")
+    return WAITS if waits else DONE
+
+
+def _text(given: str | None) -> str:
+    if given not in (None, "-"):
+        return str(given)
+    if sys.stdin.isatty():
+        raise ConfigError("There is nothing to say to the agent: give a text, or send one through a pipe.")
+    text = sys.stdin.read()
+    if not text.strip():
+        raise ConfigError("There is nothing to say to the agent: stdin was empty.")
+    return text
+
+
+async def _answer(options: RunOptions, text: str, *, steps: bool) -> RunResult[Any]:
+    stream = Runner.run_streamed(
+        options.agent,
+        text,
+        context=options.context,
+        max_turns=options.max_turns,
+        run_config=options.config,
+    )
+    teller = Teller(PlainScreen(sys.stderr), replies=False) if steps else None
+    try:
+        with Waiting(f"{bounded(options.agent.name, 80)} answers") as waiting:
+            async with stream:
+                async for event in stream:
+                    waiting.what = _what(event) or waiting.what
+                    if teller is not None:
+                        teller.tell(event)
+        return stream.result
+    finally:
+        await close_litellm()
+
+
+async def _whole_answer(options: RunOptions, text: str) -> RunResult[Any]:
+    """Run without streaming: nothing is seen before the end."""
+    try:
+        with Waiting(f"{bounded(options.agent.name, 80)} answers"):
+            return await Runner.run(
+                options.agent,
+                text,
+                context=options.context,
+                max_turns=options.max_turns,
+                run_config=options.config,
+            )
+    finally:
+        await close_litellm()
+
+
+def _what(event: RunEvent) -> str | None:
+    if isinstance(event, AgentUpdated):
+        return f"{bounded(event.agent, 80)} answers"
+    return f"{bounded(event.name, 80)} runs" if isinstance(event, ToolCalled) else None
+
+
+def _waiting(result: RunResult[Any]) -> Iterator[str]:
+    """Yield what the run waits for, a line for each kind of answer."""
+    calls = [f"{bounded(one.agent, 80)}'s {_call(one.name, one.arguments)}" for one in result.interruptions]
+    if calls:
+        wait, were = ("waits", "was") if len(calls) == 1 else ("wait", "were")
+        yield f"{_listed(calls)} {wait} for approval, and {were} not made; routelock chat asks for it."
+    own = [_call(call["function"]["name"], call["function"]["arguments"]) for call in result.pending]
+    if own:
+        wait = "waits" if len(own) == 1 else "wait"
+        yield f"{_listed(own)} {wait} for an answer of the app's: see RunResult.pending."
+
+
+def _call(name: str, arguments: str) -> str:
+    return f"{bounded(name, 80)}({call_arguments(arguments, 100)})"
+
+
+def _listed(calls: Sequence[str]) -> str:
+    more = f" and {len(calls) - _NAMED} more" if len(calls) > _NAMED else ""
+    return ", ".join(calls[:_NAMED]) + more
+
+
+def _output(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else _as_json(value)
+
+
+def _print(text: str) -> None:
+    """Print a result: for people so that no terminal obeys it, for programs as it is."""
+    sys.stdout.write((inert(text) if sys.stdout.isatty() else text) + "\n")
+
+
+def _document(result: RunResult[Any], error: RoutelockError | None) -> str:
+    handoffs = [
+        {"source": each.source, "target": each.target, "status": each.status, "reason": each.reason}
+        for each in result.handoffs
+    ]
+    document = {
+        "final_output": result.final_output,
+        "stop_reason": result.stop_reason,
+        "error": error and {"type": type(error).__name__, "message": told(error)},
+        "last_agent": result.last_agent.name,
+        "next_agent": result.next_agent.name,
+        "usage": asdict(result.usage),
+        "usage_by_agent": {name: asdict(usage) for name, usage in result.usage_by_agent.items()},
+        "handoffs": handoffs,
+        "problems": [f"{each.agent}, turn {each.turn}: {each.message}" for each in result.errors],
+        "warnings": result.warnings,
+        "repairs": result.repairs,
+        "interruptions": [
+            {"agent": each.agent, "name": each.name, "arguments": each.arguments, "call_id": each.call_id}
+            for each in result.interruptions
+        ],
+        "pending": result.pending,
+        "messages": result.to_input_list(),
+    }
+    return _as_json(document)
+
+
+def _as_json(value: Any) -> str:
+    plain: Any = to_jsonable_python(value, fallback=str, inf_nan_mode="strings")
+    return json.dumps(plain, ensure_ascii=False, indent=2)
+
+
+run_command = Command(
+    name="run",
+    help="Ask an agent once and print its final output.",
+    declare=_declare,
+    run=_run,
+    more="""examples:
+  routelock run app:agent "Where is my lamp?"
+  routelock run app:agent < letter.txt
+  routelock run app:agent "Hi" --json | jq .usage
+  routelock run app:agent "Hi" --steps --model ollama/qwen3""",
+)

@@ -1,0 +1,140 @@
+"""``routelock serve module:agent``: an endpoint that speaks OpenAI's chat completions."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from routelock.callables import MaybeAwaitable, takes
+from routelock.commands.command import Command
+from routelock.commands.exit_codes import DONE, WRONG
+from routelock.commands.loading import find_object, load_agents, load_object
+from routelock.commands.options import CONFIG, port, the_config
+from routelock.commands.waiting import Waiting
+from routelock.errors import ConfigError, MissingExtra
+from routelock.serving import A2A, ServeConfig, ServedRequest, create_app
+from routelock.serving.guards import is_loopback
+
+__all__ = ["serve_command"]
+
+_CONTEXT = (
+    "what tools and instructions are given; a function is called for it: once, or for each request if it "
+    "takes one"
+)
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def _declare(command: argparse.ArgumentParser) -> None:
+    defaults = ServeConfig()
+    add = command.add_argument
+    add("spec", metavar="module:agent", help="an agent, a list of agents, or a function that returns them")
+    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add("--port", type=port, default=8000, help="0 takes any free one (default: %(default)s)")
+    add("--api-key-env", metavar="NAME", help="environment variable with the bearer token to ask for")
+    add("--insecure", action="store_true", help="serve other machines without a key")
+    add("--a2a", action="store_true", help="serve the Agent2Agent protocol, too")
+    add("--no-client-tools", action="store_true", help="refuse requests with tools that the client would run")
+    add("--allow-host", metavar="NAME", action="append", help="answer under this Host header too")
+    add("--context", metavar="module:object", help=_CONTEXT)
+    add("--config", metavar="module:object", help=CONFIG)
+    add("--max-turns", type=int, default=defaults.max_turns, help="model calls per request")
+    add("--max-concurrent", type=int, default=defaults.max_concurrent, help="requests at the same time")
+    add("--max-body", type=int, default=defaults.max_body, metavar="BYTES", help="longest request")
+    add("--timeout", type=float, default=defaults.timeout, metavar="SECONDS", help="longest run")
+    add("--grace", type=int, default=10, metavar="SECONDS", help="for what still runs when asked to end")
+    add("--log-level", default="info", choices=("debug", "info", "warning", "error"))
+
+
+def _serve(given: argparse.Namespace) -> int:
+    try:
+        import uvicorn  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise MissingExtra(
+            "Serving needs starlette and uvicorn, which are not installed: pip install 'routelock[serve]'."
+        ) from error
+    with Waiting(f"loading {given.spec}"):
+        agents = load_agents(given.spec)
+    app = create_app(agents, _config(given))
+    logging.basicConfig(format="%(levelname)s:     %(name)s: %(message)s")
+    logging.getLogger("routelock").setLevel(given.log_level.upper())
+    try:
+        uvicorn.run(
+            app,
+            host=given.host,
+            port=given.port,
+            log_level=given.log_level,
+            ws="none",
+            server_header=False,
+            timeout_graceful_shutdown=given.grace,
+        )
+    except KeyboardInterrupt:  # that is how older versions end
+        return DONE
+    except SystemExit:  # it could not listen there, and has said so; its codes mean something else here
+        return WRONG
+    return DONE
+
+
+def _config(given: argparse.Namespace) -> ServeConfig:
+    """Return the settings that the arguments ask for.
+
+    Raises:
+        ConfigError: anybody on the network could run the agents.
+    """
+    key = _key(given.api_key_env)
+    if key is None and not is_loopback(given.host) and not given.insecure:
+        raise ConfigError(
+            f"Anybody who reaches {given.host} could run these agents. Set --api-key-env NAME, or "
+            "--insecure if that is what you want."
+        )
+    return ServeConfig(
+        api_keys=None if key is None else [key],
+        allowed_hosts=_hosts(given),
+        client_tools=not given.no_client_tools,
+        max_turns=given.max_turns,
+        max_concurrent=given.max_concurrent,
+        max_body=given.max_body,
+        timeout=given.timeout,
+        a2a=A2A() if given.a2a else None,
+        run_config=the_config(given),
+        context=None if given.context is None else _context(given.context),
+    )
+
+
+def _context(spec: str) -> Callable[[ServedRequest], MaybeAwaitable[Any]]:
+    """Return what gives each request its context: a function of the request as it is, or one for all."""
+    found: object = find_object(spec, "app:shop")
+    if callable(found) and not takes(found, 0):
+        return found
+    shared = load_object(spec, "app:shop")
+    return lambda request: shared
+
+
+def _hosts(given: argparse.Namespace) -> Sequence[str] | None:
+    if given.insecure:
+        return ("*",)
+    return (*given.allow_host, *_LOOPBACK) if given.allow_host else None
+
+
+def _key(variable: str | None) -> str | None:
+    if variable is None:
+        return None
+    if not (key := os.environ.get(variable)):
+        raise ConfigError(f"--api-key-env {variable}: that environment variable is not set, or empty.")
+    return key
+
+
+serve_command = Command(
+    name="serve",
+    help="Serve agents over HTTP, as OpenAI's chat completions do.",
+    declare=_declare,
+    run=_serve,
+    more="""examples:
+  routelock serve app:agent                      http://127.0.0.1:8000/v1, for this machine only
+  routelock serve app:team --port 9000           each agent of a list is a model
+  routelock serve app:agent --context app:shop   what its tools and instructions are given
+  routelock serve app:agent --a2a                for clients of the Agent2Agent protocol, too
+  routelock serve app:agent --host 0.0.0.0 --api-key-env SHOP_KEY""",
+)

@@ -1,0 +1,178 @@
+"""Running several things at the same time, and asking the app several: the same rules for one and many.
+
+Each job runs in a copy of its caller's context variables, so what it sets is seen by nothing else. An
+exception comes out as it is, never in a group of one; of several, the first in the order of the jobs comes
+out, and the others are its notes.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from contextlib import asynccontextmanager
+from contextvars import Context, copy_context
+from functools import partial
+from inspect import isawaitable, iscoroutine
+from traceback import format_exception
+from typing import Any, Generic, TypeVar, cast
+
+import anyio
+from anyio.abc import TaskGroup
+
+from routelock.callables import MaybeAwaitable, resolve, users_code
+from routelock.records import dataclass
+
+__all__ = ["Question", "ask_all", "in_context", "isolated", "open_group", "run_all"]
+
+T = TypeVar("T")
+
+
+def isolated(coroutine: Coroutine[Any, Any, T]) -> Awaitable[T]:
+    """Return what does the same in a copy of the context variables, within the caller's task.
+
+    A task of its own would do that as well, and cost a turn of the event loop.
+    """
+    return in_context(copy_context(), coroutine)
+
+
+@types.coroutine
+def in_context(context: Context, coroutine: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    """Await a coroutine in ``context``: what it sets stays there."""
+    step: Callable[[Any], Any] = coroutine.send
+    given: Any = None
+    while True:
+        try:
+            out = context.run(step, given)
+        except StopIteration as done:
+            return cast("T", done.value)
+        try:
+            given = yield out
+        except BaseException as error:  # a cancellation, for instance: it belongs where the await is
+            step, given = coroutine.throw, error
+        else:
+            step = coroutine.send
+
+
+async def run_all(
+    jobs: Sequence[Callable[[], Coroutine[Any, Any, T]]],
+    before: Callable[[int], Awaitable[None]] | None = None,
+) -> list[T]:
+    """Run jobs at the same time and return what they return, in their order.
+
+    A single job runs in the caller's own task.
+
+    Args:
+        jobs: what makes each coroutine.
+        before: awaited with the place of each job, in order, before it is begun; it may make the job wait.
+
+    Raises:
+        BaseException: what a job raised; the others are cancelled then.
+    """
+    if len(jobs) == 1:
+        if before is not None:
+            await before(0)
+        return [await isolated(jobs[0]())]
+    results: dict[int, T] = {}
+    raised: dict[int, BaseException] = {}
+
+    async def run(place: int) -> None:
+        try:
+            results[place] = await jobs[place]()
+        except BaseException as error:
+            raised[place] = error
+            raise
+
+    async with open_group(raised) as group:
+        for place in range(len(jobs)):
+            if before is not None:
+                await before(place)
+            group.start_soon(run, place)
+    return [results[place] for place in range(len(jobs))]
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[T]):
+    """Something that the app is asked."""
+
+    whose: str
+    """Names the function in errors, such as ``"The is_enabled function of tool 'x'"``."""
+    ask: Callable[[], MaybeAwaitable[Any]]
+    """Calls the function."""
+    read: Callable[[Any], T]
+    """Makes the answer of what it returned, or raises what ends the asking."""
+
+    async def later(self, context: Context, found: Awaitable[Any]) -> T:
+        """Return the answer once it is there."""
+        with users_code(self.whose):
+            return self.read(await in_context(context, resolve(found)))
+
+
+async def ask_all(questions: Sequence[Question[T]]) -> list[T]:
+    """Ask the app several things at the same time, and return the answers in the order of the questions.
+
+    A function that is not async has answered before the next one is called.
+
+    Raises:
+        CallbackError: a function raised. Those that have not answered by then are cancelled.
+        Exception: what `Question.read` raised, alike. Of several errors it is the first in the order of the
+            questions that comes out.
+    """
+    answers: dict[int, T] = {}
+    awaited: dict[int, Awaitable[Any]] = {}
+    jobs: list[Callable[[], Coroutine[Any, Any, T]]] = []
+    try:
+        for place, question in enumerate(questions):
+            context = copy_context()
+            with users_code(question.whose):
+                found = context.run(question.ask)
+                if not isawaitable(found):
+                    answers[place] = question.read(found)
+                    continue
+            awaited[place] = found
+            jobs.append(partial(question.later, context, found))
+    except BaseException:
+        for each in awaited.values():
+            if iscoroutine(each):
+                each.close()  # it was not begun
+        raise
+    if jobs:
+        answers |= zip(awaited, await run_all(jobs), strict=True)
+    return [answers[place] for place in range(len(questions))]
+
+
+@asynccontextmanager
+async def open_group(raised: dict[int, BaseException] | None = None) -> AsyncGenerator[TaskGroup]:
+    """Open a task group out of which exceptions come as themselves.
+
+    Args:
+        raised: what tasks raised, by their place in the order that counts; tasks fill it in.
+
+    Raises:
+        BaseException: the first of what was raised, with the others as its notes.
+    """
+    try:
+        async with anyio.create_task_group() as group:
+            yield group
+    except BaseExceptionGroup as several:
+        error = _first_of(several, raised or {})
+    else:
+        return
+    raise error
+
+
+def _first_of(several: BaseExceptionGroup[BaseException], raised: dict[int, BaseException]) -> BaseException:
+    cancelled = anyio.get_cancelled_exc_class()
+    of_tasks = [error for _, error in sorted(raised.items()) if not isinstance(error, cancelled)]
+    known = set(map(id, of_tasks))
+    # a group that a task raised itself is another object in this one: trio makes it anew
+    of_owner = [
+        each for each in several.exceptions if not (of_tasks and _is_group(each)) and id(each) not in known
+    ]
+    first, *others = *of_owner, *of_tasks
+    for other in others:
+        first.add_note("At the same time this was raised:\n" + "".join(format_exception(other)).rstrip())
+    return first
+
+
+def _is_group(error: BaseException) -> bool:
+    return isinstance(error, BaseExceptionGroup)

@@ -1,0 +1,15 @@
+"""A page to talk to agents while they are being written, and to see what each model call was shown.
+
+    serve_dev(triage)                        # opens nothing by itself: http://127.0.0.1:8001
+
+The command ``routelock dev module:agent`` does the same. The page is for one's own machine: it listens on
+loopback, answers to nobody else, and sends nothing anywhere but to the agents' models. Needs the extra
+``routelock[serve]``, when an app is made; importing this package does not.
+"""
+
+from __future__ import annotations
+
+from routelock.dev.app import create_dev_app
+from routelock.dev.serving import serve_dev
+
+__all__ = ["create_dev_app", "serve_dev"]

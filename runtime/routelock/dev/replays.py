@@ -1,0 +1,322 @@
+"""A run as a pytest: a script plays the model, and says what it said then.
+
+The code is made of data alone: whatever a model or a user wrote is in it as a literal.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import inspect
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pprint import pformat
+from typing import Any, cast
+
+from routelock import errors
+from routelock.agents import Agent
+from routelock.config import RunConfig
+from routelock.plain_json import decode
+from routelock.starting import DEFAULT_MAX_TURNS
+from routelock.trace_records import ErrorTraced
+from routelock.traces import TracedCall, TracedRun
+
+__all__ = ["Source", "replay_test"]
+
+_WIDTH = 96
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where the parts of the page's runs come from, each as ``module:attribute``: a test imports them.
+
+    Of a part that runs have and that has no place here, the test says what to replace.
+    """
+
+    agent: str | None = None
+    context: str | None = None
+    config: str | None = None
+    has_context: bool = False
+    """Whether runs are given a context."""
+    run_config: RunConfig = field(default_factory=RunConfig)
+    """The settings of the runs."""
+
+    @property
+    def has_config(self) -> bool:
+        """Whether runs have settings that a test needs and does not make itself."""
+        made = replace(self.run_config, model=None, agents=(), trace=None, run_id=None)
+        return self.config is not None or made != RunConfig()
+
+
+def replay_test(run: TracedRun, source: Source | None = None) -> str:
+    """Return the code of a test that plays a run again.
+
+    Tools run for real, and so do handlers that a transfer leads to. The test has the context and the settings
+    of the page, but traces nothing.
+
+    Args:
+        run: the run.
+        source: where the parts of the run come from.
+
+    Raises:
+        ValueError: the run has no end, or no beginning of its own.
+    """
+    if run.start.resumed:
+        raise ValueError("This run went on from where another one stood, which a test of it would not have.")
+    if run.end is None or (run.end.stop_reason == "unfinished" and run.end.error is None):
+        raise ValueError("This run was stopped before it ended, so there is nothing that a test could check.")
+    source = source or Source()
+    calls = _scripted(run)
+    replies = [_indented(_reply(call), 12) + "," for call in calls]
+    imported, made = _app(run.start.agent, source)
+    return "\n".join(
+        [
+            '"""A run of the dev page as a test: a script plays the model, and the tools run for real."""',
+            "",
+            *_imports(run, source, replies),
+            "",
+            *imported,
+            *made,
+            "",
+            "",
+            "def test_run() -> None:",
+            "    model = ScriptedHandler(",
+            "        [",
+            *replies,
+            "        ]",
+            "    )",
+            *_play(run, _call_of(run, source, several="AGENTS = " in "".join(made))),
+            "",
+        ]
+    )
+
+
+def _scripted(run: TracedRun) -> Sequence[TracedCall]:
+    """Return the calls that a model answered. Another handler is called again, so it needs no script."""
+    calls = [
+        call
+        for one in _with_nested(run)
+        for call in one.calls
+        if call.start.handler == _defaults(one).get(call.start.agent, call.start.handler)
+    ]
+    return sorted(calls, key=lambda call: call.start.time)
+
+
+def _error_of(call: TracedCall) -> ErrorTraced | None:
+    return None if call.end is None else call.end.error
+
+
+def _has_failed(call: TracedCall) -> bool:
+    """Whether the handler failed. What a guardrail beside it stopped would have said something."""
+    error = _error_of(call)
+    known: object = getattr(errors, error.type, None) if error is not None else None
+    stopped = isinstance(known, type) and issubclass(known, errors.GuardrailTripped)
+    return call.reply is None and not stopped
+
+
+def _with_nested(run: TracedRun) -> Iterator[TracedRun]:
+    yield run
+    for inner in run.nested.values():
+        yield from _with_nested(inner)
+
+
+def _defaults(run: TracedRun) -> Mapping[str, str]:
+    return {one.name: one.handlers[0] for one in run.start.agents if one.handlers}
+
+
+def _imports(run: TracedRun, source: Source, replies: Sequence[str]) -> Iterator[str]:
+    assert run.end is not None
+    failed = [_error_of(call) for call in _scripted(run) if _has_failed(call)]
+    raised = [_error_class(each) for each in [*failed, run.end.error]]
+    if _is_async(source):
+        yield "import asyncio"
+    if source.has_config:
+        yield "from dataclasses import replace"
+    if _is_async(source) or source.has_config:
+        yield ""
+    if run.end.error is not None:
+        yield "import pytest"
+        yield ""
+    ours = ["Retry"] if failed else []
+    ours += ["Runner"] if source.has_config else ["RunConfig", "Runner"]
+    ours += ["errors"] if any(each.startswith("errors.") for each in raised) else []
+    yield f"from routelock import {', '.join(ours)}"
+    text = "\n".join(replies)
+    names = ["ScriptedHandler", *(name for name in ("call", "reply") if f"{name}(" in text)]
+    yield f"from routelock.testing import {', '.join(names)}"
+
+
+# -- what is the app's, under names that hide none of the test's own --
+
+
+def _app(agent: str, source: Source) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the lines that import the app's parts, and those that make AGENT and CONFIG of them."""
+    found = _found(source.agent)
+    alone = source.agent is None or (isinstance(found, Agent) and found.name == agent)
+    parts = [_part(source.agent, "AGENT" if alone else "FOUND", "agent")]
+    if source.has_config:
+        parts.append(_part(source.config, "CONFIG", "config"))
+    imported = [line for _, line, _ in parts]
+    made = [f"{name} = {value}" for name, _, value in parts if value != name]
+    if source.has_context:
+        imported.append(_part(source.context, "CONTEXT", "context")[1])
+    if not alone:
+        more = ", *CONFIG.agents" if source.has_config else ""
+        made += [
+            f"AGENTS = [*(FOUND if isinstance(FOUND, list | tuple) else [FOUND]){more}]",
+            f"AGENT = next(each.graph[{agent!r}] for each in AGENTS if {agent!r} in each.graph)",
+        ]
+    return imported, ["", *made] if made else made
+
+
+def _part(spec: str | None, name: str, what: str) -> tuple[str, str, str]:
+    """Return a name, the line that imports a part of the app under it, and what gives the part itself."""
+    if spec is None:
+        return name, f"from app import {what} as {name}  # replace this with where the {what} is", name
+    module, _, path = spec.partition(":")
+    first, _, rest = path.partition(".")
+    found = _found(spec)
+    value = f"{name}.{rest}" if rest else name
+    if callable(found) and not isinstance(found, Agent):
+        value += "()"
+    return name, f"from {module} import {first} as {name}", value
+
+
+def _found(spec: str | None) -> Any:
+    module, _, path = (spec or "").partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for name in path.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError, ValueError):
+        return None
+    return found
+
+
+def _is_async(source: Source) -> bool:
+    """Whether what makes the context has to be awaited."""
+    return source.has_context and inspect.iscoroutinefunction(_found(source.context))
+
+
+# -- the replies --
+
+
+def _reply(call: TracedCall) -> str:
+    if call.reply is None:
+        error = _error_of(call)
+        if not _has_failed(call):
+            return repr("")
+        return f"{_error_class(error)}({(error.message if error else 'cut off')!r})"
+    message = {key: value for key, value in call.reply.items() if not key.startswith("_")}
+    if not set(message) <= {"role", "content", "tool_calls"} or not isinstance(
+        message.get("content"), str | None
+    ):
+        return pformat(message, width=_WIDTH, sort_dicts=False)
+    calls = cast("list[dict[str, Any]]", message.get("tool_calls") or [])
+    text = message.get("content")
+    if not calls:
+        return _literal(text or "")
+    written = [_call(each) for each in calls]
+    if text:
+        return f"reply({_literal(text)}, calls=[{', '.join(written)}])"
+    return f"[{', '.join(written)}]" if len(written) > 1 else written[0]
+
+
+def _call(call: Mapping[str, Any]) -> str:
+    function: Mapping[str, Any] = call.get("function") or {}
+    arguments = str(function.get("arguments") or "{}")
+    return f"call({function.get('name', '')!r}, {_arguments(arguments)}, id={call.get('id', '')!r})"
+
+
+def _arguments(text: str) -> str:
+    """Return arguments as an object, where that gives the same text again."""
+    try:
+        value = decode(text.encode())
+    except ValueError:  # also of what Python has no literal for: NaN, or what is nested too deeply
+        return repr(text)
+    return repr(cast(object, value)) if isinstance(value, dict) and json.dumps(value) == text else repr(text)
+
+
+def _literal(text: str) -> str:
+    """Return a text as a literal; a long one in several pieces."""
+    found = pformat(text, width=_WIDTH - 16)
+    return found if found.startswith("(") or "\n" not in found else f"({found})"
+
+
+def _indented(code: str, by: int) -> str:
+    return "\n".join(" " * by + line for line in code.splitlines())
+
+
+# -- the run --
+
+
+def _call_of(run: TracedRun, source: Source, *, several: bool) -> str:
+    """Return the call that plays the run.
+
+    Args:
+        run: the run.
+        source: where its parts come from.
+        several: whether the test has a list of agents, which handoffs may name.
+    """
+    given = ["AGENT", "given"]
+    if source.has_context:
+        made = _part(source.context, "CONTEXT", "context")[2]
+        given.append(f"context=asyncio.run({made})" if _is_async(source) else f"context={made}")
+    if run.start.max_turns != DEFAULT_MAX_TURNS:
+        given.append(f"max_turns={run.start.max_turns}")
+    settings = ", ".join(_settings(run, source, several=several))
+    config = f"replace(CONFIG, {settings})" if source.has_config else f"RunConfig({settings})"
+    given.append(f"run_config={config}")
+    line = f"Runner.run_sync({', '.join(given)})"
+    if len(line) <= _WIDTH - 20:
+        return line
+    return "\n".join(["Runner.run_sync(", *(f"    {each}," for each in given), ")"])
+
+
+def _settings(run: TracedRun, source: Source, *, several: bool) -> Iterator[str]:
+    """Return what the test sets: what the script needs, and nothing that leaves a mark outside of it."""
+    config = source.run_config
+    yield "model=model"
+    if several:
+        yield "agents=AGENTS"
+    if any(_has_failed(call) for call in _scripted(run)):
+        yield "retry=Retry(attempts=1)"  # the script has the last attempt
+    if config.handler is not None and config.handler == _defaults(run).get(run.start.agent):
+        yield "handler=None"  # it is the script's now
+    if source.has_config:
+        yield from (f"{name}=None" for name in ("trace", "run_id") if getattr(config, name) is not None)
+
+
+def _play(run: TracedRun, play: str) -> Iterator[str]:
+    assert run.end is not None
+    given = [each.message for each in run.transcript[: run.start.input_count]]
+    text = given[0].get("content") if len(given) == 1 and given[0].get("role") == "user" else None
+    shown = _literal(text) if isinstance(text, str) else pformat(given, width=_WIDTH, sort_dicts=False)
+    yield _indented(f"given = {shown}", 4)
+    if run.end.error is not None:
+        yield f"    with pytest.raises({_error_class(run.end.error)}):"
+        yield _indented(play, 8)
+        yield "    model.assert_complete()"
+        return
+    yield _indented(f"result = {play}", 4)
+    yield "    model.assert_complete()"
+    yield f"    assert result.stop_reason == {run.end.stop_reason!r}"
+    yield f"    assert result.last_agent.name == {run.end.last_agent!r}"
+    made = [(each.source, each.target) for each in run.handoffs if each.status.lower() in _TAKEN]
+    yield f"    assert [(each.source, each.target) for each in result.handoffs if each.taken] == {made!r}"
+    if isinstance(run.end.output, str):
+        yield _indented(f"assert result.final_output == {_literal(run.end.output)}", 4)
+
+
+_TAKEN = ("accepted", "completed")
+
+
+def _error_class(error: ErrorTraced | None) -> str:
+    """Return how a test names the class of an error; one that it cannot name is any."""
+    name = error.type if error is not None else ""
+    found: object = getattr(errors, name, None)
+    if isinstance(found, type) and issubclass(found, Exception):
+        return f"errors.{name}"
+    known: object = getattr(builtins, name, None)
+    return name if isinstance(known, type) and issubclass(known, Exception) else "Exception"

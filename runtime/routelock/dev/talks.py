@@ -1,0 +1,226 @@
+"""Conversations of the page: each message of the user's is a run, told line by line while it happens.
+
+A line is a record of a trace (see `routelock.trace_records`), so the page shows a run and a file of traces by
+the same means; or it is one of the page's own: ``delta``, a piece of text or reasoning as it arrives, and
+``end``, the last one.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import anyio
+
+from routelock.agents import Agent
+from routelock.approvals import Interruption
+from routelock.callables import MaybeAwaitable, resolve, users_code
+from routelock.config import RunConfig
+from routelock.events import ReasoningDelta, TextDelta
+from routelock.messages import Message, RunInput
+from routelock.redaction import redact
+from routelock.results import RunEvent
+from routelock.run_state import RunState
+from routelock.runner import Runner
+from routelock.serving.refusals import Refusal
+from routelock.starting import DEFAULT_MAX_TURNS
+from routelock.trace_files import as_line
+from routelock.trace_port import TraceWriter
+from routelock.trace_records import RunStarted, TraceRecord
+
+__all__ = ["Said", "Talk", "Talks", "Tell", "Word"]
+
+_logger = logging.getLogger("routelock.dev")
+
+Tell = Callable[[Mapping[str, Any] | str], None]
+"""Is given the lines, as JSON text or what becomes it. It does not wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Word:
+    """What the user says of a call that waits for approval."""
+
+    approve: bool
+    message: str = ""
+    """Why not, for the model."""
+
+
+Said = str | Sequence[Word]
+"""A message, or a word on each of the calls that wait, in their order."""
+
+
+@dataclass(slots=True, eq=False)
+class Talk:
+    """One conversation."""
+
+    id: str
+    root: Agent[Any]
+    """With whom it began: whoever else speaks may hand over to it by name."""
+    agent: Agent[Any]
+    """Who answers the next message."""
+    messages: list[Message] = field(default_factory=list[Message])
+    running: anyio.CancelScope | None = None
+    """The run that goes on, if there is one."""
+    waiting: tuple[Agent[Any], RunState] | None = None
+    """Where the last run stands, and who began it, if calls of it wait for approval."""
+
+    @property
+    def interruptions(self) -> Sequence[Interruption]:
+        """The calls that wait for approval."""
+        return () if self.waiting is None else self.waiting[1].interruptions
+
+    def stop(self) -> None:
+        """Cancel the run. What it did until then stays in the conversation."""
+        if self.running is not None:
+            self.running.cancel()
+
+
+class Talks:
+    """The conversations of one app, in memory; the oldest goes when there are too many.
+
+    Args:
+        run_config: the settings of every run.
+        context: makes the object that is passed as ``context=`` to each run.
+        max_turns: most model calls of one run.
+        most: so many are kept.
+    """
+
+    def __init__(
+        self,
+        run_config: RunConfig,
+        context: Callable[[], MaybeAwaitable[Any]] | None = None,
+        *,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+        most: int = 50,
+    ) -> None:
+        self._config = run_config
+        self._context = context
+        self._max_turns = max_turns
+        self._most = most
+        self._talks: dict[str, Talk] = {}
+
+    def begin(self, agent: Agent[Any]) -> Talk:
+        """Return a new conversation."""
+        while len(self._talks) >= self._most:
+            self._talks.pop(next(iter(self._talks))).stop()
+        talk = Talk(secrets.token_urlsafe(12), agent, agent)
+        self._talks[talk.id] = talk
+        return talk
+
+    def find(self, talk_id: object) -> Talk:
+        """Return a conversation.
+
+        Raises:
+            Refusal: 404.
+        """
+        talk = self._talks.get(talk_id) if isinstance(talk_id, str) else None
+        if talk is None:
+            why = "The server does not know this conversation any more. Begin a new one."
+            raise Refusal(404, why, "no_conversation")
+        return talk
+
+    async def answer(self, talk: Talk, said: Said, tell: Tell) -> None:
+        """Answer what the user says next. However the run ends, the last line says so.
+
+        Raises:
+            Refusal: 409, a run goes on already, or these calls do not wait.
+        """
+        if talk.running is not None:
+            raise Refusal(409, "This conversation waits for an answer already. Stop it first.", "busy")
+        agent, given = _begin_with(talk, said)
+        error: Exception | None = None
+        talk.running = scope = anyio.CancelScope()
+        try:
+            with scope:
+                await self._run(talk, agent, given, tell)
+        except Exception as raised:
+            error = raised
+        finally:  # also when the page has left
+            talk.running = None
+        tell(
+            {
+                "type": "end",
+                "error": None if error is None else _words(error),
+                "stopped": scope.cancelled_caught,
+                "approvals": [_shown(one) for one in talk.interruptions],
+            }
+        )
+
+    async def _run(self, talk: Talk, agent: Agent[Any], given: RunInput | RunState, tell: Tell) -> None:
+        context = None
+        if self._context is not None:
+            with users_code("The context function of the dev page"):
+                context = await resolve(self._context())
+        config = replace(
+            self._config,
+            trace=[*_listed(self._config.trace), _Lines(tell)],
+            run_id=None,
+            agents=(*self._config.agents, talk.root),
+        )
+        stream = Runner.run_streamed(
+            agent, given, context=context, max_turns=self._max_turns, run_config=config
+        )
+        try:
+            async with stream:
+                async for event in stream:
+                    _tell_delta(event, tell)
+        finally:
+            result = stream.result
+            talk.messages = result.to_input_list()
+            talk.agent = result.next_agent
+            talk.waiting = (agent, result.state()) if result.interruptions else None
+
+
+def _begin_with(talk: Talk, said: Said) -> tuple[Agent[Any], RunInput | RunState]:
+    """Return who begins, and with what: the conversation so far, or the state in which calls are decided.
+
+    Raises:
+        Refusal: 409.
+    """
+    if isinstance(said, str):
+        return talk.agent, [*talk.messages, {"role": "user", "content": said}]
+    if talk.waiting is None or len(said) != len(talk.interruptions):
+        raise Refusal(409, "These calls do not wait for approval any more.", "not_waiting")
+    agent, state = talk.waiting
+    for one, word in zip(talk.interruptions, said, strict=True):
+        state = state.approve(one) if word.approve else state.reject(one, message=word.message)
+    return agent, state
+
+
+def _shown(one: Interruption) -> dict[str, Any]:
+    return redact({"agent": one.agent, "name": one.name, "arguments": one.arguments, "call_id": one.call_id})
+
+
+def _tell_delta(event: RunEvent, tell: Tell) -> None:
+    if isinstance(event, TextDelta):
+        tell({"type": "delta", "text": event.text})
+    elif isinstance(event, ReasoningDelta):
+        tell({"type": "delta", "reasoning": event.text})
+
+
+def _words(error: Exception) -> str:
+    _logger.info("a run failed", exc_info=error)
+    return f"{type(error).__name__}: {error}"
+
+
+def _listed(trace: Any) -> Sequence[Any]:
+    if trace is None:
+        return ()
+    return cast("Sequence[Any]", trace) if isinstance(trace, list | tuple) else (trace,)
+
+
+class _Lines:
+    """A trace that is told as lines."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+
+    def begin(self, start: RunStarted, parent: TraceWriter | None, /) -> _Lines:
+        self.write(start)
+        return self
+
+    def write(self, record: TraceRecord, /) -> None:
+        self._tell(as_line(record).decode().rstrip("\n"))

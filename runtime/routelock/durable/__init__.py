@@ -1,0 +1,17 @@
+"""Runs on many workers and machines that survive the death of any of them: the extra ``durable``.
+
+    async with serving_runs([triage], database):          # in each worker
+        ...
+    async with RunClient(database) as client:             # anywhere else
+        await client.start(triage, "My money back!", run_id="order-7")
+        ended = await client.wait("order-7")
+
+It is DBOS on PostgreSQL; asyncio only. For one process `routelock.journal` needs nothing but a file.
+"""
+
+from routelock.durable.client import RunClient, StepPart
+from routelock.durable.documents import EndedRun
+from routelock.durable.settings import WorkerSettings
+from routelock.durable.worker import serve_runs, serving_runs
+
+__all__ = ["EndedRun", "RunClient", "StepPart", "WorkerSettings", "serve_runs", "serving_runs"]

@@ -1,0 +1,195 @@
+"""The executor of a durable run: each model call and each tool is a step of a DBOS workflow.
+
+Steps are found by their key, as in a journal, and not by their place as DBOS does: tools and nested runs of
+one turn go on at the same time, and nobody knows in which order. So what is recorded is read once, when a
+worker takes a run over; what is new gets the places after that.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from routelock.durable.library import RunLost, engine
+from routelock.durable.showcase import Showcase
+from routelock.errors import RoutelockError
+from routelock.events import HandlerEvent
+from routelock.executor import Call, Outcome
+from routelock.journal_steps import JournalSteps
+from routelock.step_entries import Given, lasting
+
+__all__ = ["BEGINS", "DurableSteps", "RecordedSteps", "recorded_entries", "taken_over"]
+
+BEGINS = "begins"
+"""The step with which each worker begins that takes a run over."""
+_CUT_OFF = "The run was cancelled while this was going on. Nobody knows whether it had an effect."
+
+
+async def _kept_already(key: str, entry: str) -> None:
+    """Write nothing: the step was recorded by the engine when it was done."""
+
+
+class DurableSteps:
+    """The `routelock.executor.Executor` of one workflow.
+
+    Args:
+        entries: what is recorded, by key.
+        attempt: how many workers have begun with the run, this one included.
+        show: whether events are written down for others.
+    """
+
+    def __init__(self, entries: Mapping[str, str], *, attempt: int, show: bool) -> None:
+        self._journal = JournalSteps(entries, _kept_already)
+        self._attempt = attempt
+        self._show = show
+
+    @property
+    def left(self) -> dict[str, str]:
+        """What is recorded and the run did not come to, see `JournalSteps.left`."""
+        return self._journal.left
+
+    def stream(
+        self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
+    ) -> AsyncGenerator[HandlerEvent]:
+        """Run a model step to its end, and yield the reply; deltas go to whoever watches from elsewhere."""
+        return self._journal.stream(call, lambda step: self._reply(step, body))
+
+    async def gather(
+        self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
+    ) -> Sequence[Outcome]:
+        """Run tool steps at the same time; each is recorded as soon as it is done."""
+
+        async def recorded(call: Call) -> Outcome:
+            return await self._outcome(call, body)
+
+        return await self._journal.gather(calls, recorded)
+
+    async def _reply(
+        self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
+    ) -> AsyncGenerator[HandlerEvent]:
+        given = Given()
+
+        async def ask(showcase: Showcase) -> str:
+            try:
+                async with aclosing(body(call)) as events:
+                    async for event in events:
+                        showcase.show(event)
+                        given.note(event)
+            except Exception as error:
+                given.error = lasting(error, call)
+                if given.error is None:
+                    raise
+            return given.entry()
+
+        await self._step(call.key, ask)
+        for event in given.events():
+            yield event
+        if given.error is not None:
+            raise given.error
+
+    async def _outcome(self, call: Call, body: Callable[[Call], Awaitable[Outcome]]) -> Outcome:
+        made: list[Outcome] = []
+
+        async def run(showcase: Showcase) -> str:
+            made.append(await body(call))
+            showcase.show_outcome(call, made[0])
+            return json.dumps(made[0])
+
+        await self._step(call.key, run)
+        return made[0]
+
+    async def _step(self, key: str, work: Callable[[Showcase], Awaitable[str]]) -> None:
+        """Do it within a step of the engine, and raise here what it raises: the engine could not do so again.
+
+        Raises:
+            RunLost: the engine could not record it.
+        """
+        failed: list[Exception] = []
+
+        async def body() -> str | None:
+            try:
+                async with Showcase(key, self._attempt, open=self._show) as showcase:
+                    return await work(showcase)
+            except Exception as error:
+                failed.append(error)
+                return None
+
+        place = engine().DBOS.reserve_step()
+        try:
+            await place.run_async({"name": key, "preemptible": True}, body)
+        except Exception as error:  # what the body raises is in `failed`
+            raise RunLost(f"Step {key!r} could not be recorded.") from error
+        if failed:
+            raise failed[0]
+
+
+async def taken_over(
+    recorded: Sequence[Mapping[str, Any]], *, show: bool, before: Mapping[str, str] | None = None
+) -> DurableSteps:
+    """Begin to carry on with a run, within its workflow.
+
+    Args:
+        recorded: the steps that the engine knows of it.
+        show: whether events are written down for others.
+        before: recorded steps of the workflow before it, by key.
+    """
+    dbos = engine().DBOS
+    last = max((step["function_id"] for step in recorded), default=0)
+    place = dbos.reserve_step()
+    while place.step_id <= last:
+        place = dbos.reserve_step()
+
+    async def begin() -> None: ...
+
+    await place.run_async({"name": BEGINS}, begin)
+    attempt = 1 + sum(step["function_name"] == BEGINS for step in recorded)
+    entries = {**(before or {}), **recorded_entries(recorded)}
+    return DurableSteps(entries, attempt=attempt, show=show)
+
+
+def recorded_entries(recorded: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return what is recorded of a run, by the key of the step."""
+    return {step["function_name"]: step["output"] for step in recorded if isinstance(step["output"], str)}
+
+
+class RecordedSteps:
+    """The `routelock.executor.Executor` that tells what is recorded of a run, and ends it there.
+
+    A tool of which nothing is recorded is answered by a note, as one that was cut off: it may have begun.
+
+    Args:
+        entries: what is recorded, by key.
+    """
+
+    def __init__(self, entries: Mapping[str, str]) -> None:
+        self._journal = JournalSteps(entries, _kept_already)
+
+    @property
+    def left(self) -> dict[str, str]:
+        """What is recorded and the run did not come to, see `JournalSteps.left`."""
+        return self._journal.left
+
+    def stream(
+        self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
+    ) -> AsyncGenerator[HandlerEvent]:
+        """Yield the reply that is recorded.
+
+        Raises:
+            RoutelockError: there is none.
+        """
+        return self._journal.stream(call, self._end)
+
+    async def _end(self, call: Call) -> AsyncGenerator[HandlerEvent]:
+        raise RoutelockError("The run was cancelled.")
+        yield
+
+    async def gather(
+        self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
+    ) -> Sequence[Outcome]:
+        """Return the outcomes that are recorded, and let the run end if one is not."""
+        return await self._journal.gather(calls, self._cut_off)
+
+    async def _cut_off(self, call: Call) -> Outcome:
+        return {"err": {"type": "raised", "message": _CUT_OFF, "retryable": False}, "stop": True}

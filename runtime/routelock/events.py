@@ -1,0 +1,270 @@
+"""What a handler says while it answers, and what a run says while it goes on.
+
+`HandlerEvent` is what a handler yields: deltas when it streams, and one complete `MessageDone` at the
+end in every case. The others are what a run adds; `routelock.results.RunEvent` is all of them together.
+Handler events pass through a run untouched, and the events of a streamed run and of a plain one differ
+by the deltas alone, and by those of agents that are called as tools. ``type`` is a plain string for
+those who rather match text than classes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from routelock.handoff_request import HandoffStatus
+from routelock.messages import Message
+from routelock.records import dataclass, maker, remaker
+from routelock.usage import Usage
+
+__all__ = [
+    "DONE",
+    "TEXT",
+    "AgentUpdated",
+    "ApprovalRequested",
+    "AttemptFailed",
+    "EmptyReply",
+    "HandlerEvent",
+    "HandlerFallback",
+    "HandoffCompleted",
+    "HandoffFailed",
+    "HandoffOccurred",
+    "HandoffRequested",
+    "HandoffReturned",
+    "MessageDone",
+    "ReasoningDelta",
+    "Repaired",
+    "TextDelta",
+    "ToolCallDelta",
+    "ToolCalled",
+    "ToolOutput",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the reply's text, as it arrives."""
+
+    type: ClassVar[Literal["text_delta"]] = "text_delta"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """A piece of the model's reasoning, from providers that show it."""
+
+    type: ClassVar[Literal["reasoning_delta"]] = "reasoning_delta"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """A piece of a tool call that is still being written. Only `MessageDone` has the whole call."""
+
+    type: ClassVar[Literal["tool_call_delta"]] = "tool_call_delta"
+    index: int
+    """The call's place in the reply, from 0."""
+    id: str
+    name: str
+    arguments: str
+    """The new piece of the JSON text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageDone:
+    """The complete reply of one model call. Every handler ends with exactly one."""
+
+    type: ClassVar[Literal["message_done"]] = "message_done"
+    message: Message
+    usage: Usage | None = None
+    """What this call consumed, with ``requests`` = 1; None when the handler cannot know."""
+    finish_reason: str | None = None
+    """The provider's word for why it stopped. For people and logs: the run never decides on it."""
+    model: str | None = None
+    """The model that answered, as the provider names it."""
+    response_id: str | None = None
+
+
+DONE = maker(MessageDone)
+REMADE_DONE = remaker(MessageDone)
+TEXT = maker(TextDelta)
+"""Make those of the handlers that come with routelock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFailed:
+    """A model call failed and is made again after ``delay`` seconds.
+
+    Nothing of it was shown, unless ``Retry(mid_stream=True)`` allows that: then what was shown is void.
+    """
+
+    type: ClassVar[Literal["attempt_failed"]] = "attempt_failed"
+    error: Exception
+    attempt: int
+    delay: float
+
+
+HandlerEvent = TextDelta | ReasoningDelta | ToolCallDelta | AttemptFailed | MessageDone
+
+
+@dataclass(frozen=True, slots=True)
+class AgentUpdated:
+    """This agent speaks from now on. The first event of every run names its first agent.
+
+    A run that goes on from a state goes on with its events, too: it names who speaks when somebody else does.
+    """
+
+    type: ClassVar[Literal["agent_updated"]] = "agent_updated"
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyReply:
+    """A reply had nothing in it: no text, no call, no refusal.
+
+    The run makes up no text in its place. It asks once more, or takes nothing for the answer, see
+    ``RunConfig.detect_loops``.
+    """
+
+    type: ClassVar[Literal["empty_reply"]] = "empty_reply"
+    agent: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerFallback:
+    """A handler failed before it showed anything, and the agent's next one by priority takes its place.
+
+    It answers for the agent until the run ends, see ``RunConfig.fallback``.
+    """
+
+    type: ClassVar[Literal["handler_fallback"]] = "handler_fallback"
+    agent: str
+    handler: str
+    """The one that failed."""
+    next_handler: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCalled:
+    """An ordinary tool is about to run."""
+
+    type: ClassVar[Literal["tool_called"]] = "tool_called"
+    agent: str
+    call_id: str
+    name: str
+    arguments: str
+    """JSON text as the model wrote it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutput:
+    """A call has its answer. ``error`` is None when the tool did what it was asked.
+
+    ``"not_run"`` and ``"cancelled"`` are those of calls beside one that ended the run.
+    """
+
+    type: ClassVar[Literal["tool_output"]] = "tool_output"
+    agent: str
+    call_id: str
+    name: str
+    output: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffRequested:
+    """The model called a transfer tool, and this is the transfer that the run tries."""
+
+    type: ClassVar[Literal["handoff_requested"]] = "handoff_requested"
+    source: str
+    target: str
+    call_id: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffOccurred:
+    """A transfer was made; `AgentUpdated` follows when the target is an agent."""
+
+    type: ClassVar[Literal["handoff_occurred"]] = "handoff_occurred"
+    source: str
+    target: str
+    call_id: str
+    reason: str | None = None
+    preserve_context: bool = True
+    """Whether the target is shown the conversation, see ``Handoff.preserve_context``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffCompleted:
+    """The target's work is done, or has ended otherwise; every transfer that it agreed to ends with one.
+
+    It comes as soon as that is known: with the final output, before the event of the transfer with which the
+    target handed on, before the one with which it returned, and last before the run ends for another reason.
+    A stream that is left ends without.
+    """
+
+    type: ClassVar[Literal["handoff_completed"]] = "handoff_completed"
+    source: str
+    """Who handed over."""
+    target: str
+    """Whose work it was."""
+    call_id: str
+    status: HandoffStatus
+    """That of the record: ``COMPLETED``, or ``FAILED``, or ``ACCEPTED`` when the run ended otherwise."""
+    error: str | None = None
+    """Why it failed."""
+
+    @property
+    def success(self) -> bool:
+        """Whether the target answered, or handed on."""
+        return self.status is HandoffStatus.COMPLETED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffReturned:
+    """Whoever was handed over to has answered, and the caller goes on; see ``Handoff.return_to_caller``."""
+
+    type: ClassVar[Literal["handoff_returned"]] = "handoff_returned"
+    source: str
+    """Who answered."""
+    target: str
+    """Who goes on."""
+    call_id: str
+    """The call of the caller's that is answered."""
+    output: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffFailed:
+    """A transfer was asked for and not made, or the target failed while its caller waited.
+
+    The source goes on and knows why.
+    """
+
+    type: ClassVar[Literal["handoff_failed"]] = "handoff_failed"
+    source: str
+    target: str
+    call_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequested:
+    """A call waits for somebody's approval; the run ends with it, once the other calls are answered."""
+
+    type: ClassVar[Literal["approval_requested"]] = "approval_requested"
+    agent: str
+    call_id: str
+    name: str
+    arguments: str
+    """JSON text as the model wrote it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """What the next model was to see broke a rule that providers enforce, and was mended."""
+
+    type: ClassVar[Literal["repaired"]] = "repaired"
+    agent: str
+    repair: str

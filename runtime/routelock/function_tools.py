@@ -1,0 +1,204 @@
+"""Tools from functions: the schema from the annotations, what it is for from the docstring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, TypeGuard, overload
+
+from routelock.approvals import NeedsApproval
+from routelock.calls import PythonCall, is_async
+from routelock.errors import ConfigError
+from routelock.guardrails import ToolGuardrail
+from routelock.scopes import Scope
+from routelock.signatures import signature_of
+from routelock.tools import IsEnabled, OnError, Tool
+
+__all__ = ["function_tool", "is_function", "tool", "with_functions"]
+
+
+@overload
+def tool(
+    function: Callable[..., Any],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool = True,
+    timeout: float | None = None,
+    is_enabled: IsEnabled = True,
+    scope: Scope = "all",
+    on_error: OnError = "report",
+    max_result: int | None = 100_000,
+    needs_approval: NeedsApproval = False,
+    input_guardrails: Sequence[ToolGuardrail] = (),
+    output_guardrails: Sequence[ToolGuardrail] = (),
+) -> Tool: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool = True,
+    timeout: float | None = None,
+    is_enabled: IsEnabled = True,
+    scope: Scope = "all",
+    on_error: OnError = "report",
+    max_result: int | None = 100_000,
+    needs_approval: NeedsApproval = False,
+    input_guardrails: Sequence[ToolGuardrail] = (),
+    output_guardrails: Sequence[ToolGuardrail] = (),
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    strict: bool = True,
+    timeout: float | None = None,
+    is_enabled: IsEnabled = True,
+    scope: Scope = "all",
+    on_error: OnError = "report",
+    max_result: int | None = 100_000,
+    needs_approval: NeedsApproval = False,
+    input_guardrails: Sequence[ToolGuardrail] = (),
+    output_guardrails: Sequence[ToolGuardrail] = (),
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool from a function: ``@tool``, ``@tool(timeout=5)`` or ``tool(function)``.
+
+    The schema comes from the annotations, the descriptions from the docstring (Google, NumPy or
+    Sphinx style). A parameter annotated `RunContext` or `ToolContext` is given the run's context and
+    is not in the schema. A sync function runs in a worker thread.
+
+    Args:
+        function: sync or async; a method, a partial or a callable object will do.
+        name: the function's own when left out.
+        description: the docstring's when left out.
+        strict: whether to use the strict form of the schema where it has one.
+        timeout: seconds that a call may take; None is for ever.
+        is_enabled: a bool, or a function of the context and the agent, asked in every turn and before a call.
+        scope: who may use it, see `routelock.scopes`.
+        on_error: ``"report"`` tells the model and goes on, ``"raise"`` stops the run, and a function
+            of the context and the error makes the text for the model (raise from it to stop the run).
+        max_result: so many characters of a result are shown to the model; None is all.
+        needs_approval: whether somebody has to approve a call before it is made; a bool, or a function of
+            the context and the arguments.
+        input_guardrails: functions of the context, the tool and the arguments that look at each call before
+            it is made, see `routelock.guardrails`.
+        output_guardrails: functions of the context, the tool and the text that the model is to be shown.
+
+    Raises:
+        ConfigError: the function cannot be a tool; the message names the parameter and says why.
+    """
+
+    def make(function: Callable[..., Any]) -> Tool:
+        call = PythonCall(function, signature_of(function, strict=strict), is_async(function))
+        signature = call.signature
+        return Tool(
+            name=signature.name if name is None else name,
+            description=signature.description if description is None else description,
+            params_json_schema=signature.schema,
+            on_invoke_tool=call,
+            strict=signature.strict,
+            timeout=timeout,
+            is_enabled=is_enabled,
+            scope=scope,
+            on_error=on_error,
+            max_result=max_result,
+            needs_approval=needs_approval,
+            input_guardrails=input_guardrails,
+            output_guardrails=output_guardrails,
+        )
+
+    return make if function is None else make(function)
+
+
+@overload
+def function_tool(
+    function: Callable[..., Any],
+    /,
+    *,
+    name_override: str | None = None,
+    description_override: str | None = None,
+    strict_mode: bool = True,
+    timeout: float | None = None,
+    is_enabled: IsEnabled = True,
+    scope: Scope = "all",
+    failure_error_function: OnError | None = "report",
+    max_result: int | None = 100_000,
+    needs_approval: NeedsApproval = False,
+    tool_input_guardrails: Sequence[ToolGuardrail] | None = None,
+    tool_output_guardrails: Sequence[ToolGuardrail] | None = None,
+) -> Tool: ...
+@overload
+def function_tool(
+    *,
+    name_override: str | None = None,
+    description_override: str | None = None,
+    strict_mode: bool = True,
+    timeout: float | None = None,
+    is_enabled: IsEnabled = True,
+    scope: Scope = "all",
+    failure_error_function: OnError | None = "report",
+    max_result: int | None = 100_000,
+    needs_approval: NeedsApproval = False,
+    tool_input_guardrails: Sequence[ToolGuardrail] | None = None,
+    tool_output_guardrails: Sequence[ToolGuardrail] | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def function_tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name_override: str | None = None,
+    description_override: str | None = None,
+    strict_mode: bool = True,
+    timeout: float | None = None,
+    is_enabled: IsEnabled = True,
+    scope: Scope = "all",
+    failure_error_function: OnError | None = "report",
+    max_result: int | None = 100_000,
+    needs_approval: NeedsApproval = False,
+    tool_input_guardrails: Sequence[ToolGuardrail] | None = None,
+    tool_output_guardrails: Sequence[ToolGuardrail] | None = None,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool from a function: `tool`, with the names that users of openai-agents know.
+
+    ``failure_error_function=None`` stops the run, as it does there.
+    """
+    make = tool(
+        name=name_override,
+        description=description_override,
+        strict=strict_mode,
+        timeout=timeout,
+        is_enabled=is_enabled,
+        scope=scope,
+        on_error="raise" if failure_error_function is None else failure_error_function,
+        max_result=max_result,
+        needs_approval=needs_approval,
+        input_guardrails=tool_input_guardrails or (),
+        output_guardrails=tool_output_guardrails or (),
+    )
+    return make if function is None else make(function)
+
+
+def is_function(value: object) -> TypeGuard[Callable[..., Any]]:
+    """Whether a value is a function, a method or a partial; what else can be called may be for other ends."""
+    return isinstance(value, FunctionType | MethodType | BuiltinFunctionType | partial)
+
+
+def with_functions(tools: Sequence[Any]) -> Sequence[Any]:
+    """Return a list of tools with a tool for each plain function in it. What cannot be one stays as it is."""
+    if not any(map(is_function, tools)):
+        return tools
+    return tuple(map(_made, tools))
+
+
+def _made(given: Any) -> Any:
+    if not is_function(given):
+        return given
+    try:
+        return tool(given)
+    except ConfigError:  # told with all else that is wrong
+        return given

@@ -1,0 +1,103 @@
+"""The agents of a run, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from routelock.agent_tools import AgentCall
+from routelock.agents import Agent
+from routelock.config import RunConfig
+from routelock.declarations import collected, in_one, two_of_a_name
+from routelock.errors import ConfigError
+from routelock.models import check_model
+from routelock.port import tool_name
+
+__all__ = ["connected", "find_agent", "run_graph"]
+
+
+def run_graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
+    """Return every agent of the run by name, after checking that each can answer and be found.
+
+    Agents that are called as tools are not of the run but have runs of their own; these are checked, too.
+
+    Raises:
+        ConfigError: two agents have one name, one has no model, a handoff names no agent, or a tool of
+            the caller's is named like a handoff. All of it is in one message.
+    """
+    wrong: list[ConfigError] = []
+    graph = _checked(agent, config, {tool_name(tool) for tool in config.external_tools}, wrong)
+    checked, waiting = {agent}, [*graph.values()]
+    while waiting:
+        for tool in waiting.pop().all_tools:
+            how = tool.on_invoke_tool
+            if isinstance(how, AgentCall) and how.agent not in checked:
+                checked.add(how.agent)
+                waiting += _checked(how.agent, config, (), wrong).values()
+    if wrong:
+        raise in_one(wrong)
+    return graph
+
+
+def connected(agent: Agent[Any], others: Iterable[Agent[Any]] = ()) -> dict[str, Agent[Any]]:
+    """Return every agent that a run may come to by handoffs, by name; the nearest first.
+
+    Args:
+        agent: where the run begins.
+        others: more agents of the run, see ``RunConfig.agents``.
+
+    Raises:
+        ConfigError: two agents have one name.
+    """
+    graph, twice = dict(agent.graph), dict[str, None]()
+    for one in others:
+        for name, other in one.graph.items():
+            if graph.setdefault(name, other) is not other:
+                twice[name] = None
+    if twice:
+        raise in_one([two_of_a_name(name) for name in twice])
+    return graph
+
+
+def _checked(
+    agent: Agent[Any], config: RunConfig, taken: Collection[str], wrong: list[ConfigError]
+) -> dict[str, Agent[Any]]:
+    try:
+        graph = connected(agent, config.agents)
+    except ConfigError as error:
+        wrong.append(error)
+        return {}
+    for member in graph.values():
+        collected(wrong, lambda member: check_model(member, config), [member])
+        _check_edges(member, graph, taken, wrong)
+    return graph
+
+
+def _check_edges(
+    member: Agent[Any],
+    graph: Mapping[str, Agent[Any]],
+    taken: Collection[str],
+    wrong: list[ConfigError],
+) -> None:
+    for edge in member.edges:
+        names = [target for target in (edge.target, *edge.others) if isinstance(target, str)]
+        collected(wrong, lambda name: find_agent(graph, name, member.name), names)
+        if edge.tool_name in taken:
+            wrong.append(
+                ConfigError(
+                    f"The caller's tool {edge.tool_name!r} is named like a handoff of agent {member.name!r}; "
+                    "give it another name."
+                )
+            )
+
+
+def find_agent(graph: Mapping[str, Agent[Any]], name: str, wanted_by: str) -> Agent[Any]:
+    """Return the agent of that name in the run's graph, or say which names there are."""
+    try:
+        return graph[name]
+    except KeyError:
+        known = ", ".join(sorted(graph.keys() - {wanted_by})) or "none"
+        raise ConfigError(
+            f"Agent {wanted_by!r} hands off to {name!r}, which is no agent of this run. Known: {known}. "
+            "Put the agent itself into handoffs, or add it to RunConfig(agents=[...])."
+        ) from None

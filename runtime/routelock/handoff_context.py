@@ -1,0 +1,307 @@
+"""The whole context of a conversation as a value, and as bytes that another process restores.
+
+A snapshot holds what an agent needs to go on: the history, the state of its tools, and what there is to
+know about the handoff. The bytes are JSON and nothing else: nobody's classes are named in them, and nothing
+is run when they are read.
+
+Decisions:
+
+* **Format.** The bytes hold the three fields and ``"format_version": 1``. Without it they are read as
+  version 1, which is what others write who know the same three fields; they in turn ignore the key.
+  A newer version is refused, other unknown keys are ignored.
+* **Secrets** are redacted in ``tool_state``, in ``metadata`` and in the ``metadata`` of messages. What was
+  said stays to the letter, tool answers included: a changed word would be a changed conversation. Redact it
+  with `routelock.redaction.redact` where that matters more.
+* **Mistakes** are a `ValueError` that says where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from datetime import datetime
+from typing import Any, TypedDict, cast
+
+from routelock.context_shape import (
+    FIELDS,
+    FORMAT_VERSION,
+    VERSION_KEY,
+    check_fields,
+    check_history,
+    check_version,
+    context_schema,
+    failing_as,
+    kind_of,
+    utc_text,
+)
+from routelock.fresh import NEW_DICT, NEW_LIST
+from routelock.messages import ORIGIN, Message, detached, portable
+from routelock.plain_json import MAX_BYTES, MAX_DEPTH, Compress, check_json, decode, encode, sendable
+from routelock.records import dataclass
+from routelock.redaction import redact
+from routelock.trimming import newest, with_pairs
+
+__all__ = [
+    "TOOL_STATE_KEY",
+    "HandoffContext",
+    "ToolState",
+    "deserialize_context",
+    "prepare_handoff_context",
+    "serialize_context",
+]
+
+TOOL_STATE_KEY = "tool_state"
+"""Where tools keep in a run's shared memory what an agent that takes over is to find in its snapshot."""
+
+_BESIDE_MESSAGE = frozenset(("timestamp", "metadata"))
+"""Keys of an entry of the history that are about the message, and that providers refuse."""
+
+_Entry = Message | Mapping[str, Any]
+
+
+class ToolState(TypedDict, total=False):
+    """What ``tool_state`` usually holds; any other key is kept as well."""
+
+    active_calls: list[dict[str, Any]]
+    """Calls under way, such as ``{"call_id": ..., "tool": ..., "started_at": ...}``."""
+    cached_results: dict[str, Any]
+    """Results by call id."""
+    configurations: dict[str, Any]
+    """Settings by tool. Secrets in it are redacted."""
+    pending_approvals: list[dict[str, Any]]
+    """Calls that wait for somebody's consent."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandoffContext:
+    """A snapshot of a conversation, for an agent in another process or at another time.
+
+    It is not checked when it is made by hand, but whenever something is made of it. The constructor keeps
+    the very lists and dicts that it is given; `of` and `from_dict` copy them.
+    """
+
+    conversation_history: list[dict[str, Any]] = field(default_factory=NEW_LIST)
+    """Messages. An entry may also have a ``timestamp`` (text, ISO 8601) and ``metadata`` (a dict)."""
+    tool_state: dict[str, Any] = field(default_factory=NEW_DICT)
+    """See `ToolState`. ``on_handoff_received`` is given what tools keep under ``"tool_state"`` in the shared
+    memory of the run."""
+    metadata: dict[str, Any] = field(default_factory=NEW_DICT)
+
+    @classmethod
+    def of(
+        cls,
+        messages: Sequence[_Entry],
+        *,
+        agent: str,
+        run_id: str,
+        handoff_id: str,
+        created_at: datetime | str,
+        tool_state: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> HandoffContext:
+        """Return a snapshot that says whose it is. Everything is copied.
+
+        Args:
+            messages: the conversation, such as ``result.to_input_list()``. Half a surrogate pair, which
+                models now and then write, becomes U+FFFD.
+            agent: name of the agent that hands over; ``metadata["agent_name"]``.
+            run_id: which run; ``metadata["run_id"]``.
+            handoff_id: which transfer; ``metadata["handoff_id"]``.
+            created_at: when, with a time zone; ``metadata["created_at"]``, as ISO 8601 in UTC.
+            tool_state: see `ToolState`.
+            metadata: what else there is to know; the four keys above win.
+
+        Raises:
+            ValueError: there is something in it that no snapshot can hold, or the time has no zone.
+        """
+        about = {
+            "agent_name": agent,
+            "run_id": run_id,
+            "handoff_id": handoff_id,
+            "created_at": utc_text(created_at),
+        }
+        return cls.from_dict(
+            {
+                "conversation_history": sendable(list(messages)),
+                "tool_state": tool_state or {},
+                "metadata": {**(metadata or {}), **about},
+            }
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the three fields, in copies that share no list and no dict with this snapshot."""
+        return {name: detached(getattr(self, name)) for name in FIELDS}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> HandoffContext:
+        """Return a snapshot of copies of the three fields; a missing one is empty, other keys are ignored.
+
+        Bytes are read by `deserialize_context`, which also looks at their version.
+
+        Raises:
+            ValueError: a field has the wrong type, a message cannot be one, or something in it is no JSON.
+        """
+        with failing_as("This is no HandoffContext"):
+            if not isinstance(cast(object, data), Mapping):
+                raise ValueError(f"it is made of a dict, not of {type(data).__name__}")
+            chosen: dict[str, Any] = {name: data[name] for name in FIELDS if data.get(name) is not None}
+            check_json(chosen)
+            return _checked(detached(chosen))
+
+    def to_input_list(self) -> list[Message]:
+        """Return the history as input for ``Runner.run``, in copies and without what is beside the messages.
+
+        Private keys that a run understands are still there, so thinking blocks go back to the family that
+        wrote them and to no other. The run repairs what providers would refuse; `routelock.repair.problems`
+        says what that is.
+
+        Raises:
+            ValueError: a message cannot be one; the error names its place and the key.
+        """
+        check_history(self.conversation_history)
+        return [
+            cast(Message, {key: detached(each) for key, each in entry.items() if key not in _BESIDE_MESSAGE})
+            for entry in self.conversation_history
+        ]
+
+    def provider_messages(self) -> list[Message]:
+        """Return the history as any provider may see it: no private keys, and nothing beside the messages.
+
+        What only the family that wrote a message can read is left out where the family is known.
+
+        Raises:
+            ValueError: a message cannot be one; the error names its place and the key.
+        """
+        shared = [portable(each) if ORIGIN in each else each for each in self.to_input_list()]
+        return [
+            cast(Message, {key: value for key, value in message.items() if not key.startswith("_")})
+            for message in shared
+        ]
+
+    @staticmethod
+    def json_schema() -> dict[str, Any]:
+        """Return the JSON schema (draft-07) of `to_dict` and of the bytes."""
+        return context_schema()
+
+
+def prepare_handoff_context(
+    full_history: Sequence[_Entry],
+    tool_state: Mapping[str, Any] | None = None,
+    max_history: int = 50,
+    *,
+    include_cached: bool = False,
+    metadata: Mapping[str, Any] | None = None,
+) -> HandoffContext:
+    """Return a snapshot that is no larger than the next agent needs. Everything in it is a copy.
+
+    Args:
+        full_history: the whole conversation.
+        tool_state: of it only ``active_calls`` and ``pending_approvals`` are kept.
+        max_history: how many messages to keep at most; system messages are kept beside them. A call and
+            its answers count one each and are never parted: they go together where they do not fit, but
+            for the last ones, which stay. 0 keeps none.
+        include_cached: whether ``cached_results`` are kept, too.
+        metadata: what else to say; ``original_history_length`` and ``trimmed`` are added.
+
+    Raises:
+        ValueError: ``max_history`` is negative, or there is something that no snapshot can hold.
+    """
+    if type(cast(object, max_history)) is not int or max_history < 0:
+        raise ValueError(f"max_history must be 0 or more, not {max_history!r:.40}; 0 keeps no messages.")
+    if not isinstance(cast(object, tool_state), Mapping | None):
+        raise ValueError(f"tool_state must be a dict, not {type(tool_state).__name__}.")
+    whole = HandoffContext.from_dict({"conversation_history": list(full_history)}).conversation_history
+    messages = cast("list[Message]", whole)
+    kept = with_pairs(messages, newest(messages, max_history))
+    state: dict[str, Any] = {"active_calls": [], "pending_approvals": []}
+    wanted = (*state, "cached_results") if include_cached else tuple(state)
+    state |= {key: value for key, value in (tool_state or {}).items() if key in wanted}
+    about = {"original_history_length": len(whole), "trimmed": len(kept) < len(whole)}
+    history = [whole[place] for place in kept]
+    return HandoffContext.from_dict(
+        {"conversation_history": history, "tool_state": state, "metadata": {**(metadata or {}), **about}}
+    )
+
+
+def serialize_context(
+    context: HandoffContext,
+    *,
+    compress: Compress = "auto",
+    include_secrets: bool = False,
+    max_bytes: int = MAX_BYTES,
+    max_depth: int = MAX_DEPTH,
+) -> bytes:
+    """Return a snapshot as compact JSON in UTF-8. The same snapshot gives the same bytes.
+
+    Args:
+        context: the snapshot; it is not changed.
+        compress: ``"auto"`` gzips what is longer than 102,400 bytes, True everything, False nothing.
+        include_secrets: whether secrets stay in ``tool_state`` and ``metadata``, where ``"[redacted]"``
+            stands in for them otherwise. See `routelock.redaction.redact` for what is taken for one.
+        max_bytes: of the JSON; 64 MB, as `deserialize_context` reads it.
+        max_depth: how many lists and dicts may be inside one another.
+
+    Raises:
+        ValueError: something in it would come back as something else (a tuple, a number as a key, NaN, an
+            object), a message cannot be one, or it is too big. The message says where.
+    """
+    with failing_as("Failed to serialize HandoffContext"):
+        if not isinstance(cast(object, context), HandoffContext):
+            raise ValueError(f"expected a HandoffContext, not {type(context).__name__}")
+        fields = {name: getattr(context, name) for name in FIELDS}
+        check_json(fields, max_depth)
+        checked = _checked(fields)
+        shown = fields if include_secrets else _redacted(checked)
+        return encode({**shown, VERSION_KEY: FORMAT_VERSION}, compress=compress, max_bytes=max_bytes)
+
+
+def deserialize_context(
+    data: bytes | bytearray | memoryview,
+    *,
+    strict: bool = True,
+    max_bytes: int = MAX_BYTES,
+    max_depth: int = MAX_DEPTH,
+) -> HandoffContext:
+    """Return the snapshot that `serialize_context` made these bytes from.
+
+    Bytes from anywhere are safe to read: they give a checked snapshot or a `ValueError`, in bounded memory.
+
+    Args:
+        data: JSON in UTF-8, or that gzipped.
+        strict: whether all three fields must be there, and no object may have a key twice.
+        max_bytes: refuse more, compressed or decompressed.
+        max_depth: how many lists and dicts may be inside one another.
+
+    Raises:
+        ValueError: this is no snapshot, or one of a newer format; the message says what is wrong.
+    """
+    with failing_as("Failed to deserialize HandoffContext"):
+        found = decode(data, max_bytes=max_bytes, max_depth=max_depth, unique_keys=strict)
+        if not isinstance(found, dict):
+            raise ValueError(f"expected an object with {', '.join(FIELDS)}, not {kind_of(found)}")
+        fields = cast("dict[str, Any]", found)
+        check_version(fields)
+        missing = ", ".join(name for name in FIELDS if name not in fields)
+        if strict and missing:
+            raise ValueError(f"{missing} missing; strict=False takes what is not there as empty")
+        if not strict:
+            fields = {name: each for name, each in fields.items() if each is not None}
+        return _checked(fields)
+
+
+def _checked(fields: Mapping[str, Any]) -> HandoffContext:
+    """Make a snapshot of JSON data without copying it."""
+    check_fields(fields)
+    return HandoffContext(**{name: fields[name] for name in FIELDS if name in fields})
+
+
+def _redacted(context: HandoffContext) -> dict[str, Any]:
+    history = [
+        {**entry, "metadata": redact(entry["metadata"])} if "metadata" in entry else entry
+        for entry in context.conversation_history
+    ]
+    return {
+        "conversation_history": history,
+        "tool_state": redact(context.tool_state),
+        "metadata": redact(context.metadata),
+    }

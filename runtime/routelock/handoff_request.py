@@ -1,0 +1,301 @@
+"""The words of a handoff: the request, the target's response, and the states that it goes through."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import field
+from enum import StrEnum
+from typing import Any, cast
+
+from routelock.errors import ConfigError, HandoffStateError
+from routelock.fresh import NEW_DICT
+from routelock.names import capable_name, in_order
+from routelock.records import dataclass, maker, remaker
+
+__all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "recordable"]
+
+
+class HandoffStatus(StrEnum):
+    """Where a handoff stands.
+
+    A request is pending until the target accepts or rejects it or its time is over; an accepted one is
+    completed when the target's work is done, or fails with it.
+    """
+
+    PENDING = "PENDING"
+    ACCEPTED = "ACCEPTED"
+    REJECTED = "REJECTED"
+    COMPLETED = "COMPLETED"
+    EXPIRED = "EXPIRED"
+    FAILED = "FAILED"
+    """A callback raised, the run ended before it was decided, or the target failed during the work."""
+
+    def to(self, status: HandoffStatus, handoff_id: str = "") -> HandoffStatus:
+        """Return ``status`` if a handoff in this state may go there.
+
+        Raises:
+            HandoffStateError: it may not; the message names the handoff and its state.
+        """
+        if status not in _LEADS_TO.get(self, ()):
+            needed = "ACCEPTED" if status is HandoffStatus.COMPLETED else "PENDING"
+            raise HandoffStateError(f"Handoff {handoff_id} is not in {needed} status (current: {self.value})")
+        return status
+
+
+_LEADS_TO: Mapping[HandoffStatus, Sequence[HandoffStatus]] = {
+    HandoffStatus.PENDING: (
+        HandoffStatus.ACCEPTED,
+        HandoffStatus.REJECTED,
+        HandoffStatus.EXPIRED,
+        HandoffStatus.FAILED,
+    ),
+    HandoffStatus.ACCEPTED: (HandoffStatus.COMPLETED, HandoffStatus.FAILED),
+}
+
+
+_STATUSES: Mapping[str, HandoffStatus] = {status.value: status for status in HandoffStatus}
+
+_Kind = tuple[str, Any, str]
+"""The name of a field, its type, and what that is called."""
+
+_OF_A_RESPONSE: Sequence[_Kind] = (
+    ("handoff_id", str, "text"),
+    ("rejection_reason", str | None, "text"),
+    ("metadata", Mapping, "a dict"),
+    ("from_agent", str, "text"),
+)
+_OF_A_REQUEST: Sequence[_Kind] = (
+    ("reason", str | None, "text"),
+    ("message", str | None, "text"),
+    ("from_agent", str, "text"),
+    ("request_id", str, "text"),
+    ("preserve_context", bool, "True or False"),
+    ("priority", int, "a whole number"),
+    ("metadata", Mapping, "a dict"),
+    ("context_snapshot", bytes | None, "bytes"),
+)
+
+
+def _check_kinds(declaration: object, kinds: Sequence[_Kind]) -> None:
+    for name, kind, what in kinds:
+        value = getattr(declaration, name)
+        is_kind = isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+        if not is_kind:
+            whose = type(declaration).__name__
+            raise ConfigError(f"The {name} of a {whose} must be {what}, not {value!r:.80}.")
+
+
+def _are_names(given: object) -> bool:
+    names = cast("Collection[object]", given) if isinstance(given, Collection) else [None]
+    return all(isinstance(name, str) and name for name in names)
+
+
+def _is_wait(given: object) -> bool:
+    """Whether a value is a time to wait, in seconds; None and infinity are for ever."""
+    return given is None or (isinstance(given, int | float) and not isinstance(given, bool) and given > 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffResponse:
+    """What an agent says to a request; see ``Agent.on_handoff_request``.
+
+    The answer to each transfer is on its record, see ``HandoffRecord.response``.
+    """
+
+    status: HandoffStatus = HandoffStatus.PENDING
+    handoff_id: str = ""
+    """Under which the answer is filed, where there is a store; on a record that of the transfer otherwise."""
+    rejection_reason: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=NEW_DICT)
+    """What else the agent has to say; it is kept with the record."""
+    from_agent: str = ""
+    """Who answers; filled in by the run, and empty when nobody was asked, or there was no answer."""
+
+    def __post_init__(self) -> None:
+        given = cast(object, self.status)
+        status = _STATUSES.get(given) if isinstance(given, str) else None
+        if status is None:
+            raise ConfigError(f"The status of a HandoffResponse must be a HandoffStatus, not {given!r:.80}.")
+        object.__setattr__(self, "status", status)
+        _check_kinds(self, _OF_A_RESPONSE)
+        object.__setattr__(self, "metadata", dict(self.metadata))
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the agent takes over, or has done so."""
+        return self.status in (HandoffStatus.ACCEPTED, HandoffStatus.COMPLETED)
+
+    @classmethod
+    def accept(cls, handoff_id: str = "", *, metadata: Mapping[str, Any] | None = None) -> HandoffResponse:
+        """Take over."""
+        return cls(status=HandoffStatus.ACCEPTED, handoff_id=handoff_id, metadata=metadata or {})
+
+    @classmethod
+    def reject(
+        cls, reason: str, handoff_id: str = "", *, metadata: Mapping[str, Any] | None = None
+    ) -> HandoffResponse:
+        """Decline; the source is told the reason and goes on."""
+        return cls(
+            status=HandoffStatus.REJECTED,
+            handoff_id=handoff_id,
+            rejection_reason=reason,
+            metadata=metadata or {},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HandoffRequest:
+    """Asks for a handoff.
+
+    A tool whose function returns one hands over. Only code can make one: text that looks like one, from
+    a tool, a model or a user, is text. And it is what a target is shown in
+    ``Agent.on_handoff_request``, whoever asked.
+    """
+
+    to_agent: Any = None
+    """A handler of the agent, an agent that it may hand over to, or any other agent of the run, by
+    name; or the `routelock.Handler` or `routelock.Agent` itself. None for the first agent that has all of
+    ``capabilities_required``."""
+    input: Any = field(default=None, kw_only=True)
+    """Given to the target: a handler finds it as ``Request.handoff_input``."""
+    reason: str | None = field(default=None, kw_only=True)
+    """Why; it is on the record."""
+    message: str | None = field(default=None, kw_only=True)
+    """Answers the tool call; ``{"assistant": "<target>"}`` when left out."""
+    from_agent: str = field(default="", kw_only=True)
+    """Who asks; filled in by the run."""
+    request_id: str = field(default="", kw_only=True)
+    """``h-<run id>-<n>``, the same whenever the run is replayed; filled in by the run."""
+    preserve_context: bool = field(default=True, kw_only=True)
+    """False shows the target only the newest user message."""
+    capabilities_required: Sequence[str] = field(default=(), kw_only=True)
+    """What the target must be able to do; kept as a tuple, a set in alphabetical order."""
+    timeout: float | None = field(default=None, kw_only=True)
+    """Seconds that the target has to accept, more than 0; None and infinity wait for ever."""
+    payload: Any = field(default=None, kw_only=True)
+    """Data that rides along, see `routelock.payloads`."""
+    context_snapshot: bytes | None = field(default=None, kw_only=True)
+    """The conversation as `routelock.handoff_context.serialize_context` writes it, for a target that decides
+    in another process. A run needs none, and passes on what a tool gives."""
+    priority: int = field(default=0, kw_only=True)
+    """For those who decide, such as an `routelock.handoff_store.HandoffStore`: lower first. A run tries the
+    transfers of a reply in the order of the calls."""
+    metadata: Mapping[str, Any] = field(default_factory=NEW_DICT, kw_only=True)
+
+    def __post_init__(self) -> None:
+        required: object = self.capabilities_required
+        if isinstance(required, str):
+            raise ConfigError(
+                "A HandoffRequest takes capabilities_required as a list of names, not one text."
+            )
+        if required != () and not _are_names(required):
+            raise ConfigError(
+                f"A HandoffRequest takes capabilities_required as a list of names, not {required!r:.80}."
+            )
+        if not self.target_name:
+            raise ConfigError(
+                "A HandoffRequest names a handler or an agent, or is given it, or says what it must be able "
+                f"to do (capabilities_required); not {self.to_agent!r:.80}."
+            )
+        if not _is_wait(self.timeout):
+            what = "seconds, more than 0, or None"
+            raise ConfigError(f"The timeout of a HandoffRequest must be {what}, not {self.timeout!r:.80}.")
+        _check_kinds(self, _OF_A_REQUEST)
+        object.__setattr__(self, "capabilities_required", in_order(self.capabilities_required))
+        object.__setattr__(self, "metadata", dict(self.metadata))
+
+    @property
+    def target_name(self) -> str:
+        """The name of the target, or what it must be able to do; empty when it has neither."""
+        if self.to_agent is None and self.capabilities_required:
+            return capable_name(in_order(self.capabilities_required))
+        name: object = (
+            self.to_agent if isinstance(self.to_agent, str) else getattr(self.to_agent, "name", None)
+        )
+        return name if isinstance(name, str) else ""
+
+    @property
+    def answer(self) -> str:
+        """What answers the tool call once the transfer is made."""
+        made = json.dumps({"assistant": self.target_name}, ensure_ascii=False)
+        return made if self.message is None else self.message
+
+    def envelope(self) -> dict[str, Any]:
+        """Return what a tool asked for as JSON data, with the target by its name."""
+        return {
+            "to_agent": None if self.to_agent is None else self.target_name,
+            "input": recordable(self.input),
+            "reason": self.reason,
+            "message": self.message,
+            "preserve_context": self.preserve_context,
+            "capabilities_required": list(self.capabilities_required),
+            "timeout": self.timeout,
+            "priority": self.priority,
+            "payload": recordable(self.payload),
+            "metadata": recordable(dict(self.metadata)),
+            "context_snapshot": None
+            if self.context_snapshot is None
+            else b64encode(self.context_snapshot).decode("ascii"),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the request as JSON data for another process, with the target by its name.
+
+        ``preserve_context`` is ``preserve_history`` there, the snapshot is base64, and what is a model or a
+        payload here is an object there.
+
+        Raises:
+            ValueError: something in it has no JSON form; the message says where.
+        """
+        from routelock.request_wire import as_wire  # noqa: PLC0415 - for those who send one elsewhere
+
+        if self.to_agent is None:
+            raise ValueError(
+                "This HandoffRequest cannot leave the process: to_agent: it names no target, only what one "
+                "must be able to do."
+            )
+        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        return as_wire({**fields, "to_agent": self.target_name})
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> HandoffRequest:
+        """Return the request that `to_dict` made this of, or that another program means by it.
+
+        ``from_agent`` and ``to_agent`` must be there; the rest may be missing. A ``payload`` stays a dict,
+        which `HandoffPayload.parse` reads.
+
+        Raises:
+            ValueError: it is no request. All that is wrong is named at once, unknown keys included, and no
+                value is shown.
+        """
+        from routelock.request_wire import from_wire  # noqa: PLC0415
+
+        return cls(**from_wire(data))
+
+    @classmethod
+    def from_envelope(cls, envelope: Mapping[str, Any]) -> HandoffRequest:
+        """Return the request that `envelope` was made from."""
+        fields: dict[str, Any] = dict(envelope)
+        fields["capabilities_required"] = tuple(fields.get("capabilities_required", ()))
+        if (snapshot := fields.get("context_snapshot")) is not None:
+            fields["context_snapshot"] = b64decode(snapshot)
+        return cls(**fields)
+
+
+REQUEST = maker(HandoffRequest, checked=False)
+REMADE_REQUEST = remaker(HandoffRequest)
+RESPONSE = maker(HandoffResponse, checked=False)
+"""Make those of a run: all that is in them was checked, or is the run's own."""
+
+
+def recordable(value: object) -> Any:
+    """Return a value as JSON data, for a journal. What has no JSON form becomes text, never an error."""
+    from pydantic_core import from_json, to_json  # noqa: PLC0415 - see `routelock.schema`
+
+    try:
+        return from_json(to_json(value, fallback=str, inf_nan_mode="strings"))
+    except ValueError:  # it refers to itself, or is no proper text
+        return repr(value)

@@ -1,0 +1,72 @@
+"""Callbacks that watch a run. They observe; they cannot change what happens.
+
+What they are given of the conversation are copies. A hook that raises does not end the run and is not lost:
+the exception is in ``result.errors``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from routelock.context import RunContext, ToolContext
+from routelock.events import MessageDone
+from routelock.port import Request
+
+__all__ = ["AgentHooks", "RunHooks"]
+
+
+class RunHooks:
+    """Watches a whole run; override what you need. ``agent`` is always the `routelock.Agent`."""
+
+    async def on_agent_start(self, context: RunContext[Any], agent: Any) -> None:
+        """Called each time an agent becomes the active one."""
+
+    async def on_agent_end(self, context: RunContext[Any], agent: Any, output: Any) -> None:
+        """Called when an agent produced the final output."""
+
+    async def on_handoff(self, context: RunContext[Any], from_agent: Any, to_agent: Any) -> None:
+        """Called once per transfer, before the target's first model call.
+
+        ``to_agent`` is the `routelock.Handler` when the target is a handler.
+        """
+
+    async def on_llm_start(self, context: RunContext[Any], agent: Any, request: Request) -> None:
+        """Called before each model call with a copy of exactly what the handler is given."""
+
+    async def on_llm_end(self, context: RunContext[Any], agent: Any, reply: MessageDone) -> None:
+        """Called with a copy of each complete reply."""
+
+    async def on_tool_start(self, context: ToolContext[Any], agent: Any, tool: Any) -> None:
+        """Called before a tool runs; ``tool`` is the `routelock.Tool`."""
+
+    async def on_tool_end(self, context: ToolContext[Any], agent: Any, tool: Any, result: str) -> None:
+        """Called with the text that answers the call, an error report included."""
+
+
+class AgentHooks:
+    """Watches one agent, in every run it takes part in."""
+
+    async def on_start(self, context: RunContext[Any], agent: Any) -> None:
+        """Called each time this agent becomes the active one."""
+
+    async def on_end(self, context: RunContext[Any], agent: Any, output: Any) -> None:
+        """Called when this agent produced the final output."""
+
+    async def on_handoff(self, context: RunContext[Any], agent: Any, source: Any) -> None:
+        """Called when the agent ``source`` hands over to ``agent``: for the hooks of both, each once.
+
+        Compare ``source.name`` with the name of your agent to know which side this is. ``agent`` is the
+        `routelock.Handler` when the target is a handler.
+        """
+
+    async def on_llm_start(self, context: RunContext[Any], agent: Any, request: Request) -> None:
+        """Called before each model call of this agent with a copy of exactly what the handler is given."""
+
+    async def on_llm_end(self, context: RunContext[Any], agent: Any, reply: MessageDone) -> None:
+        """Called with a copy of each complete reply of this agent."""
+
+    async def on_tool_start(self, context: ToolContext[Any], agent: Any, tool: Any) -> None:
+        """Called before one of this agent's tools runs."""
+
+    async def on_tool_end(self, context: ToolContext[Any], agent: Any, tool: Any, result: str) -> None:
+        """Called with the text that answers the call."""

@@ -1,0 +1,374 @@
+"""The one loop. Plain runs await it, streamed runs read what it shows; there is no other.
+
+view, handler, agent = start of the run          # in Run: the reset is structural
+for each turn:
+reply = the MessageDone among handler.stream(request)
+no tool calls -> final output
+answer every call exactly once, in call order
+a transfer was made -> the view, the agent or the handler changes
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+from routelock.answers import answer_calls
+from routelock.asking import Check, ask_model
+from routelock.callables import words_of
+from routelock.caller_stack import give_up
+from routelock.callers import is_told
+from routelock.conclusion import conclude
+from routelock.endings import begin, close, end_badly, within
+from routelock.errors import ContentRefused, HandlerError, RoutelockError, LoopDetected
+from routelock.events import (
+    REMADE_DONE,
+    AgentUpdated,
+    EmptyReply,
+    HandlerFallback,
+    MessageDone,
+    Repaired,
+)
+from routelock.guardrails import check_input
+from routelock.judging import judge
+from routelock.messages import calls_of, detached
+from routelock.models import next_handler
+from routelock.port import MODEL_REQUEST, Request, ToolChoice, copy_of, family_of, model_of
+from routelock.prompts import system_message
+from routelock.records import maker, record
+from routelock.replies import filtered_out, has_thoughts, is_sound, unseen_of, was_cut_short, wrong_with
+from routelock.results import SHOWN, RunDone, RunEvent, Shown
+from routelock.routing import Offer, offer
+from routelock.run import Run
+from routelock.showing import show, show_all, shown_by
+from routelock.tell import heard, hears, tell
+
+__all__ = ["run_events", "run_loop"]
+
+_WHOLE = ("stop", "tool_calls", None)
+"""The finish reasons of nearly all replies."""
+_SAY_SOMETHING = "Your reply was empty. Answer the user, or call a tool."
+
+
+async def run_loop(run: Run) -> None:
+    """Carry out a run. If it is watched, show what happens, ending with `RunDone`.
+
+    Raises:
+        RoutelockError: with the partial result in ``error.result``.
+    """
+    raised: Exception | None = None
+    try:
+        await begin(run)
+        await (_go_on(run) if run.turn else _check_run_input(run))
+        await _take_turns(run)
+    except Exception as error:
+        raised = await end_badly(run, error)
+    finally:
+        await close(run, raised)
+    if run.watched:
+        await show_all(run.take_completed())
+    if raised is not None:
+        raise raised
+    if run.watched:
+        await show(RunDone(run.result()))
+
+
+def run_events(run: Run) -> AsyncGenerator[RunEvent]:
+    """Return what a run shows, at the pace of its reader, and for no longer than its ``timeout``."""
+    run.watched = True
+    events = shown_by(lambda: run_loop(run))
+    return events if run.config.timeout is None else within(run, events, run.config.timeout)
+
+
+async def _go_on(run: Run) -> None:
+    """Do what is left of the turn in which a resumed run stood."""
+    from routelock.resuming import settle  # noqa: PLC0415 - for the runs that do
+
+    left = settle(run)
+    if run.stop_reason != "unfinished":
+        return
+    if run.keeper is not None:
+        await run.keeper.claim(run, left.calls)
+    try:
+        if left.calls:
+            offered = (await _offer(run)).with_disabled()
+            judge(run, await answer_calls(run, offered, left.calls, run_events))
+        elif left.reply is not None:
+            await _act(run, await _offer(run), MessageDone(message=left.reply.message))
+    except Exception as error:
+        if not is_told(run.callers, error, run.config.raise_on):
+            raise
+        await _tell_caller(run, error)
+
+
+async def _take_turns(run: Run) -> None:
+    """Take turns until the run has ended. An agent that waits is told of a failure, and goes on."""
+    while run.stop_reason == "unfinished":
+        try:
+            await _take_turn(run)
+        except Exception as error:
+            if not is_told(run.callers, error, run.config.raise_on):
+                raise
+            await _tell_caller(run, error)
+        if run.keeper is not None:
+            await run.keeper.keep(run)
+
+
+async def _tell_caller(run: Run, error: Exception) -> None:
+    """Let the agent that waits go on without the answer, and show that."""
+    failed = give_up(run, error)
+    if run.watched:
+        await show_all([*run.take_completed(), failed])
+
+
+async def _take_turn(run: Run) -> None:
+    """Make one model call and do what its reply asks for."""
+    if run.speaker_changed() and run.watched:
+        await show(AgentUpdated(run.agent.name))
+    turn = await _begin_turn(run)
+    if run.watched:
+        for repair in turn.repairs:
+            await show(Repaired(agent=run.agent.name, repair=repair))
+    try:
+        await ask_model(run, turn.request, turn.shown, turn.check)
+        unseen, reply = _accept(run)
+    except Exception as error:
+        replaced = _fall_back(run, error)
+        if run.watched:
+            await show_all([*run.take_completed(), replaced])
+        return
+    await _after(run, turn.offered, unseen, reply)
+
+
+@record(frozen=True, slots=True)
+class _Turn:
+    """What a turn begins with."""
+
+    request: Request
+    shown: Shown
+    offered: Offer
+    repairs: Sequence[str]
+    check: Check | None
+    """Judges the input while the model is asked."""
+
+
+_TURN = maker(_Turn)
+
+
+async def _begin_turn(run: Run) -> _Turn:
+    run.begin_turn()
+    check = None if run.started else await _start_agent(run)
+    offered = run.offered or await _offer(run)
+    system = await system_message(run, offered)
+    messages, repairs = run.view.messages(family_of(run.handler), run.reader())
+    if repairs:
+        run.repairs += (*repairs,)
+    shown = SHOWN(system=system, growing=messages, count=len(messages))
+    request = _request(run, offered, shown)
+    if hears(run, "on_llm_start"):
+        await tell(run, "on_llm_start", "on_llm_start", copy_of(request))
+    return _TURN(request=request, shown=shown, offered=offered, repairs=repairs, check=check)
+
+
+async def _after(run: Run, offered: Offer, unseen: Sequence[RunEvent], reply: MessageDone) -> None:
+    """Show a reply and do what it asks for: answer its calls, or take it as the final output."""
+    if run.watched:
+        for event in unseen:
+            await show(event)
+        await show(_copied(reply))
+    if hears(run, "on_llm_end"):
+        await tell(run, "on_llm_end", "on_llm_end", _copied(reply))
+    if run.empty_replies and run.watched:
+        await show(EmptyReply(run.agent.name))
+    await _act(run, offered, reply)
+
+
+def _copied(reply: MessageDone) -> MessageDone:
+    """Return a reply for code that may edit it: the message of the run's own is in the transcript."""
+    return REMADE_DONE(reply, message=detached(reply.message))
+
+
+async def _act(run: Run, offered: Offer, reply: MessageDone) -> None:
+    if calls := calls_of(reply.message):
+        judge(run, await answer_calls(run, offered, calls, run_events))
+    elif not run.empty_replies or _is_answer(run):
+        await conclude(run, reply)
+
+
+def _is_answer(run: Run) -> bool:
+    """Whether an empty reply is the final output. After a tool or a transfer the model is asked once more.
+
+    Raises:
+        LoopDetected: it was asked, and said nothing again.
+    """
+    but = ", but for a thought, which may have been cut" if has_thoughts(run.items[-1].message) else ""
+    run.warn(f"turn {run.turn}: the reply is empty{but}")
+    before = run.items[-2].message["role"]
+    first = len(run.items) == run.input_count + 1 and before != "tool"
+    if first or run.agent.output is not None or not run.config.detect_loops:
+        return True
+    if run.empty_replies > 1:
+        raise LoopDetected(
+            f"Agent {run.agent.name!r} gave an empty reply in turn {run.turn}, after it was told that its "
+            "last one was empty. The partial result is in error.result; with RunConfig(detect_loops=False) "
+            "an empty reply is the final output."
+        )
+    run.problem("loop", _SAY_SOMETHING)
+    run.add("nudge", {"role": "user", "content": _SAY_SOMETHING})
+    return False
+
+
+async def _check_run_input(run: Run) -> None:
+    if run.config.input_guardrails:
+        shown = run.shown_next()
+        await check_input(run.config.input_guardrails, run.now(), run.agent, shown, whose="the run")
+
+
+async def _start_agent(run: Run) -> Check | None:
+    """Run what belongs to the moment an agent becomes the active one; return what is left of it to do.
+
+    It is behind it once the guardrails let the input pass: a run that is resumed is judged again.
+    """
+    if heard(run):
+        await tell(run, "on_agent_start", "on_start")
+    if not run.agent.input_guardrails:
+        run.started = True
+        return None
+    agent, now, messages = run.agent, run.now(), run.shown_next()
+
+    async def check() -> None:
+        await check_input(agent.input_guardrails, now, agent, messages, whose=f"agent {agent.name!r}")
+        run.started = True
+
+    if run.config.guardrails_beside:
+        return check
+    await check()
+    return None
+
+
+async def _offer(run: Run) -> Offer:
+    """Return what the model may call. What nothing can change is worked out once, for all or for this run."""
+    agent, handler = run.agent, run.handler.name
+    for_all = not (run.scopes or run.config.external_tools or run.config.agents)
+    offered: Offer | None = agent.worked_out.get((offer, handler)) if for_all else None
+    if offered is None:
+        external = run.config.external_tools
+        offered = await offer(agent, run.now(), run.graph, handler=handler, external=external)
+        if for_all and offered.fixed and not any(isinstance(edge.target, str) for edge in agent.edges):
+            agent.worked_out[offer, handler] = offered
+    if offered.fixed:
+        run.offered = offered
+    _warn_of_many(run, offered)
+    return offered
+
+
+def _warn_of_many(run: Run, offered: Offer) -> None:
+    most = run.config.warn_handoffs_over
+    if most is None or offered.handoffs <= most or run.warned_of_many:
+        return
+    run.warned_of_many = True
+    run.warn(
+        f"agent {run.agent.name!r} is offered {offered.handoffs} handoffs, and models choose badly among "
+        f"more than {most}: put some behind an agent of their own, or set RunConfig(warn_handoffs_over=...)"
+    )
+
+
+def _request(run: Run, offered: Offer, shown: Shown) -> Request:
+    """Put together what the handler is given."""
+    settings: dict[str, Any] = {}
+    choice: ToolChoice | None = None
+    if run.config.model_settings or run.agent.model_settings:
+        settings = {**run.config.model_settings, **run.agent.model_settings}
+        choice = _tool_choice(run, offered, settings.pop("tool_choice", None))
+        settings = {key: value for key, value in settings.items() if value is not None}
+    return MODEL_REQUEST(
+        messages=shown.messages(),
+        tools=offered.specs,
+        tool_choice=choice,
+        settings=settings,
+        output_schema=run.agent.output_schema,
+        stream=run.stream,
+        agent=run.agent.name,
+        turn=run.turn,
+        context=run.now(),
+        handoff_input=run.handoff_input,
+    )
+
+
+def _tool_choice(run: Run, offered: Offer, choice: ToolChoice | None) -> ToolChoice | None:
+    """Return the agent's tool choice where it applies: one that forces holds once, and for what is there."""
+    if choice in (None, "auto", "none"):
+        return choice
+    if run.agent_turns > 1 or not offered.routes:
+        return None
+    return choice if choice == "required" or choice in offered.routes else None
+
+
+def _fall_back(run: Run, error: Exception) -> HandlerFallback:
+    """Put the agent's next handler in the place of one that failed before it showed anything.
+
+    Raises:
+        Exception: the error itself, when the run does not allow it or no handler is left.
+    """
+    excused = isinstance(error, HandlerError) or not isinstance(error, RoutelockError | AssertionError)
+    if isinstance(error, RoutelockError) and error.result is not None:
+        excused = True  # it ended another run, which the handler made
+    arrived = run.arrived is not None and not isinstance(error, ContentRefused)
+    began = run.open_call is None or run.partial or arrived
+    if not excused or began or not run.config.fallback:
+        raise error
+    handler = next_handler(run.agent, run.handler.name, run.failed_of(run.agent), run.config)
+    if handler is None:
+        raise error
+    failed = run.handler.name
+    why = f"handler {failed!r} failed, {handler.name!r} answers instead: "
+    why += f"{type(error).__name__}: {words_of(error)}"
+    run.problem("fallback", why, error=error)
+    run.replace_handler(handler, error)
+    return HandlerFallback(agent=run.agent.name, handler=failed, next_handler=handler.name, error=error)
+
+
+def _accept(run: Run) -> tuple[Sequence[RunEvent], MessageDone]:
+    """Take the complete reply; return what of it nobody has seen yet, what was repaired in it, and itself."""
+    reply = run.arrived
+    if reply is None:
+        raise HandlerError(
+            f"Handler {run.handler.name!r} ended in turn {run.turn} without a MessageDone. "
+            "Every handler must yield exactly one, with the complete message."
+        )
+    sound = is_sound(reply.message)
+    if not sound and (wrong := wrong_with(reply.message)):
+        raise HandlerError(f"Handler {run.handler.name!r} gave a reply in turn {run.turn} with {wrong}.")
+    if reply.finish_reason not in _WHOLE and was_cut_short(reply.finish_reason):
+        if not sound and (why := filtered_out(reply)):
+            raise _refused(run, reply, why)
+        run.warn(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
+    _check_choice(run, reply)
+    shown, known = run.partial.copy() if run.stream else (), len(run.repairs)
+    reply = run.accept(reply, sound=sound)
+    repaired = [Repaired(agent=run.agent.name, repair=each) for each in run.repairs[known:]]
+    return [*unseen_of(reply.message, shown), *repaired] if run.stream else repaired, reply
+
+
+def _check_choice(run: Run, reply: MessageDone) -> None:
+    """Warn of a forced tool choice that was not kept: some servers take it and do as they like."""
+    request = None if run.open_call is None else run.open_call[0]
+    if request is None or request.tool_choice in (None, "auto", "none"):
+        return
+    choice, called = request.tool_choice, [call["function"].get("name") for call in calls_of(reply.message)]
+    kept = bool(called) if choice == "required" else choice in called
+    if not kept and request.output_schema is None:  # else the answer may have come by a tool of its own
+        run.warn(
+            f"turn {run.turn}: the model was to call {'a tool' if choice == 'required' else 'one tool'} "
+            f"(tool_choice={choice!r}) and did not: the provider, or the model, ignores it"
+        )
+
+
+def _refused(run: Run, reply: MessageDone, why: str) -> ContentRefused:
+    return ContentRefused(
+        f"The provider's content filter left nothing of the reply of agent {run.agent.name!r} in turn "
+        f"{run.turn} ({why}). The same request will be refused again: change what is asked, or use another "
+        "model.",
+        provider=model_of(run.handler)["provider"] or "",
+        model=reply.model or "",
+    )

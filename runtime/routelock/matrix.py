@@ -1,0 +1,173 @@
+"""Who can hand over to whom, as a table: for a page of docs, a review, or a test that nothing has changed.
+
+Nothing is run and no model is needed: it reads the declarations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from routelock.agent_tools import AgentCall
+from routelock.agents import Agent, Handoff
+from routelock.callables import name_of
+from routelock.capabilities import missing_capability
+from routelock.graph import connected, find_agent
+from routelock.payloads import sent_by
+
+if TYPE_CHECKING:
+    from routelock.config import RunConfig
+
+__all__ = ["HandoffRow", "as_markdown", "handoff_matrix"]
+
+HEAD = ("source", "target", "type", "context")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandoffRow:
+    """One way from an agent to whoever may take over from it, or answers it."""
+
+    source: str
+    targets: Sequence[str]
+    """Who is asked, in order; none when nobody has the capabilities, or a function decides."""
+    tool_name: str
+    """What the model calls."""
+    type: str
+    """That of the payload that rides along. Without one: ``handoff``, ``handler`` where the agent stays and
+    another handler answers for it, ``tool`` for an agent as a tool."""
+    context: Sequence[str]
+    """What the target is given, and under which conditions."""
+
+
+def handoff_matrix(agent: Agent[Any], config: RunConfig | None = None) -> list[HandoffRow]:
+    """Return every way that a run which begins with ``agent`` may go: the nearest agents first.
+
+    What an input filter or a function would do is not known before it is done; it is named.
+
+    Args:
+        agent: where the run begins.
+        config: that of the run; its ``agents``, ``handoff_input_filter`` and ``nest_handoff_history`` count.
+
+    Raises:
+        ConfigError: a handoff names an agent that there is not, or two agents have one name.
+        PayloadError: a payload that is no function cannot be sent.
+    """
+    if config is None:
+        from routelock.config import RunConfig  # noqa: PLC0415 - stands above
+
+        config = RunConfig()
+    rows: list[HandoffRow] = []
+    seen: set[Agent[Any]] = set()
+    waiting = [agent]
+    while waiting:  # an agent that is called as a tool has a run of its own, with agents of its own
+        graph = connected(waiting.pop(0), config.agents)
+        for source in graph.values():
+            if source not in seen:
+                seen.add(source)
+                rows += [_by_handoff(source, edge, graph, config) for edge in source.edges]
+                rows += [_by_tool(source, name, call) for name, call in _asked(source)]
+                waiting += [call.agent for _, call in _asked(source)]
+    return rows
+
+
+def as_markdown(rows: Iterable[HandoffRow]) -> str:
+    """Return the rows as a table with the columns source, target, type and context."""
+    cells = [(row.source, ", ".join(row.targets) or "?", row.type, "; ".join(row.context)) for row in rows]
+    lines = [HEAD, ("---",) * len(HEAD), *cells]
+    return "".join(f"| {' | '.join(_cell(each) for each in line)} |\n" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|")
+
+
+def _asked(agent: Agent[Any]) -> Iterator[tuple[str, AgentCall]]:
+    for tool in agent.all_tools:
+        if isinstance(tool.on_invoke_tool, AgentCall):
+            yield tool.name, tool.on_invoke_tool
+
+
+def _by_tool(source: Agent[Any], name: str, call: AgentCall) -> HandoffRow:
+    fields = ", ".join(call.takes.schema.get("properties", {}))
+    return HandoffRow(
+        source=source.name,
+        targets=(call.agent.name,),
+        tool_name=name,
+        type="tool",
+        context=(f"only what the model passes: {fields}", "answers the call"),
+    )
+
+
+def _by_handoff(
+    source: Agent[Any], edge: Handoff, graph: Mapping[str, Agent[Any]], config: RunConfig
+) -> HandoffRow:
+    kind, data = _payload(source, edge)
+    return HandoffRow(
+        source=source.name,
+        targets=_targets(source, edge, graph),
+        tool_name=edge.tool_name,
+        type=kind,
+        context=(_history(edge, config), *data, *_given(edge), *_conditions(edge)),
+    )
+
+
+def _targets(source: Agent[Any], edge: Handoff, graph: Mapping[str, Agent[Any]]) -> tuple[str, ...]:
+    if edge.on_invoke_handoff is not None:
+        return ()
+    if edge.target is None:
+        needed = edge.capabilities_required
+        able = [one for one in graph.values() if one is not source and not missing_capability(one, needed)]
+        return tuple(one.name for one in able)
+    given = (edge.target, *edge.others)
+    found = [find_agent(graph, one, source.name) if isinstance(one, str) else one for one in given]
+    return tuple(one.name for one in found)
+
+
+def _history(edge: Handoff, config: RunConfig) -> str:
+    """Say what the target is shown of the conversation: the edge's own wish comes before the run's filter."""
+    if edge.input_filter is not None:
+        return f"the conversation through {name_of(edge.input_filter)}"
+    if not edge.preserve_context:
+        return "the newest user message"
+    if config.handoff_input_filter is not None:
+        return f"the conversation through {name_of(config.handoff_input_filter)}"
+    nests = config.nest_handoff_history if edge.nest_handoff_history is None else edge.nest_handoff_history
+    if not nests:
+        return "the conversation"
+    return "a summary and the newest user message" if config.nest_keep_last_user else "a summary"
+
+
+def _payload(source: Agent[Any], edge: Handoff) -> tuple[str, list[str]]:
+    """Return the type of the payload, and what is said about its data."""
+    given = cast(Any, edge.payload)
+    if given is None:
+        return "handler" if edge.to_handler else "handoff", []
+    if callable(given):
+        return f"made by {name_of(given)}", []
+    payload = sent_by(source.name, given)
+    keys = ", ".join(payload.context_data)
+    return payload.handoff_type, [f"payload: {keys}"] if keys else []
+
+
+def _given(edge: Handoff) -> Iterator[str]:
+    if passed := ", ".join((edge.input_json_schema or {}).get("properties", {})):
+        yield f"the model passes: {passed}"
+    if edge.share is not None:
+        yield f"of the shared memory: {', '.join(edge.share) or 'nothing'}"
+    if edge.transfer_system_message:
+        yield "the source's instructions"
+
+
+def _conditions(edge: Handoff) -> Iterator[str]:
+    if edge.on_invoke_handoff is not None:
+        yield f"{name_of(edge.on_invoke_handoff)} decides who"
+    if edge.capabilities_required:
+        yield f"must be able to: {', '.join(edge.capabilities_required)}"
+    if edge.is_enabled is not True:
+        yield f"if {name_of(edge.is_enabled)}" if edge.is_enabled else "never offered"
+    if edge.scope not in (None, "all"):
+        scopes = [edge.scope] if isinstance(edge.scope, str) else sorted(edge.scope or ())
+        yield f"scope: {', '.join(scopes)}"
+    if edge.return_to_caller:
+        yield "answers the call"

@@ -1,0 +1,123 @@
+"""The system prompt of a turn."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from routelock.agents import Handoff
+from routelock.callables import resolve, users_code, wants
+from routelock.context import PAYLOAD_KEY
+from routelock.messages import Message
+from routelock.payloads import payload_of
+from routelock.registry import Section
+from routelock.routing import Offer
+from routelock.run import Run
+from routelock.scopes import permits
+
+__all__ = [
+    "RECOMMENDED_PROMPT_PREFIX",
+    "instructions",
+    "prompt_with_handoff_instructions",
+    "rode_along",
+    "system_message",
+]
+
+RECOMMENDED_PROMPT_PREFIX = (
+    "# System context\n"
+    "You are one of several agents that work together on one conversation. When another agent is better "
+    "suited to the request, hand over by calling its transfer tool, named transfer_to_<agent>. Transfers "
+    "happen in the background: do not mention them to the user."
+)
+"""Explains transfers to a model."""
+
+
+def prompt_with_handoff_instructions(prompt: str) -> str:
+    """Return ``prompt`` with the explanation of transfers in front."""
+    return f"{RECOMMENDED_PROMPT_PREFIX}\n\n{prompt}"
+
+
+async def instructions(run: Run) -> str:
+    """Return the active agent's own instructions at this moment.
+
+    Raises:
+        CallbackError: they are a function that raised or gave something else than text.
+    """
+    if run.agent.instructions is None or isinstance(run.agent.instructions, str):
+        return run.agent.instructions or ""
+    what = f"The instructions of agent {run.agent.name!r}"
+    with users_code(what):
+        prompt = await run.agent.get_system_prompt(run.now())
+        if not isinstance(cast(object, prompt), str | None):
+            raise TypeError(f"they must be text, not {type(prompt).__name__}")
+    return prompt or ""
+
+
+async def system_message(run: Run, offered: Offer) -> Message | None:
+    """Return the active agent's system prompt, with what the last handoff and the run add to it."""
+    own = run.agent.instructions
+    prompt = own if isinstance(own, str) else await instructions(run)
+    if run.agent.sections:
+        prompt = "\n\n".join([part for part in (prompt, *await _sections(run, offered)) if part])
+    if run.agent.output_prompt:
+        prompt = f"{prompt}\n\n{run.agent.output_prompt}".lstrip()
+    if run.config.handoff_prompt and offered.handoffs:
+        prompt = prompt_with_handoff_instructions(prompt)
+    if PAYLOAD_KEY in run.shared_memory:
+        prompt = "\n\n".join([part for part in (prompt, _payload_note(run)) if part])
+    if run.source_prompt:
+        prompt = f"{prompt}\n\n{run.source_prompt}".strip()
+    return {"role": "system", "content": prompt} if prompt else None
+
+
+def _payload_note(run: Run) -> str:
+    """Return what the agent is told of the data that came with a transfer, written once per transfer.
+
+    Data that cannot be read is passed over; tools find it in the shared memory as it is. Whoever
+    sent it knows it, when in charge again.
+    """
+    if run.payload_note is None:
+        payload, problem = payload_of(run.shared_memory)
+        markers = run.config.history_wrappers or ()
+        run.payload_note = ""
+        mine = rode_along(run) and run.agent.handoff_note
+        if payload is not None and mine and payload.source_agent != run.in_charge:
+            note = payload.note(markers=markers)
+            run.payload_note = f"{note}\n{payload.preview(markers=markers)}" if note else ""
+        given = run.shared_memory[PAYLOAD_KEY]
+        if problem and isinstance(given, dict) and "handoff_type" in given:
+            run.warn(f"turn {run.turn}: the handoff payload cannot be read: {problem}")
+    return run.payload_note
+
+
+def rode_along(run: Run) -> bool:
+    """Whether the payload came with a transfer of this run, and not with one of the run around it."""
+    if not run.depth:
+        return True
+    around = run.narrowings[0].outer if run.narrowings else run.shared_memory
+    return run.shared_memory.get(PAYLOAD_KEY) is not around.get(PAYLOAD_KEY)
+
+
+async def _sections(run: Run, offered: Offer) -> list[str]:
+    """Return the prompts of the agent's skills, and of the handlers that may take over from its default.
+
+    Who is in charge makes no difference to them: a prompt that stays the same keeps caches warm.
+    """
+    edges = [route for route in offered.routes.values() if isinstance(route, Handoff)]
+    reachable = {edge.to_handler.name for edge in edges if edge.to_handler}
+    reachable |= {each.name for each in run.agent.equipment.handlers} | {run.handler.name}
+    reachable.discard(run.default_handler)
+    return [
+        await _written(run, section)
+        for section in run.agent.sections
+        if permits(section.scope, run.scopes) and (not section.of_handler or section.name in reachable)
+    ]
+
+
+async def _written(run: Run, section: Section) -> str:
+    if isinstance(section.text, str):
+        return section.text
+    with users_code(f"A prompt of {section.name!r}, a skill of agent {run.agent.name!r},"):
+        text = await resolve(section.text(*(run.now(), run.agent)[: wants(section.text, 2)]))
+        if not isinstance(cast(object, text), str | None):
+            raise TypeError(f"it must be text, not {type(text).__name__}")
+    return text or ""

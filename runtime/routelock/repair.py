@@ -1,0 +1,295 @@
+"""Making any list of messages one that a chat provider accepts, without losing what it says.
+
+The rules are the ones all chat APIs share: each tool call has exactly
+one answer, the answers follow their call with nothing in between, no answer lacks its call, call ids
+are there and differ, calls have their type, no assistant message is empty, and there is something to
+answer at all. What only one vendor demands is that vendor's shape, in the provider.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any, cast
+
+from routelock.messages import Message, ToolCall, calls_of, text_of
+
+__all__ = ["NOTHING_LEFT", "NO_ANSWER", "examined", "problems", "repair", "says_nothing"]
+
+NO_ANSWER = "No result was recorded for this call."
+"""The answer that stands in for a tool result that was never recorded."""
+
+NOTHING_LEFT = "added a user message, because nothing was left to answer"
+"""The one repair that is no longer needed once something is added."""
+
+_NOTHING_TO_ANSWER = "Please continue."
+_OF_THE_APP = ("system", "developer")
+_UNKNOWN_TOOL = "unknown_tool"
+
+
+def problems(messages: Sequence[Message]) -> list[str]:
+    """Return what a provider would refuse in ``messages``, one line each; empty when all is well."""
+    return examined(messages)[0]
+
+
+def examined(messages: Sequence[Message]) -> tuple[list[str], set[str]]:
+    """Return the `problems` of ``messages``, and the ids of the calls in them.
+
+    Where there are no problems, every answer is to one of these.
+    """
+    found: list[str] = []
+    seen: set[str] = set()
+    open_calls: list[str] = []
+    for index, message in enumerate(messages):
+        role = message["role"]
+        if role == "tool":
+            answered = message.get("tool_call_id") or ""
+            if answered in open_calls:
+                open_calls.remove(answered)
+            else:
+                found.append(f"message {index}: orphan tool result {answered}")
+            continue
+        if open_calls:
+            found += [f"message {index}: tool call {call} has no answer before it" for call in open_calls]
+        if calls := message.get("tool_calls"):
+            open_calls = [call.get("id") or "" for call in calls]
+            found += _bad_ids(index, open_calls, seen)
+            found += [
+                f"message {index}: tool call {call.get('id')} without a type"
+                for call in calls
+                if call.get("type") != "function"
+            ]
+            seen.update(open_calls)
+        else:
+            open_calls = []
+        if role == "assistant" and not calls and says_nothing(message):
+            found.append(f"message {index}: assistant message without text or calls")
+    found += [f"at the end: tool call {call} has no answer" for call in open_calls]
+    if _is_all_of_the_app(messages):
+        found.append("nothing to answer: no user, assistant or tool message")
+    return found, seen
+
+
+def _is_all_of_the_app(messages: Sequence[Message]) -> bool:
+    for message in reversed(messages):  # the last one tells, nearly always
+        if message["role"] not in _OF_THE_APP:
+            return False
+    return True
+
+
+def _bad_ids(index: int, ids: list[str], seen: set[str]) -> list[str]:
+    found: list[str] = []
+    if seen.isdisjoint(ids) and "" not in ids and len({*ids}) == len(ids):
+        return found
+    own: set[str] = set()
+    for call_id in ids:
+        if not call_id:
+            found.append(f"message {index}: tool call without an id")
+        elif call_id in seen or call_id in own:
+            found.append(f"message {index}: tool call id {call_id} is used twice")
+        own.add(call_id)
+    return found
+
+
+_SAYS_NOTHING = {
+    *("role", "name", "tool_call_id", "annotations", "provider_specific_fields"),
+    *("reasoning", "reasoning_content", "reasoning_details", "reasoning_items", "thinking_blocks"),
+}
+"""Keys that make no answer of a message. Any other may, such as ``audio``."""
+
+
+def says_nothing(message: Message) -> bool:
+    """Whether an assistant message says nothing: vendors refuse it, and it loses nothing to drop it."""
+    if message["role"] != "assistant" or message.get("content") or message.get("tool_calls"):
+        return False
+    return not any(
+        value and key not in _SAYS_NOTHING and not key.startswith("_") for key, value in message.items()
+    )
+
+
+def repair(messages: Sequence[Message]) -> tuple[list[Message], list[str]]:
+    """Return a valid list of messages and what was mended, one line each.
+
+    A valid list comes back with the very same message objects and no repairs, and repairing twice is
+    repairing once. Nothing that was said is dropped: a missing answer is filled in, an answer without
+    its call gets one, a second answer is joined to the first, a displaced answer moves to its call.
+    """
+    if not problems(messages):
+        return list(messages), []
+    return _Mender(messages).mend()
+
+
+class _Mender:
+    """One repair. Answers wait by call id; each call takes those before the next call of its id.
+
+    What it takes grows with the number of messages, calls and answers, and not with its square: strangers may
+    send a server whatever they like.
+    """
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.messages = messages
+        self.out: list[Message] = []
+        self.notes: list[str] = []
+        self.used_ids: set[str] = set()
+        self.counts: dict[str, int] = {}
+        """How far the numbers go that new ids were made with, by the old id."""
+        self.answers: dict[str, list[int]] = {}
+        """The places of answers that wait, in order."""
+        self.callers: dict[str, deque[list[int]]] = {}
+        """Places of messages with calls, in order, each with how many of their calls are to come."""
+        for index, message in enumerate(messages):
+            if message["role"] == "tool":
+                self.answers.setdefault(message.get("tool_call_id") or "", []).append(index)
+            for call in calls_of(message):
+                places = self.callers.setdefault(call.get("id") or "", deque())
+                if places and places[-1][0] == index:
+                    places[-1][1] += 1
+                else:
+                    places.append([index, 1])
+        self.turns_end = _ends_of_turns(messages)
+
+    def mend(self) -> tuple[list[Message], list[str]]:
+        taken: set[int] = set()
+        for index, message in enumerate(self.messages):
+            if message["role"] == "tool":
+                if index not in taken and not self._belongs_to_a_later_call(message):
+                    self._adopt(index, message)
+            elif says_nothing(message):
+                self.notes.append(f"dropped an empty assistant message (message {index})")
+            elif calls_of(message):
+                taken |= self._with_answers(index, message)
+            else:
+                self.out.append(message)
+        if _is_all_of_the_app(self.out):
+            self.notes.append(NOTHING_LEFT)
+            self.out.append({"role": "user", "content": _NOTHING_TO_ANSWER})
+        return self.out, self.notes
+
+    def _belongs_to_a_later_call(self, answer: Message) -> bool:
+        return bool(self.callers.get(answer.get("tool_call_id") or ""))
+
+    def _with_answers(self, index: int, message: Message) -> set[int]:
+        taken: set[int] = set()
+        calls: list[ToolCall] = []
+        answers: list[tuple[int, Message]] = []
+        for call in calls_of(message):
+            call_id = call.get("id") or ""
+            self._call_is_next(call_id)
+            found = self._answers_for(call_id, index)
+            taken.update(found)
+            if found and not self._follows(index, found[0]):
+                self.notes.append(f"moved the answer to tool call {call_id!r} to its call")
+            fresh = self._fresh(call_id)
+            calls.append(self._whole(call, fresh))
+            answers.append((min(found, default=len(self.messages)), self._one_answer(found, fresh)))
+        if any(new is not old for new, old in zip(calls, calls_of(message), strict=True)):
+            message = cast(Message, {**message, "tool_calls": calls})
+        if all(place < len(self.messages) for place, _ in answers):
+            answers.sort(key=itemgetter(0))  # a sound turn stays as it is, whatever is wrong elsewhere
+        self.out += [message, *(answer for _, answer in answers)]
+        return taken
+
+    def _whole(self, call: ToolCall, fresh: str) -> ToolCall:
+        """Return a call with its new id, and with its type: there is one kind alone."""
+        typed = call.get("type") == "function"
+        if typed and fresh == call.get("id"):
+            return call
+        if not typed:
+            self.notes.append(f"added the type of tool call {fresh!r}")
+        return cast(ToolCall, {**call, "id": fresh, "type": "function"})
+
+    def _follows(self, index: int, answer: int) -> bool:
+        """Whether only tool messages stand between a call and its answer."""
+        return index < answer < self.turns_end[index]
+
+    def _call_is_next(self, call_id: str) -> None:
+        places = self.callers[call_id]
+        places[0][1] -= 1
+        if not places[0][1]:
+            places.popleft()
+
+    def _answers_for(self, call_id: str, index: int) -> list[int]:
+        """Take the waiting answers that belong to this call: all that are left, unless the id comes again."""
+        waiting = self.answers.get(call_id, [])
+        later = self.callers[call_id]
+        first, last = 0, len(waiting)
+        if later:
+            first = bisect_right(waiting, index)
+            if later[0][0] == index:
+                last = min(last, first + 1)
+            ahead = next((place for place, _ in later if place > index), len(self.messages))
+            last = min(last, max(first, bisect_left(waiting, ahead)))
+        found = waiting[first:last]
+        del waiting[first:last]
+        return found
+
+    def _fresh(self, call_id: str) -> str:
+        """Return an id that no call before has; the same every time for the same messages."""
+        fresh, count = call_id or "call_1", self.counts.get(call_id, 1)
+        while fresh in self.used_ids or (fresh != call_id and fresh in self.callers):
+            count += 1
+            fresh = f"{call_id or 'call'}_{count}"
+        self.counts[call_id] = count
+        if fresh != call_id:
+            self.notes.append(f"renamed tool call {call_id!r} to {fresh!r}")
+        self.used_ids.add(fresh)
+        return fresh
+
+    def _one_answer(self, found: list[int], call_id: str) -> Message:
+        if not found:
+            self.notes.append(f"added a missing answer to tool call {call_id!r}")
+            return {"role": "tool", "tool_call_id": call_id, "content": NO_ANSWER}
+        answer = self.messages[found[0]]
+        if len(found) > 1:
+            self.notes.append(f"joined {len(found)} answers to tool call {call_id!r}")
+            answer = _joined([self.messages[index] for index in found])
+        if answer.get("tool_call_id") != call_id:
+            answer = cast(Message, {**answer, "tool_call_id": call_id})
+        return answer
+
+    def _adopt(self, index: int, answer: Message) -> None:
+        """Give an answer that has no call the call it must have had, so that its text stays a result."""
+        old = answer.get("tool_call_id") or ""
+        call_id = self._fresh(old)
+        self.notes.append(f"added the missing call for orphan tool result {old!r} (message {index})")
+        name = str(answer.get("name") or _UNKNOWN_TOOL)
+        call: ToolCall = {
+            "id": call_id,
+            "type": "function",
+            "function": {"name": name, "arguments": "{}"},
+        }
+        self.out.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        self.out.append(answer if old == call_id else cast(Message, {**answer, "tool_call_id": call_id}))
+
+
+def _ends_of_turns(messages: Sequence[Message]) -> list[int]:
+    """Return for each message the place of the first one after it that is no answer of a tool."""
+    ends, end = [0] * len(messages), len(messages)
+    for index in range(len(messages) - 1, -1, -1):
+        ends[index] = end
+        if messages[index]["role"] != "tool":
+            end = index
+    return ends
+
+
+def _joined(answers: list[Message]) -> Message:
+    """Return the first answer with what the others add to it."""
+    content: object
+    if any(isinstance(answer.get("content"), list) for answer in answers):
+        parts = [part for answer in answers for part in _parts(answer)]
+        known: dict[str, dict[str, Any]] = {}
+        for part in parts:
+            known.setdefault(json.dumps(part, sort_keys=True, default=repr), part)
+        content = list(known.values())
+    else:
+        content = "\n".join(dict.fromkeys(text_of(answer) for answer in answers))
+    first = answers[0]
+    return first if content == first.get("content") else cast(Message, {**first, "content": content})
+
+
+def _parts(answer: Message) -> list[dict[str, Any]]:
+    content = answer.get("content") or []
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content

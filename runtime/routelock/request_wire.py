@@ -1,0 +1,152 @@
+"""The form in which a `HandoffRequest` goes to another process: a JSON object.
+
+The names are those of the handoff protocol that others speak, too: what is ``preserve_context`` here is
+``preserve_history`` there, and the snapshot is base64, as in the JSON mapping of protocol
+buffers (https://protobuf.dev/programming-guides/json/).
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Annotated, Any, NotRequired, cast
+
+import pydantic
+from pydantic_core import PydanticSerializationError, from_json, to_json
+from typing_extensions import TypedDict
+
+from routelock.plain_json import check_json
+
+__all__ = ["as_wire", "from_wire"]
+
+_Name = Annotated[str, pydantic.Field(min_length=1)]
+_DATA = ("input", "payload", "metadata")
+"""What may hold any JSON data."""
+_MOST_PROBLEMS = 20
+_KEPT = "This HandoffRequest cannot leave the process"
+_NONE = "This is no HandoffRequest"
+
+
+@pydantic.with_config(pydantic.ConfigDict(extra="forbid", strict=True))
+class _Wire(TypedDict):
+    from_agent: _Name
+    to_agent: _Name
+    reason: NotRequired[str | None]
+    message: NotRequired[str | None]
+    request_id: NotRequired[str]
+    preserve_history: NotRequired[bool]
+    preserve_context: NotRequired[bool]
+    capabilities_required: NotRequired[list[_Name]]
+    timeout: NotRequired[Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)] | None]
+    priority: NotRequired[int]
+    context_snapshot: NotRequired[Any]
+    input: NotRequired[Any]
+    payload: NotRequired[dict[str, Any] | None]
+    metadata: NotRequired[dict[str, Any]]
+
+
+@functools.cache
+def _contract() -> pydantic.TypeAdapter[_Wire]:
+    # made with the first request that is read: making it takes as long as importing all of routelock
+    return pydantic.TypeAdapter(_Wire)
+
+
+def as_wire(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request as JSON data.
+
+    Models, dataclasses and payloads become objects, tuples become lists.
+
+    Raises:
+        ValueError: something in it has no JSON form; the message says where.
+    """
+    wire = dict(fields)
+    wire["preserve_history"] = wire.pop("preserve_context")
+    wire["capabilities_required"] = list(wire["capabilities_required"])
+    if wire["context_snapshot"] is not None:
+        wire["context_snapshot"] = base64.b64encode(wire["context_snapshot"]).decode("ascii")
+    if (payload := getattr(wire["payload"], "to_dict", None)) is not None:
+        wire["payload"] = payload()  # it says itself how another process reads it
+    for name in _DATA:
+        wire[name] = _plain(name, wire[name])
+    try:
+        check_json(wire)
+    except ValueError as error:
+        raise ValueError(f"{_KEPT}: {error}.") from error
+    return wire
+
+
+def _plain(name: str, value: object) -> object:
+    """Return data in which nothing is ours."""
+    try:
+        return cast(object, from_json(to_json(value)))
+    except (PydanticSerializationError, ValueError) as error:
+        raise ValueError(f"{_KEPT}: {name}: {error}.") from error
+
+
+def from_wire(data: object) -> dict[str, Any]:
+    """Return the fields that a foreign object holds, in copies.
+
+    Raises:
+        ValueError: it is no such object. The message names everything that is wrong with it, and shows no
+            values.
+    """
+    if not isinstance(data, Mapping):
+        raise ValueError(f"{_NONE}: it is made of a dict, not of {type(data).__name__}.")
+    given = dict(cast("Mapping[str, Any]", data))
+    fields, problems = _validated(given)
+    problems += [*_no_json(given), *_contradictions(given), *_no_snapshot(given.get("context_snapshot"))]
+    if problems:
+        more = len(problems) - _MOST_PROBLEMS
+        told = problems[:_MOST_PROBLEMS] + [f"and {more} more"] * (more > 0)
+        raise ValueError(f"{_NONE}: {'; '.join(told)}.")
+    if isinstance(snapshot := fields.get("context_snapshot"), str):
+        fields["context_snapshot"] = base64.b64decode(snapshot)
+    if "preserve_history" in fields:
+        fields["preserve_context"] = fields.pop("preserve_history")
+    if "capabilities_required" in fields:
+        fields["capabilities_required"] = tuple(fields["capabilities_required"])
+    return deepcopy(fields)
+
+
+def _validated(given: dict[Any, Any]) -> tuple[dict[str, Any], list[str]]:
+    try:
+        checked = _contract().validate_python(given)
+    except pydantic.ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        return {}, [f"{_where(each['loc'])}: {_what(each['type'], each['msg'])}" for each in found]
+    return {**checked}, []
+
+
+def _where(path: tuple[int | str, ...]) -> str:
+    return ascii(".".join(str(step) for step in path[:2]))[1:-1][:60]
+
+
+def _what(kind: str, message: str) -> str:
+    return "a HandoffRequest has no such field" if kind == "extra_forbidden" else message
+
+
+def _no_json(given: Mapping[str, Any]) -> Iterator[str]:
+    for name in _DATA:
+        try:
+            check_json({name: given.get(name)})
+        except ValueError as error:
+            yield str(error)
+
+
+def _contradictions(given: Mapping[str, Any]) -> Iterator[str]:
+    both = [given[name] for name in ("preserve_history", "preserve_context") if name in given]
+    if len(both) == 2 and both[0] is not both[1]:
+        yield "preserve_history: preserve_context, which is the same, says something else"
+
+
+def _no_snapshot(snapshot: object) -> Iterator[str]:
+    """Others hand over the bytes themselves where the object has not been JSON yet."""
+    if isinstance(snapshot, str):
+        try:
+            base64.b64decode(snapshot, validate=True)
+        except ValueError:
+            yield "context_snapshot: it is no base64"
+    elif not isinstance(snapshot, bytes | None):
+        yield f"context_snapshot: it must be base64 or None, not {type(snapshot).__name__}"

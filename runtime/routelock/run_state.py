@@ -1,0 +1,389 @@
+"""A run as a value: frozen, JSON, and enough for another process to go on exactly where it stood.
+
+    text = result.state().to_json()
+    ...                                                   # another process, another day
+    state = RunState.from_json(text, agents=[triage])
+    result = await Runner.run(triage, state)
+
+It holds what happened and where the run stands, with agents and handlers by their names. Code is not in it:
+agents, tools, the `RunConfig`, the context object and hooks are given anew, and names are looked up among
+the agents given.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, cast
+
+from routelock.agents import Agent, Handoff
+from routelock.approval_documents import check_waiting, interruption_of
+from routelock.approvals import Decision, Interruption, rejection
+from routelock.config import RunConfig
+from routelock.context import RunContext
+from routelock.context_shape import failing_as
+from routelock.document_checks import checked_document
+from routelock.errors import ConfigError
+from routelock.messages import Message, RunItem, ToolCall, checked_message, detached
+from routelock.plain_json import MAX_BYTES, MAX_DEPTH, decode, encode
+from routelock.routing import offer
+from routelock.run_document import (
+    DecisionDocument,
+    ItemDocument,
+    RunDocument,
+    items_of,
+    usage_of,
+)
+from routelock.run_state_text import answer_as_json, redacted
+from routelock.unfinished import left_over
+from routelock.usage import Usage
+
+__all__ = ["RunState", "RunStatus"]
+
+
+class RunStatus(StrEnum):
+    """Where a run stands."""
+
+    IN_PROGRESS = "InProgress"
+    """A model is to be called next."""
+    WAITING_FOR_TOOLS = "WaitingForTools"
+    """Calls are unanswered: those of the caller's own tools, or of tools that did not begin to run."""
+    HANDOFF_REQUESTED = "HandoffRequested"
+    """A transfer was asked for and not made yet, see ``RunState.requested_handoff`` and ``reason``."""
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+    """An error or a limit ended the run, see ``RunState.error``. It goes on all the same when resumed."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RunState:
+    """Where a run stands. Made by ``result.state()`` or by `from_json`; nothing can change it.
+
+    ``Runner.run(agent, state)`` goes on with it.
+    """
+
+    document: RunDocument
+    """The data, which must not be changed; `to_json` writes it, without secrets."""
+    agents: Mapping[str, Agent[Any]] = field(compare=False)
+    """Those that the names in it stand for."""
+
+    def __repr__(self) -> str:
+        return f"RunState({self.status}, run_id={self.run_id!r}, agent={self.agent!r}, turn={self.turn})"
+
+    # -- JSON --
+
+    def to_json(self, *, include_secrets: bool = False, max_bytes: int = MAX_BYTES) -> str:
+        """Return the state as JSON text; the same state gives the same text.
+
+        Args:
+            include_secrets: whether secrets stay in the shared memory, in payloads, in metadata and in what
+                errors say, where ``"[redacted]"`` stands in for them otherwise; see `routelock.redaction`.
+                What was said stays to the letter. A redacted entry of the shared memory is taken from
+                ``RunConfig.shared_memory`` when the run is resumed.
+            max_bytes: the most that there may be, as `from_json` reads it.
+
+        Raises:
+            ValueError: it is too big.
+        """
+        with failing_as("Failed to serialize RunState"):
+            document = self.document if include_secrets else redacted(self.document)
+            return encode(document, compress=False, max_bytes=max_bytes).decode()
+
+    @classmethod
+    def from_json(
+        cls,
+        text: str | bytes,
+        *,
+        agents: Sequence[Agent[Any]],
+        max_bytes: int = MAX_BYTES,
+        max_depth: int = MAX_DEPTH,
+    ) -> RunState:
+        """Return the state that `to_json` wrote. Text from anywhere is safe to read, in bounded memory.
+
+        Safe means: it gives a checked state or an error, and runs nothing. Whoever can change the text can
+        change the conversation, so sign it where it goes through hands that you do not trust.
+
+        Args:
+            text: JSON.
+            agents: the agents that the run began with, and any that nothing connects with these. No others
+                can be named in the text.
+            max_bytes: refuse more.
+            max_depth: how many lists and objects may be inside one another.
+
+        Raises:
+            ConfigError: the text names an agent that is not there.
+            ValueError: this is no state, or one of a newer format; the message says what is wrong.
+        """
+        with failing_as("This is no RunState"):
+            if isinstance(cast(object, text), Mapping):  # a database has parsed it
+                raise ValueError("expected the text that to_json gave, not a dict: json.dumps makes it one")
+            data = text.encode() if isinstance(text, str) else text
+            document = checked_document(decode(data, max_bytes=max_bytes, max_depth=max_depth))
+        state = cls(document, _graph(agents))
+        for position in (document["position"], *document["callers"]):
+            agent_named(state.agents, position["agent"])
+        for name in (document["first"], document["speaker"]):
+            if name is not None:
+                agent_named(state.agents, name)
+        return state
+
+    # -- where it stands --
+
+    @property
+    def run_id(self) -> str:
+        """What the run is called in ids and idempotency keys; it stays the same."""
+        return self.document["run_id"]
+
+    @property
+    def agent(self) -> str:
+        """Name of the agent that is active."""
+        return self.document["position"]["agent"]
+
+    @property
+    def handler(self) -> str:
+        """Name of the handler that answers for it."""
+        return self.document["position"]["handler"]
+
+    @property
+    def turn(self) -> int:
+        """How many model calls there were, those of agents called as tools left out."""
+        return self.document["turn"]
+
+    @property
+    def usage(self) -> Usage:
+        """What the run has consumed."""
+        return usage_of(self.document["usage"])
+
+    @property
+    def items(self) -> Sequence[RunItem]:
+        """The transcript."""
+        return tuple(items_of(self.document))
+
+    @property
+    def pending(self) -> Sequence[ToolCall]:
+        """Calls of the caller's own tools that wait for an answer, see `with_answers`."""
+        return tuple(cast("list[ToolCall]", detached(self.document["pending"])))
+
+    @property
+    def error(self) -> str | None:
+        """What ended the run; None when nothing went wrong."""
+        return self.document["error"]
+
+    @property
+    def status(self) -> RunStatus:
+        """Where the run stands, in one word."""
+        stopped = self.document["stop_reason"]
+        if stopped in ("error", "limit"):
+            return RunStatus.FAILED
+        if stopped == "done":
+            return RunStatus.COMPLETE
+        calls = self._open_calls()
+        if self.requested_handoff is not None and len(calls) == 1:
+            return RunStatus.HANDOFF_REQUESTED
+        return RunStatus.WAITING_FOR_TOOLS if calls else RunStatus.IN_PROGRESS
+
+    @property
+    def requested_handoff(self) -> str | None:
+        """The transfer that was asked for and is not made yet, by the name of its tool."""
+        wanted = self._wanted()
+        return None if wanted is None else wanted[1].tool_name
+
+    @property
+    def reason(self) -> str | None:
+        """Why that transfer was asked for."""
+        if (wanted := self._wanted()) is None:
+            return None
+        call, edge = wanted
+        try:
+            given: object = json.loads(call["function"].get("arguments") or "{}")
+        except (ValueError, RecursionError):
+            given = None
+        said = cast("dict[str, Any]", given).get("reason") if isinstance(given, dict) else None
+        return str(said) if said else edge.reason
+
+    async def available_handoffs(
+        self, *, context: Any = None, run_config: RunConfig | None = None
+    ) -> dict[str, Handoff]:
+        """Return the handoffs that the active agent would be offered now, by the names of their tools.
+
+        It asks what a turn asks, so the answer is what a turn would offer: ``is_enabled`` functions, and the
+        scopes. That is why it takes what the resumed run is given.
+
+        Args:
+            context: the object for the app's functions.
+            run_config: the settings.
+
+        Raises:
+            CallbackError: an ``is_enabled`` function raised.
+        """
+        config = run_config or RunConfig()
+        moment: RunContext[Any] = RunContext(
+            context=context,
+            run_id=self.run_id,
+            agent=self.agent,
+            turn=self.turn + 1,
+            usage=self.usage,
+            shared_memory=detached(self.document["shared_memory"]),
+            scopes=frozenset(config.scopes),
+            user_id=config.user_id,
+            conversation_id=config.conversation_id,
+        )
+        offered = await offer(
+            agent_named(self.agents, self.agent),
+            moment,
+            self.agents,
+            handler=self.handler,
+            external=config.external_tools,
+        )
+        return {name: route for name, route in offered.routes.items() if isinstance(route, Handoff)}
+
+    # -- approvals --
+
+    @property
+    def interruptions(self) -> Sequence[Interruption]:
+        """Calls that wait for somebody's approval, see `approve` and `reject`."""
+        return tuple(interruption_of(each, self.run_id) for each in self.document.get("interruptions", ()))
+
+    def approve(self, one: Interruption, *, always: bool = False) -> RunState:
+        """Return the state in which a call may be carried out, once, with the arguments that it has.
+
+        Args:
+            one: a call that waits.
+            always: whether all calls of this tool by this agent may, for the rest of the run.
+
+        Raises:
+            ConfigError: it does not wait in this state, or has other arguments there.
+        """
+        return self._decided(one, Decision(True), always)
+
+    def reject(self, one: Interruption, *, message: str = "", always: bool = False) -> RunState:
+        """Return the state in which a call will not be carried out.
+
+        Args:
+            one: a call that waits.
+            message: why not, for the model.
+            always: whether no call of this tool by this agent may, for the rest of the run.
+
+        Raises:
+            ConfigError: it does not wait here, or has other arguments; or the message is no text.
+        """
+        return self._decided(one, rejection(message), always)
+
+    def _decided(self, one: Interruption, decision: Decision, always: bool) -> RunState:
+        waiting = self.document.get("interruptions", [])
+        check_waiting(one, self.run_id, waiting)
+        on = [one.agent, one.name] if always else [*one.path, one.call_id]
+        said: DecisionDocument = {
+            "on": on,
+            "approved": decision.approved,
+            "message": decision.message,
+            "fingerprint": "" if always else one.fingerprint,
+        }
+        left = [each for each in waiting if not _concerns(said, interruption_of(each, self.run_id), one)]
+        changed = {"interruptions": left, "decisions": [*self.document.get("decisions", []), said]}
+        return replace(self, document=cast(RunDocument, {**self.document, **changed}))
+
+    # -- answers --
+
+    def with_answers(self, answers: Iterable[Message | Mapping[str, Any]]) -> RunState:
+        """Return the state with answers to calls that are ``pending``; once all are, the run can go on.
+
+        Args:
+            answers: ``tool`` messages, each with the ``tool_call_id`` of its call.
+
+        Raises:
+            ConfigError: one is no such message or no JSON, its call is not pending, or is answered twice.
+        """
+        pending = {call["id"]: call for call in self.document["pending"]}
+        items = [*self.document["items"]]
+        for place, given in enumerate(answers):
+            message = answer_as_json(place, checked_message(place, given))
+            call_id = message.get("tool_call_id") or ""
+            if message["role"] != "tool" or pending.pop(call_id, None) is None:
+                raise ConfigError(_no_answer(place, message, self.document["pending"], pending))
+            items.append(self._answer(len(items), message))
+        return self._with(items, [*pending.values()])
+
+    def _answer(self, place: int, message: Message) -> ItemDocument:
+        item: ItemDocument = {"id": place, "kind": "tool", "message": {**message}, "agent": self.agent}
+        waits = [each for each in self.document["callers"] if not each.get("stands_by", False)]
+        if waits:
+            item["asked_by"] = waits[-1]["call"]["id"]
+        return item
+
+    def _with(self, items: list[ItemDocument], pending: list[dict[str, Any]]) -> RunState:
+        position = self.document["position"]
+        view = [*position["view"], *range(len(self.document["items"]), len(items))]
+        document = cast(
+            RunDocument,
+            {
+                **self.document,
+                "items": items,
+                "pending": pending,
+                "answered": True,
+                "position": {**position, "view": view},
+                "stop_reason": "requires_action" if pending or self.interruptions else "unfinished",
+            },
+        )
+        return replace(self, document=document)
+
+    def _open_calls(self) -> list[ToolCall]:
+        waiting = {caller["call"]["id"] for caller in self.document["callers"]}
+        left = left_over(self.items, self.document["first_of_turn"], self.turn, waiting)
+        return [call for call in left.calls if call["id"] not in self.document["begun"]]
+
+    def _wanted(self) -> tuple[ToolCall, Handoff] | None:
+        """Return the call of a transfer that is not made yet, and the way."""
+        edges = {edge.tool_name: edge for edge in agent_named(self.agents, self.agent).edges}
+        for call in self._open_calls():
+            if (edge := edges.get(call["function"]["name"])) is not None:
+                return call, edge
+        return None
+
+
+def _concerns(said: DecisionDocument, each: Interruption, one: Interruption) -> bool:
+    """Whether what was said of one call holds for another one as well."""
+    return each == one if said["fingerprint"] else (each.agent, each.name) == (one.agent, one.name)
+
+
+def agent_named(agents: Mapping[str, Agent[Any]], name: str) -> Agent[Any]:
+    """Return the agent of that name.
+
+    Raises:
+        ConfigError: there is none, and these there are.
+    """
+    if (agent := agents.get(name)) is None:
+        known = ", ".join(sorted(agents)) or "none"
+        raise ConfigError(
+            f"The RunState names the agent {name!r:.80}, which is not there. Known: {known:.400}. Give "
+            "the agents that the run began with, and any that a tool handed over to: "
+            "from_json(agents=[...]) and RunConfig(agents=[...])."
+        )
+    return agent
+
+
+def _graph(agents: Sequence[Agent[Any]]) -> dict[str, Agent[Any]]:
+    graph: dict[str, Agent[Any]] = {}
+    if isinstance(cast(object, agents), Agent):
+        raise ConfigError("agents must be a list of agents, such as [agent].")
+    for one in agents:
+        if not isinstance(cast(object, one), Agent):
+            raise ConfigError(f"agents must be a list of agents, and {one!r:.80} is none.")
+        for name, agent in one.graph.items():
+            if graph.setdefault(name, agent) is not agent:
+                raise ConfigError(f"Two different agents are named {name!r}; give each its own name.")
+    return graph
+
+
+def _no_answer(place: int, message: Message, pending: Sequence[Any], left: Mapping[str, Any]) -> str:
+    call_id = message.get("tool_call_id")
+    if message["role"] != "tool":
+        what = f"has the role {message['role']!r}, and an answer is a tool message"
+    elif call_id not in left and any(call["id"] == call_id for call in pending):
+        what = f"answers the call {call_id!r:.80} a second time"
+    else:
+        what = f"is for the call {call_id!r:.80}, which waits for no answer"
+    waiting = ", ".join(repr(call["id"]) for call in pending) or "none"
+    return f"Answer {place} {what}. Calls that wait for one: {waiting:.400}."

@@ -1,0 +1,14 @@
+"""Serving agents over HTTP, to any client of OpenAI's chat completions.
+
+    uvicorn.run(create_app(agent, ServeConfig(api_keys=[key])), port=8000)
+
+The command ``routelock serve module:agent`` does the same. Needs the extra ``routelock[serve]``, when an
+app is made; importing this package does not.
+"""
+
+from __future__ import annotations
+
+from routelock.serving.app import create_app
+from routelock.serving.config import A2A, ServeConfig, ServedRequest
+
+__all__ = ["A2A", "ServeConfig", "ServedRequest", "create_app"]

@@ -1,0 +1,164 @@
+"""The words of A2A, the Agent2Agent protocol, as JSON. Pure: no input, no output, and not its SDK.
+
+https://a2a-protocol.org/v1.0.0/specification/. A task is a run, a context is a conversation, and an artifact
+is what a run has to show.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import JsonValue
+from pydantic_core import to_jsonable_python
+
+from routelock.agents import Agent
+from routelock.approvals import Interruption
+from routelock.messages import Message
+from routelock.plain_json import integral
+from routelock.results import RunResult
+from routelock.serving.refusals import Refusal
+from routelock.usage import Usage
+
+__all__ = [
+    "answer_parts",
+    "card_body",
+    "message_of",
+    "question_parts",
+    "refusal_body",
+    "usage_data",
+    "verdict_of",
+]
+
+_PARSE_ERROR, _INVALID_REQUEST, _INTERNAL_ERROR, _SERVER_ERROR = -32700, -32600, -32603, -32000
+"""Of JSON-RPC, the last for what a server defines: https://www.jsonrpc.org/specification#error_object."""
+_CONTENT_TYPE_NOT_SUPPORTED = -32005
+"""Of the protocol: https://a2a-protocol.org/v1.0.0/specification/#54-error-code-mappings."""
+
+_VERSIONS = ("1.0", "0.3")
+"""Of the protocol, the newest first: clients take the first that they know."""
+
+
+def card_body(agent: Agent[Any], *, url: str, version: str, keyed: bool) -> dict[str, Any]:
+    """Return the card of an agent: who it is, where it is asked, and how.
+
+    Args:
+        agent: nothing of its instructions or tools is told.
+        url: where requests go.
+        version: the agent's, for people.
+        keyed: whether it asks for a bearer token.
+    """
+    about = agent.handoff_description or f"The agent {agent.name}."
+    modes = ["text/plain"] if agent.output is None else ["application/json", "text/plain"]
+    body: dict[str, Any] = {
+        "name": agent.name,
+        "description": about,
+        "version": version,
+        "supportedInterfaces": [
+            {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": each} for each in _VERSIONS
+        ],
+        "capabilities": {"streaming": True, "pushNotifications": False},
+        "defaultInputModes": ["text/plain", "application/json", "image/*", "application/octet-stream"],
+        "defaultOutputModes": modes,
+        "skills": [{"id": agent.name, "name": agent.name, "description": about, "tags": ["agent"]}],
+    }
+    if keyed:
+        body["securitySchemes"] = {"bearer": {"httpAuthSecurityScheme": {"scheme": "bearer"}}}
+        body["securityRequirements"] = [{"schemes": {"bearer": {"list": []}}}]
+    return body
+
+
+def refusal_body(refusal: Refusal, request_id: str) -> dict[str, Any]:
+    """Return the error of JSON-RPC for a request that did not come as far as the protocol.
+
+    Args:
+        refusal: why not.
+        request_id: that of the server's log. The id of the call is null: the body may be unread, or no JSON.
+    """
+    code, reason, domain = _INVALID_REQUEST, refusal.code.upper(), "routelock"
+    if refusal.code == "invalid_json":
+        code = _PARSE_ERROR
+    elif refusal.status >= 500:
+        code = _INTERNAL_ERROR
+    elif refusal.status in (401, 403, 404, 429):  # nothing is wrong with the request as such
+        code = _SERVER_ERROR
+    elif refusal.status == 415:
+        code, reason, domain = _CONTENT_TYPE_NOT_SUPPORTED, "CONTENT_TYPE_NOT_SUPPORTED", "a2a-protocol.org"
+    about = {"reason": reason, "domain": domain, "metadata": {"requestId": request_id}}
+    data = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", **about}]
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": refusal.message, "data": data}}
+
+
+def usage_data(usage: Usage) -> dict[str, int]:
+    """Return what a run has consumed, spelled as the protocol spells its names."""
+    return {
+        "inputTokens": usage.input_tokens,
+        "outputTokens": usage.output_tokens,
+        "totalTokens": usage.total_tokens,
+        "cachedTokens": usage.cached_tokens,
+        "reasoningTokens": usage.reasoning_tokens,
+    }
+
+
+def message_of(said: Mapping[str, Any]) -> Message:
+    """Return what a client says as a user's message.
+
+    Raises:
+        Refusal: a part of it cannot be shown to a model.
+    """
+    parts = [_content(part) for part in said.get("parts", ())]
+    if not parts:
+        raise Refusal(400, "The message has no parts.", "invalid_request", "message.parts")
+    if all(part["type"] == "text" for part in parts):
+        return {"role": "user", "content": "\n".join(part["text"] for part in parts)}
+    return {"role": "user", "content": parts}
+
+
+def _content(part: Mapping[str, Any]) -> dict[str, Any]:
+    if "text" in part:
+        return {"type": "text", "text": part["text"]}
+    if "data" in part:
+        return {"type": "text", "text": json.dumps(integral(part["data"]), ensure_ascii=False)}
+    if "raw" not in part:
+        # whoever fetched it would fetch from wherever a stranger says
+        raise Refusal(400, "Send files as bytes, not by their URL.", "content_not_supported", "message.parts")
+    kind = part.get("mediaType") or "application/octet-stream"
+    url = f"data:{kind};base64,{part['raw']}"
+    if kind.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "file", "file": {"filename": part.get("filename") or "file", "file_data": url}}
+
+
+def answer_parts(result: RunResult[Any], text: str) -> list[dict[str, Any]]:
+    """Return what a run has to show: its output as data if its type is no text, else all that was written.
+
+    Args:
+        result: how it ended.
+        text: what its agents wrote.
+    """
+    given = result.stop_reason == "limit" and not isinstance(result.final_output, str | None)
+    if (given or result.stop_reason == "done") and result.last_agent.output is not None:
+        plain: JsonValue = to_jsonable_python(result.final_output, fallback=str, inf_nan_mode="strings")
+        # clients of 0.3 know objects only
+        data = plain if isinstance(plain, dict) else {"response": plain}
+        return [{"data": data, "mediaType": "application/json"}]
+    return [{"text": text}] if text else []
+
+
+def question_parts(calls: Iterable[Interruption]) -> list[dict[str, Any]]:
+    """Return the question whether calls that need approval may be made."""
+    asked = [{"agent": one.agent, "name": one.name, "arguments": one.arguments} for one in calls]
+    listed = "\n".join(f"{one['agent']}: {one['name']}({one['arguments']})" for one in asked)
+    text = f'May this be done? Answer yes or no, or with the data {{"approve": true}}.\n{listed}'
+    return [{"text": text}, {"data": {"approvals": asked}, "mediaType": "application/json"}]
+
+
+def verdict_of(said: Mapping[str, Any]) -> tuple[bool, str] | None:
+    """Return whether a client approves the calls that wait, and why not; None if it says neither."""
+    parts: Sequence[Mapping[str, Any]] = said.get("parts", ())
+    for data in (part["data"] for part in parts if isinstance(part.get("data"), dict)):
+        if isinstance(approve := data.get("approve"), bool):
+            return approve, str(data.get("message") or "")
+    words = " ".join(part["text"] for part in parts if "text" in part).strip().rstrip(".!").lower()
+    return {"yes": (True, ""), "no": (False, "")}.get(words)

@@ -1,0 +1,335 @@
+"""From what happens in a run to what a chat-completions client is shown. Pure: no input, no output.
+
+One run can write several texts: before its tool calls, before a transfer, and the answer. A client sees
+one message, so its content is all of them with a blank line between. The exception are agents with an
+``output_type``: their client parses the content. Where any agent of the graph has one, text is held
+back to the end of the run, and if the agent that answers has one, the content is its output alone.
+
+A streamed reply and a whole one are made of the same deltas, so they cannot differ. Calls of the
+server's own tools and transfers make none, because a client would try to run them. Who speaks is told
+by an extra key, ``x_agent``: other clients ignore it, and choke on events with a name of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from pydantic import JsonValue
+from pydantic_core import to_jsonable_python
+
+from routelock.events import (
+    AgentUpdated,
+    AttemptFailed,
+    HandlerFallback,
+    HandoffFailed,
+    HandoffOccurred,
+    HandoffReturned,
+    MessageDone,
+    ReasoningDelta,
+    TextDelta,
+)
+from routelock.fresh import NEW_LIST
+from routelock.messages import Message, ToolCall, text_of
+from routelock.output_modes import json_in
+from routelock.pieces import together
+from routelock.plain_json import is_utf8, sendable
+from routelock.results import RunEvent, RunResult
+from routelock.usage import Usage
+
+__all__ = ["Completion", "DeltaWriter", "usage_body"]
+
+_Delta = dict[str, Any]
+
+_HALF, _LAST_HALF = "\ud800", "\udbff"
+"""The first halves of characters that UTF-16 writes as two."""
+_BLOCKS = (("thinking_blocks", "thinking"), ("reasoning_details", "text"))
+"""Keys of lists of thoughts, and the key that each has its text under."""
+
+
+@dataclass(slots=True)
+class _Texts:
+    """Several texts as one, with a blank line between them. White space alone is no text."""
+
+    begun: bool = False
+    open: bool = False
+    """Whether the present text has said something."""
+    blank: list[str] = field(default_factory=NEW_LIST)
+    half: str = ""
+    """The first half of a character, of which the second is to come."""
+
+    def add(self, piece: str) -> str:
+        """Return what a piece of the present text adds."""
+        if self.half or not is_utf8(piece):
+            piece = together((self.half, piece))
+            self.half = piece[-1] if _HALF <= piece[-1:] <= _LAST_HALF else ""
+            piece = sendable(piece[:-1] if self.half else piece)
+        return self._added(piece)
+
+    def _added(self, piece: str) -> str:
+        if self.open:
+            return piece
+        self.blank.append(piece)
+        if not piece or piece.isspace():
+            return ""
+        text = "".join(self.blank)
+        said = "\n\n" + text.lstrip() if self.begun else text
+        self.begun = self.open = True
+        return said
+
+    def close(self) -> str:
+        """End the present text, and return what of it was held back: half a character that stays alone."""
+        rest = self._added(sendable(self.half))
+        self.open, self.half = False, ""
+        self.blank.clear()
+        return rest
+
+
+class DeltaWriter:
+    """Makes the deltas of one run.
+
+    Args:
+        agents: the names of the agents in the graph; whoever else takes over is a handler.
+        hold: whether to keep text back until the run is over, see the module.
+    """
+
+    def __init__(self, *, agents: Collection[str] = (), hold: bool = False) -> None:
+        self._agents = agents
+        self._hold = hold
+        self._held: list[str] = []
+        self._text = _Texts()
+        self._reasoning = _Texts()
+        self._present: list[str] = []
+        """The pieces of the present reply's text."""
+        self._thinks = False
+        self._agent = ""
+        self._handler = ""
+        """Who answers for the agent, as far as that is known."""
+
+    def take(self, event: RunEvent, now: Callable[[], RunResult[Any]] | None = None) -> list[_Delta]:
+        """Return the deltas that an event of the run makes, oftenest none.
+
+        Args:
+            event: what happens.
+            now: gives the result as it stands. An event does not name the handler of an agent that goes on.
+        """
+        match event:
+            case TextDelta(text=text):
+                self._present.append(text)
+                return self._said(text)
+            case ReasoningDelta(text=text):
+                self._thinks = True
+                return _delta("reasoning_content", self._reasoning.add(text))
+            case MessageDone(message=message):
+                return self._done(message)
+            case AttemptFailed():
+                return self._next_reply()
+            case _:
+                return self._speaks(event, now)
+
+    def _speaks(self, event: RunEvent, now: Callable[[], RunResult[Any]] | None) -> list[_Delta]:
+        """Say who speaks from now on, if that changes."""
+        handler = self._handler
+        match event:
+            case AgentUpdated(agent=agent):
+                self._agent, self._handler = agent, "" if now is None else now().last_handler
+                return [{"content": "", "x_agent": {"agent": agent}}]
+            case HandoffOccurred(target=target) if target not in self._agents:
+                handler = target
+            case HandlerFallback(next_handler=after):
+                handler = after
+            case HandoffReturned() | HandoffFailed() if now is not None:
+                result = now()
+                if result.last_agent.name != self._agent:  # that is told next
+                    return []
+                handler = result.last_handler
+            case _:
+                pass
+        if handler == self._handler:
+            return []
+        self._handler = handler
+        return [{"content": "", "x_agent": {"agent": self._agent, "handler": handler}}]
+
+    def replay(self, result: RunResult[Any]) -> list[_Delta]:
+        """Return the deltas of a run that was not streamed, all but the last."""
+        deltas: list[_Delta] = []
+        handler = ""
+        for call in result.calls:
+            if call.agent != self._agent:
+                deltas += self.take(AgentUpdated(call.agent))
+            elif call.handler != handler:
+                deltas.append({"content": "", "x_agent": {"agent": call.agent, "handler": call.handler}})
+            handler = call.handler
+            if call.reply is not None:
+                deltas += self.take(call.reply)
+        if result.last_agent.name != self._agent:  # a limit came before it was asked
+            deltas += self.take(AgentUpdated(result.last_agent.name))
+        elif handler and result.last_handler != handler:
+            deltas.append({"content": "", "x_agent": {"agent": self._agent, "handler": result.last_handler}})
+        return deltas
+
+    def finish(self, result: RunResult[Any], calls: Sequence[ToolCall] = ()) -> tuple[list[_Delta], str]:
+        """Return the last deltas of a run and its finish reason.
+
+        Args:
+            result: how it ended.
+            calls: those of the client's own tools, with the ids that the client is to use.
+        """
+        deltas: list[_Delta] = []
+        if self._hold and result.stop_reason == "done" and result.last_agent.output is not None:
+            self._held = [json_in(text) for text in self._held[-1:]]
+        held, self._hold = self._held, False
+        if result.stop_reason == "limit" and result.final_output is not None:
+            before = held if result.last_agent.output is None else []
+            held = [*before, _limit_text(result)]
+        for text in held:
+            deltas += self._said(text)
+            deltas += _delta("content", self._text.close())
+        for index, call in enumerate(calls):
+            deltas += _call_deltas(index, call)
+        return deltas, _finish_reason(result, calls)
+
+    def _said(self, text: str) -> list[_Delta]:
+        return [] if self._hold else _delta("content", self._text.add(text))
+
+    def _done(self, message: Message) -> list[_Delta]:
+        """Say of a complete reply what has not been said in pieces."""
+        deltas: list[_Delta] = []
+        if not self._thinks:
+            deltas += _delta("reasoning_content", self._reasoning.add(_thoughts_of(message)))
+        if not self._present:
+            deltas += self._said(text_of(message))
+        if refusal := message.get("refusal"):
+            deltas.append({"refusal": str(refusal)})
+        if self._hold:
+            self._held.append(text_of(message))
+        return deltas + self._next_reply()
+
+    def _next_reply(self) -> list[_Delta]:
+        self._present.clear()
+        self._thinks = False
+        rest = _delta("content", self._text.close())
+        return rest + _delta("reasoning_content", self._reasoning.close())
+
+
+def _thoughts_of(message: Message) -> str:
+    """Return what a reply tells of its thinking. An app's handler may put anything under these keys."""
+    fields = cast("Mapping[str, Any]", message)
+    texts = [said for key in ("reasoning_content", "reasoning") if isinstance(said := fields.get(key), str)]
+    texts += [_text_in(fields.get(key), inside) for key, inside in _BLOCKS]
+    # the same reasoning often comes under two keys at once; it is told once
+    told = next((text for text in texts if text), "")
+    return told + _text_in(fields.get("content"), "thinking")
+
+
+def _text_in(blocks: object, key: str) -> str:
+    """Return the text that blocks have under a key, which may be blocks again."""
+    listed = cast("list[object]", blocks) if isinstance(blocks, list) else []
+    found = [cast("dict[str, object]", block).get(key) for block in listed if isinstance(block, dict)]
+    return "".join(each if isinstance(each, str) else _text_in(each, "text") for each in found)
+
+
+def _delta(key: str, text: str) -> list[_Delta]:
+    return [{key: text}] if text else []
+
+
+def _limit_text(result: RunResult[Any]) -> str:
+    """Return what the app gives as the output where a limit ends a run, as a model would have written it."""
+    if isinstance(output := result.final_output, str):
+        return output
+    plain: JsonValue = to_jsonable_python(output, fallback=str, inf_nan_mode="strings")
+    wrapped = result.last_agent.output is not None and not isinstance(plain, dict)
+    return json.dumps({"response": plain} if wrapped else plain)
+
+
+def _call_deltas(index: int, call: ToolCall) -> Iterable[_Delta]:
+    """Id and name only at first: some clients append those of every delta."""
+    function = call["function"]
+    opened = {"name": function["name"], "arguments": ""}
+    yield {"tool_calls": [{"index": index, "id": call["id"], "type": "function", "function": opened}]}
+    yield {"tool_calls": [{"index": index, "function": {"arguments": function.get("arguments") or "{}"}}]}
+
+
+def _finish_reason(result: RunResult[Any], calls: Sequence[ToolCall]) -> str:
+    if calls:
+        return "tool_calls"
+    if result.stop_reason == "limit":
+        return "length"
+    replies = result.raw_replies
+    last = replies[-1].finish_reason if replies else None
+    return last if last in ("length", "content_filter") else "stop"
+
+
+def usage_body(usage: Usage) -> dict[str, Any]:
+    """Return the usage of a whole run as chat completions spells it."""
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What is the same in all parts of one reply."""
+
+    id: str
+    model: str
+    created: int
+    """Unix time in seconds."""
+
+    def chunk(self, delta: Mapping[str, Any], finish: str | None = None) -> dict[str, Any]:
+        """Return one streamed chunk."""
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        return self._body("chat.completion.chunk", [choice])
+
+    def usage_chunk(self, usage: Usage) -> dict[str, Any]:
+        """Return the last chunk, for clients that asked for it: it has no choices."""
+        return {**self._body("chat.completion.chunk", []), "usage": usage_body(usage)}
+
+    def whole(self, deltas: Iterable[_Delta], finish: str, usage: Usage) -> dict[str, Any]:
+        """Return the whole reply that the deltas make."""
+        choice = {"index": 0, "message": _message(deltas), "finish_reason": finish}
+        return {**self._body("chat.completion", [choice]), "usage": usage_body(usage)}
+
+    def _body(self, kind: str, choices: list[Any]) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "object": kind,
+            "created": self.created,
+            "model": self.model,
+            "choices": choices,
+        }
+
+
+def _message(deltas: Iterable[_Delta]) -> dict[str, Any]:
+    every = list(deltas)
+    message: dict[str, Any] = {"role": "assistant", "content": _joined(every, "content")}
+    for key in ("reasoning_content", "refusal"):
+        if text := _joined(every, key):
+            message[key] = text
+    if speakers := [delta["x_agent"] for delta in every if "x_agent" in delta]:
+        message["x_agent"] = speakers[-1]
+    if calls := _calls(every):
+        message["tool_calls"] = calls
+    if not message["content"] and (calls or "refusal" in message):
+        message["content"] = None
+    return message
+
+
+def _calls(deltas: Iterable[_Delta]) -> list[dict[str, Any]]:
+    calls: list[dict[str, Any]] = []
+    for piece in (piece for delta in deltas for piece in delta.get("tool_calls", ())):
+        if "id" in piece:
+            calls.append({key: piece[key] for key in ("id", "type", "function")})
+        else:
+            calls[-1]["function"] = {**calls[-1]["function"], **piece["function"]}
+    return calls
+
+
+def _joined(deltas: Iterable[_Delta], key: str) -> str:
+    return "".join(delta.get(key) or "" for delta in deltas)

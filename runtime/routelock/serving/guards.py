@@ -1,0 +1,177 @@
+"""Who may ask, from where, and how many at once: checked before a body is read."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections.abc import Collection, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import cast
+
+import anyio
+
+from routelock.serving.config import ServeConfig
+from routelock.serving.refusals import Refusal
+
+__all__ = ["Guards", "Principal", "is_loopback"]
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who is asking."""
+
+    name: str
+    """A digest of the token; ``"anonymous"`` without keys."""
+    scopes: frozenset[str]
+
+
+class Guards:
+    """The checks of one app. It also counts the requests that run now.
+
+    Args:
+        config: what is allowed.
+    """
+
+    def __init__(self, config: ServeConfig) -> None:
+        self._hosts = config.allowed_hosts
+        self._keys = _keys(config)
+        self.anonymous = Principal("anonymous", _scopes(config.run_config.scopes))
+        """Whoever asks without a key."""
+        self._most = config.max_concurrent
+        self._running = 0
+        self._idle: anyio.Event | None = None
+
+    @property
+    def knows_its_hosts(self) -> bool:
+        """Whether a ``Host`` that `check_host` lets pass is the app's own, and not any that a client sent."""
+        return self._keys is None if self._hosts is None else "*" not in self._hosts
+
+    def check_host(self, host: str) -> None:
+        """Refuse a request that is meant for another name than this app answers for.
+
+        Without keys, a page in the user's browser could reach an app on loopback by letting its own
+        name point there (DNS rebinding); the ``Host`` header tells.
+
+        Raises:
+            Refusal: 403.
+        """
+        name = _host_name(host)
+        if self._hosts is None:
+            allowed = self._keys is not None or is_loopback(name)
+        else:
+            allowed = "*" in self._hosts or name in {_host_name(each) for each in self._hosts}
+        if not allowed:
+            raise Refusal(
+                403,
+                f"This server does not answer for the host {name[:100]!r}. Serve with an API key, or name "
+                "the host in allowed_hosts.",
+                "host_not_allowed",
+            )
+
+    def authenticate(self, authorization: str) -> Principal:
+        """Return who is asking.
+
+        Args:
+            authorization: the header of that name; empty when there is none.
+
+        Raises:
+            Refusal: 401.
+        """
+        if self._keys is None:
+            return self.anonymous
+        scheme, _, token = authorization.strip().partition(" ")
+        given = _digest(token.strip())
+        found: Principal | None = None
+        for digest, principal in self._keys.items():  # all of them: the time must not tell which
+            if hmac.compare_digest(digest, given):
+                found = principal
+        if found is None or scheme.lower() != "bearer":
+            raise Refusal(
+                401,
+                "Send a valid API key: Authorization: Bearer <key>.",
+                "invalid_api_key",
+                headers={"www-authenticate": 'Bearer realm="routelock"'},
+            )
+        return found
+
+    def check_content_type(self, content_type: str) -> None:
+        """Refuse what a form on any web page could post without being asked (CSRF).
+
+        Raises:
+            Refusal: 415.
+        """
+        if content_type.partition(";")[0].strip().lower() != "application/json":
+            raise Refusal(
+                415, "Send the request as Content-Type: application/json.", "unsupported_media_type"
+            )
+
+    @contextmanager
+    def slot(self) -> Generator[None]:
+        """Hold one of the places for requests that run at the same time.
+
+        Raises:
+            Refusal: 429, at once.
+        """
+        if self._running >= self._most:
+            raise Refusal(
+                429,
+                f"The server already runs {self._most} requests. Try again in a moment.",
+                "too_many_requests",
+                headers={"retry-after": "1"},
+            )
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if not self._running and self._idle is not None:
+                self._idle.set()
+
+    async def drained(self) -> None:
+        """Wait until no request runs any more."""
+        if self._running:
+            self._idle = anyio.Event()
+            await self._idle.wait()
+
+
+def _keys(config: ServeConfig) -> Mapping[bytes, Principal] | None:
+    keys = config.api_keys
+    if keys is None:
+        return None
+    scoped: dict[str, Collection[str]] = dict.fromkeys(keys, config.run_config.scopes)
+    if isinstance(keys, Mapping):
+        scoped.update(cast("Mapping[str, Collection[str]]", keys))
+    return {
+        digest: Principal(digest.hex()[:16], _scopes(scopes))
+        for token, scopes in scoped.items()
+        for digest in (_digest(token),)
+    }
+
+
+def _scopes(scopes: Collection[str]) -> frozenset[str]:
+    return frozenset((scopes,) if isinstance(scopes, str) else scopes)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def _host_name(host: str) -> str:
+    """Return a ``Host`` without its port, or the whole of what is no name or address with at most a port."""
+    match = re.fullmatch(r"(?:\[(?P<address>[^\[\]]*)\]|(?P<name>[^\[\]:]*))(?::[0-9]*)?", host)
+    if match is None:
+        return host.lower()
+    return (match["address"] or (match["name"] or "").rstrip(".")).lower()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address means this very machine, by itself and without asking anyone."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

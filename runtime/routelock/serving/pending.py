@@ -1,0 +1,181 @@
+"""Runs that wait for their client to answer its own tools' calls.
+
+HTTP keeps nothing between two requests, and a client knows only what it was shown: it would come back
+without the server's own tool calls of that turn, without the transfers, and at the first agent. So the
+app keeps the transcript and who was in charge. The limits, on purpose:
+
+* it is in memory: after a restart, or in another worker process, the run goes on from what the client
+  sent, at the first agent. One process, or sessions that stick to a worker, avoid that;
+* it is bounded in number, in bytes and in time, see `ServeConfig`; what was dropped goes on likewise;
+* a handler that is not the agent's own, one that only a handoff leads to, is not resumed: the agent's
+  default goes on with the same transcript. What the transfer passed along (``handoff_input``, a source's
+  instructions) is gone;
+* an agent that answers another one (``return_to_caller``) ends the run with its answer: who asked it is gone;
+* an entry is not used up by being read: a client may repeat a request whose reply it lost.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from routelock.agents import Agent
+from routelock.messages import ORIGIN, Message, ToolCall, calls_of, portable
+from routelock.narrative import with_notes_marked
+from routelock.results import RunResult
+
+__all__ = ["PendingRuns", "Resumed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """A run that goes on."""
+
+    agent: Agent[Any]
+    handler: str
+    messages: list[Message]
+    """The transcript, the answers, and what the client added after them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kept:
+    agent: Agent[Any]
+    handler: str
+    messages: list[Message]
+    own_ids: Mapping[str, str]
+    """The ids that the client was given, and those of the transcript."""
+    size: int
+    until: float
+
+
+class PendingRuns:
+    """The waiting runs of one app. Nobody finds those of another principal or model.
+
+    Args:
+        most: how many are kept.
+        size: most bytes of all together, counted as JSON.
+        ttl: seconds that each is kept.
+        clock: gives the time in seconds; replace it for tests.
+    """
+
+    def __init__(
+        self, *, most: int, size: int, ttl: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._most, self._size, self._ttl, self._clock = most, size, ttl, clock
+        self._kept: OrderedDict[tuple[str, str, frozenset[str]], _Kept] = OrderedDict()
+        self._used = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, principal: str, model: str, result: RunResult[Any]) -> list[ToolCall]:
+        """Keep a run that has to be answered, and return its calls as the client is to see them.
+
+        Their ids are made up here and cannot be guessed. Those of models repeat ("call_0"), and would
+        lead one conversation into another.
+        """
+        calls: list[ToolCall] = []
+        own_ids: dict[str, str] = {}
+        for call in result.pending:
+            shown = f"call_{secrets.token_hex(12)}"
+            own_ids[shown] = call["id"]
+            function = call["function"]
+            arguments = function.get("arguments") or "{}"
+            calls.append(
+                {
+                    "id": shown,
+                    "type": "function",
+                    "function": {"name": function["name"], "arguments": arguments},
+                }
+            )
+        messages = _transcript(result)
+        kept = _Kept(
+            agent=result.last_agent,
+            handler=result.last_handler,
+            messages=messages,
+            own_ids=own_ids,
+            size=len(json.dumps(messages, default=str)),
+            until=self._clock() + self._ttl,
+        )
+        self._kept[principal, model, frozenset(own_ids)] = kept
+        self._used += kept.size
+        self._forget()
+        return calls
+
+    def find(self, principal: str, model: str, messages: Sequence[Message]) -> Resumed | None:
+        """Return the run that these messages go on with, or None when there is none to go on with.
+
+        Args:
+            principal: who is asking.
+            model: which agent is asked for.
+            messages: what the client sent: its last message with tool calls, an answer to each of
+                them, and perhaps more.
+        """
+        self._forget()
+        answered = _answers(messages)
+        if answered is None:
+            return None
+        ids, after = answered
+        key = (principal, model, ids)
+        kept = self._kept.get(key)
+        if kept is None:
+            return None
+        self._kept.move_to_end(key)
+        added = [_with_own_id(message, kept.own_ids) for message in after]
+        return Resumed(agent=kept.agent, handler=kept.handler, messages=[*kept.messages, *added])
+
+    def _forget(self) -> None:
+        """Drop what is too old, and then what was not used for longest."""
+        now = self._clock()
+        for key in [key for key, kept in self._kept.items() if kept.until <= now]:
+            self._used -= self._kept.pop(key).size
+        while self._kept and (len(self._kept) > self._most or self._used > self._size):
+            self._used -= self._kept.popitem(last=False)[1].size
+
+
+def _answers(messages: Sequence[Message]) -> tuple[frozenset[str], Sequence[Message]] | None:
+    """Return the ids of the last calls and all that follows them, if each of them is answered there."""
+    for place in range(len(messages) - 1, -1, -1):
+        if calls := calls_of(messages[place]):
+            ids = frozenset(call["id"] for call in calls)
+            after = messages[place + 1 :]
+            answered = {message.get("tool_call_id") for message in after if message["role"] == "tool"}
+            later = any(message["role"] == "assistant" for message in after)
+            return None if later or not ids <= answered else (ids, after)
+    return None
+
+
+def _with_own_id(message: Message, own_ids: Mapping[str, str]) -> Message:
+    if message["role"] != "tool":
+        return message
+    answered = message.get("tool_call_id") or ""
+    return cast(Message, {**message, "tool_call_id": own_ids.get(answered, answered)})
+
+
+def _transcript(result: RunResult[Any]) -> list[Message]:
+    """Return what the agent in charge is to see when it goes on.
+
+    After a transfer that is what it was shown, not the whole transcript: what an input filter hid
+    from it stays hidden.
+    """
+    whole = result.to_input_list()
+    if not any(record.taken for record in result.handoffs):
+        return whole
+    last = result.calls[-1]
+    family = next((item.origin for item in reversed(result.items) if item.kind == "model"), None)
+    growing = with_notes_marked(last.shown.growing[: last.shown.count])
+    shown = [_marked(message, family) for message in growing]
+    asked = max(place for place, message in enumerate(whole) if calls_of(message))
+    return [*shown, *whole[asked:]]
+
+
+def _marked(message: Message, family: str | None) -> Message:
+    """Mark what only that family reads, as `RunResult.to_input_list` does."""
+    if family is None or message["role"] != "assistant" or message == portable(message):
+        return message
+    return cast(Message, {**message, ORIGIN: family})

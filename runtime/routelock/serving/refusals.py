@@ -1,0 +1,150 @@
+"""What a client is told when it gets no answer: the status, and a body as OpenAI's clients read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from routelock.errors import (
+    AuthenticationFailed,
+    ContentRefused,
+    ContextTooLong,
+    GuardrailTripped,
+    HandlerError,
+    HandoffError,
+    LimitExceeded,
+    LoopDetected,
+    MaxHandoffsExceeded,
+    MaxTurnsExceeded,
+    ModelBehaviorError,
+    NoHandlerError,
+    ProviderError,
+    ProviderTimeout,
+    QuotaExhausted,
+    RateLimited,
+    RunTimeout,
+    SessionConflict,
+    SessionError,
+    ToolError,
+)
+from routelock.fresh import NEW_DICT
+
+__all__ = ["Refusal", "out_of_time", "refusal_for"]
+
+
+@dataclass(eq=False)
+class Refusal(Exception):
+    """A request that is answered with an error. ``message`` goes to the client as it stands."""
+
+    status: int
+    message: str
+    code: str
+    param: str | None = None
+    headers: Mapping[str, str] = field(default_factory=NEW_DICT)
+    for_log: str = ""
+    """What the server's log is told besides, and the client is not."""
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.code}: {self.message}"
+
+    def body(self, request_id: str) -> dict[str, Any]:
+        """Return the body: ``{"error": {message, type, param, code}}`` and the request's id."""
+        error = {
+            "message": self.message,
+            "type": _type(self.status),
+            "param": self.param,
+            "code": self.code,
+            "request_id": request_id,
+        }
+        return {"error": error}
+
+
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+}
+
+
+def _type(status: int) -> str:
+    return _TYPES.get(status) or ("invalid_request_error" if status < 500 else "server_error")
+
+
+_UPSTREAM = (502, "upstream_error", "The model behind this agent failed.")
+
+_KNOWN: dict[type[BaseException], tuple[int, str, str]] = {
+    # that there are handlers at all was checked when the app was made
+    NoHandlerError: (403, "scope_denied", "Nothing that could answer is open to your key."),
+    GuardrailTripped: (400, "guardrail_tripped", "A guardrail of this agent stopped the request."),
+    ContextTooLong: (
+        400,
+        "context_length_exceeded",
+        "The conversation is longer than this agent's model takes. Send fewer or shorter messages.",
+    ),
+    ContentRefused: (400, "content_filter", "The model's provider refused the content of the request."),
+    RateLimited: (429, "rate_limit_exceeded", "The model behind this agent is rate limited. Try later."),
+    QuotaExhausted: (502, "upstream_quota", "The quota of the model behind this agent is used up."),
+    ProviderTimeout: (504, "upstream_timeout", "The model behind this agent did not answer in time."),
+    AuthenticationFailed: (502, "upstream_auth", "The model behind this agent refused the server's key."),
+    ProviderError: _UPSTREAM,
+    HandlerError: (500, "handler_failed", "What answers for this agent failed."),
+    MaxTurnsExceeded: (500, "max_turns_exceeded", "The run needed more model calls than it may make."),
+    MaxHandoffsExceeded: (500, "max_handoffs_exceeded", "The run made more transfers than it may make."),
+    LoopDetected: (500, "loop_detected", "The agents went round without progress, so the run was ended."),
+    RunTimeout: (504, "run_timeout", "The run took longer than it may."),
+    LimitExceeded: (500, "limit_exceeded", "A limit of the run is used up."),
+    ModelBehaviorError: (502, "bad_model_output", "The model kept sending something unusable."),
+    ToolError: (500, "tool_failed", "A tool of this agent failed."),
+    HandoffError: (500, "handoff_failed", "A transfer between agents failed."),
+    SessionConflict: (
+        409,
+        "conversation_conflict",
+        "The conversation went on elsewhere. Try again.",
+    ),
+    SessionError: (500, "session_failed", "The conversation could not be loaded or stored."),
+}
+"""What is said of routelock's errors. Never their own text: it may quote prompts, keys and paths."""
+
+_CIRCLE = (508, "too_many_hops", "Agents of several servers hand the request to each other.")
+_UNKNOWN = (500, "internal_error", "The server failed. Its log has more under the request id.")
+
+
+def refusal_for(error: BaseException) -> Refusal:
+    """Return what the client is told about an error that ended its run.
+
+    A request that ran tools, or that fails again, is marked with ``x-should-retry: false``: OpenAI's
+    clients repeat every 5xx by themselves, and would run the tools again.
+    """
+    if isinstance(error, Refusal):
+        return error
+    status, code, message = next((_KNOWN[kind] for kind in type(error).__mro__ if kind in _KNOWN), _UNKNOWN)
+    if isinstance(error, ProviderError) and error.status == 508:  # from an agent further on in the circle
+        status, code, message = (
+            508,
+            "too_many_hops",
+            "Agents of several servers hand the request to each other.",
+        )
+    headers: dict[str, str] = {}
+    if not getattr(error, "retryable", False) or _has_acted(error):
+        headers["x-should-retry"] = "false"
+    if isinstance(error, RateLimited) and status == 429:
+        headers["retry-after"] = str(max(1, round(error.retry_after or 1)))
+    return Refusal(status, message, code, headers=headers)
+
+
+def out_of_time(seconds: float) -> Refusal:
+    """Return what a client is told whose run took longer than that."""
+    return Refusal(
+        504,
+        f"The run took longer than the {seconds:g} seconds that this server allows.",
+        "timeout",
+        headers={"x-should-retry": "false"},
+    )
+
+
+def _has_acted(error: BaseException) -> bool:
+    """Whether the run has done more than ask models."""
+    result: Any = getattr(error, "result", None)
+    return result is not None and any(item.kind in ("tool", "handoff") for item in result.new_items)

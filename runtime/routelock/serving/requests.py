@@ -1,0 +1,233 @@
+"""Reading a request: pydantic at the edge, then plain frozen data."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, cast
+
+import pydantic
+from pydantic_core import from_json
+
+from routelock.errors import ConfigError
+from routelock.messages import Message, to_messages
+from routelock.plain_json import finite
+from routelock.port import ToolSpec
+from routelock.serving.refusals import Refusal
+
+__all__ = ["ChatRequest", "check_size", "parse", "read_json"]
+
+_LONGEST_CONTEXT = 64 * 2**10
+"""Characters of a handoff context as JSON."""
+_MOST_MESSAGES = 20_000
+"""Ten megabytes can be 300,000 messages, over which all other requests would wait for seconds."""
+_MOST_TOOLS = 1024
+_MOST_CALLS = 1024
+"""In one message."""
+_MOST_VALUES = 100_000
+"""That a reader takes who is slow: each costs the A2A protocol's SDK some ten microseconds."""
+_MOST_HOPS = 10**6
+
+
+_IN_JSON = {
+    "dict_type": "Input should be an object",
+    "list_type": "Input should be a valid array",
+    "model_type": "Input should be an object",
+}
+"""What pydantic says in Python's words."""
+
+
+class _StreamOptions(pydantic.BaseModel):
+    include_usage: bool | None = None
+
+
+class _Function(pydantic.BaseModel):
+    # what else a function says, such as `strict`, goes to the model as it is
+    model_config = pydantic.ConfigDict(extra="allow")
+    name: Annotated[str, pydantic.Field(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class _Tool(pydantic.BaseModel):
+    type: Literal["function"]
+    function: _Function
+
+
+class _NamedFunction(pydantic.BaseModel):
+    name: str
+
+
+class _NamedTool(pydantic.BaseModel):
+    type: Literal["function"] = "function"
+    function: _NamedFunction
+
+
+class _HandoffContext(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="allow")
+    hops: Annotated[int, pydantic.Field(ge=0, le=_MOST_HOPS)] = 0
+
+
+class _Body(pydantic.BaseModel):
+    """The part of a chat-completions request that counts here; every other key is ignored."""
+
+    # the first mistake is enough: a list of all of them could be longer than the body
+    messages: Annotated[
+        list[dict[str, Any]],
+        pydantic.Field(min_length=1, max_length=_MOST_MESSAGES),
+        pydantic.FailFast(),
+    ]
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    n: int | None = None
+    tools: Annotated[list[_Tool], pydantic.Field(max_length=_MOST_TOOLS)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | _NamedTool | None = None
+    user: str | None = None
+    handoff_context: _HandoffContext | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """What a client asks for."""
+
+    messages: list[Message]
+    model: str
+    """Empty: it did not say."""
+    stream: bool
+    include_usage: bool
+    tools: Sequence[ToolSpec]
+    """Those that the client runs itself; none when its ``tool_choice`` is ``"none"``."""
+    tool_choice: str | None
+    """``"required"``, or the name of one of ``tools``."""
+    user: str | None
+    handoff_context: Mapping[str, Any]
+    hops: int
+
+
+def parse(body: bytes) -> ChatRequest:
+    """Read the body of a request.
+
+    Raises:
+        Refusal: 400, with what is wrong and where.
+    """
+    said = read_json(body)
+    try:
+        read = _Body.model_validate(said)
+    except pydantic.ValidationError as error:
+        raise _invalid(error) from error
+    if read.n is not None and read.n != 1:
+        raise _refused("n must be 1: an agent gives one answer.", "n")
+    context = read.handoff_context.model_dump(exclude_unset=True) if read.handoff_context else {}
+    if len(json.dumps(context)) > _LONGEST_CONTEXT:
+        raise _refused(f"handoff_context is longer than {_LONGEST_CONTEXT} characters.", "handoff_context")
+    tools = _tools(read)
+    return ChatRequest(
+        messages=_messages(read.messages),
+        model=read.model or "",
+        stream=bool(read.stream),
+        include_usage=bool(read.stream_options and read.stream_options.include_usage),
+        tools=tools,
+        tool_choice=_choice(read, tools),
+        user=read.user,
+        handoff_context=context,
+        hops=context.get("hops", 0),
+    )
+
+
+def read_json(body: bytes) -> object:
+    """Return what a body says.
+
+    Raises:
+        Refusal: 400, it is not JSON, or nothing that could be written as JSON again: half of a character,
+            numbers that are too large, and what is nested too deeply are refused as well.
+    """
+    try:
+        # NaN and Infinity are no JSON; `model_validate_json` lets them pass, and no provider takes them
+        said: object = from_json(body, allow_inf_nan=False)
+        if finite(said) is not said:
+            raise ValueError("a number in it is larger than any that can be read")
+    except ValueError as error:
+        raise Refusal(400, f"The body is not JSON: {error}.", "invalid_json") from error
+    return said
+
+
+def check_size(said: object) -> None:
+    """Refuse what is made of so many values that all other requests would wait for it to be read.
+
+    Raises:
+        Refusal: 413.
+    """
+    left, count = [said], 0
+    while left:
+        value = left.pop()
+        inside: Sequence[object] = ()
+        if isinstance(value, dict):
+            inside = list(cast("dict[str, object]", value).values())
+        elif isinstance(value, list):
+            inside = cast("list[object]", value)
+        left += inside
+        count += len(inside)
+        if count > _MOST_VALUES:
+            raise Refusal(413, f"The request has more than {_MOST_VALUES} values.", "body_too_large")
+
+
+def _refused(message: str, param: str | None) -> Refusal:
+    return Refusal(400, message, "invalid_request", param)
+
+
+def _invalid(error: pydantic.ValidationError) -> Refusal:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    steps = [step for step in first["loc"] if not str(step).startswith(("_", "literal["))]
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
+    if not path:
+        return Refusal(400, "The body must be a JSON object with messages.", "invalid_json")
+    return _refused(f"{path}: {_IN_JSON.get(first['type'], first['msg'])}.", path)
+
+
+def _messages(given: list[dict[str, Any]]) -> list[Message]:
+    for place, each in enumerate(given):
+        calls: object = each.get("tool_calls")
+        if isinstance(calls, list) and len(cast("list[object]", calls)) > _MOST_CALLS:
+            where = f"messages[{place}].tool_calls"
+            raise _refused(f"{where} has more than {_MOST_CALLS} calls.", where)
+    try:
+        return to_messages([_said(each) for each in given])
+    except ConfigError as error:
+        message = re.sub(r"^Input message (\d+)", r"messages[\1]", str(error))
+        raise _refused(message, "messages") from error
+
+
+def _said(message: dict[str, Any]) -> dict[str, Any]:
+    """Return what a message says.
+
+    Keys with an underscore are routelock's own: no client may say which vendor wrote a message. Clients
+    send back whole what they were given: the keys that serving added, and null for all that they know;
+    some vendors refuse either.
+    """
+    kept = {key: value for key, value in message.items() if value is not None or key == "content"}
+    if kept.get("role") == "assistant":
+        kept.pop("reasoning_content", None)
+    return {key: value for key, value in kept.items() if not key.startswith(("_", "x_"))}
+
+
+def _tools(read: _Body) -> Sequence[ToolSpec]:
+    if read.tool_choice == "none" or not read.tools:
+        return ()
+    names: set[str] = set()
+    for place, name in enumerate(tool.function.name for tool in read.tools):
+        if name in names:
+            raise _refused(f"Two tools are named {name!r}; give each its own name.", f"tools[{place}]")
+        names.add(name)
+    return tuple(tool.model_dump(exclude_none=True) for tool in read.tools)
+
+
+def _choice(read: _Body, tools: Sequence[ToolSpec]) -> str | None:
+    if isinstance(read.tool_choice, _NamedTool):
+        name = read.tool_choice.function.name
+        if name not in [tool["function"]["name"] for tool in tools]:
+            raise _refused(f"tool_choice names {name!r}, which is not among tools.", "tool_choice")
+        return name
+    return "required" if read.tool_choice == "required" and tools else None

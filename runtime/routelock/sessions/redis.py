@@ -1,0 +1,98 @@
+"""Sessions in Redis: ``pip install 'routelock[redis]'``."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from routelock.errors import ConfigError, MissingExtra
+from routelock.sessions.stores import Record, conflict
+from routelock.sessions.threads import in_thread
+
+if TYPE_CHECKING:
+    import redis
+
+__all__ = ["RedisSessions"]
+
+_APPEND = """
+local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
+local number = 0
+if #newest > 0 then number = tonumber(string.match(newest[1][1], '^%d+')) end
+if number ~= tonumber(ARGV[1]) then return 0 end
+redis.call('XADD', KEYS[1], string.format('%d-0', number + 1), 'text', ARGV[2])
+if ARGV[3] == '1' then redis.call('XTRIM', KEYS[1], 'MAXLEN', 1) end
+if ARGV[4] ~= '' then redis.call('EXPIRE', KEYS[1], ARGV[4]) end
+return 1
+"""
+
+
+class RedisSessions:
+    """A `SessionStore` in Redis (5 or newer, or what speaks its protocol): a stream for each session.
+
+    Redis keeps what its own settings say: with ``appendonly yes`` and ``appendfsync always`` a turn that was
+    stored survives a crash of the server, by default the last second or more may be lost. Use
+    ``maxmemory-policy noeviction``.
+
+    Args:
+        url: such as ``"redis://host:6379/0"``, or a ``redis.Redis`` of yours with settings of its own.
+        prefix: what the keys begin with.
+        expire: seconds after which a session is forgotten to which nothing was added; None keeps it.
+        timeout: seconds that one operation may take, with a ``url``.
+
+    Raises:
+        MissingExtra: redis is not installed.
+    """
+
+    def __init__(
+        self,
+        url: str | redis.Redis,
+        *,
+        prefix: str = "routelock:session:",
+        expire: int | None = None,
+        timeout: float = 10.0,
+    ) -> None:
+        try:
+            import redis  # noqa: PLC0415 - an extra
+        except ImportError as error:
+            raise MissingExtra(
+                "RedisSessions needs redis, which is not installed: pip install 'routelock[redis]'."
+            ) from error
+        if expire is not None and expire < 1:
+            raise ConfigError(
+                f"expire must be at least 1 second, or None to keep everything, not {expire!r}."
+            )
+        self._prefix = prefix
+        self._expire = "" if expire is None else str(expire)
+        connect = cast(Any, redis.Redis).from_url  # which is untyped in part
+        self._client: Any = (
+            connect(url, socket_timeout=timeout, socket_connect_timeout=timeout)
+            if isinstance(url, str)
+            else url
+        )
+        self._script: Any = self._client.register_script(_APPEND)
+
+    def close(self) -> None:
+        """Close the connections; they are made anew when they are needed."""
+        self._client.close()
+
+    async def load(self, session: str, *, newest: int | None = None) -> list[Record]:
+        """Return what is stored; see `SessionStore.load`."""
+        key = self._prefix + session
+        read = partial(self._client.xrevrange, key, count=newest)
+        found = cast("list[tuple[Any, dict[Any, Any]]]", await in_thread(read))
+        return [_record(number, fields) for number, fields in reversed(found)]
+
+    async def append(self, session: str, after: int, text: str, *, alone: bool = False) -> None:
+        """Store a text; see `SessionStore.append`."""
+        given = [after, text, "1" if alone else "", self._expire]
+        if not await in_thread(partial(self._script, keys=[self._prefix + session], args=given)):
+            raise conflict(session, after)
+
+
+def _record(number: str | bytes, fields: dict[Any, Any]) -> Record:
+    (text,) = fields.values()
+    return int(_text(number).partition("-")[0]), _text(text)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,388 @@
+"""What a function's signature and docstring say to a model, worked out once per function."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    NotRequired,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from typing_extensions import TypedDict
+
+from routelock.callables import name_of
+from routelock.context import RunContext
+from routelock.errors import ConfigError, ModelBehaviorError
+from routelock.records import dataclass
+from routelock.schema import clip, default_as_json, describe_error, misfit, plain_schema
+from routelock.strict import strict_schema
+
+if TYPE_CHECKING:
+    import pydantic
+
+__all__ = ["Signature", "hint_of", "is_method", "signature_of", "types_in", "unbound"]
+
+_EMPTY: Any = inspect.Parameter.empty
+_ANNOTATED: Any = Annotated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """A function as a tool sees it: what a model is shown, and how what it sends is read."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    strict: bool
+    context: str | None
+    """Name of the parameter that takes the run's context; the model does not see it."""
+    is_method: bool
+    """Whether ``self`` is still to come, from an instance."""
+    positional: tuple[tuple[str, Any], ...]
+    """Names and defaults of the parameters that can be passed by position only."""
+    rest: str | None
+    """Name of the ``*args`` parameter."""
+    optional: frozenset[str]
+    """Arguments that may be left out, as the model spells them."""
+    validate: Callable[[str], dict[str, Any]]
+
+    def read(self, text: str) -> dict[str, Any]:
+        """Return the validated arguments by name. Empty text and ``null`` mean no arguments.
+
+        Raises:
+            ModelBehaviorError: the text is not JSON or does not fit; the message is for the model.
+        """
+        try:
+            return self.validate(text or "{}")
+        except misfit() as error:
+            meant = self._meant(text, error)
+            if meant is None:
+                raise ModelBehaviorError(describe_error(error, text, schema=self.schema)) from error
+        return self.read(meant)
+
+    def _meant(self, text: str, error: pydantic.ValidationError) -> str | None:
+        """Return the arguments without the nulls that stand for a default; None if there are none.
+
+        The strict form makes a model send every argument, with null for what it would leave out. A
+        null that the argument's type takes is an ordinary value and is not looked at here.
+        """
+        from pydantic_core import from_json, to_json  # noqa: PLC0415 - see `routelock.schema`
+
+        if text.strip() in ("", "null"):
+            return "{}"
+        if error.error_count() > 100:  # one per argument at most, and errors() takes its time
+            return None
+        errors = error.errors(include_url=False, include_context=False)
+        refused = {each["loc"][0] for each in errors if each["loc"] and each["input"] is None}
+        if not refused & self.optional:
+            return None
+        sent: dict[str, Any] = from_json(text)
+        left_out = {key for key in self.optional & refused if sent.get(key, ...) is None}
+        kept = {key: each for key, each in sent.items() if key not in left_out}
+        return to_json(kept).decode() if left_out else None
+
+    def arrange(self, values: Mapping[str, Any], context: object) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments and keyword arguments for the call."""
+        named = dict(values)
+        if self.context is not None:
+            named[self.context] = context
+        arguments = [named.pop(name, default) for name, default in self.positional]
+        if self.rest is not None:
+            arguments += named.pop(self.rest, ())
+        return arguments, named
+
+
+def signature_of(function: Callable[..., Any], *, strict: bool = True) -> Signature:
+    """Work out what ``function`` looks like as a tool.
+
+    Args:
+        function: any callable with a signature; what a partial has bound stays out of the schema.
+        strict: whether to use the strict form of the schema where it has one.
+
+    Raises:
+        ConfigError: a parameter cannot be filled by a model; the message names it and says why.
+    """
+    name = name_of(function)
+    declared = _parameters(function, name)
+    of_class = is_method(function, declared)
+    if is_method(function, declared, "cls"):
+        raise ConfigError(
+            f"{name!r} is a class method: its class has to be there first. Leave out the decorator, and "
+            f"write tool(TheClass.{name}) where the tool is used."
+        )
+    declared = declared[of_class:]
+    context = _context(function, declared, name)
+    fields = [_field(function, each, name) for each in declared if each.name != context]
+    adapter, plain = _adapter(name, fields)
+    description, docs = _docs(function)
+    keys = _describe(plain, fields, docs)
+    strict_form = strict_schema(_with_nulls(plain)) if strict else None
+    rest = next((each.name for each in declared if each.kind is each.VAR_POSITIONAL), None)
+    return Signature(
+        name=name,
+        description=description,
+        schema=plain if strict_form is None else strict_form,
+        strict=strict_form is not None,
+        context=context,
+        is_method=of_class,
+        positional=tuple((each.name, each.default) for each in declared if _is_positional(each, rest)),
+        rest=rest,
+        optional=frozenset(key for key, each in keys.items() if each.is_optional),
+        validate=adapter.validate_json,
+    )
+
+
+# -- parameters --
+
+
+def _parameters(function: Callable[..., Any], name: str) -> Sequence[inspect.Parameter]:
+    try:
+        found = inspect.signature(function).parameters.values()
+    except (ValueError, TypeError, NameError) as error:
+        raise ConfigError(
+            f"The signature of {name!r} cannot be read: {error}. Wrap it in a function."
+        ) from error
+    for each in found:
+        if each.kind is each.VAR_KEYWORD:
+            raise ConfigError(
+                f"{name}: a model cannot fill **{each.name}. Name its keys as parameters, or take one "
+                "parameter of type dict. A decorator around a function needs functools.wraps."
+            )
+    bound = function.keywords if isinstance(function, functools.partial) else {}
+    return [each for each in found if each.name not in bound]
+
+
+def is_method(
+    function: Callable[..., Any], declared: Sequence[inspect.Parameter], first: str = "self"
+) -> bool:
+    """Whether this is a function in the body of a class, which is given the instance, or else the class."""
+    if not inspect.isfunction(function) or not declared:
+        return False
+    owner = function.__qualname__.rpartition(".")[0]
+    is_first = declared[0].name == first and declared[0].annotation is _EMPTY
+    return is_first and bool(owner) and not owner.endswith("<locals>")
+
+
+def _is_positional(parameter: inspect.Parameter, rest: str | None) -> bool:
+    kind = parameter.kind
+    return kind is parameter.POSITIONAL_ONLY or (rest is not None and kind is parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _context(function: Callable[..., Any], declared: Sequence[inspect.Parameter], name: str) -> str | None:
+    found = [each.name for each in declared if _is_context(function, each)]
+    if len(found) > 1:
+        raise ConfigError(f"{name}: {' and '.join(found)} both take the run's context; one is enough.")
+    return found[0] if found else None
+
+
+def _is_context(function: Callable[..., Any], parameter: inspect.Parameter) -> bool:
+    return any(
+        each in ("RunContext", "ToolContext") if isinstance(each, str) else issubclass(each, RunContext)
+        for each in types_in(function, parameter.annotation)
+    )
+
+
+def types_in(function: Callable[..., Any], annotation: Any) -> list[type | str]:
+    """Return the classes that an annotation of ``function`` names, alone or in a union.
+
+    What was imported for type checkers only has to be known by its name, so the name is returned.
+    """
+    try:
+        hint = hint_of(function, annotation)
+    except Exception:
+        return _names_in(str(annotation))
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    origins = [get_origin(each) or each for each in choices]
+    return [each for each in origins if isinstance(each, type)]
+
+
+def _names_in(annotation: str) -> list[type | str]:
+    bare = re.sub(r"^(\w+\.)*Optional\[(.*)\]$", r"\2", annotation.strip("'\" "))
+    while (inner := re.sub(r"\[[^\[\]]*\]", "", bare)) != bare:
+        bare = inner
+    return [each.strip("'\" ").rpartition(".")[2] for each in bare.split("|")]
+
+
+def hint_of(function: Callable[..., Any], annotation: Any) -> Any:
+    """Return an annotation with the names in it looked up where the function was written."""
+    if annotation is _EMPTY:
+        return Any
+
+    def one() -> None: ...
+
+    one.__annotations__ = {"it": annotation}
+    return get_type_hints(one, globalns=_globals(function), include_extras=True)["it"]
+
+
+def unbound(function: Callable[..., Any]) -> Any:
+    """Return the function inside a partial."""
+    return function.func if isinstance(function, functools.partial) else function
+
+
+def _globals(function: Any) -> dict[str, Any]:
+    function = unbound(function)
+    if not inspect.isroutine(function):
+        function = function.__init__ if inspect.isclass(function) else type(function).__call__
+    return cast("dict[str, Any]", getattr(inspect.unwrap(function), "__globals__", {}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """One parameter that the model fills."""
+
+    name: str
+    hint: Any
+    text: str
+    """The text of ``Annotated[..., "text"]``."""
+    is_optional: bool
+    default: Any
+    """Python's own default, or inspect's ``empty``."""
+
+
+def _field(function: Callable[..., Any], parameter: inspect.Parameter, owner: str) -> _Field:
+    from pydantic.fields import FieldInfo  # noqa: PLC0415 - see `routelock.schema`
+
+    try:
+        hint = hint_of(function, parameter.annotation)
+    except Exception as error:
+        raise ConfigError(
+            f"{owner}: the type of parameter {parameter.name!r}, {parameter.annotation!r}, is not known when "
+            f"the program runs: {error}. Define it at the top of the module, and import it outside of "
+            "`if TYPE_CHECKING`."
+        ) from error
+    default = parameter.default
+    if isinstance(default, FieldInfo):
+        hint = _ANNOTATED[hint, default]
+        default = _EMPTY
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        hint, default = types.GenericAlias(list, (hint,)), ()
+    notes: tuple[Any, ...] = get_args(hint)[1:] if get_origin(hint) is _ANNOTATED else ()
+    filled = any(isinstance(each, FieldInfo) and not each.is_required() for each in notes)
+    text = next((each for each in notes if isinstance(each, str)), "")
+    return _Field(parameter.name, hint, text, filled or default is not _EMPTY, default)
+
+
+# -- schemas --
+
+
+def _adapter(
+    owner: str, fields: Sequence[_Field]
+) -> tuple[pydantic.TypeAdapter[dict[str, Any]], dict[str, Any]]:
+    """Return one validator for all arguments, from JSON text to keyword arguments, and its schema.
+
+    It is of a TypedDict and not of a model, because a parameter may be called ``schema`` or ``_id``,
+    and because what is left out stays out, so that Python fills in its own default.
+    """
+    from pydantic import ConfigDict, TypeAdapter  # noqa: PLC0415 - see `routelock.schema`
+
+    keys = {each.name: NotRequired[each.hint] if each.is_optional else each.hint for each in fields}
+    make_type: Any = TypedDict
+    try:
+        arguments = make_type(f"{owner}_arguments", keys)
+        arguments.__pydantic_config__ = ConfigDict(extra="forbid")
+        adapter: pydantic.TypeAdapter[dict[str, Any]] = TypeAdapter(arguments)
+        return adapter, plain_schema(adapter)
+    except Exception as error:
+        raise ConfigError(_culprit(owner, fields, error)) from error
+
+
+def _culprit(owner: str, fields: Sequence[_Field], error: Exception) -> str:
+    from pydantic import TypeAdapter  # noqa: PLC0415 - see `routelock.schema`
+
+    for each in fields:
+        try:
+            plain_schema(TypeAdapter(each.hint))
+        except Exception as its_error:
+            return (
+                f"{owner}: parameter {each.name!r} has a type that JSON cannot express, {each.hint!r:.200}: "
+                f"{_first_line(its_error)} Take JSON types, dataclasses or pydantic models; what is not "
+                "the model's to choose belongs in the run's context."
+            )
+    return f"{owner}: its parameters have no JSON schema: {_first_line(error)}"
+
+
+def _first_line(error: Exception) -> str:
+    return clip(str(error).partition("\n")[0].rstrip(".") + ".", 200)
+
+
+def _describe(schema: dict[str, Any], fields: Sequence[_Field], docs: Mapping[str, str]) -> dict[str, _Field]:
+    """Write descriptions and defaults into the schema; return the fields by the names it gives them."""
+    properties: dict[str, dict[str, Any]] = schema["properties"]
+    keys = dict(zip(properties, fields, strict=True))  # the key is an alias if there is one
+    for key, each in keys.items():
+        if text := properties[key].get("description") or each.text or docs.get(each.name):
+            properties[key]["description"] = text
+        if each.default is not _EMPTY:
+            properties[key] |= _told(each.default)
+    return keys
+
+
+def _told(default: Any) -> dict[str, Any]:
+    if isinstance(default, set | frozenset):  # in one order in every process
+        default = sorted(cast("set[object]", default), key=repr)
+    try:
+        return {"default": default_as_json(default)}
+    except ValueError:  # a marker object, say: it applies all the same, and cannot be told
+        return {}
+
+
+def _with_nulls(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema with null for whatever may be left out: a strict one has no leaving out."""
+    required: list[str] = schema.get("required", [])
+    properties: dict[str, dict[str, Any]] = {
+        key: node if key in required or _takes_null(node) else _or_null(node)
+        for key, node in schema["properties"].items()
+    }
+    return {**schema, "properties": properties, "required": list(properties)}
+
+
+def _takes_null(node: Mapping[str, Any]) -> bool:
+    if "anyOf" in node:
+        return any(map(_takes_null, node["anyOf"]))
+    return "null" in node.get("type", ()) or None in node.get("enum", ())
+
+
+def _or_null(node: dict[str, Any]) -> dict[str, Any]:
+    inner = dict(node)
+    text, default = inner.pop("description", ""), inner.pop("default", None)
+    meaning = "null: the default" + (
+        "" if default is None else f", {json.dumps(default, ensure_ascii=False)}"
+    )
+    return {"anyOf": [inner, {"type": "null"}], "description": f"{text} ({clip(meaning, 200)})".lstrip()}
+
+
+def _docs(function: Any) -> tuple[str, dict[str, str]]:
+    """Return the docstring's description, and what it says of each parameter, in any usual style."""
+    function = unbound(function)
+    is_object = not inspect.isroutine(function) and not inspect.isclass(function)
+    text = (inspect.getdoc(type(function).__call__) if is_object else None) or inspect.getdoc(function) or ""
+    if "\n" not in text:
+        return text, {}
+    # loaded with the first long docstring and not by everyone who imports us
+    import docstring_parser  # noqa: PLC0415
+
+    try:
+        found = docstring_parser.parse(text)
+    except docstring_parser.ParseError:
+        return text, {}
+    parts = (found.short_description, found.long_description)
+    docs = {
+        name.strip().lstrip("*"): each.description or ""
+        for each in found.params
+        for name in each.arg_name.split(",")
+    }
+    return "\n\n".join(part for part in parts if part), docs

@@ -1,0 +1,157 @@
+"""What a run starts with: everything that can be checked before a model call, and the state of the run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from typing_extensions import TypeIs
+
+from routelock.agents import Agent
+from routelock.config import RunConfig
+from routelock.errors import ConfigError
+from routelock.graph import run_graph
+from routelock.history import View
+from routelock.hooks import AgentHooks, RunHooks
+from routelock.messages import ITEM, Message, RunInput, RunItem, call_ids, item_of, to_messages, unshared
+from routelock.models import handler_for, named
+from routelock.run import RUN, Run
+
+if TYPE_CHECKING:  # what few runs need is loaded by those
+    from routelock.run_state import RunState
+
+__all__ = ["DEFAULT_MAX_TURNS", "input_items", "is_state", "start", "with_trace"]
+
+DEFAULT_MAX_TURNS = 10
+N = TypeVar("N", int, float)
+
+_DEFAULTS = RunConfig()
+
+
+def start(
+    agent: Agent[Any],
+    input: RunInput | RunState,
+    context: Any,
+    max_turns: int | None,
+    hooks: RunHooks | None,
+    config: RunConfig | None,
+    *,
+    stream: bool,
+) -> Run:
+    """Check everything that can be checked before a model call, and return the state of a new run.
+
+    Raises:
+        ConfigError: all that is wrong.
+    """
+    _check_arguments(agent, max_turns, hooks, config)
+    config, max_turns = _limited(config or _DEFAULTS, max_turns)
+    if not isinstance(input, str) and is_state(input):
+        from routelock.resuming import resumed  # noqa: PLC0415
+
+        return with_trace(resumed(agent, input, context, max_turns, hooks, config, stream=stream))
+    items, known = _first_items(input)
+    default = handler_for(agent, config)
+    run = RUN(
+        first=agent,
+        agent=agent,
+        handler=default if config.handler is None else named(agent, config.handler, config),
+        default_handler=default.name,
+        graph=_graph(agent, config),
+        config=config,
+        hooks=hooks,
+        max_turns=max_turns,
+        stream=stream,
+        context=context,
+        run_id=config.run_id or os.urandom(16).hex(),
+        items=items,
+        view=View(items),
+        input_count=len(items),
+        call_ids=known,
+        read_calls=bool(known),
+        shared_memory=unshared(dict(config.shared_memory)) if config.shared_memory else {},
+        scopes=frozenset(config.scopes),
+        capture=_captured,
+    )
+    return with_trace(run)
+
+
+def is_state(input: object) -> TypeIs[RunState]:
+    """Whether a run is to go on from there. Nobody has a state who has not loaded what it is."""
+    states = sys.modules.get("routelock.run_state")
+    return states is not None and isinstance(input, states.RunState)
+
+
+def with_trace(run: Run) -> Run:
+    """Return the run, which tells the traces of its settings, if there are any, what happens.
+
+    Raises:
+        ConfigError: a file cannot be made where it is to be.
+    """
+    if run.config.trace is None:
+        return run
+    from routelock.tracing import traced  # noqa: PLC0415
+
+    return traced(run)
+
+
+def _captured(run: Run) -> RunState:
+    from routelock.capturing import captured  # noqa: PLC0415
+
+    return captured(run)
+
+
+def _limited(config: RunConfig, max_turns: int | None) -> tuple[RunConfig, int | None]:
+    """Let the smaller win where the limits and the options beside them say the same."""
+    if (limits := config.limits) is None:
+        return config, max_turns
+    handoffs = _smaller(limits.handoffs, config.max_handoffs, _DEFAULTS.max_handoffs)
+    timeout = _smaller(limits.seconds, config.timeout)
+    turns = _smaller(limits.turns, max_turns, DEFAULT_MAX_TURNS)
+    return replace(config, max_handoffs=handoffs, timeout=timeout), turns
+
+
+def _smaller(limit: N | None, option: N | None, default: N | None = None) -> N | None:
+    """Return the smaller one of those that say something; the default of an option says it to no limit."""
+    if limit is None:
+        return option
+    return limit if option is None or option == default else min(limit, option)
+
+
+def _first_items(input: RunInput) -> tuple[list[RunItem], set[str]]:
+    """Return the items that a run begins with, and the ids of the calls in them."""
+    if isinstance(input, str):
+        return [ITEM(id=0, kind="input", message={"role": "user", "content": input})], set()
+    if not (items := input_items(to_messages(input))):
+        raise ConfigError("Input is empty: pass the user's text, or a list with at least one message.")
+    return items, call_ids([item.message for item in items])
+
+
+def _graph(agent: Agent[Any], config: RunConfig) -> Mapping[str, Agent[Any]]:
+    """Return the agents of the run, checked; for an agent whose run says nothing about them, only once."""
+    if config.model is not None or config.agents or config.external_tools:
+        return run_graph(agent, config)
+    known: Mapping[str, Agent[Any]] | None = agent.worked_out.get(run_graph)
+    if known is None:
+        known = agent.worked_out[run_graph] = run_graph(agent, config)
+    return known
+
+
+def input_items(messages: Iterable[Message]) -> list[RunItem]:
+    """Make the first items of a transcript; one from an earlier run still knows its family, or a nudge."""
+    return [item_of(message, place, "input") for place, message in enumerate(messages)]
+
+
+def _check_arguments(agent: object, max_turns: object, hooks: object, config: object) -> None:
+    if not isinstance(agent, Agent):
+        raise ConfigError(f"Runner needs an routelock.Agent to start with, not {type(agent).__name__}.")
+    if config is not None and not isinstance(config, RunConfig):
+        raise ConfigError(f"run_config must be a RunConfig, not {type(config).__name__}.")
+    if isinstance(hooks, type):
+        raise ConfigError(f"hooks must be an object: pass {hooks.__name__}(), not the class.")
+    if isinstance(hooks, AgentHooks) and not isinstance(hooks, RunHooks):
+        raise ConfigError("hooks must be a RunHooks; an AgentHooks belongs to Agent(hooks=...).")
+    if max_turns is not None and (not isinstance(max_turns, int) or max_turns < 1):
+        raise ConfigError(f"max_turns must be at least 1, or None for no limit, not {max_turns!r}.")

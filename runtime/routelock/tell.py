@@ -1,0 +1,91 @@
+"""Telling a run's and an agent's hooks what happens, without letting them break the run."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from routelock.agents import Agent
+from routelock.callables import is_failure, resolve, words_of
+from routelock.hooks import AgentHooks, RunHooks
+from routelock.logs import log
+from routelock.port import Handler
+from routelock.run import Run
+
+__all__ = ["heard", "hears", "tell", "tell_of_handoff"]
+
+_log = logging.getLogger("routelock.hooks")
+
+
+def heard(run: Run) -> bool:
+    """Whether anybody listens: the run's hooks, the active agent's, or those of its skills."""
+    return run.hooks is not None or run.agent.hooked
+
+
+def hears(run: Run, hook: str) -> bool:
+    """Return whether a hook of this name does something; its name is the same for runs and agents."""
+    if run.hooks is None and not run.agent.hooked:
+        return False
+    if run.hooks is not None and not _does_nothing(run.hooks, RunHooks, hook):
+        return True
+    hooks = run.agent.hooks
+    own = hooks is not None and not _does_nothing(hooks, AgentHooks, hook)
+    return own or hook in run.agent.equipment.hooks
+
+
+def _does_nothing(hooks: object, kind: type[object], name: str) -> bool:
+    """Whether a hook is that of the class that one derives from; a missing one is told as a mistake."""
+    hook: object = getattr(hooks, name, None)
+    return getattr(hook, "__func__", hook) is getattr(kind, name)
+
+
+async def tell(
+    run: Run, run_hook: str | None, agent_hook: str | None, *args: Any, context: Any = None
+) -> None:
+    """Call one hook of the run, and one of the active agent and of its skills, if there are any.
+
+    Each is given the context, the active agent and ``args``. A hook that raises is logged and noted on the
+    result: watching a run must not end it, and an exception must not get lost.
+    """
+    agent = run.agent
+    if run_hook is not None and run.hooks is not None:
+        await _call(run, run_hook, getattr(run.hooks, run_hook, None), context, agent, *args)
+    if agent_hook is not None:
+        for hook in _hooks(agent, agent_hook):
+            await _call(run, agent_hook, hook, context, agent, *args)
+
+
+async def tell_of_handoff(run: Run, of: Agent[Any], source: Agent[Any], target: Agent[Any] | Handler) -> None:
+    """Call the hooks of one side of a handoff with the target and the source.
+
+    Those that both sides share are called once, for the source.
+
+    Args:
+        run: the run.
+        of: whose hooks, of the source or the target.
+        source: the agent that hands over.
+        target: what takes over.
+    """
+    told = [] if of is source else _hooks(source, "on_handoff")
+    for hook in _hooks(of, "on_handoff"):
+        if hook not in told:
+            await _call(run, "on_handoff", hook, None, target, source)
+
+
+def _hooks(agent: Agent[Any], name: str) -> list[Any]:
+    """Return what an agent's hooks and those of its skills have for an event; None for a missing method."""
+    own = [] if agent.hooks is None else [getattr(agent.hooks, name, None)]
+    return [*own, *agent.equipment.hooks.get(name, ())]
+
+
+async def _call(run: Run, name: str, hook: Any, context: Any, *args: Any) -> None:
+    try:
+        if hook is None:
+            raise TypeError(f"there is no method {name}; derive from RunHooks or AgentHooks")
+        await resolve(hook(context or run.now(), *args))
+    except BaseException as error:
+        if not is_failure(error):
+            raise
+        log(run, _log, logging.ERROR, "hook %s raised", name, error=error)
+        text = f"hook {name} raised {type(error).__name__}: {words_of(error)}"
+        run.problem("hook", text, call_id=None if context is None else context.tool_call_id, error=error)

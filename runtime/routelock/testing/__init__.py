@@ -1,0 +1,46 @@
+"""What tests of agents need: a scripted model, cassettes, two fences, and a check of histories.
+
+Nothing here is imported by the rest of routelock. Cassettes need the extra ``routelock[testing]``.
+"""
+
+from __future__ import annotations
+
+from routelock.errors import CassetteMiss
+from routelock.repair import problems
+from routelock.testing.cassette import Cassette, UnplayedInteractions, use_cassette
+from routelock.testing.fence import ModelCallBlocked, no_models
+from routelock.testing.network import NetworkBlocked, no_network
+from routelock.testing.profiles import PROFILES, Profile
+from routelock.testing.scripted import (
+    ScriptedHandler,
+    ScriptedReply,
+    UnexpectedModelCall,
+    UnusedReplies,
+    call,
+    reply,
+    watch_requests,
+)
+from routelock.testing.validity import assert_valid, refusals
+
+__all__ = [
+    "PROFILES",
+    "Cassette",
+    "CassetteMiss",
+    "ModelCallBlocked",
+    "NetworkBlocked",
+    "Profile",
+    "ScriptedHandler",
+    "ScriptedReply",
+    "UnexpectedModelCall",
+    "UnplayedInteractions",
+    "UnusedReplies",
+    "assert_valid",
+    "call",
+    "no_models",
+    "no_network",
+    "problems",
+    "refusals",
+    "reply",
+    "use_cassette",
+    "watch_requests",
+]

@@ -1,0 +1,154 @@
+"""Traces of runs in files: one line of JSON for each thing that happens, written when it happens.
+
+    await Runner.run(agent, "Hi", run_config=RunConfig(trace="runs.jsonl"))
+
+`routelock.trace_records` says what the lines are, and `routelock.traces` reads them back. Nothing is sent
+anywhere. A file holds what users and models said, unless ``TraceFile(..., content=False)`` leaves that out.
+Secrets are replaced in any case, as far as `routelock.redaction` knows them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any, cast
+
+from routelock.handoff_request import recordable
+from routelock.redaction import redact
+from routelock.trace_content import without_content
+from routelock.trace_records import LOCAL, RunStarted, TraceRecord
+
+if TYPE_CHECKING:
+    from routelock.trace_port import TraceWriter
+
+__all__ = ["TraceFile", "as_line"]
+
+_LONGEST = 200_000
+_BEYOND = 20_000
+"""Characters that are read behind those that stay, so that a secret which goes on there is seen whole."""
+_PLAIN = frozenset(
+    "agent call call_id covers handler id item kind removed run shown summarised time told turn usage".split()
+)
+"""Fields in which nobody looks for secrets: numbers, and names from the app's own code."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """Appends the traces of runs to a file, which is opened for each line and holds nothing open.
+
+    Any number of runs, tasks, threads and processes may append to one file: a line is written at once.
+
+    Args:
+        path: of the file. It is made if it is not there, readable by its owner alone.
+        content: False leaves out what was said: messages, arguments, outputs, reasons, payloads and the
+            texts of errors. Names, times, numbers and ids stay.
+        longest: characters of the longest text; of a longer one the rest is left out, and how much that was
+            is said. None is no limit.
+    """
+
+    path: str | PathLike[str]
+    content: bool = True
+    longest: int | None = _LONGEST
+
+    def begin(self, start: RunStarted, parent: TraceWriter | None = None, /) -> TraceFile:
+        """Write the first line of a run; the others follow it, also if a tool changes the folder."""
+        path = parent.path if isinstance(parent, TraceFile) else os.path.abspath(self.path)
+        writer = replace(self, path=path)
+        writer._append(self._line(start), fresh_line=True)
+        return writer
+
+    def write(self, record: TraceRecord, /) -> None:
+        """Write one line."""
+        self._append(self._line(record))
+
+    def _line(self, record: TraceRecord) -> bytes:
+        return as_line(record if self.content else without_content(record), longest=self.longest)
+
+    def _append(self, line: bytes, *, fresh_line: bool = False) -> None:
+        flags = os.O_APPEND | os.O_CREAT | os.O_RDWR | getattr(os, "O_BINARY", 0)
+        file = os.open(self.path, flags, 0o600)
+        try:
+            if fresh_line and _is_cut(file):
+                line = b"\n" + line
+            if (written := os.write(file, line)) != len(line):
+                raise OSError(f"{written} of {len(line)} bytes fitted into {os.fspath(self.path)}")
+        finally:
+            os.close(file)
+
+
+def _is_cut(file: int) -> bool:
+    """Whether the last line has no end, because a process died while it wrote."""
+    size = os.fstat(file).st_size
+    if size == 0:
+        return False
+    os.lseek(file, size - 1, os.SEEK_SET)
+    return os.read(file, 1) != b"\n"
+
+
+def as_line(record: TraceRecord, *, longest: int | None = _LONGEST) -> bytes:
+    """Return a record as one line of JSON, without secrets.
+
+    Args:
+        record: what to write.
+        longest: see `TraceFile`.
+    """
+    data = _fields(record, longest)
+    telling = {name: value for name, value in data.items() if name not in _PLAIN}
+    data = {"type": record.type, **data, **redact(telling)}
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode(errors="backslashreplace") + b"\n"  # half a surrogate pair is written as JSON does
+
+
+def _fields(value: Any, longest: int | None) -> dict[str, Any]:
+    """Return the fields of a dataclass that say more than their defaults."""
+    found: dict[str, Any] = {}
+    for each in fields(value):
+        held = getattr(value, each.name)
+        if each.name not in LOCAL and not _says_nothing(held, each.default):
+            found[each.name] = _data(held, longest)
+    return found
+
+
+def _says_nothing(held: object, default: object) -> bool:
+    if isinstance(held, list | tuple | dict):
+        return not held
+    return held is None or (type(held) is type(default) and held == default)
+
+
+def _data(value: object, longest: int | None) -> Any:
+    """Return JSON data: what is no such data becomes text, and what is too long is cut."""
+    if isinstance(value, str):
+        return _cut(str.__str__(value), longest)
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[object, object]", value)
+        return {str(key): _data(each, longest) for key, each in entries.items()}
+    if isinstance(value, list | tuple):
+        return [_data(each, longest) for each in cast("Sequence[object]", value)]
+    if is_dataclass(value) and not isinstance(value, type):
+        return _fields(value, longest)
+    return _data(recordable(value), longest)
+
+
+def _cut(text: str, longest: int | None) -> str:
+    """Return no more than the beginning of a long text, without secrets.
+
+    They are replaced first: JSON that is cut is no JSON any more, and half a key looks like none. Of a text
+    that is no JSON only so much is read.
+    """
+    if longest is None or len(text) <= longest:
+        return text
+    whole = text.lstrip()[:1] in ("{", "[")
+    read = text if whole else text[: longest + _BEYOND]
+    told, unread = redact(read), len(text) - len(read)
+    # the last part of what was read may be the first one of a secret that goes on
+    end = min(longest, max(0, len(told) - _BEYOND)) if unread else longest
+    rest = unread + len(told) - end
+    return told if rest <= 0 else f"{told[:end]}[{rest} more characters]"

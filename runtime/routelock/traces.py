@@ -1,0 +1,254 @@
+"""Reading traces of runs back: what happened, and exactly what each model call was shown.
+
+    for run in read_trace("runs.jsonl").runs:
+        for call in run.calls:
+            print(call.start.agent, call.messages, call.reply)
+
+See `routelock.trace_records` for what a file holds, and `routelock.trace_files` for how one is written.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any, TypeVar, cast
+
+import pydantic
+
+from routelock.errors import ConfigError
+from routelock.trace_records import (
+    FORMAT,
+    LOCAL,
+    RECORDS,
+    HandoffTraced,
+    ItemTraced,
+    ModelEnded,
+    ModelRetried,
+    ModelStarted,
+    RunEnded,
+    RunStarted,
+    ToolEnded,
+    ToolStarted,
+    ToolsTraced,
+    TraceRecord,
+    numbers,
+)
+
+__all__ = ["TraceLog", "TracedCall", "TracedRun", "TracedTool", "read_trace"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedCall:
+    """One model call."""
+
+    start: ModelStarted
+    end: ModelEnded | None = None
+    """None when the trace ends before the call did."""
+    retries: Sequence[ModelRetried] = ()
+    """The attempts that failed before the last one."""
+    items: Sequence[ItemTraced] = ()
+    """What the model was shown, in order."""
+    tools: Sequence[Mapping[str, Any]] = ()
+    """What it was offered."""
+    reply: Mapping[str, Any] | None = None
+    """The complete reply."""
+
+    @property
+    def messages(self) -> list[Mapping[str, Any]]:
+        """What the model was shown, as messages."""
+        return [item.message for item in self.items]
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took, retries included."""
+        return None if self.end is None else self.end.time - self.start.time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedTool:
+    """One call of a tool."""
+
+    call_id: str
+    start: ToolStarted | None = None
+    """None when an executor replayed the call."""
+    end: ToolEnded | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took."""
+        return None if self.start is None or self.end is None else self.end.time - self.start.time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedRun:
+    """One run, as far as the trace goes."""
+
+    start: RunStarted
+    records: Sequence[TraceRecord]
+    """All of them, in order."""
+    end: RunEnded | None = None
+    """None when the run was killed, or still goes on."""
+    items: Mapping[int, ItemTraced] = field(default_factory=dict[int, ItemTraced])
+    """All messages by number: the transcript, and below 0 what only models saw."""
+    calls: Sequence[TracedCall] = ()
+    tools: Sequence[TracedTool] = ()
+    handoffs: Sequence[HandoffTraced] = ()
+    """Each as it ended, or stands."""
+    nested: Mapping[str, TracedRun] = field(default_factory=dict[str, "TracedRun"])
+    """The runs of agents that were called as tools, by call id."""
+
+    @property
+    def transcript(self) -> list[ItemTraced]:
+        """The messages of the transcript, in order."""
+        return [self.items[number] for number in sorted(self.items) if number >= 0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceLog:
+    """What a file of traces holds."""
+
+    runs: Sequence[TracedRun]
+    """Those that are not within another one, in the order in which they began."""
+    unreadable: Sequence[int] = ()
+    """Numbers of the lines that were left out, from 1: those that were cut, or are not of a trace."""
+
+
+def read_trace(source: str | PathLike[str] | Iterable[bytes]) -> TraceLog:
+    """Read traces back.
+
+    Types and keys that this version does not know are ignored. A file may be read while runs still write it.
+
+    Args:
+        source: the path of a file, or lines.
+
+    Raises:
+        OSError: the file cannot be read.
+        ConfigError: it was written in a format of later versions.
+    """
+    if isinstance(source, str | PathLike):
+        with open(source, "rb") as file:
+            return read_trace(file)
+    found: list[_Found] = []
+    latest: dict[str, _Found] = {}
+    unreadable: list[int] = []
+    for number, line in enumerate(source, 1):
+        if not line.strip():  # from a run that began while another one wrote: it took that line for a cut one
+            continue
+        try:
+            record = _record(line)
+        except (ValueError, RecursionError):
+            unreadable.append(number)
+            continue
+        if record is None:
+            continue
+        if isinstance(record, RunStarted) or record.run not in latest:
+            start = record if isinstance(record, RunStarted) else RunStarted(run=record.run, time=record.time)
+            _check_format(start)
+            latest[record.run] = one = _Found(start, latest.get(start.parent or ""))
+            found.append(one)
+        latest[record.run].records.append(record)
+    return TraceLog(runs=[one.run() for one in found if one.parent is None], unreadable=unreadable)
+
+
+def _check_format(start: RunStarted) -> None:
+    if start.format > FORMAT:
+        raise ConfigError(
+            f"Run {start.run:.80} was traced in format {start.format} by a newer routelock. This one reads "
+            f"formats up to {FORMAT}: read it with that version."
+        )
+
+
+def _record(line: bytes) -> TraceRecord | None:
+    """Return a line as a record, or None if it is of a type that is not known here.
+
+    Raises:
+        ValueError: it is no record.
+    """
+    data: object = json.loads(line)
+    if not isinstance(data, dict):
+        raise ValueError("a record is a JSON object")
+    known = cast("dict[str, Any]", data)
+    kind = known.pop("type", None)
+    if not isinstance(kind, str):
+        raise ValueError("a record has a type")
+    if kind not in RECORDS:
+        return None
+    kept = {key: value for key, value in known.items() if key not in LOCAL}
+    return cast(TraceRecord, _contract(kind).validate_python(kept))
+
+
+@functools.cache
+def _contract(kind: str) -> pydantic.TypeAdapter[Any]:
+    return pydantic.TypeAdapter(RECORDS[kind])
+
+
+class _Found:
+    """The records of one run while they are read."""
+
+    def __init__(self, start: RunStarted, parent: _Found | None) -> None:
+        self.start = start
+        self.records: list[TraceRecord] = []
+        self.within: list[_Found] = []
+        self.parent = parent
+        if parent is not None:
+            parent.within.append(self)
+
+    def run(self) -> TracedRun:
+        items = {one.id: one for one in self._all(ItemTraced)}
+        ended = self._all(RunEnded)
+        handoffs = {one.id: one for one in self._all(HandoffTraced)}
+        return TracedRun(
+            start=self.start,
+            records=self.records,
+            end=ended[-1] if ended else None,
+            items=items,
+            calls=self._calls(items),
+            tools=self._tools(),
+            handoffs=list(handoffs.values()),
+            nested={inner.start.parent_call or inner.start.run: inner.run() for inner in self.within},
+        )
+
+    def _all(self, kind: type[T]) -> list[T]:
+        return [one for one in self.records if isinstance(one, kind)]
+
+    def _calls(self, items: Mapping[int, ItemTraced]) -> list[TracedCall]:
+        offered = {one.id: one.tools for one in self._all(ToolsTraced)}
+        ended = {one.call: one for one in self._all(ModelEnded)}
+        retries: dict[int, list[ModelRetried]] = {}
+        for one in self._all(ModelRetried):
+            retries.setdefault(one.call, []).append(one)
+        return [
+            _call(start, ended.get(start.call), retries.get(start.call, ()), items, offered)
+            for start in self._all(ModelStarted)
+        ]
+
+    def _tools(self) -> list[TracedTool]:
+        started = {one.call_id: one for one in self._all(ToolStarted)}
+        ended = {one.call_id: one for one in self._all(ToolEnded)}
+        return [
+            TracedTool(call_id=call_id, start=started.get(call_id), end=ended.get(call_id))
+            for call_id in {**started, **ended}
+        ]
+
+
+def _call(
+    start: ModelStarted,
+    end: ModelEnded | None,
+    retries: Sequence[ModelRetried],
+    items: Mapping[int, ItemTraced],
+    offered: Mapping[int, Sequence[Mapping[str, Any]]],
+) -> TracedCall:
+    replied = None if end is None or end.item is None else items.get(end.item)
+    return TracedCall(
+        start=start,
+        end=end,
+        retries=retries,
+        items=[items[number] for number in numbers(start.shown) if number in items],
+        tools=() if start.tools is None else offered.get(start.tools, ()),
+        reply=None if replied is None else replied.message,
+    )

@@ -1,0 +1,313 @@
+"""Making a transfer that the target agreed to: put it on record, reshape the view, switch."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from routelock.acceptance import data_of
+from routelock.agents import Agent, Handoff
+from routelock.callables import MaybeAwaitable, name_of, resolve, users_code
+from routelock.caller_stack import answer_item, note_caller
+from routelock.context import PAYLOAD_KEY
+from routelock.filters import HandoffInputData, HandoffInputFilter, last_user_message
+from routelock.handoff_context import TOOL_STATE_KEY, HandoffContext
+from routelock.handoff_request import RESPONSE, HandoffRequest, HandoffResponse, HandoffStatus, recordable
+from routelock.history import View, filtered, nest_handoff_history, partition
+from routelock.logs import log, loggable_text
+from routelock.messages import Message, RunItem, calls_of, unshared
+from routelock.payloads import carried, loggable
+from routelock.port import family_of
+from routelock.prompts import instructions, rode_along
+from routelock.results import RECORD
+from routelock.run import Run
+from routelock.tell import heard, tell, tell_of_handoff
+from routelock.transfers import Transfer
+
+if TYPE_CHECKING:
+    from routelock.trace_port import Tracing
+
+__all__ = ["put_on_record", "take_over"]
+
+_log = logging.getLogger("routelock.handoff")
+
+
+def put_on_record(run: Run, transfer: Transfer) -> None:
+    """Put a transfer on the result, taken or not."""
+    by_tool = transfer.by_tool
+    made = transfer.target is not None
+    run.handoffs.append(
+        RECORD(
+            id=transfer.request.request_id,
+            source=run.in_charge,
+            target=transfer.target_name,
+            tool_name=transfer.call["function"]["name"] if by_tool else transfer.edge.tool_name,
+            call_id=transfer.call["id"],
+            turn=run.turn,
+            status=transfer.status,
+            tried=transfer.tried,
+            requested_by="tool" if by_tool else "model",
+            reason=transfer.reason,
+            input=transfer.input,
+            error=transfer.error,
+            request=_kept(transfer),
+            response=_response(transfer),
+            passed_over=transfer.passed_over,
+            parent_id=run.open_handoff,
+            depth=1 + sum([one.taken and one.turn < run.turn for one in run.handoffs]),
+            started=transfer.started,
+            ended=None if made else run.config.clock(),
+        )
+    )
+    if run.tracing is not None:
+        run.tracing.catch_up()
+    if not made:
+        log(run, _log, logging.INFO, "%s -> %s: %s", run.in_charge, transfer.target_name, transfer.status)
+
+
+def _response(transfer: Transfer) -> HandoffResponse:
+    """Return the answer as it counts: what the target said, and what the run made of it."""
+    said = transfer.said
+    return RESPONSE(
+        status=transfer.status,
+        handoff_id=(said.handoff_id if said is not None else "") or transfer.request.request_id,
+        rejection_reason=transfer.error,
+        metadata={} if said is None else said.metadata,
+        from_agent="" if said is None else said.from_agent,
+    )
+
+
+def _kept(transfer: Transfer) -> HandoffRequest:
+    """Return the request for the record: the data that rode along is gone with the run."""
+    payload = transfer.payload
+    if payload is None:
+        return transfer.request
+    return replace(transfer.request, payload=replace(payload, context_data={}))
+
+
+async def take_over(run: Run, transfer: Transfer) -> None:
+    """Reshape the view for the target and make it the active agent or handler.
+
+    Transfers that were not taken, in this turn or before, are left out of the view: what they ask for
+    would lead the target astray.
+
+    Args:
+        run: the run, with every call of the turn answered.
+        transfer: one that was made.
+
+    Raises:
+        HandoffFilterError: the input filter or the history mapper failed. The transcript is complete.
+    """
+    source, target, handler, speaker = run.agent, transfer.target, transfer.handler, run.in_charge
+    assert target is not None
+    assert handler is not None
+    seen = _without_not_tried(run)
+    try:
+        shaped = await _shaped(run, transfer, seen)
+        passed_on = transfer.edge.transfer_system_message and isinstance(target, Agent)
+        source_prompt = await _passed_on(run) if passed_on else None
+    except BaseException as error:
+        _not_taken_over(run, transfer, error)
+        raise
+    note_caller(run, transfer)
+    if shaped is not run.view.items:
+        run.view.replace(shaped)
+    run.open_record(transfer.request.request_id, waits=transfer.waits)
+    if isinstance(target, Agent):
+        run.source_prompt = source_prompt
+        run.meet(target)
+    _carry(run, transfer)
+    if run.tracing is not None:
+        _trace_it(run, run.tracing, transfer, len(seen))
+    run.progress.transferred(speaker, target.name, data_of(transfer.request))
+    _announce(run, speaker, transfer)
+    try:
+        if heard(run):
+            await tell(run, "on_handoff", None, target)
+            await tell_of_handoff(run, source, source, target)
+    finally:  # it is made: who is cancelled here finds the target in charge
+        run.switch(target if isinstance(target, Agent) else source, handler, given=transfer.input)
+    if isinstance(target, Agent):
+        await _greet(run, source, target, transfer)
+
+
+def _without_not_tried(run: Run) -> list[RunItem]:
+    not_tried = {
+        record.call_id for record in run.handoffs if not record.tried and record.requested_by == "model"
+    }
+    return _without_calls(run.view.items, not_tried) if not_tried else run.view.items
+
+
+def _not_taken_over(run: Run, transfer: Transfer, error: BaseException) -> None:
+    """Put on record that a transfer was not made after all; a source that goes on later is shown so."""
+    broken = isinstance(error, Exception)
+    why = str(error) if broken else "it was cancelled before the target took over"
+    run.close_records([transfer.request.request_id], HandoffStatus.FAILED, why)
+    if transfer.waits:
+        run.places.come_back()
+    told = answer_item(run, transfer.call, f"The transfer was not made: {why}", place=0).message
+    run.view.replace(
+        replace(item, message=told) if item.message.get("tool_call_id") == transfer.call["id"] else item
+        for item in run.view.items
+    )
+
+
+def _carry(run: Run, transfer: Transfer) -> None:
+    """Let the payload ride along in the shared memory, as far as that goes with the target.
+
+    A nested run may not change the payload of the outer one, nor of another that goes on at the same time:
+    it goes on with a memory of its own, and what it changes there comes back when it is done.
+    """
+    run.payload_note = None
+    if transfer.edge.share is not None or (run.depth and transfer.payload is not None):
+        run.narrow(transfer.edge.share)
+        run.moment = None
+    if transfer.payload is None:
+        return
+    payload = carried(run.shared_memory, transfer.payload) if rode_along(run) else transfer.payload
+    run.shared_memory[PAYLOAD_KEY] = unshared(payload.to_dict())  # the record keeps what was sent
+    if _log.isEnabledFor(logging.INFO):
+        log(run, _log, logging.INFO, "%s passes along %s", run.in_charge, loggable(payload))
+        log(run, _log, logging.INFO, "%s receives %s", transfer.target_name, loggable(payload))
+        log(run, _log, logging.DEBUG, "it is %s", loggable(payload, logging.DEBUG))
+
+
+def _announce(run: Run, speaker: str, transfer: Transfer) -> None:
+    """Log a transfer for either side: with its reason, and nothing else that was said."""
+    if not _log.isEnabledFor(logging.INFO):
+        return
+    source, target = loggable_text(speaker), loggable_text(transfer.target_name)
+    line = "[handoff] Executing handoff: %s -> %s in turn %d of run %s"
+    log(run, _log, logging.INFO, line, source, target, run.turn, run.run_id)
+    why = f" (Reason: {loggable_text(transfer.reason)})" if transfer.reason else ""
+    log(run, _log, logging.INFO, "[%s] Received handoff from %s%s", target, source, why)
+
+
+async def _greet(run: Run, source: Agent[Any], target: Agent[Any], transfer: Transfer) -> None:
+    """Call the target's own hooks."""
+    if target.hooked:
+        await tell_of_handoff(run, target, source, target)
+    if target.on_handoff_received is not None:
+        await _received(run, target, transfer)
+
+
+async def _received(run: Run, target: Agent[Any], transfer: Transfer) -> None:
+    """Call the target's own hook, last of all, with the history that it is about to be shown."""
+    messages, _ = View(run.view.items).messages(family_of(run.handler), run.reader())
+    carries = PAYLOAD_KEY in run.shared_memory
+    payload = {PAYLOAD_KEY: recordable(run.shared_memory[PAYLOAD_KEY])} if carries else {}
+    with users_code(f"The snapshot for on_handoff_received of agent {target.name!r}"):
+        context = HandoffContext.of(
+            messages,
+            agent=transfer.request.from_agent,
+            run_id=run.run_id,
+            handoff_id=transfer.request.request_id,
+            created_at=datetime.fromtimestamp(transfer.started, UTC),
+            tool_state=_kept_by_tools(run),
+            metadata=payload,
+        )
+    with users_code(f"on_handoff_received of agent {target.name!r}"):
+        hook: Any = target.on_handoff_received
+        told = (context, run.now()) if "on_handoff_received" in target.told_context else (context,)
+        await resolve(hook(*told))
+
+
+def _kept_by_tools(run: Run) -> dict[str, Any]:
+    """Return what tools have kept for the agent that takes over, as far as it is shared with the target."""
+    kept: object = run.shared_memory.get(TOOL_STATE_KEY, {})
+    if not isinstance(kept, dict):
+        kind = type(kept).__name__
+        what = f"shared_memory[{TOOL_STATE_KEY!r}] is a {kind}, not a dict"
+        run.warn(f"turn {run.turn}: {what}, so the snapshot of agent {run.agent.name!r} has no tool_state")
+        return {}
+    return cast("dict[str, Any]", recordable(cast(object, kept)))
+
+
+async def _passed_on(run: Run) -> str | None:
+    """Return the source's instructions as a section of the target's."""
+    prompt = await instructions(run)
+    return f"# Instructions of the previous agent, {run.agent.name}\n{prompt}" if prompt else None
+
+
+async def _shaped(run: Run, transfer: Transfer, seen: list[RunItem]) -> list[RunItem]:
+    """Return what the target is to see of what the source has seen."""
+    if transfer.returns:
+        seen = [*seen, answer_item(run, transfer.call, transfer.answer, place=len(run.items) - 1)]
+    chosen = _shaping(run, transfer.edge)
+    if chosen is None:
+        return seen
+    history, before, new = partition(seen, run.input_count, run.first_of_turn)
+    data = HandoffInputData(
+        input_history=history,
+        pre_handoff_items=before,
+        new_items=new,
+        run_context=run.now(),
+        source=run.in_charge,
+        target=transfer.target_name,
+        arguments=transfer.input,
+        reason=transfer.reason,
+        tool_call_id=transfer.call["id"],
+    )
+    name, apply, own = chosen
+    items = await filtered(apply, data, name, own=own)
+    if transfer.reason and all(item.message["role"] in ("system", "developer") for item in items):
+        reason: Message = {"role": "user", "content": transfer.reason}
+        items.append(RunItem(id=len(run.items) - 1, kind="filter", message=reason))
+    return items
+
+
+def _shaping(run: Run, edge: Handoff) -> tuple[str, HandoffInputFilter, bool] | None:
+    """Choose what shapes the target's view: the edge's own wish, then the run's filter, then nesting.
+
+    Return its name, itself, and whether it is routelock's own and so known not to edit in place.
+    """
+    if edge.input_filter is not None:
+        return "input_filter of the handoff", edge.input_filter, False
+    if not edge.preserve_context:
+        return "preserve_context=False", last_user_message, True
+    if run.config.handoff_input_filter is not None:
+        return "handoff_input_filter of the run", run.config.handoff_input_filter, False
+    nest = run.config.nest_handoff_history if edge.nest_handoff_history is None else edge.nest_handoff_history
+    if not nest:
+        return None
+
+    def fold(data: HandoffInputData) -> MaybeAwaitable[HandoffInputData]:
+        return nest_handoff_history(
+            data,
+            history_mapper=run.config.handoff_history_mapper,
+            keep_last_user=run.config.nest_keep_last_user,
+            wrappers=run.config.history_wrappers,
+        )
+
+    return "nest_handoff_history", fold, True
+
+
+def _trace_it(run: Run, tracing: Tracing, transfer: Transfer, before: int) -> None:
+    """Let a trace know what shaped the view of who takes over; a filter of the app's by its own name, too."""
+    shaping = _shaping(run, transfer.edge)
+    if shaping is not None:
+        what, apply, own = shaping
+        shaped_by = what if own else f"{what}: {name_of(apply)}"
+    else:
+        shaped_by = None
+    tracing.took_over(transfer.request.request_id, shaped_by, before)
+
+
+def _without_calls(items: list[RunItem], call_ids: Collection[str]) -> list[RunItem]:
+    kept: list[RunItem] = []
+    for item in items:
+        message = item.message
+        calls = [call for call in calls_of(message) if call.get("id") not in call_ids]
+        if message.get("tool_call_id") in call_ids:
+            continue
+        if calls and len(calls) < len(calls_of(message)):
+            kept.append(replace(item, message=cast(Message, {**message, "tool_calls": calls})))
+        elif calls or not calls_of(message):
+            kept.append(item)
+        elif message.get("content"):
+            words: Message = {"role": "assistant", "content": message.get("content")}
+            kept.append(replace(item, message=words))
+    return kept

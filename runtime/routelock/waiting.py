@@ -1,0 +1,298 @@
+"""Keeping back what nobody has approved yet, until the run is resumed with somebody's word."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, Protocol, cast
+
+from routelock.agent_tools import AgentCall
+from routelock.approvals import Decision, Interruption, NeedsApproval, declined_text
+from routelock.books import Books
+from routelock.callables import MaybeAwaitable
+from routelock.concurrency import Question, ask_all
+from routelock.context import ToolContext
+from routelock.messages import ToolCall
+from routelock.routing import MOST_CALLS, Offer, Plan, Wanted, enabled_of, plan
+from routelock.run import Run
+from routelock.schema import clip
+from routelock.tools import Tool
+
+__all__ = ["all_waiting", "hold_tools", "hold_transfer", "plan_turn"]
+
+
+class _Decline(Protocol):
+    """Answers a call that is not made: with a text, and what kind of error that is."""
+
+    def __call__(self, call: ToolCall, text: str, error: str = "declined") -> None: ...
+
+
+_NotAvailable = Callable[[ToolCall, str], None]
+"""Answers a call of a tool that is disabled by now."""
+
+_FREE: Final = Decision(True)
+_BY_A_TOOL = (
+    "The transfer needs somebody's approval, and a tool cannot wait for it: call {name} instead, which can."
+)
+_TOO_MANY = (
+    "This call was not made: the reply made {count:,} calls at once, and the first {most:,} were looked at. "
+    "Make fewer at a time."
+)
+_NOT_AVAILABLE = "Tool {name!r} is not available now, so this call was not made."
+_NO_TRANSFER = "The transfer to {name!r} is not available now, so it was not made."
+_LOST = (
+    "The agent behind {name!r} had begun with this call, and is not there any more. What it did stays done, "
+    "and what it had left to do was not done. Find out first, if that matters."
+)
+
+
+def plan_turn(run: Run, calls: Sequence[ToolCall], offered: Offer, decline: _Decline) -> Plan:
+    """Plan the calls of a reply, as far as what was said of them, or was not, lets them be made.
+
+    Args:
+        run: the run.
+        calls: what the model calls.
+        offered: what it was offered.
+        decline: answers a call that is not made.
+    """
+    said, multiple = run.approvals, run.config.multiple_handoffs
+    if len(calls) > MOST_CALLS:
+        calls = _without_surplus(run, calls, decline)
+    if run.to_resume:
+        calls = _without_lost(run, calls, offered, decline)
+    planned = _plan_others(run, calls, offered) if said.asked else plan(calls, offered, multiple)
+    if said.by_call or said.by_tool:
+        _decline_others(run, planned, decline)
+    return planned
+
+
+def _without_surplus(run: Run, calls: Sequence[ToolCall], decline: _Decline) -> Sequence[ToolCall]:
+    """Return as many calls as one reply may make; the others are answered."""
+    text = _TOO_MANY.format(count=len(calls), most=MOST_CALLS)
+    for call in calls[MOST_CALLS:]:
+        decline(call, text, "too_many_calls")
+    run.warn(f"turn {run.turn}: the reply made {len(calls):,} calls, and {MOST_CALLS:,} were looked at")
+    return calls[:MOST_CALLS]
+
+
+def _without_lost(
+    run: Run, calls: Sequence[ToolCall], offered: Offer, decline: _Decline
+) -> Sequence[ToolCall]:
+    """Return the calls but for those with which an agent had begun that is no tool any more."""
+    left: list[ToolCall] = []
+    for call in calls:
+        name = call["function"].get("name") or ""
+        route = offered.routes.get(name)
+        there = isinstance(route, Tool) and name not in offered.disabled
+        asks = there and isinstance(cast(Tool, route).on_invoke_tool, AgentCall)
+        if asks or run.to_resume.pop(call["id"], None) is None:
+            left.append(call)
+            continue
+        text = _LOST.format(name=clip(name, 80))
+        run.problem("tool", text, call_id=call["id"])
+        decline(call, text)
+    return left
+
+
+def _plan_others(run: Run, calls: Sequence[ToolCall], offered: Offer) -> Plan:
+    """Plan the calls of a resumed run; those that waited wait on until somebody says a word on them.
+
+    So nothing is done by going on without a word, whatever a ``needs_approval`` says by now.
+    """
+    held: dict[str, Interruption] = {}
+    for call in calls:
+        one = _interruption(run, call, call["function"].get("name") or "")
+        if (*run.path, call["id"]) in run.approvals.asked and _decision(run, one) is None:
+            held[call["id"]] = one
+    planned = plan([call for call in calls if call["id"] not in held], offered, run.config.multiple_handoffs)
+    planned.waiting += held.values()
+    return planned
+
+
+def _decline_others(run: Run, planned: Plan, decline: _Decline) -> None:
+    """Answer what was declined though its tool is the caller's by now, which must not make it, or gone."""
+    for calls in (planned.external, planned.unknown):
+        for call in [*calls]:
+            said = _decision(run, _interruption(run, call, call["function"].get("name") or ""))
+            if said is not None and not said.approved:
+                calls.remove(call)
+                decline(call, declined_text(said))
+
+
+async def hold_tools(
+    run: Run, planned: Plan, decline: _Decline, not_available: _NotAvailable
+) -> Sequence[tuple[ToolCall, Tool]]:
+    """Return the tool calls that are carried out: those that need no approval, or have it.
+
+    Args:
+        run: the run.
+        planned: what the calls lead to; those that wait are noted in ``planned.waiting``.
+        decline: answers a call that was not approved.
+        not_available: answers a call of a tool that is disabled by now.
+
+    Raises:
+        CallbackError: an ``is_enabled`` or ``needs_approval`` function raised. Nothing is carried out then.
+    """
+    left = planned.tools
+    if run.approvals.by_call or run.approvals.by_tool:
+        left = _without_declined(run, left, decline)
+    if not all(tool.is_enabled is True for _, tool in left):
+        left = await _without_disabled(run, left, not_available)
+    if all(tool.needs_approval is False for _, tool in left):
+        return left
+    waits = await _waiting(run, left)
+    planned.waiting += waits.values()
+    return [(call, tool) for call, tool in left if call["id"] not in waits]
+
+
+_Calls = list[tuple[ToolCall, Tool]]
+
+
+def _without_declined(run: Run, calls: _Calls, decline: _Decline) -> _Calls:
+    """Answer what was declined: a no is one, whatever the tool and its arguments are like by now."""
+    left: _Calls = []
+    for call, tool in calls:
+        said = _decision(run, _interruption(run, call, tool.name))
+        if said is None or said.approved:
+            left.append((call, tool))
+        else:
+            decline(call, declined_text(said))
+    return left
+
+
+async def _without_disabled(run: Run, calls: _Calls, not_available: _NotAvailable) -> _Calls:
+    """Answer the calls of tools that are disabled by now: between offer and call there may be days."""
+    enabled = await enabled_of([tool for _, tool in calls], run.agent, run.now())
+    for (call, tool), is_enabled in zip(calls, enabled, strict=True):
+        if not is_enabled:
+            not_available(call, _NOT_AVAILABLE.format(name=tool.name))
+    return [each for each, is_enabled in zip(calls, enabled, strict=True) if is_enabled]
+
+
+async def _waiting(run: Run, calls: _Calls) -> dict[str, Interruption]:
+    """Return the calls that a person has to approve and has not, by id."""
+    asked: list[tuple[Interruption, NeedsApproval]] = []
+    for call, tool in calls:
+        if tool.needs_approval is not False and _is_made(call, tool):
+            one = _interruption(run, call, tool.name)
+            if _decision(run, one) is None:
+                asked.append((one, tool.needs_approval))
+    if not asked:
+        return {}
+    needed = await ask_all([_needs(run, one, needs) for one, needs in asked])
+    return {one.call_id: one for (one, _), needs in zip(asked, needed, strict=True) if needs}
+
+
+def _is_made(call: ToolCall, tool: Tool) -> bool:
+    """Whether the arguments are such that the call would be made: nobody is asked about any other.
+
+    What reads them is what reads them when it is made, or a call could get round the approval.
+    """
+    arguments = call["function"].get("arguments") or ""
+    if not isinstance(tool.on_invoke_tool, AgentCall):
+        return tool.fits(arguments)
+    try:
+        tool.on_invoke_tool.read(arguments)
+    except Exception:
+        return False
+    return True
+
+
+async def hold_transfer(run: Run, planned: Plan) -> None:
+    """Do not make the chosen transfer if it is disabled by now, waits for approval, or was declined.
+
+    Raises:
+        CallbackError: its ``is_enabled`` or ``needs_approval`` function raised.
+    """
+    wanted = planned.transfer
+    if wanted is None or await _is_disabled(run, planned, wanted):
+        return
+    needs, said_of = wanted.edge.needs_approval, run.approvals
+    if needs is False and (wanted.request is not None or not (said_of.by_call or said_of.by_tool)):
+        return
+    name = wanted.edge.tool_name
+    if wanted.request is not None:
+        planned.set_aside(_BY_A_TOOL.format(name=name))
+        return
+    said = await _said(run, planned, wanted.call, name, needs)
+    if said is None:
+        planned.transfer = None
+    elif not said.approved:
+        planned.transfer = None
+        planned.declined.append((wanted, declined_text(said)))
+
+
+async def _is_disabled(run: Run, planned: Plan, wanted: Wanted) -> bool:
+    """Set a transfer aside that the model was offered and that is disabled by now. Code may make it."""
+    if wanted.request is not None or wanted.edge.is_enabled is True or _is_declined(run, wanted):
+        return False
+    (enabled,) = await enabled_of([wanted.edge], run.agent, run.now())
+    if not enabled:
+        planned.transfer = None
+        planned.unavailable.append((wanted, _NO_TRANSFER.format(name=wanted.edge.agent_name)))
+    return not enabled
+
+
+def _is_declined(run: Run, wanted: Wanted) -> bool:
+    said = _decision(run, _interruption(run, wanted.call, wanted.edge.tool_name))
+    return said is not None and not said.approved
+
+
+def all_waiting(run: Run, planned: Plan) -> tuple[Interruption, ...]:
+    """Return what waits after a turn: here, in the runs within, and in those to which nobody came."""
+    found = [*planned.waiting, *(one for inner in run.kept.values() for one in inner.interruptions)]
+    depth = len(run.path)
+    left = [one for one in run.interruptions if len(one.path) > depth and one.path[depth] in run.to_resume]
+    return (*found, *(one for one in left if one not in found))
+
+
+async def _said(run: Run, planned: Plan, call: ToolCall, name: str, needs: NeedsApproval) -> Decision | None:
+    """Return what was said of a call; None, once it is noted, if it waits for somebody to say it."""
+    one = _interruption(run, call, name)
+    if (made := _decision(run, one)) is not None:
+        return made
+    (needed,) = await ask_all([_needs(run, one, needs)])
+    if not needed:
+        return _FREE
+    planned.waiting.append(one)
+    return None
+
+
+def _decision(run: Run, one: Interruption) -> Decision | None:
+    """Return what was said of a call of this run. A decision is spent once its call was begun."""
+    return run.approvals.of(one, spent=one.call_id in run.begun)
+
+
+def _interruption(run: Run, call: ToolCall, name: str) -> Interruption:
+    outermost: Books = run
+    while outermost.outer is not None:
+        outermost = outermost.outer
+    return Interruption(
+        agent=run.agent.name,
+        name=name,
+        arguments=call["function"].get("arguments") or "",
+        call_id=call["id"],
+        path=run.path,
+        run_id=outermost.run_id,
+    )
+
+
+def _needs(run: Run, one: Interruption, needs: NeedsApproval) -> Question[bool]:
+    """Return the question whether a person has to approve a call, who also has to if it cannot be judged."""
+    return Question(f"needs_approval of {one.name!r}", partial(_asked, run, one, needs), bool)
+
+
+def _asked(run: Run, one: Interruption, needs: NeedsApproval) -> MaybeAwaitable[bool]:
+    if isinstance(needs, bool):
+        return needs
+    try:
+        given: object = json.loads(one.arguments or "{}")
+    except (ValueError, RecursionError):
+        return True
+    if not isinstance(given, dict):  # a tool without parameters is called all the same
+        return True
+    context = ToolContext[Any].of(
+        run.now(), tool_name=one.name, tool_call_id=one.call_id, tool_arguments=one.arguments
+    )
+    return needs(context, cast("dict[str, Any]", given))

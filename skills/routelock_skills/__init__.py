@@ -1,0 +1,29 @@
+"""Ready-made skills for routelock, and what it takes to write one.
+
+    from routelock_skills import Skill, handoff, tool
+
+    Agent("desk", model=..., skills=[SpecialistSkill("lawyer", "You know the law.", model="openai/gpt-5")])
+
+Importing this loads neither litellm nor openai nor httpx. `handoff` and `Handoff` here are about
+handlers, for those who come from webagents; the edge from one agent to another is `routelock.handoff`.
+"""
+
+from routelock import Skill, handler, tool
+from routelock.skills import hook, prompt
+from routelock_skills.handoffs import Handoff, handoff
+from routelock_skills.litellm import LiteLLMSkill
+from routelock_skills.remote import AgentHandoffSkill
+from routelock_skills.specialist import SpecialistSkill
+
+__all__ = [
+    "AgentHandoffSkill",
+    "Handoff",
+    "LiteLLMSkill",
+    "Skill",
+    "SpecialistSkill",
+    "handler",
+    "handoff",
+    "hook",
+    "prompt",
+    "tool",
+]

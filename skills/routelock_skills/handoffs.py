@@ -1,0 +1,144 @@
+"""Handlers as webagents spells them: the `handoff` decorator, and `Handoff` with its metadata."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast, overload
+
+from routelock.errors import ConfigError
+from routelock.events import HandlerEvent
+from routelock.handlers import FunctionHandler, function_handler
+from routelock.port import Priority, Request, copy_of
+from routelock.scopes import Scope
+
+__all__ = ["Handoff", "handoff"]
+
+
+@overload
+def handoff(
+    function: Callable[..., Any],
+    /,
+    *,
+    name: str | None = None,
+    family: str | None = None,
+    priority: int = Priority.CUSTOM,
+    scope: Scope = "all",
+    prompt: str | None = None,
+) -> FunctionHandler: ...
+@overload
+def handoff(
+    *,
+    name: str | None = None,
+    family: str | None = None,
+    priority: int = Priority.CUSTOM,
+    scope: Scope = "all",
+    prompt: str | None = None,
+) -> Callable[[Callable[..., Any]], FunctionHandler]: ...
+def handoff(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    family: str | None = None,
+    priority: int = Priority.CUSTOM,
+    scope: Scope = "all",
+    prompt: str | None = None,
+) -> FunctionHandler | Callable[[Callable[..., Any]], FunctionHandler]:
+    """Make a handler that the model may hand over to: ``@handoff`` or ``@handoff(prompt="...")``.
+
+    It is `routelock.handler` with ``expose=True``: the model is offered ``transfer_to_<name>``, with
+    ``prompt`` as its description. A handler made with `routelock.handler` is not offered; it is reached
+    by its priority, as a fallback, or by code, with `routelock.HandoffRequest`.
+
+    Args:
+        function: an async function or async generator, see `routelock.handlers.function_handler`.
+        name: what it is called; the function's own name when left out.
+        family: whose private fields it can read, see `routelock.port.family_of`.
+        priority: the lowest of an agent's handlers is its default, with which each run begins. There is a
+            transfer back to it as long as another handler is in charge.
+        scope: who may use it, see `routelock.scopes`.
+        prompt: when to hand over to it, in words for the model. The docstring is never shown.
+
+    Raises:
+        ConfigError: the function cannot be a handler, or an option is of the wrong type.
+    """
+
+    def make(function: Callable[..., Any]) -> FunctionHandler:
+        return function_handler(
+            function, name=name, family=family, priority=priority, scope=scope, prompt=prompt, expose=True
+        )
+
+    return make if function is None else make(function)
+
+
+@dataclass(frozen=True)
+class Handoff:
+    """A handler as webagents declares it, for ``Agent(handlers=[...])``.
+
+    It answers with ``metadata["function"]``. New code writes `handoff` or `routelock.handler` instead.
+
+    Args:
+        target: the handler's name.
+        description: when to use it, in words for the model.
+        scope: who may use it, see `routelock.scopes`.
+        metadata: ``function``, an async function or async generator; ``priority``, 50 when left out;
+            ``auto_tool``, whether the model is offered ``transfer_to_<target>``. ``is_generator`` is
+            not needed: the function shows it. Other keys are kept and mean nothing.
+
+    Raises:
+        ConfigError: there is no function, or it cannot be a handler.
+    """
+
+    target: str
+    description: str = ""
+    scope: Scope = "all"
+    metadata: Mapping[str, Any] | None = None
+    _handler: FunctionHandler = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        known = dict(self.metadata or {})
+        function: object = known.get("function")
+        if function is None:
+            raise ConfigError(
+                f"No function for handoff: {self.target}. Put what answers into its metadata: "
+                "Handoff(target, metadata={'function': answer}), where answer is an async function."
+            )
+        made = function_handler(
+            cast("Callable[..., Any]", function),
+            name=self.target,
+            priority=known.get("priority", Priority.CUSTOM),
+            scope=self.scope,
+            prompt=self.description or None,
+            expose=known.get("auto_tool", False),
+        )
+        vars(self).update(metadata=known, scope=made.scope, _handler=made)
+
+    @property
+    def name(self) -> str:
+        """The target."""
+        return self.target
+
+    @property
+    def family(self) -> str:
+        """Whose private fields it can read: its own."""
+        return self._handler.family
+
+    @property
+    def priority(self) -> int:
+        """Its place among the agent's handlers, lower first."""
+        return self._handler.priority
+
+    @property
+    def prompt(self) -> str | None:
+        """The description, if there is one."""
+        return self._handler.prompt
+
+    @property
+    def expose(self) -> bool:
+        """Whether the model is offered ``transfer_to_<target>``."""
+        return self._handler.expose
+
+    def stream(self, request: Request, /) -> AsyncGenerator[HandlerEvent]:
+        """Answer with the function."""
+        return self._handler.stream(copy_of(request))

@@ -1,0 +1,71 @@
+"""A model of any vendor, as a skill."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from routelock.errors import ConfigError
+from routelock.port import Priority
+from routelock.registry import Registry
+from routelock.scopes import Scope
+from routelock.skills import Skill
+from routelock_providers.litellm import LiteLLM
+
+__all__ = ["LiteLLMSkill"]
+
+
+class LiteLLMSkill(Skill):
+    """Lets a model answer, through litellm.
+
+    With nothing else that has a priority of 10 or less it is the agent's default. Several of these are
+    a chain for ``RunConfig(fallback=True)``. litellm is imported at the first call.
+
+    Args:
+        model: litellm's model string, such as ``"openai/gpt-4o"``.
+        api_key: the key; default: the vendor's environment variable.
+        api_base: another endpoint that speaks the vendor's protocol.
+        timeout: seconds for one whole reply, streamed or not; None for no limit.
+        chunk_timeout: seconds that a stream may be silent once it has begun; None for no limit.
+        settings: for every call of this model, see `routelock_providers.LiteLLM`; the agent's own win.
+        name: what the skill and its handler are called; default ``litellm_<model>``.
+        priority: its place among the agent's handlers, lower first.
+        scope: who may reach it, see `routelock.scopes`; everybody, or as a subclass says.
+
+    Raises:
+        ConfigError: an argument that cannot work.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        api_base: str | None = None,
+        timeout: float | None = 600.0,
+        chunk_timeout: float | None = 120.0,
+        settings: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        priority: int = Priority.LOCAL,
+        scope: Scope | None = None,
+    ) -> None:
+        if not isinstance(cast(object, model), str):
+            raise ConfigError(
+                f"LiteLLMSkill takes litellm's model string, such as 'openai/gpt-4o', not {model!r:.80}. "
+                "Other settings are named: LiteLLMSkill(model, api_key=..., settings={...})."
+            )
+        self.handler = LiteLLM(
+            model,
+            api_key=api_key,
+            api_base=api_base,
+            timeout=timeout,
+            chunk_timeout=chunk_timeout,
+            settings=settings,
+            name=name,
+            priority=priority,
+        )
+        super().__init__(name=self.handler.name, scope=scope)
+
+    def initialize(self, registry: Registry) -> None:
+        """Register the model."""
+        registry.add_handler(self.handler, source=self.name, scope=self.scope)
