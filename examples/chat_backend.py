@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 
 from routelock import Agent, Request, RunConfig, Runner, handler
-from routelock.errors import RoutelockError, ProviderError, SessionConflict
+from routelock.errors import ProviderError, RoutelockError, SessionConflict
 from routelock.events import TextDelta
 from routelock.sessions import Session, SQLiteSessions
 

@@ -4,8 +4,8 @@ python examples/context_preservation.py                            replays a rec
 python examples/context_preservation.py --live openai/gpt-4o-mini  a model answers
 """
 
-from routelock import Agent, Handler, Message, RunConfig, Runner, handoff
 from recorded import play
+from routelock import Agent, Handler, Message, RunConfig, Runner, handoff
 
 shipping = Agent(
     "Shipping",

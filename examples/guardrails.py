@@ -7,9 +7,9 @@ python examples/guardrails.py --live openai/gpt-4o-mini   a model answers
 import re
 from typing import Any
 
+from recorded import play
 from routelock import Agent, GuardrailResult, Handler, RunConfig, RunContext, Runner
 from routelock.errors import GuardrailTripped
-from recorded import play
 
 
 def no_cards(context: RunContext[Any], agent: Agent[Any], value: object) -> GuardrailResult:

@@ -6,8 +6,8 @@ python examples/math_specialist.py --live openai/gpt-4o-mini   a model answers
 
 from typing import Annotated
 
-from routelock import Agent, Handler, RunConfig, Runner, function_tool, handoff
 from recorded import play
+from routelock import Agent, Handler, RunConfig, Runner, function_tool, handoff
 
 
 @function_tool

@@ -4,8 +4,8 @@ python examples/simple_triage.py                               replays a recordi
 python examples/simple_triage.py --live openai/gpt-4o-mini     a model answers
 """
 
-from routelock import Agent, Handler, RunConfig, Runner
 from recorded import play
+from routelock import Agent, Handler, RunConfig, Runner
 
 billing = Agent(
     "Billing",

@@ -22,12 +22,13 @@ from anyio.from_thread import start_blocking_portal
 from desk.agents import TRIAGE
 from desk.screen import Screen, one_line
 from desk.shop import Desk
+from recorded import replayed
 from routelock import (
     Agent,
     Handler,
-    RoutelockError,
     Message,
     Request,
+    RoutelockError,
     RunConfig,
     RunContext,
     RunHooks,
@@ -36,7 +37,6 @@ from routelock import (
 )
 from routelock.messages import text_of
 from routelock.testing import CassetteMiss, UnplayedInteractions
-from recorded import replayed
 
 DEFAULT_MODEL = "openai/gpt-4o-mini"
 QUESTIONS = (

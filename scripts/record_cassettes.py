@@ -32,10 +32,10 @@ from scripted_server import MODEL, Reply, ScriptedServer  # noqa: E402
 from desk.agents import TRIAGE  # noqa: E402
 from desk.screen import Screen  # noqa: E402
 from desk.shop import Desk  # noqa: E402
-from routelock import Handler, RoutelockError, Message, RunConfig, Runner, RunResult  # noqa: E402
+from recorded import CASSETTES, answering, ask  # noqa: E402
+from routelock import Handler, Message, RoutelockError, RunConfig, Runner, RunResult  # noqa: E402
 from routelock.testing import use_cassette  # noqa: E402
 from routelock_providers import LiteLLM  # noqa: E402
-from recorded import CASSETTES, answering, ask  # noqa: E402
 from support_desk import QUESTIONS, chat  # noqa: E402
 
 STABLE_HOST = "scripted-model.invalid"  # stands for the local server, whose port changes; it never resolves

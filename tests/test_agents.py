@@ -27,7 +27,7 @@ from routelock import (
     function_tool,
     handoff,
 )
-from routelock.callables import resolve
+from routelock._callables import resolve
 from routelock.errors import NoHandlerError, SkillInitError
 from routelock.filters import HandoffInputData, remove_all_tools
 from routelock.graph import run_graph

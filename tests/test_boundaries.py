@@ -16,7 +16,7 @@ from managers import both as both_nested
 from teams import agent, answers_of, look_up, requests
 
 from routelock import Agent, GuardrailResult, Handoff, RunConfig, Runner, function_handler, handoff
-from routelock.errors import RoutelockError, InvalidRequest
+from routelock.errors import InvalidRequest, RoutelockError
 from routelock.events import HandlerEvent, HandoffCompleted, TextDelta, ToolOutput
 from routelock.handoff_request import HandoffStatus
 from routelock.messages import calls_of, text_of

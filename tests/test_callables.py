@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from routelock.callables import name_of, resolve, takes, wants
+from routelock._callables import name_of, resolve, takes, wants
 from routelock.errors import ConfigError
 
 pytestmark = pytest.mark.anyio

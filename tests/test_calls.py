@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock.callables import cancelled_itself
+from routelock._callables import cancelled_itself
 from routelock.calls import NoTextError, is_async, reason_of, to_text
 from routelock.errors import ConfigError
 

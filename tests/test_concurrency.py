@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from routelock import Agent, RunConfig, Runner, function_handler
-from routelock.concurrency import isolated, open_group, run_all
+from routelock._concurrency import isolated, open_group, run_all
 from routelock.guardrails import GuardrailResult
 from routelock.port import Request
 

@@ -14,8 +14,8 @@ from teams import agent, answers_of
 from routelock import Agent, GuardrailResult, RunConfig, Runner, RunState, RunStream, function_handler, tool
 from routelock.errors import (
     ConfigError,
-    RoutelockError,
     ModelBehaviorError,
+    RoutelockError,
     ToolError,
     ToolGuardrailTripped,
     ToolTimeout,

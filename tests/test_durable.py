@@ -23,7 +23,7 @@ from routelock.durable.documents import segment_id, segment_of
 from routelock.durable.library import engine, url_of
 from routelock.durable.showcase import Showcase
 from routelock.durable.steps import taken_over
-from routelock.errors import ConfigError, RoutelockError, ProviderTimeout, RateLimited
+from routelock.errors import ConfigError, ProviderTimeout, RateLimited, RoutelockError
 from routelock.events import HandlerEvent, MessageDone, TextDelta
 from routelock.messages import calls_of
 from routelock.testing import ScriptedHandler, call

@@ -12,11 +12,11 @@ from routelock.errors import (
     ConfigError,
     GuardrailTripped,
     HandlerError,
-    RoutelockError,
     LimitExceeded,
     MissingExtra,
     ProviderError,
     RateLimited,
+    RoutelockError,
 )
 
 CLASSES: dict[str, Any] = {name: getattr(errors, name) for name in errors.__all__}

@@ -12,7 +12,7 @@ from executors import Body, Recording, Replaying, Step
 from scenes import SCENES, Scene, Stage, facts
 
 from routelock import Agent, RunConfig, Runner, function_tool, tool
-from routelock.errors import HandlerError, RoutelockError, ModelBehaviorError, ToolError, ToolTimeout
+from routelock.errors import HandlerError, ModelBehaviorError, RoutelockError, ToolError, ToolTimeout
 from routelock.events import HandlerEvent, MessageDone
 from routelock.executor import Call, Executor, InProcess, Outcome
 from routelock.testing import ScriptedHandler, call

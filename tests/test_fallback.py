@@ -33,7 +33,6 @@ from routelock.errors import (
     ContentRefused,
     HandlerError,
     InputGuardrailTripped,
-    RoutelockError,
     InvalidRequest,
     LimitExceeded,
     MissingExtra,
@@ -41,6 +40,7 @@ from routelock.errors import (
     ProviderError,
     ProviderTimeout,
     RateLimited,
+    RoutelockError,
     ServerFailed,
     ToolError,
 )

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routelock import nest_handoff_history
-from routelock.callables import resolve
+from routelock._callables import resolve
 from routelock.errors import ConfigError
 from routelock.filters import (
     HandoffInputData,

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from routelock.glimpse import fit, glimpse, plain
+from routelock._text import fit, glimpse, plain
 
 HOSTILE = [
     "\n# Heading",

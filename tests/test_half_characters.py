@@ -22,9 +22,9 @@ from teams import agent, requests
 from views import MODELS
 
 from routelock import Agent, ModelSettings, RunConfig, Runner, Tool, handoff, tool
+from routelock._json import sendable, sendable_json
 from routelock.errors import ProviderError
 from routelock.messages import Message
-from routelock.plain_json import sendable, sendable_json
 from routelock.port import Handler, OutputSchema, Request
 from routelock.repair import repair
 from routelock_providers import OpenAICompatible

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routelock import Agent, Runner, function_tool
+from routelock._redaction import redact
 from routelock.handoff_context import (
     HandoffContext,
     ToolState,
@@ -26,7 +27,6 @@ from routelock.handoff_context import (
     prepare_handoff_context,
     serialize_context,
 )
-from routelock.redaction import redact
 from routelock.repair import problems, repair
 from routelock.testing import ScriptedHandler
 from routelock.testing import call as make_call

@@ -24,7 +24,7 @@ from routelock import (
     function_tool,
     handoff,
 )
-from routelock.errors import HandoffFilterError, RoutelockError, MaxTurnsExceeded
+from routelock.errors import HandoffFilterError, MaxTurnsExceeded, RoutelockError
 from routelock.handoff_request import HandoffResponse, HandoffStatus
 from routelock.metrics import HandoffMetrics
 from routelock.testing import ScriptedHandler, call, reply

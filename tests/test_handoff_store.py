@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from routelock import Agent, HandoffRequest, RunConfig, Runner, handoff
-from routelock.callables import resolve
+from routelock._callables import resolve
 from routelock.errors import ConfigError, HandoffStateError
 from routelock.handoff_request import HandoffResponse, HandoffStatus
 from routelock.handoff_store import HandoffStore, InMemoryHandoffStore, asks, decided, finished, incoming

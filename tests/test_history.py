@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from routelock import Agent, RunConfig, Runner, handoff
-from routelock.callables import resolve
+from routelock._callables import resolve
 from routelock.errors import ConfigError, HandoffFilterError
 from routelock.filters import (
     HandoffInputData,

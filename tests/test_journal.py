@@ -21,11 +21,11 @@ from routelock.errors import (
     CallbackError,
     ConfigError,
     HandlerError,
-    RoutelockError,
     JournalError,
     MaxTurnsExceeded,
     ProviderTimeout,
     RateLimited,
+    RoutelockError,
     RunTimeout,
 )
 from routelock.events import HandlerEvent, MessageDone, TextDelta

@@ -26,8 +26,8 @@ from routelock import (
     handoff,
     tool,
 )
+from routelock._json import own_copy
 from routelock.errors import InputGuardrailTripped
-from routelock.messages import own_copy
 from routelock.sessions import InMemorySessions, Session
 from routelock.skills import hook
 from routelock.starting import start

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from routelock._names import odd_tool_name
 from routelock.errors import ConfigError
 from routelock.mcp.listing import WantedTools, offered_name, wanted_tools
 from routelock.mcp.places import OwnTransport, Program, ServerObject, WebServer, server_place
-from routelock.names import odd_tool_name
 
 
 def listed(*names: str, **more: Any) -> list[dict[str, Any]]:

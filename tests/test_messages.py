@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from routelock._json import detached, unshared
 from routelock.errors import ConfigError
 from routelock.messages import (
     KIND,
@@ -19,12 +20,10 @@ from routelock.messages import (
     RunItem,
     call_ids,
     calls_of,
-    detached,
     item_of,
     portable,
     text_of,
     to_messages,
-    unshared,
 )
 
 USER: Message = {"role": "user", "content": "Hi"}

@@ -29,7 +29,7 @@ from routelock import (
     handoff,
 )
 from routelock.context import PAYLOAD_KEY
-from routelock.errors import RoutelockError, InvalidRequest, MaxTurnsExceeded
+from routelock.errors import InvalidRequest, MaxTurnsExceeded, RoutelockError
 from routelock.events import AgentUpdated, HandlerEvent, MessageDone, TextDelta, ToolCalled, ToolOutput
 from routelock.executor import Call, InProcess, Outcome
 from routelock.payloads import HandoffPayload

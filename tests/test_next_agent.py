@@ -20,7 +20,7 @@ from routelock import (
     function_tool,
     handoff,
 )
-from routelock.errors import ConfigError, RoutelockError, InvalidRequest
+from routelock.errors import ConfigError, InvalidRequest, RoutelockError
 from routelock.port import Request
 from routelock.results import StopReason
 from routelock.testing import ScriptedHandler, assert_valid, call

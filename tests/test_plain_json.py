@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock.plain_json import MAX_BYTES, check_json, decode, encode, finite
+from routelock._json import MAX_BYTES, check_json, decode, encode, finite
 
 
 class Level(IntEnum):

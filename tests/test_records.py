@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from routelock.records import dataclass, maker, record, remaker
+from routelock._records import dataclass, maker, record, remaker
 
 
 @record(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock.redaction import REDACTED, is_secret_name, redact, redact_text, scrubbed
+from routelock._redaction import REDACTED, is_secret_name, redact, redact_text, scrubbed
 
 SECRET_NAMES = """
     api_key apiKey APIKey API_KEY x-api-key X-Api-Key openai_apikey apikey_2 OPENAI_API_KEY api_key_prod

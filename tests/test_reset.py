@@ -34,7 +34,7 @@ from routelock import (
     handler,
     tool,
 )
-from routelock.errors import RoutelockError, InvalidRequest
+from routelock.errors import InvalidRequest, RoutelockError
 from routelock.events import HandlerEvent, MessageDone, TextDelta
 from routelock.messages import Message, text_of
 from routelock.results import RunDone, RunEvent

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from routelock import Agent, Runner, handoff, nest_handoff_history, tool
-from routelock.callables import resolve
+from routelock._callables import resolve
 from routelock.errors import ConfigError
 from routelock.filters import (
     HandoffInputData,

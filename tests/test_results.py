@@ -18,7 +18,7 @@ from teams import outcome
 
 from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
 from routelock.context import RunContext
-from routelock.errors import RoutelockError, InvalidRequest
+from routelock.errors import InvalidRequest, RoutelockError
 from routelock.handoff_request import HandoffStatus
 from routelock.messages import Message, RunItem, calls_of, item_of
 from routelock.repair import NO_ANSWER, problems

@@ -35,12 +35,12 @@ from routelock.errors import (
     ConfigError,
     HandoffError,
     HandoffFilterError,
-    RoutelockError,
     InvalidRequest,
     LoopDetected,
     MaxHandoffsExceeded,
     MaxTurnsExceeded,
     OutputGuardrailTripped,
+    RoutelockError,
     ServerFailed,
     ToolError,
 )

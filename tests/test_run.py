@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from scenes import SCENES, Recorder, Scene, Stage, facts
 
 from routelock import Agent, Retry, RunConfig, Runner, RunStream, function_handler, function_tool, handoff
-from routelock.callables import users_code
+from routelock._callables import users_code
 from routelock.context import ToolContext
 from routelock.errors import (
     CallbackError,
     ConfigError,
     ConnectionFailed,
-    RoutelockError,
     InvalidRequest,
+    RoutelockError,
     ToolError,
 )
 from routelock.events import MessageDone

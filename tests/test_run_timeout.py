@@ -26,7 +26,7 @@ from routelock import (
     function_tool,
     handoff,
 )
-from routelock.errors import ConfigError, ConnectionFailed, RoutelockError, ProviderTimeout, RunTimeout
+from routelock.errors import ConfigError, ConnectionFailed, ProviderTimeout, RoutelockError, RunTimeout
 from routelock.events import HandlerEvent, TextDelta
 from routelock.filters import HandoffInputData
 from routelock.port import Request

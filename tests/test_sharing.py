@@ -21,11 +21,11 @@ from routelock import (
     function_tool,
     handoff,
 )
+from routelock.context import narrowed
 from routelock.errors import ConfigError, RoutelockError
 from routelock.events import TextDelta
 from routelock.payloads import payload_of
 from routelock.port import Request
-from routelock.sharing import narrowed
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from routelock.showing import show, shown_by
+from routelock._showing import show, shown_by
 
 pytestmark = pytest.mark.anyio
 

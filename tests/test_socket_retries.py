@@ -16,10 +16,10 @@ from rawserver import Raw, in_chunks
 from routelock import Retry, function_tool
 from routelock.errors import (
     IncompleteResponse,
-    RoutelockError,
     ProviderError,
     ProviderTimeout,
     RateLimited,
+    RoutelockError,
     RunTimeout,
     ServerFailed,
 )

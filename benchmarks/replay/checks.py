@@ -7,13 +7,13 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
+from replay.replies import Expected
+from replay.runs import Outcome
+from replay.tape import Interaction
 from routelock import errors
 from routelock.errors import ProviderError
 from routelock.events import MessageDone
 from routelock.messages import calls_of, text_of
-from replay.replies import Expected
-from replay.runs import Outcome
-from replay.tape import Interaction
 
 __all__ = ["misses", "missing_signatures"]
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from replay.tape import asks_a_model
 from routelock.testing import use_cassette
 from routelock.testing.cassette import Cassette
 from routelock.testing.matching import Asked
 from routelock.testing.scrub import Scrubber
 from routelock_providers.litellm_library import load_litellm
-from replay.tape import asks_a_model
 
 __all__ = ["DUMMY_KEY", "SIDE_HOSTS", "Played", "play", "prepare_process"]
 

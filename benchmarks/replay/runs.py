@@ -10,13 +10,13 @@ from typing import Any
 
 import anyio
 
-from routelock import Agent, ConfigError, RoutelockError, Retry, RunConfig, Runner, Tool, ToolContext
+from replay.offline import DUMMY_KEY
+from replay.recordings import Call
+from routelock import Agent, ConfigError, Retry, RoutelockError, RunConfig, Runner, Tool, ToolContext
 from routelock.events import MessageDone, TextDelta
 from routelock.messages import calls_of
 from routelock.results import RunResult
 from routelock_providers.litellm import LiteLLM
-from replay.offline import DUMMY_KEY
-from replay.recordings import Call
 
 __all__ = ["Outcome", "run_chain", "run_single"]
 

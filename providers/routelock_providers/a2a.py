@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from routelock._json import integral, sendable
+from routelock._names import slug
 from routelock.errors import (
     AuthenticationFailed,
     ConfigError,
@@ -24,8 +26,6 @@ from routelock.errors import (
 from routelock.events import HandlerEvent, MessageDone, TextDelta
 from routelock.history import default_handoff_history_mapper
 from routelock.messages import Message, is_note, text_of
-from routelock.names import slug
-from routelock.plain_json import integral, sendable
 from routelock.port import Priority, Request
 from routelock.scopes import Scope, checked_scope
 from routelock.usage import Usage

@@ -17,6 +17,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, cast
 from urllib.parse import urlsplit
 
+from routelock._redaction import scrubbed
 from routelock.errors import (
     AuthenticationFailed,
     ContentRefused,
@@ -30,7 +31,6 @@ from routelock.errors import (
     ServerFailed,
     UnreadableResponse,
 )
-from routelock.redaction import scrubbed
 from routelock_providers.vendors import provider_at
 
 __all__ = ["LONGEST_WAIT", "Answer", "error_from_answer", "key_hint", "no_key", "shortened", "who"]

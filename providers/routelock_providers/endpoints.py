@@ -6,9 +6,9 @@ import os
 from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
+from routelock._records import record
+from routelock._redaction import redact_text
 from routelock.errors import ConfigError
-from routelock.records import record
-from routelock.redaction import redact_text
 from routelock_providers.shapes import Shape, shape_of
 from routelock_providers.vendors import provider_at
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from routelock._redaction import scrubbed
 from routelock.errors import (
     AuthenticationFailed,
     CassetteMiss,
@@ -39,7 +40,6 @@ from routelock.errors import (
     ServerFailed,
     UnreadableResponse,
 )
-from routelock.redaction import scrubbed
 from routelock_providers.answers import Answer, error_from_answer, key_hint, shortened, who
 from routelock_providers.vendors import has_one_key
 

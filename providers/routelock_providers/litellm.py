@@ -8,11 +8,11 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
+from routelock._names import litellm_name
 from routelock.errors import ConfigError
 from routelock.events import HandlerEvent
 from routelock.fence import about_to_ask
 from routelock.model_settings import settings_problems
-from routelock.names import litellm_name
 from routelock.port import Request
 from routelock_providers.answers import no_key
 from routelock_providers.bodies import MOST_BYTES

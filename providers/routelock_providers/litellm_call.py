@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from routelock._json import sendable
+from routelock._records import record
 from routelock.messages import Message, calls_of
-from routelock.plain_json import sendable
 from routelock.port import Request, ToolChoice, ToolSpec
-from routelock.records import record
 from routelock_providers.endpoints import PATH
 from routelock_providers.litellm_library import model_info
 from routelock_providers.shapes import Shape, shape_of

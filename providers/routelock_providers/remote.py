@@ -8,11 +8,11 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, cast
 
+from routelock._names import slug
 from routelock.errors import ConfigError, UnreadableResponse
 from routelock.events import HandlerEvent, MessageDone, ToolCallDelta
 from routelock.messages import Message, calls_of
 from routelock.model_settings import settings_problems
-from routelock.names import slug
 from routelock.port import Priority, Request
 from routelock.scopes import Scope, checked_scope
 from routelock.usage import Usage

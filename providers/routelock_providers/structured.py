@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from routelock._records import maker, record
 from routelock.events import HandlerEvent, MessageDone, TextDelta, ToolCallDelta
 from routelock.messages import Message, calls_of
 from routelock.output_modes import OutputMode, schema_prompt
 from routelock.port import OutputSchema, Request, ToolChoice, ToolSpec
-from routelock.records import maker, record
 
 __all__ = ["AnswerEvents", "Plan", "as_answer", "plan_for", "told"]
 

@@ -27,8 +27,8 @@ from litellm.llms.azure.azure import AzureChatCompletion  # pyright: ignore[repo
 from litellm.llms.custom_httpx import http_handler as _untyped
 from litellm.llms.openai_like import json_loader
 
+from routelock._records import record
 from routelock.errors import ProviderError
-from routelock.records import record
 from routelock_providers.aiohttp_transport import AiohttpTransport, Sent
 from routelock_providers.bodies import ACCEPTED, beginning, body_of
 from routelock_providers.foreign import put_back

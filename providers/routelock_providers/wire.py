@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any, Final, cast
 
+from routelock._json import sendable
 from routelock.messages import Message, ToolCall, calls_of, text_of
-from routelock.plain_json import sendable
 from routelock.port import ToolSpec
 from routelock.repair import says_nothing
 from routelock_providers.media import not_again, only

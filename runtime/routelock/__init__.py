@@ -17,11 +17,11 @@ from routelock.edges import handoff
 from routelock.errors import (
     ConfigError,
     HandoffError,
-    RoutelockError,
     LimitExceeded,
     MaxTurnsExceeded,
     ModelBehaviorError,
     ProviderError,
+    RoutelockError,
     ToolError,
 )
 from routelock.filters import HandoffInputData, HandoffInputFilter
@@ -55,7 +55,6 @@ __all__ = [
     "HandoffInputFilter",
     "HandoffRecord",
     "HandoffRequest",
-    "RoutelockError",
     "LimitExceeded",
     "MaxTurnsExceeded",
     "Message",
@@ -64,6 +63,7 @@ __all__ = [
     "ProviderError",
     "Request",
     "Retry",
+    "RoutelockError",
     "RunConfig",
     "RunContext",
     "RunEvent",

@@ -14,8 +14,10 @@ from typing import Any, Literal, cast
 
 import anyio
 
+from routelock._callables import is_failure, resolve
+from routelock._json import unshared
+from routelock._records import NEW_LIST, dataclass
 from routelock.agents import Agent, Handoff
-from routelock.callables import is_failure, resolve
 from routelock.callers import patience
 from routelock.calls import reason_of
 from routelock.capabilities import (
@@ -26,20 +28,16 @@ from routelock.capabilities import (
     Place,
     missing_capability,
 )
-from routelock.context import RunContext
-from routelock.fresh import NEW_LIST
+from routelock.context import RunContext, narrowed
 from routelock.graph import find_agent
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from routelock.logs import log
-from routelock.messages import unshared
 from routelock.payloads import HandoffPayload
 from routelock.port import Handler
-from routelock.records import dataclass
 from routelock.routing import Wanted
 from routelock.run import Run
 from routelock.schema import clip
 from routelock.scopes import permits
-from routelock.sharing import narrowed
 
 __all__ = ["LONGEST_REASON", "Agreed", "Refused", "RefusedBy", "Target", "arguments_of", "ask", "data_of"]
 

@@ -12,13 +12,13 @@ from typing import Annotated, Any, cast
 
 from typing_extensions import TypedDict
 
+from routelock._callables import MaybeAwaitable
+from routelock._names import slug
+from routelock._records import dataclass
 from routelock.approvals import NeedsApproval
-from routelock.callables import MaybeAwaitable
 from routelock.calls import to_text
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError
-from routelock.names import slug
-from routelock.records import dataclass
 from routelock.schema import JsonType, describe_error
 from routelock.scopes import Scope
 from routelock.tools import IsEnabled, OnError, Tool

@@ -15,9 +15,12 @@ from typing import Any, Generic, cast
 
 from typing_extensions import TypeVar
 
+from routelock._callables import MaybeAwaitable, resolve, takes, wants
+from routelock._json import sendable
+from routelock._names import capable_name, frozen_list, transfer_tool_name
+from routelock._records import NEW_DICT, dataclass
 from routelock.agent_tools import AsTool
 from routelock.approvals import NeedsApproval
-from routelock.callables import MaybeAwaitable, resolve, takes, wants
 from routelock.context import RunContext
 from routelock.declarations import (
     HANDOFF_HOOKS,
@@ -34,18 +37,14 @@ from routelock.declarations import (
 )
 from routelock.errors import ConfigError
 from routelock.filters import HandoffInputFilter
-from routelock.fresh import NEW_DICT
 from routelock.function_tools import with_functions
 from routelock.guardrails import Guardrail
 from routelock.handoff_context import HandoffContext
 from routelock.handoff_request import HandoffRequest, HandoffResponse
 from routelock.hooks import AgentHooks
-from routelock.names import capable_name, frozen_list, transfer_tool_name
 from routelock.output_modes import OutputMode, schema_prompt
 from routelock.payloads import HandoffPayload
-from routelock.plain_json import sendable
 from routelock.port import Handler, ModelSettings, OutputSchema, is_handler
-from routelock.records import dataclass
 from routelock.registry import Equipment, Ranked, Section, rank
 from routelock.schema import JsonType
 from routelock.scopes import Scope, checked_scope, permits

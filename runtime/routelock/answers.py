@@ -7,14 +7,16 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Literal
 
+from routelock._callables import is_failure
+from routelock._records import dataclass, maker
+from routelock._showing import show, show_all
 from routelock.acceptance import LONGEST_REASON
 from routelock.agents import Handoff
-from routelock.callables import is_failure
 from routelock.errors import (
     ConfigError,
     HandoffError,
-    RoutelockError,
     ModelBehaviorError,
+    RoutelockError,
     ToolError,
     ToolGuardrailTripped,
     ToolTimeout,
@@ -28,19 +30,17 @@ from routelock.events import (
     ToolOutput,
 )
 from routelock.handoff_request import HandoffRequest
-from routelock.transfer import put_on_record, take_over
 from routelock.messages import Message, ToolCall
 from routelock.models import lineup
 from routelock.nested import Events
 from routelock.outcomes import NOT_RUN, ToolOutcome
 from routelock.parts import with_media
-from routelock.records import dataclass, maker
 from routelock.routing import Offer, Plan, Wanted, unknown_tool
 from routelock.run import Run
 from routelock.schema import clip
-from routelock.showing import show, show_all
 from routelock.tool_runs import run_tools
 from routelock.tools import Tool
+from routelock.transfer import put_on_record, take_over
 from routelock.transfers import Transfer, cut_short, edge_for, passed_over, refused, try_transfer
 from routelock.waiting import all_waiting, hold_tools, hold_transfer, plan_turn
 

@@ -11,12 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
-from routelock.callables import MaybeAwaitable
+from routelock._callables import MaybeAwaitable
+from routelock._json import sendable
+from routelock._records import NEW_DICT, dataclass
 from routelock.context import ToolContext
 from routelock.errors import ConfigError
-from routelock.fresh import NEW_DICT
-from routelock.plain_json import sendable
-from routelock.records import dataclass
 
 __all__ = [
     "Approvals",

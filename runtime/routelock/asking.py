@@ -10,9 +10,12 @@ from typing import Any, cast
 
 import anyio
 
+from routelock._concurrency import open_group
+from routelock._json import detached
+from routelock._records import dataclass
+from routelock._showing import show, show_all
 from routelock.attempts import attempt, attempts
 from routelock.callers import patience, too_late
-from routelock.concurrency import open_group
 from routelock.errors import HandlerError, ProviderTimeout
 from routelock.events import (
     REMADE_DONE,
@@ -26,12 +29,9 @@ from routelock.events import (
 from routelock.executor import Call
 from routelock.handlers import FunctionHandler
 from routelock.handoff_request import recordable
-from routelock.messages import detached
 from routelock.port import Handler, Request, copy_of
-from routelock.records import dataclass
 from routelock.results import Shown
 from routelock.run import Run
-from routelock.showing import show, show_all
 from routelock.time_limits import in_time
 from routelock.usage import is_usage
 

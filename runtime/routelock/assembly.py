@@ -24,13 +24,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, cast
 
+from routelock._json import is_utf8, sendable
+from routelock._records import NEW_DICT, NEW_LIST, dataclass
 from routelock.arguments import as_text, is_json, starts_again, whole
 from routelock.events import DONE, TEXT, HandlerEvent, MessageDone, ReasoningDelta, ToolCallDelta
-from routelock.fresh import NEW_DICT, NEW_LIST
 from routelock.messages import Message, ToolCall, text_of
 from routelock.pieces import Pieces, add_blocks, continues, joined, merge, merge_others, own, together
-from routelock.plain_json import is_utf8, sendable
-from routelock.records import dataclass
 from routelock.usage import to_usage
 
 __all__ = ["Assembler", "completion_done", "why_incomplete"]

@@ -10,12 +10,12 @@ from typing import Final
 
 import anyio
 
-from routelock.callables import cancelled_itself
+from routelock._callables import cancelled_itself
+from routelock._records import dataclass
+from routelock._showing import show, shown_by
 from routelock.errors import ConfigError, HandlerError, ProviderError
 from routelock.events import AttemptFailed, HandlerEvent
 from routelock.port import Handler, Request
-from routelock.records import dataclass
-from routelock.showing import show, shown_by
 
 __all__ = ["WATCHER", "Retry", "attempt", "attempts"]
 

@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, cast
 
-from routelock.messages import Message, detached
+from routelock._json import detached
+from routelock.messages import Message
 
 __all__ = ["externalize_binary", "restore_binary"]
 

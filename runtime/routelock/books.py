@@ -8,13 +8,12 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from routelock._records import NEW_DICT, NEW_LIST, dataclass
 from routelock.agents import Agent
 from routelock.context import RunContext
 from routelock.errors import BudgetExceeded, MaxTurnsExceeded
-from routelock.fresh import NEW_DICT, NEW_LIST
 from routelock.hops import Hops
 from routelock.limits import Limits
-from routelock.records import dataclass
 from routelock.results import Problem
 from routelock.usage import NO_USAGE, Usage
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 
+from routelock._records import dataclass
 from routelock.agents import Agent
 from routelock.calls import reason_of
 from routelock.errors import (
@@ -15,17 +16,16 @@ from routelock.errors import (
     GuardrailTripped,
     HandoffTimeout,
     InputGuardrailTripped,
-    RoutelockError,
     JournalError,
     LimitExceeded,
     LoopDetected,
     ModelBehaviorError,
+    RoutelockError,
     SessionError,
 )
 from routelock.history import View
 from routelock.messages import ToolCall
 from routelock.port import Handler
-from routelock.records import dataclass
 from routelock.schema import clip
 
 __all__ = ["Caller", "failure_of", "is_told", "patience", "too_late", "waiting_one"]

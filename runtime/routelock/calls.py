@@ -13,14 +13,14 @@ from typing import Any, cast
 
 import anyio.to_thread
 
-from routelock.callables import name_of, resolve
+from routelock._callables import name_of, resolve, unbound
+from routelock._json import sendable
+from routelock._records import dataclass
+from routelock._redaction import redact_text
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError, ToolTimeout
-from routelock.plain_json import sendable
-from routelock.records import dataclass
-from routelock.redaction import redact_text
 from routelock.schema import clip, describe_error
-from routelock.signatures import Signature, unbound
+from routelock.signatures import Signature
 
 __all__ = [
     "JsonCall",

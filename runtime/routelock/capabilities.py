@@ -13,10 +13,10 @@ from functools import partial
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar, cast
 
-from routelock.callables import MaybeAwaitable, resolve, users_code
+from routelock._callables import MaybeAwaitable, resolve, users_code
+from routelock._names import in_order
+from routelock._records import dataclass
 from routelock.errors import ConfigError
-from routelock.names import in_order
-from routelock.records import dataclass
 
 __all__ = [
     "Available",

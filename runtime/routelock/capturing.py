@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from routelock.approval_documents import decision_documents, interruption_document
 from routelock.callers import Caller
-from routelock.context import PAYLOAD_KEY
+from routelock.context import PAYLOAD_KEY, Narrowed
 from routelock.errors import ConfigError
 from routelock.handoff_documents import record_document
 from routelock.handoff_request import HandoffStatus
@@ -28,7 +28,6 @@ from routelock.run_document import (
 )
 from routelock.run_state import RunState
 from routelock.run_state_text import checked_json
-from routelock.sharing import Narrowed
 
 __all__ = ["captured"]
 

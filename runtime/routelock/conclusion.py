@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from routelock._concurrency import ask_all
+from routelock._json import own_copy
+from routelock._showing import show, show_all
 from routelock.caller_stack import come_back, stop_all_standing_by
 from routelock.callers import waiting_one
-from routelock.concurrency import ask_all
 from routelock.errors import ModelBehaviorError
 from routelock.events import HandoffReturned, MessageDone
 from routelock.guardrails import output_questions
 from routelock.handoff_request import HandoffStatus
-from routelock.messages import Message, own_copy, refusal_of, text_of
+from routelock.messages import Message, refusal_of, text_of
 from routelock.output_modes import json_in
 from routelock.run import Run
-from routelock.showing import show, show_all
 from routelock.tell import heard, tell
 
 __all__ = ["conclude"]

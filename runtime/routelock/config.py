@@ -9,21 +9,20 @@ from os import PathLike
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
+from routelock._callables import MaybeAwaitable
+from routelock._records import NEW_DICT, dataclass
 from routelock.agents import Agent
 from routelock.attempts import Retry
-from routelock.callables import MaybeAwaitable
 from routelock.capabilities import Capacity
 from routelock.declarations import guardrail_problems
 from routelock.errors import ConfigError, LimitExceeded
 from routelock.executor import Executor
 from routelock.filters import HandoffInputFilter
-from routelock.fresh import NEW_DICT
 from routelock.guardrails import Guardrail
 from routelock.history import HandoffHistoryMapper, checked_wrappers
 from routelock.limits import Limits
 from routelock.model_settings import settings_problems
 from routelock.port import Handler, ToolSpec, tool_name
-from routelock.records import dataclass
 from routelock.scopes import checked_scope
 from routelock.tools import Tool
 

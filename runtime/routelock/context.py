@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
-from routelock.fresh import NEW_DICT
-from routelock.records import dataclass, maker
+from routelock._records import NEW_DICT, dataclass, maker
 from routelock.usage import Usage
 
-if TYPE_CHECKING:  # stands above, and is loaded by those who ask for the payload
+if TYPE_CHECKING:
     from routelock.payloads import HandoffPayload
 
-__all__ = ["PAYLOAD_KEY", "RunContext", "ToolContext"]
+__all__ = ["PAYLOAD_KEY", "Narrowed", "RunContext", "ToolContext", "narrowed"]
+
 
 PAYLOAD_KEY = "handoff_context"
 """Where the shared memory of a run holds the payload of a transfer."""
@@ -93,3 +93,40 @@ class ToolContext(RunContext[T]):
     def idempotency_key(self) -> str:
         """A key that stays the same when this very call is retried: pass it to payment APIs."""
         return f"{self.run_id}:{self.turn}:{self.tool_call_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowed:
+    """One dict within another."""
+
+    outer: dict[str, Any]
+    inner: dict[str, Any]
+    given: dict[str, Any]
+    """What was in the inner one at the beginning."""
+    keys: Sequence[str] | None
+    """What is shared; None for everything."""
+
+    def widened(self) -> dict[str, Any]:
+        """Return the outer dict, with what changed of that which is shared.
+
+        What did not change is left alone: others may have changed it in the meantime.
+        """
+        keys = {**self.given, **self.inner} if self.keys is None else self.keys
+        for key in keys:
+            if key == PAYLOAD_KEY or self.inner.get(key, self) is self.given.get(key, self):
+                continue
+            if key in self.inner:
+                self.outer[key] = self.inner[key]
+            else:
+                self.outer.pop(key, None)
+        return self.outer
+
+
+def narrowed(memory: dict[str, Any], keys: Sequence[str] | None) -> Narrowed:
+    """Return a dict of its own within a memory, with these keys of it; None for all.
+
+    A payload is not withheld: it is for the target.
+    """
+    kept = memory if keys is None else (*keys, PAYLOAD_KEY)
+    given = {key: memory[key] for key in kept if key in memory}
+    return Narrowed(memory, dict(given), given, None if keys is None else tuple(keys))

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
+from routelock._callables import name_of, takes
 from routelock.agent_tools import AgentCall
-from routelock.callables import name_of, takes
 from routelock.errors import ConfigError
 from routelock.function_tools import is_function, tool
 from routelock.hooks import AgentHooks, RunHooks

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast, overload
 
+from routelock._callables import MaybeAwaitable
 from routelock.agents import Agent, Handoff
 from routelock.approvals import NeedsApproval
-from routelock.callables import MaybeAwaitable
 from routelock.context import RunContext
 from routelock.filters import HandoffInputFilter
 from routelock.payloads import HandoffPayload

@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import cast
 
-from routelock.callables import resolve, users_code, words_of
+from routelock._callables import resolve, users_code, words_of
 from routelock.calls import NoTextError, to_text
-from routelock.errors import HandlerError, RoutelockError, LimitExceeded, RunTimeout
+from routelock.errors import HandlerError, LimitExceeded, RoutelockError, RunTimeout
 from routelock.handoff_request import HandoffStatus
 from routelock.results import RunDone, RunEvent
 from routelock.run import Run

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from routelock._records import dataclass, maker, remaker
 from routelock.handoff_request import HandoffStatus
 from routelock.messages import Message
-from routelock.records import dataclass, maker, remaker
 from routelock.usage import Usage
 
 __all__ = [

@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from functools import partial
 from typing import Any, Protocol
 
-from routelock.concurrency import run_all
+from routelock._concurrency import run_all
+from routelock._records import dataclass
 from routelock.events import HandlerEvent
-from routelock.records import dataclass
 
 __all__ = ["Call", "Executor", "InProcess", "Outcome"]
 

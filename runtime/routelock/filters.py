@@ -10,11 +10,11 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from routelock.callables import MaybeAwaitable, name_of, resolve
+from routelock._callables import MaybeAwaitable, name_of, resolve
+from routelock._records import dataclass
 from routelock.context import RunContext
 from routelock.errors import ConfigError
 from routelock.messages import Message, RunItem, calls_of, checked_message, is_of_user, item_of, portable
-from routelock.records import dataclass
 from routelock.result_budget import within_budget
 from routelock.trimming import newest
 

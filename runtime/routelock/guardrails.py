@@ -15,18 +15,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
-from routelock.callables import MaybeAwaitable, name_of
-from routelock.concurrency import Question, ask_all
+from routelock._callables import MaybeAwaitable, name_of
+from routelock._concurrency import Question, ask_all
+from routelock._json import detached, own_copy
+from routelock._records import dataclass
 from routelock.context import RunContext, ToolContext
 from routelock.errors import (
     GuardrailTripped,
     InputGuardrailTripped,
-    RoutelockError,
     OutputGuardrailTripped,
+    RoutelockError,
     ToolGuardrailTripped,
 )
-from routelock.messages import detached, own_copy
-from routelock.records import dataclass
 
 __all__ = [
     "Guardrail",

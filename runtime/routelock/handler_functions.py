@@ -9,12 +9,11 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, cast
 
-from routelock.callables import name_of
+from routelock._callables import is_method, name_of, types_in, unbound
+from routelock._records import dataclass
 from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError
 from routelock.port import Request
-from routelock.records import dataclass
-from routelock.signatures import is_method, types_in, unbound
 
 __all__ = ["Parameters", "check_async", "parameters_of"]
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any, cast
 
+from routelock._records import dataclass
 from routelock.assembly import Assembler, completion_done, why_incomplete
 from routelock.errors import HandlerError, IncompleteResponse
 from routelock.events import (
@@ -20,7 +21,6 @@ from routelock.events import (
 from routelock.handoff_request import HandoffRequest
 from routelock.messages import Message, calls_of
 from routelock.pieces import together
-from routelock.records import dataclass
 
 __all__ = ["Collector"]
 

@@ -12,15 +12,14 @@ from typing import Any, cast, overload
 
 import anyio
 
-from routelock.callables import name_of
+from routelock._callables import name_of, unbound
+from routelock._records import dataclass
 from routelock.errors import ConfigError
 from routelock.events import HandlerEvent
 from routelock.handler_functions import Parameters, check_async, parameters_of
 from routelock.handler_replies import Collector
 from routelock.port import Priority, Request
-from routelock.records import dataclass
 from routelock.scopes import Scope, checked_scope
-from routelock.signatures import unbound
 
 __all__ = ["FunctionHandler", "function_handler", "handler"]
 

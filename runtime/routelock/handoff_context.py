@@ -22,6 +22,9 @@ from dataclasses import field
 from datetime import datetime
 from typing import Any, TypedDict, cast
 
+from routelock._json import MAX_BYTES, MAX_DEPTH, Compress, check_json, decode, detached, encode, sendable
+from routelock._records import NEW_DICT, NEW_LIST, dataclass
+from routelock._redaction import redact
 from routelock.context_shape import (
     FIELDS,
     FORMAT_VERSION,
@@ -34,11 +37,7 @@ from routelock.context_shape import (
     kind_of,
     utc_text,
 )
-from routelock.fresh import NEW_DICT, NEW_LIST
-from routelock.messages import ORIGIN, Message, detached, portable
-from routelock.plain_json import MAX_BYTES, MAX_DEPTH, Compress, check_json, decode, encode, sendable
-from routelock.records import dataclass
-from routelock.redaction import redact
+from routelock.messages import ORIGIN, Message, portable
 from routelock.trimming import newest, with_pairs
 
 __all__ = [

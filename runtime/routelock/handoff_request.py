@@ -10,10 +10,9 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, cast
 
+from routelock._names import capable_name, in_order
+from routelock._records import NEW_DICT, dataclass, maker, remaker
 from routelock.errors import ConfigError, HandoffStateError
-from routelock.fresh import NEW_DICT
-from routelock.names import capable_name, in_order
-from routelock.records import dataclass, maker, remaker
 
 __all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "recordable"]
 

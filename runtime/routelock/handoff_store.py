@@ -18,10 +18,10 @@ from typing import Any, Protocol, cast
 
 import anyio
 
-from routelock.callables import MaybeAwaitable, resolve
+from routelock._callables import MaybeAwaitable, resolve
+from routelock._json import check_json
 from routelock.errors import ConfigError, HandoffStateError
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
-from routelock.plain_json import check_json
 
 __all__ = ["HandoffStore", "InMemoryHandoffStore", "asks", "decided", "finished", "incoming"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pydantic
 
+from routelock._text import plain
 from routelock.errors import ConfigError, PayloadError
-from routelock.glimpse import plain
 from routelock.payloads import HandoffPayload, loggable
 
 __all__ = [

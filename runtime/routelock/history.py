@@ -16,19 +16,11 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, cast, overload
 
-from routelock.callables import MaybeAwaitable, is_failure, resolve, words_of
+from routelock._callables import MaybeAwaitable, is_failure, resolve, words_of
+from routelock._json import detached
 from routelock.errors import ConfigError, HandoffFilterError
 from routelock.filters import HandoffInputData, as_items, is_system, newest_of_user, unfold
-from routelock.messages import (
-    Message,
-    RunItem,
-    call_ids,
-    checked_message,
-    detached,
-    item_of,
-    portable,
-    stored,
-)
+from routelock.messages import Message, RunItem, call_ids, checked_message, item_of, portable, stored
 from routelock.narrative import Reader, narrated, unforged
 from routelock.parts import media_of, without_media
 from routelock.repair import NOTHING_LEFT, examined, repair

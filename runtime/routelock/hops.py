@@ -9,13 +9,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from routelock._records import NEW_DICT, NEW_LIST, dataclass
 from routelock.config import RunConfig
+from routelock.context import Narrowed, narrowed
 from routelock.events import HandoffCompleted
-from routelock.fresh import NEW_DICT, NEW_LIST
 from routelock.handoff_request import HandoffStatus
-from routelock.records import dataclass
 from routelock.results import REMADE_RECORD, HandoffRecord
-from routelock.sharing import Narrowed, narrowed
 from routelock.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import Any, Literal, cast
 
 from routelock.agents import Agent
 from routelock.config import RunConfig
-from routelock.errors import ConfigError, RoutelockError, JournalError
+from routelock.errors import ConfigError, JournalError, RoutelockError
 from routelock.hooks import RunHooks
 from routelock.journal_steps import JournalSteps, StepLost
 from routelock.messages import Message, RunInput, to_messages

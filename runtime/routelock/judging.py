@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from routelock._json import detached
 from routelock.answers import Answered, asked_for, failed_handoff
 from routelock.errors import LoopDetected, MaxHandoffsExceeded, ModelBehaviorError
-from routelock.messages import detached
 from routelock.run import Run
 from routelock.transfers import Transfer
 from routelock.waiting import all_waiting

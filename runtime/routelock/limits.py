@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from routelock.records import dataclass
+from routelock._records import dataclass
 from routelock.usage import Usage
 
 __all__ = ["Limits"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 
-from routelock.callables import words_of
-from routelock.glimpse import plain
-from routelock.redaction import redact_text
+from routelock._callables import words_of
+from routelock._redaction import redact_text
+from routelock._text import plain
 from routelock.run import Run
 
 __all__ = ["log", "loggable_text"]

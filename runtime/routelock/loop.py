@@ -13,14 +13,17 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
+from routelock._callables import words_of
+from routelock._json import detached
+from routelock._records import maker, record
+from routelock._showing import show, show_all, shown_by
 from routelock.answers import answer_calls
 from routelock.asking import Check, ask_model
-from routelock.callables import words_of
 from routelock.caller_stack import give_up
 from routelock.callers import is_told
 from routelock.conclusion import conclude
 from routelock.endings import begin, close, end_badly, within
-from routelock.errors import ContentRefused, HandlerError, RoutelockError, LoopDetected
+from routelock.errors import ContentRefused, HandlerError, LoopDetected, RoutelockError
 from routelock.events import (
     REMADE_DONE,
     AgentUpdated,
@@ -31,16 +34,14 @@ from routelock.events import (
 )
 from routelock.guardrails import check_input
 from routelock.judging import judge
-from routelock.messages import calls_of, detached
+from routelock.messages import calls_of
 from routelock.models import next_handler
 from routelock.port import MODEL_REQUEST, Request, ToolChoice, copy_of, family_of, model_of
 from routelock.prompts import system_message
-from routelock.records import maker, record
 from routelock.replies import filtered_out, has_thoughts, is_sound, unseen_of, was_cut_short, wrong_with
 from routelock.results import SHOWN, RunDone, RunEvent, Shown
 from routelock.routing import Offer, offer
 from routelock.run import Run
-from routelock.showing import show, show_all, shown_by
 from routelock.tell import heard, hears, tell
 
 __all__ = ["run_events", "run_loop"]

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from routelock._callables import name_of
 from routelock.agent_tools import AgentCall
 from routelock.agents import Agent, Handoff
-from routelock.callables import name_of
 from routelock.capabilities import missing_capability
 from routelock.graph import connected, find_agent
 from routelock.payloads import sent_by

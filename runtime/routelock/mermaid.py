@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from routelock._text import inert
 from routelock.agents import Agent
-from routelock.glimpse import inert
 from routelock.outline import Link, Node, Outline, outline_of
 
 __all__ = ["graph_mermaid", "outline_mermaid"]

@@ -8,14 +8,13 @@ is never sent to anyone.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from copy import copy, deepcopy
 from dataclasses import field
 from typing import Any, Literal, Required, TypedDict, TypeVar, cast
 
+from routelock._json import detached, finite
+from routelock._records import maker, record
 from routelock.errors import ConfigError
 from routelock.parts import chat_part
-from routelock.plain_json import finite
-from routelock.records import maker, record
 
 __all__ = [
     "ITEM",
@@ -29,29 +28,30 @@ __all__ = [
     "call_ids",
     "calls_of",
     "checked_message",
-    "detached",
     "is_note",
     "is_of_user",
     "item_of",
     "last_user_text",
     "marked",
-    "own_copy",
     "portable",
     "refusal_of",
     "shown_later",
     "stored",
     "text_of",
     "to_messages",
-    "unshared",
 ]
+
 
 ORIGIN = "_origin"
 """Private key on an assistant message from `RunResult.to_input_list`: which family wrote it."""
+
 KIND = "_kind"
 """Private key from `RunResult.to_input_list`: on a nudge or a note, which are not the user's own words, and
 on the answer to a transfer."""
+
 AGENT = "_agent"
 """Private key from `RunResult.to_input_list`: which agent made the calls of an assistant message."""
+
 _PRIVATE = (ORIGIN, KIND, AGENT)
 
 NOTE = "Note of the runtime, not of the user"
@@ -256,57 +256,6 @@ def shown_later(items: Sequence[RunItem]) -> list[RunItem]:
     return [item for item in items if item.asked_by is None or item.asked_by not in answered]
 
 
-def detached(value: T) -> T:
-    """Return a copy of a message, or of a part of one, that shares no dict and no list with it."""
-    if isinstance(value, Mapping):
-        fields = cast("Mapping[str, Any]", value)
-        return cast(T, {key: detached(each) for key, each in fields.items()})
-    if isinstance(value, list):
-        return cast(T, [detached(each) for each in cast("list[Any]", value)])
-    return value
-
-
-def own_copy(value: T) -> T:
-    """Return a copy of a value of the app's, objects and all, for somebody who may edit it.
-
-    An object that cannot be copied stays itself.
-    """
-    if isinstance(value, str):
-        return value
-    try:
-        return deepcopy(value)
-    except Exception:  # whatever the app's own types raise
-        return unshared(value)
-
-
-def unshared(value: T) -> T:
-    """Return a copy of somebody's data that shares no dict, list or set with it; objects stay themselves.
-
-    It may refer to itself. What is nested deeper than Python can follow stays as it is.
-    """
-    try:
-        return cast(T, _unshared(value, {}))
-    except RecursionError:
-        return value
-
-
-def _unshared(value: object, known: dict[int, object]) -> object:
-    place = id(value)
-    if place in known:
-        return known[place]
-    if isinstance(value, dict):
-        mapping = known[place] = copy(cast("dict[object, object]", value))
-        mapping.update({key: _unshared(each, known) for key, each in mapping.items()})
-        return mapping
-    if isinstance(value, list):
-        made = known[place] = copy(cast("list[object]", value))
-        made[:] = [_unshared(each, known) for each in made]
-        return made
-    if type(value) is tuple:
-        return tuple(_unshared(each, known) for each in cast("tuple[object, ...]", value))
-    return set(cast("set[object]", value)) if type(value) is set else value
-
-
 def calls_of(message: Message) -> list[ToolCall]:
     """Return the tool calls of a message; an empty or missing list is no calls."""
     return message.get("tool_calls") or []
@@ -373,7 +322,9 @@ _STORED = frozenset(
     "prefix tool_plan cache_control reasoning reasoning_content reasoning_details reasoning_items thinking "
     "thinking_blocks provider_specific_fields extra_content".split()
 )
+
 _STORED_IN_CALLS = frozenset(("id", "type", "function", "provider_specific_fields", "extra_content"))
+
 _STORED_IN_FUNCTIONS = frozenset(
     ("name", "arguments", "provider_specific_fields", "extra_content", "thought_signature")
 )
@@ -409,6 +360,7 @@ def _only(keys: Collection[str], fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _PORTABLE = ("role", "content", "name", "tool_call_id", "refusal")
+
 _THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
 
 

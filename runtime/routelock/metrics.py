@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from routelock.fresh import NEW_DICT
+from routelock._records import NEW_DICT
 
 __all__ = ["HandoffMetrics", "HandoffTally", "HandoffTotals", "TransferRecord"]
 

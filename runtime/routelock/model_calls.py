@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from routelock._records import NEW_LIST, dataclass
 from routelock.books import Books
 from routelock.errors import HandoffTimeout, ProviderError, ProviderTimeout
 from routelock.events import AttemptFailed, MessageDone
-from routelock.fresh import NEW_LIST
 from routelock.port import Handler, Request
-from routelock.records import dataclass
 from routelock.results import ModelCall, Shown
 from routelock.usage import Usage
 

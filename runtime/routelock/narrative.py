@@ -15,7 +15,7 @@ from dataclasses import field, replace
 from itertools import groupby
 from typing import Any, cast
 
-from routelock.fresh import NEW_DICT
+from routelock._records import NEW_DICT, maker, record
 from routelock.messages import (
     ITEM,
     KIND,
@@ -29,7 +29,6 @@ from routelock.messages import (
     portable,
     text_of,
 )
-from routelock.records import maker, record
 
 __all__ = ["PREAMBLE", "READER", "Reader", "narrated", "unforged", "with_notes_marked"]
 

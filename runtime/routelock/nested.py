@@ -14,8 +14,10 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from routelock._callables import cancelled_itself, resolve
+from routelock._records import dataclass
+from routelock._showing import show
 from routelock.agent_tools import AgentCall
-from routelock.callables import cancelled_itself, resolve
 from routelock.callers import failure_of
 from routelock.calls import refusal_text
 from routelock.config import RunConfig
@@ -34,11 +36,9 @@ from routelock.events import HandlerEvent
 from routelock.executor import Call, Executor, Outcome
 from routelock.messages import ToolCall, text_of
 from routelock.outcomes import ToolOutcome
-from routelock.records import dataclass
 from routelock.results import NestedEvent, RunEvent
 from routelock.run import Run
 from routelock.schema import clip
-from routelock.showing import show
 from routelock.starting import start, with_trace
 from routelock.time_limits import in_time
 from routelock.tools import Tool, outcome_of

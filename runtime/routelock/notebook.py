@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
+from routelock._text import inert
 from routelock.drawing import outline_svg
-from routelock.glimpse import inert
 from routelock.messages import RunItem, calls_of, text_of
 from routelock.outline import outline_of
 from routelock.parts import media_of

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
+from routelock._json import sendable
 from routelock.errors import MissingExtra
 from routelock.otel_words import (
     AGENT,
@@ -36,7 +37,6 @@ from routelock.otel_words import (
     said,
     transfer,
 )
-from routelock.plain_json import sendable
 from routelock.trace_port import TraceWriter
 from routelock.trace_records import (
     ErrorTraced,

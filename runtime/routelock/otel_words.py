@@ -11,11 +11,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from routelock._json import decode
+from routelock._redaction import redact, redact_text
 from routelock.events import MessageDone
 from routelock.messages import Message, calls_of
-from routelock.plain_json import decode
 from routelock.port import Request
-from routelock.redaction import redact, redact_text
 from routelock.trace_records import HandoffTraced, ModelEnded, ModelStarted
 from routelock.usage import Usage
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field
 from typing import Any, Literal
 
+from routelock._records import maker, record
 from routelock.handoff_request import HandoffRequest
-from routelock.records import maker, record
 from routelock.usage import Usage
 
 __all__ = ["OUTCOME", "ToolErrorKind", "ToolOutcome"]

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeVar, cast
 
 from typing_extensions import TypedDict
 
+from routelock._records import NEW_DICT, dataclass
+from routelock._redaction import REDACTED, is_secret_name, redact_text
+from routelock._text import fit, glimpse, plain, shares
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import PayloadError
-from routelock.fresh import NEW_DICT
-from routelock.glimpse import fit, glimpse, plain, shares
-from routelock.records import dataclass
-from routelock.redaction import REDACTED, is_secret_name, redact_text
 from routelock.schema import misfit
 
 if TYPE_CHECKING:

@@ -7,13 +7,12 @@ from dataclasses import field, replace
 from enum import IntEnum
 from typing import Any, Literal, Protocol, TypedDict, TypeGuard, cast
 
+from routelock._json import detached, sendable, unshared
+from routelock._records import NEW_DICT, dataclass, maker, record
 from routelock.context import RunContext
 from routelock.events import HandlerEvent
-from routelock.fresh import NEW_DICT
-from routelock.messages import Message, detached, unshared
+from routelock.messages import Message
 from routelock.output_modes import OutputMode
-from routelock.plain_json import sendable
-from routelock.records import dataclass, maker, record
 
 __all__ = [
     "MODEL_REQUEST",

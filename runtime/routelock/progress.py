@@ -14,8 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from routelock.fresh import NEW_DICT, NEW_LIST, NEW_SET
-from routelock.records import dataclass, maker
+from routelock._records import NEW_DICT, NEW_LIST, NEW_SET, dataclass, maker
 
 if TYPE_CHECKING:
     from hashlib import blake2b

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
+from routelock._callables import resolve, users_code, wants
 from routelock.agents import Handoff
-from routelock.callables import resolve, users_code, wants
 from routelock.context import PAYLOAD_KEY
 from routelock.messages import Message
 from routelock.payloads import payload_of

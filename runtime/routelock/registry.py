@@ -9,16 +9,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, cast
 
-from routelock.callables import MaybeAwaitable
+from routelock._callables import MaybeAwaitable
+from routelock._names import litellm_name
+from routelock._records import NEW_DICT, dataclass
 from routelock.errors import ConfigError
-from routelock.fresh import NEW_DICT
 from routelock.function_tools import is_function
 from routelock.function_tools import tool as tool_of
 from routelock.handlers import function_handler
 from routelock.hooks import AgentHooks
-from routelock.names import litellm_name
 from routelock.port import Handler, Priority
-from routelock.records import dataclass
 from routelock.scopes import Scope, checked_scope, permits
 from routelock.tools import Tool
 

@@ -10,11 +10,11 @@ from typing import Any, cast
 
 from typing_extensions import TypeIs
 
+from routelock._json import finite, is_utf8, sendable
 from routelock.errors import HandlerError
 from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from routelock.messages import Message, ToolCall, calls_of, text_of
 from routelock.pieces import together
-from routelock.plain_json import finite, is_utf8, sendable
 from routelock.repair import says_nothing
 
 __all__ = [

@@ -17,7 +17,7 @@ import pydantic
 from pydantic_core import PydanticSerializationError, from_json, to_json
 from typing_extensions import TypedDict
 
-from routelock.plain_json import check_json
+from routelock._json import check_json
 
 __all__ = ["as_wire", "from_wire"]
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, cast
 
 from typing_extensions import TypeVar
 
+from routelock._json import detached
+from routelock._records import NEW_DICT, dataclass, maker, record, remaker
 from routelock.agents import Agent
 from routelock.approvals import Interruption
 from routelock.context import RunContext
@@ -28,11 +30,9 @@ from routelock.events import (
     ToolCalled,
     ToolOutput,
 )
-from routelock.fresh import NEW_DICT
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
-from routelock.messages import Message, RunItem, ToolCall, detached, marked, refusal_of, shown_later
+from routelock.messages import Message, RunItem, ToolCall, marked, refusal_of, shown_later
 from routelock.port import Request, ToolChoice, ToolSpec
-from routelock.records import dataclass, maker, record, remaker
 from routelock.repair import repair
 from routelock.usage import Usage, summed
 

@@ -8,24 +8,25 @@ from typing import Any, cast
 
 import anyio
 
+from routelock._json import detached, unshared
+from routelock._redaction import REDACTED
 from routelock.agents import Agent
 from routelock.approval_documents import approvals_of
 from routelock.callers import Caller
 from routelock.capabilities import Capacity
 from routelock.capturing import captured
 from routelock.config import RunConfig
-from routelock.context import PAYLOAD_KEY
+from routelock.context import PAYLOAD_KEY, Narrowed
 from routelock.errors import ConfigError, HandoffError, ModelBehaviorError
 from routelock.graph import run_graph
 from routelock.handoff_documents import record_of
 from routelock.history import View
 from routelock.hooks import RunHooks
-from routelock.messages import ToolCall, call_ids, detached, refusal_of, text_of, unshared
+from routelock.messages import ToolCall, call_ids, refusal_of, text_of
 from routelock.models import find_handler, handler_for, lineup
 from routelock.output_modes import json_in
 from routelock.port import Handler, family_of
 from routelock.progress import Progress
-from routelock.redaction import REDACTED
 from routelock.results import Problem
 from routelock.run import Run
 from routelock.run_document import (
@@ -39,7 +40,6 @@ from routelock.run_document import (
     view_of,
 )
 from routelock.run_state import RunState, agent_named
-from routelock.sharing import Narrowed
 from routelock.unfinished import LeftOver, left_over
 from routelock.usage import NO_USAGE
 

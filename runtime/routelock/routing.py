@@ -11,16 +11,15 @@ from dataclasses import field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
+from routelock._concurrency import Question, ask_all
+from routelock._json import sendable
+from routelock._records import NEW_DICT, NEW_LIST, dataclass, maker
 from routelock.agents import Agent, Handoff
 from routelock.approvals import Interruption
-from routelock.concurrency import Question, ask_all
 from routelock.context import RunContext
-from routelock.fresh import NEW_DICT, NEW_LIST
 from routelock.handoff_request import HandoffRequest
 from routelock.messages import ToolCall
-from routelock.plain_json import sendable
 from routelock.port import ToolSpec, tool_name
-from routelock.records import dataclass, maker
 from routelock.schema import clip
 from routelock.scopes import permits
 from routelock.tools import Tool

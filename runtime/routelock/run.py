@@ -12,6 +12,8 @@ from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from routelock._json import detached, sendable
+from routelock._records import NEW_DICT, NEW_SET, dataclass, maker
 from routelock.agents import Agent
 from routelock.approvals import NO_APPROVALS, Approvals, Interruption, still_waiting
 from routelock.callers import Caller, waiting_one
@@ -19,20 +21,17 @@ from routelock.capabilities import Places
 from routelock.context import MOMENT, PAYLOAD_KEY, RunContext
 from routelock.errors import ContentRefused
 from routelock.events import MessageDone
-from routelock.fresh import NEW_DICT, NEW_SET
 from routelock.handoff_request import HandoffStatus
 from routelock.history import View
 from routelock.hooks import RunHooks
 from routelock.keeping import Keeper
-from routelock.messages import ITEM, ItemKind, Message, RunItem, ToolCall, detached
+from routelock.messages import ITEM, ItemKind, Message, RunItem, ToolCall
 from routelock.model_calls import ModelCalls
 from routelock.models import lineup
 from routelock.narrative import READER, Reader
 from routelock.pieces import together
-from routelock.plain_json import sendable
 from routelock.port import Handler, family_of, tool_name
 from routelock.progress import PROGRESS, Progress
-from routelock.records import dataclass, maker
 from routelock.replies import is_empty, with_own_ids, wrong_with
 from routelock.results import RESULT, RunResult, StopReason
 from routelock.routing import Offer

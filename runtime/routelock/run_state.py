@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, cast
 
+from routelock._json import MAX_BYTES, MAX_DEPTH, decode, detached, encode
 from routelock.agents import Agent, Handoff
 from routelock.approval_documents import check_waiting, interruption_of
 from routelock.approvals import Decision, Interruption, rejection
@@ -26,8 +27,7 @@ from routelock.context import RunContext
 from routelock.context_shape import failing_as
 from routelock.document_checks import checked_document
 from routelock.errors import ConfigError
-from routelock.messages import Message, RunItem, ToolCall, checked_message, detached
-from routelock.plain_json import MAX_BYTES, MAX_DEPTH, decode, encode
+from routelock.messages import Message, RunItem, ToolCall, checked_message
 from routelock.routing import offer
 from routelock.run_document import (
     DecisionDocument,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from routelock._json import check_json, detached, sendable
+from routelock._redaction import redact, redact_text
 from routelock.errors import ConfigError
-from routelock.messages import Message, detached
-from routelock.plain_json import check_json, sendable
-from routelock.redaction import redact, redact_text
+from routelock.messages import Message
 from routelock.run_document import RequestDocument, ResponseDocument, RunDocument
 
 __all__ = ["answer_as_json", "checked_json", "redacted"]

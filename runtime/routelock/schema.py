@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_origin
 
 from typing_extensions import TypedDict
 
+from routelock._records import dataclass
 from routelock.errors import ConfigError, ModelBehaviorError
-from routelock.records import dataclass
 from routelock.strict import strict_schema
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import (
@@ -13,28 +12,28 @@ from typing import (
     Annotated,
     Any,
     NotRequired,
-    Union,
     cast,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 from typing_extensions import TypedDict
 
-from routelock.callables import name_of
+from routelock._callables import hint_of, is_method, name_of, types_in, unbound
+from routelock._records import dataclass
 from routelock.context import RunContext
 from routelock.errors import ConfigError, ModelBehaviorError
-from routelock.records import dataclass
 from routelock.schema import clip, default_as_json, describe_error, misfit, plain_schema
 from routelock.strict import strict_schema
 
 if TYPE_CHECKING:
     import pydantic
 
-__all__ = ["Signature", "hint_of", "is_method", "signature_of", "types_in", "unbound"]
+__all__ = ["Signature", "signature_of"]
+
 
 _EMPTY: Any = inspect.Parameter.empty
+
 _ANNOTATED: Any = Annotated
 
 
@@ -164,17 +163,6 @@ def _parameters(function: Callable[..., Any], name: str) -> Sequence[inspect.Par
     return [each for each in found if each.name not in bound]
 
 
-def is_method(
-    function: Callable[..., Any], declared: Sequence[inspect.Parameter], first: str = "self"
-) -> bool:
-    """Whether this is a function in the body of a class, which is given the instance, or else the class."""
-    if not inspect.isfunction(function) or not declared:
-        return False
-    owner = function.__qualname__.rpartition(".")[0]
-    is_first = declared[0].name == first and declared[0].annotation is _EMPTY
-    return is_first and bool(owner) and not owner.endswith("<locals>")
-
-
 def _is_positional(parameter: inspect.Parameter, rest: str | None) -> bool:
     kind = parameter.kind
     return kind is parameter.POSITIONAL_ONLY or (rest is not None and kind is parameter.POSITIONAL_OR_KEYWORD)
@@ -192,52 +180,6 @@ def _is_context(function: Callable[..., Any], parameter: inspect.Parameter) -> b
         each in ("RunContext", "ToolContext") if isinstance(each, str) else issubclass(each, RunContext)
         for each in types_in(function, parameter.annotation)
     )
-
-
-def types_in(function: Callable[..., Any], annotation: Any) -> list[type | str]:
-    """Return the classes that an annotation of ``function`` names, alone or in a union.
-
-    What was imported for type checkers only has to be known by its name, so the name is returned.
-    """
-    try:
-        hint = hint_of(function, annotation)
-    except Exception:
-        return _names_in(str(annotation))
-    if get_origin(hint) is Annotated:
-        hint = get_args(hint)[0]
-    choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    origins = [get_origin(each) or each for each in choices]
-    return [each for each in origins if isinstance(each, type)]
-
-
-def _names_in(annotation: str) -> list[type | str]:
-    bare = re.sub(r"^(\w+\.)*Optional\[(.*)\]$", r"\2", annotation.strip("'\" "))
-    while (inner := re.sub(r"\[[^\[\]]*\]", "", bare)) != bare:
-        bare = inner
-    return [each.strip("'\" ").rpartition(".")[2] for each in bare.split("|")]
-
-
-def hint_of(function: Callable[..., Any], annotation: Any) -> Any:
-    """Return an annotation with the names in it looked up where the function was written."""
-    if annotation is _EMPTY:
-        return Any
-
-    def one() -> None: ...
-
-    one.__annotations__ = {"it": annotation}
-    return get_type_hints(one, globalns=_globals(function), include_extras=True)["it"]
-
-
-def unbound(function: Callable[..., Any]) -> Any:
-    """Return the function inside a partial."""
-    return function.func if isinstance(function, functools.partial) else function
-
-
-def _globals(function: Any) -> dict[str, Any]:
-    function = unbound(function)
-    if not inspect.isroutine(function):
-        function = function.__init__ if inspect.isclass(function) else type(function).__call__
-    return cast("dict[str, Any]", getattr(inspect.unwrap(function), "__globals__", {}))
 
 
 @dataclass(frozen=True, slots=True)

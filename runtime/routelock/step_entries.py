@@ -12,7 +12,7 @@ from typing import Any
 
 from routelock import errors
 from routelock.calls import reason_of
-from routelock.errors import HandlerError, HandoffTimeout, RoutelockError, ProviderError
+from routelock.errors import HandlerError, HandoffTimeout, ProviderError, RoutelockError
 from routelock.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
 from routelock.executor import Call
 from routelock.replies import wrong_with

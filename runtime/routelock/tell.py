@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from routelock._callables import is_failure, resolve, words_of
 from routelock.agents import Agent
-from routelock.callables import is_failure, resolve, words_of
 from routelock.hooks import AgentHooks, RunHooks
 from routelock.logs import log
 from routelock.port import Handler

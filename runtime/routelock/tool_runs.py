@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
+from routelock._concurrency import isolated, run_all
 from routelock.agent_tools import AgentCall
-from routelock.concurrency import isolated, run_all
 from routelock.context import ToolContext
 from routelock.errors import (
     CallbackError,

@@ -13,8 +13,11 @@ from typing import Any, Literal, cast
 
 import anyio
 
+from routelock._callables import MaybeAwaitable, cancelled_itself, is_failure, resolve
+from routelock._json import detached, sendable
+from routelock._names import odd_tool_name
+from routelock._records import NEW_DICT, dataclass
 from routelock.approvals import NeedsApproval
-from routelock.callables import MaybeAwaitable, cancelled_itself, is_failure, resolve
 from routelock.calls import (
     JsonCall,
     NoTextError,
@@ -27,15 +30,10 @@ from routelock.calls import (
 )
 from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
-from routelock.fresh import NEW_DICT
 from routelock.guardrails import ToolGuardrail, screened
 from routelock.handoff_request import HandoffRequest
-from routelock.messages import detached
-from routelock.names import odd_tool_name
 from routelock.outcomes import OUTCOME, ToolErrorKind, ToolOutcome
 from routelock.parts import chat_part, media_of
-from routelock.plain_json import sendable
-from routelock.records import dataclass
 from routelock.scopes import Scope, checked_scope
 from routelock.strict import strict_schema
 from routelock.usage import Usage, is_usage

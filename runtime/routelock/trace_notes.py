@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from routelock._callables import words_of
 from routelock.agent_tools import AgentCall
 from routelock.agents import Agent, Handoff
-from routelock.callables import words_of
 from routelock.config import RunConfig
 from routelock.models import lineup
 from routelock.results import HandoffRecord, Problem

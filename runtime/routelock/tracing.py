@@ -16,18 +16,18 @@ from os import PathLike
 from pathlib import Path
 from typing import TypeVar, cast
 
-from routelock.callables import words_of
+from routelock._callables import words_of
+from routelock._redaction import redact
+from routelock._text import glimpse
 from routelock.config import listed
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import ConfigError
 from routelock.events import AttemptFailed, MessageDone
-from routelock.glimpse import glimpse
 from routelock.handoff_request import recordable
 from routelock.logs import log
 from routelock.messages import ToolCall
 from routelock.outcomes import ToolOutcome
 from routelock.port import Handler, Request, model_of
-from routelock.redaction import redact
 from routelock.results import HandoffRecord
 from routelock.run import Run
 from routelock.trace_files import TraceFile

@@ -8,9 +8,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from routelock._callables import MaybeAwaitable, name_of, resolve, users_code
+from routelock._json import unshared
 from routelock.acceptance import data_of
 from routelock.agents import Agent, Handoff
-from routelock.callables import MaybeAwaitable, name_of, resolve, users_code
 from routelock.caller_stack import answer_item, note_caller
 from routelock.context import PAYLOAD_KEY
 from routelock.filters import HandoffInputData, HandoffInputFilter, last_user_message
@@ -18,7 +19,7 @@ from routelock.handoff_context import TOOL_STATE_KEY, HandoffContext
 from routelock.handoff_request import RESPONSE, HandoffRequest, HandoffResponse, HandoffStatus, recordable
 from routelock.history import View, filtered, nest_handoff_history, partition
 from routelock.logs import log, loggable_text
-from routelock.messages import Message, RunItem, calls_of, unshared
+from routelock.messages import Message, RunItem, calls_of
 from routelock.payloads import carried, loggable
 from routelock.port import family_of
 from routelock.prompts import instructions, rode_along

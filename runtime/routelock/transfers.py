@@ -8,18 +8,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from routelock._callables import is_failure, resolve
+from routelock._json import unshared
+from routelock._records import maker, record
 from routelock.acceptance import LONGEST_REASON, Agreed, Refused, RefusedBy, Target, arguments_of, ask
 from routelock.agents import Agent, Handoff
-from routelock.callables import is_failure, resolve
 from routelock.calls import reason_of
 from routelock.capabilities import Place
 from routelock.errors import ModelBehaviorError
 from routelock.handoff_request import REMADE_REQUEST, REQUEST, HandoffRequest, HandoffResponse, HandoffStatus
-from routelock.messages import ToolCall, unshared
+from routelock.messages import ToolCall
 from routelock.models import handler_for, load
 from routelock.payloads import HandoffPayload, sent_by
 from routelock.port import Handler
-from routelock.records import maker, record
 from routelock.routing import Wanted
 from routelock.run import Run
 from routelock.schema import clip, describe_error

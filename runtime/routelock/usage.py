@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from typing_extensions import TypeIs
 
-from routelock.records import dataclass, maker
+from routelock._records import dataclass, maker
 
 __all__ = ["USAGE", "Usage", "is_usage", "summed", "to_usage"]
 

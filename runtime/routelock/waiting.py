@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, cast
 
+from routelock._callables import MaybeAwaitable
+from routelock._concurrency import Question, ask_all
 from routelock.agent_tools import AgentCall
 from routelock.approvals import Decision, Interruption, NeedsApproval, declined_text
 from routelock.books import Books
-from routelock.callables import MaybeAwaitable
-from routelock.concurrency import Question, ask_all
 from routelock.context import ToolContext
 from routelock.messages import ToolCall
 from routelock.routing import MOST_CALLS, Offer, Plan, Wanted, enabled_of, plan

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from routelock.callables import MaybeAwaitable, resolve, users_code, wants
+from routelock._callables import MaybeAwaitable, resolve, users_code, wants
 from routelock.errors import ConfigError, ModelBehaviorError
 from routelock.events import HandlerEvent, MessageDone
 from routelock.messages import Message, calls_of

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routelock import Agent, RoutelockError, RunConfig, Runner
+from routelock._redaction import redact
 from routelock.dev.replays import replay_test
-from routelock.redaction import redact
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.trace_files import as_line
 from routelock.trace_records import RunStarted, TraceRecord

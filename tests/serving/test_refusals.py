@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from routelock import errors
-from routelock.errors import RoutelockError, NoHandlerError, ProviderTimeout, RateLimited, ServerFailed
+from routelock.errors import NoHandlerError, ProviderTimeout, RateLimited, RoutelockError, ServerFailed
 from routelock.serving.refusals import Refusal, refusal_for
 
 EVERY: list[type[RoutelockError]] = [

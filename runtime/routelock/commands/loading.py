@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from routelock._callables import takes
 from routelock.agents import Agent
-from routelock.callables import takes
 from routelock.errors import ConfigError
 
 __all__ = ["find_object", "load_agents", "load_object"]

@@ -7,10 +7,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TextIO
 
+from routelock._text import inert
 from routelock.commands.notes import Note
 from routelock.commands.waiting import Waiting
 from routelock.commands.words import bounded
-from routelock.glimpse import inert
 
 __all__ = ["PlainScreen"]
 

@@ -12,11 +12,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from routelock._text import inert
 from routelock.commands.blocks import Blocks
 from routelock.commands.keyboard import unseen
 from routelock.commands.notes import Note
 from routelock.commands.words import bounded
-from routelock.glimpse import inert
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

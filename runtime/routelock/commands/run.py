@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from routelock._text import inert
 from routelock.commands.command import Command
 from routelock.commands.exit_codes import DONE, FAILED, WAITS, WRONG
 from routelock.commands.notes import Teller
@@ -28,7 +29,6 @@ from routelock.commands.waiting import Waiting
 from routelock.commands.words import bounded, call_arguments, told
 from routelock.errors import ConfigError, RoutelockError
 from routelock.events import AgentUpdated, ToolCalled
-from routelock.glimpse import inert
 from routelock.results import RunEvent, RunResult
 from routelock.runner import Runner
 from routelock_providers.litellm_library import close_litellm

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from routelock.callables import MaybeAwaitable, takes
+from routelock._callables import MaybeAwaitable, takes
 from routelock.commands.command import Command
 from routelock.commands.exit_codes import DONE, WRONG
 from routelock.commands.loading import find_object, load_agents, load_object

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from routelock.callables import words_of
+from routelock._callables import words_of
+from routelock._text import inert
 from routelock.errors import CassetteMiss, RoutelockError
-from routelock.glimpse import inert
 from routelock.testing.cassette import UnplayedInteractions
 from routelock.usage import Usage
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from routelock._callables import MaybeAwaitable
 from routelock.agents import Agent
-from routelock.callables import MaybeAwaitable
 from routelock.config import RunConfig
 from routelock.dev.desk import Desk
 from routelock.dev.door import Door

@@ -15,9 +15,9 @@ from pprint import pformat
 from typing import Any, cast
 
 from routelock import errors
+from routelock._json import decode
 from routelock.agents import Agent
 from routelock.config import RunConfig
-from routelock.plain_json import decode
 from routelock.starting import DEFAULT_MAX_TURNS
 from routelock.trace_records import ErrorTraced
 from routelock.traces import TracedCall, TracedRun

@@ -9,8 +9,8 @@ from contextlib import suppress
 from os import PathLike
 from typing import Any
 
+from routelock._callables import MaybeAwaitable
 from routelock.agents import Agent
-from routelock.callables import MaybeAwaitable
 from routelock.config import RunConfig
 from routelock.dev.app import NEEDS, create_dev_app
 from routelock.errors import ConfigError, MissingExtra

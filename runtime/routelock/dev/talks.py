@@ -15,13 +15,13 @@ from typing import Any, cast
 
 import anyio
 
+from routelock._callables import MaybeAwaitable, resolve, users_code
+from routelock._redaction import redact
 from routelock.agents import Agent
 from routelock.approvals import Interruption
-from routelock.callables import MaybeAwaitable, resolve, users_code
 from routelock.config import RunConfig
 from routelock.events import ReasoningDelta, TextDelta
 from routelock.messages import Message, RunInput
-from routelock.redaction import redact
 from routelock.results import RunEvent
 from routelock.run_state import RunState
 from routelock.runner import Runner

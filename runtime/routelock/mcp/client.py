@@ -11,6 +11,8 @@ from typing import Any, TypeVar, cast
 import anyio
 import pydantic_core
 
+from routelock._json import sendable
+from routelock._redaction import redact_text
 from routelock.approvals import NeedsApproval
 from routelock.calls import failure_text, reason_of
 from routelock.context import ToolContext
@@ -20,8 +22,6 @@ from routelock.mcp.library import ErrorAnswer, ServerLink, SessionExpired, libra
 from routelock.mcp.listing import ListedTool, WantedTools, check_known, wanted_tools
 from routelock.mcp.places import WebServer, server_place
 from routelock.mcp.results import result_media, result_text
-from routelock.plain_json import sendable
-from routelock.redaction import redact_text
 from routelock.tools import Tool, ToolResult
 
 __all__ = ["MCPClient"]

@@ -18,9 +18,9 @@ from typing import Any, cast
 import anyio
 import pydantic
 
+from routelock._json import sendable
 from routelock.errors import MissingExtra
 from routelock.mcp.places import OwnTransport, Program, ServerObject, ServerPlace, WebServer
-from routelock.plain_json import sendable
 
 __all__ = ["ErrorAnswer", "HungUp", "ServerLink", "SessionExpired", "alone", "library", "linked"]
 

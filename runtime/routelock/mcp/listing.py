@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from routelock._names import LONGEST_TOOL_NAME, odd_tool_name
 from routelock.errors import ConfigError
 from routelock.mcp.schemas import digest_of, object_schema, renamed
-from routelock.names import LONGEST_TOOL_NAME, odd_tool_name
 
 __all__ = ["ListedTool", "WantedTools", "check_known", "offered_name", "wanted_tools"]
 

@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
+from routelock._json import integral
 from routelock.agents import Agent
 from routelock.approvals import Interruption
 from routelock.messages import Message
-from routelock.plain_json import integral
 from routelock.results import RunResult
 from routelock.serving.refusals import Refusal
 from routelock.usage import Usage

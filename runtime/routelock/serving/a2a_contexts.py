@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from routelock.fresh import NEW_DICT
+from routelock._records import NEW_DICT
 from routelock.run_state import RunState
 from routelock.sessions.session import Session
 from routelock.sessions.stores import InMemorySessions, SessionStore

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from routelock.plain_json import sendable
+from routelock._json import sendable
 
 if TYPE_CHECKING:
     from a2a.server.agent_execution import RequestContext

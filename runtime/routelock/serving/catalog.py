@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from routelock._names import transfer_tool_name
 from routelock.agents import Agent
 from routelock.config import RunConfig
 from routelock.declarations import is_list
 from routelock.errors import ConfigError
 from routelock.graph import run_graph
-from routelock.names import transfer_tool_name
 from routelock.port import ToolSpec, tool_name
 from routelock.serving.refusals import Refusal
 

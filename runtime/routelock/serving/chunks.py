@@ -20,6 +20,8 @@ from typing import Any, cast
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
+from routelock._json import is_utf8, sendable
+from routelock._records import NEW_LIST
 from routelock.events import (
     AgentUpdated,
     AttemptFailed,
@@ -31,11 +33,9 @@ from routelock.events import (
     ReasoningDelta,
     TextDelta,
 )
-from routelock.fresh import NEW_LIST
 from routelock.messages import Message, ToolCall, text_of
 from routelock.output_modes import json_in
 from routelock.pieces import together
-from routelock.plain_json import is_utf8, sendable
 from routelock.results import RunEvent, RunResult
 from routelock.usage import Usage
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from routelock.callables import MaybeAwaitable
+from routelock._callables import MaybeAwaitable
 from routelock.config import RunConfig
 from routelock.errors import ConfigError
 from routelock.hooks import RunHooks

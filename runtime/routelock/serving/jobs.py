@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from routelock._callables import resolve, users_code
 from routelock.agents import Agent
-from routelock.callables import resolve, users_code
 from routelock.config import RunConfig
 from routelock.errors import ConfigError
 from routelock.messages import Message, ToolCall

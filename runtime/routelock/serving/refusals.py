@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from routelock._records import NEW_DICT
 from routelock.errors import (
     AuthenticationFailed,
     ContentRefused,
@@ -28,7 +29,6 @@ from routelock.errors import (
     SessionError,
     ToolError,
 )
-from routelock.fresh import NEW_DICT
 
 __all__ = ["Refusal", "out_of_time", "refusal_for"]
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, cast
 import pydantic
 from pydantic_core import from_json
 
+from routelock._json import finite
 from routelock.errors import ConfigError
 from routelock.messages import Message, to_messages
-from routelock.plain_json import finite
 from routelock.port import ToolSpec
 from routelock.serving.refusals import Refusal
 

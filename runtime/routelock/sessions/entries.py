@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
+from routelock._json import check_json, finite
 from routelock.errors import ConfigError, SessionError
 from routelock.messages import ItemKind, Message, RunItem, checked_message, item_of
-from routelock.plain_json import check_json, finite
 from routelock.sessions.foreign import messages_of, readable
 from routelock.sessions.stores import Record
 

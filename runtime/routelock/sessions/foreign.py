@@ -11,8 +11,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from routelock._json import detached
 from routelock.errors import ConfigError
-from routelock.messages import Message, checked_message, detached
+from routelock.messages import Message, checked_message
 from routelock.parts import chat_part
 
 __all__ = ["messages_of", "readable"]

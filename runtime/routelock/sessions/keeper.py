@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from routelock.callables import words_of
+from routelock._callables import words_of
 from routelock.errors import (
     ConfigError,
     InputGuardrailTripped,

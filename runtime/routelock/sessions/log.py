@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
 
-from routelock.callables import words_of
+from routelock._callables import words_of
 from routelock.errors import ConfigError, RoutelockError, SessionConflict, SessionError
 from routelock.messages import Message, RunItem, item_of, marked, shown_later
 from routelock.sessions.entries import Part, conversation_of, entries_of, parts_of

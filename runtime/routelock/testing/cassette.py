@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from routelock._records import NEW_LIST
 from routelock.errors import CassetteMiss, ConfigError, MissingExtra
-from routelock.fresh import NEW_LIST
 from routelock.testing.fence import models_allowed
 from routelock.testing.matching import Asked, difference, nearest
 from routelock.testing.placeholders import TOKEN, is_token_exchange, placeholders

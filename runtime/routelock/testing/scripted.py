@@ -19,9 +19,9 @@ from typing import Any, cast
 
 from typing_extensions import TypeIs
 
+from routelock._callables import resolve
 from routelock.assembly import Assembler
 from routelock.attempts import WATCHER
-from routelock.callables import resolve
 from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from routelock.messages import Message, ToolCall, calls_of, text_of
 from routelock.port import Request

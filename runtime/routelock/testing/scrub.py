@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from routelock.redaction import scrubbed
+from routelock._redaction import scrubbed
 
 __all__ = ["SCRUBBED", "Scrubber", "secrets_in"]
 

@@ -18,7 +18,9 @@ __all__ = [
     "transfer_tool_name",
 ]
 
+
 TRANSFER_PREFIX = "transfer_to_"
+
 LONGEST_TOOL_NAME = 64  # OpenAI, Anthropic and Gemini refuse longer ones
 
 

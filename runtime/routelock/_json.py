@@ -13,7 +13,8 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from copy import copy, deepcopy
 from typing import Any, Literal, TypeVar, cast
 
 __all__ = [
@@ -22,26 +23,34 @@ __all__ = [
     "Compress",
     "check_json",
     "decode",
+    "detached",
     "encode",
     "finite",
     "integral",
     "is_utf8",
+    "own_copy",
     "sendable",
     "sendable_json",
+    "unshared",
 ]
 
+
 MAX_BYTES = 64 * 1024 * 1024
+
 MAX_DEPTH = 100
 
 Compress = bool | Literal["auto"]
 """Whether to gzip; ``"auto"`` does so above 102,400 bytes, where it begins to pay."""
 
 _GZIP_ABOVE = 100 * 1024
+
 _GZIP_MAGIC = b"\x1f\x8b"
+
 _GZIP_LEVEL = 6
 
 _MAX_VALUES = 1_000_000
 """In one document. A list of 20 million empty lists fits into 64 MB and takes 1.4 GB once it is read."""
+
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 _FINITE = frozenset((str, int, bool, type(None)))
@@ -312,3 +321,54 @@ def _too_long(max_bytes: int) -> str:
 
 def _too_deep(max_depth: int) -> str:
     return f"more than {max_depth} lists and objects inside one another"
+
+
+def detached(value: T) -> T:
+    """Return a copy of a message, or of a part of one, that shares no dict and no list with it."""
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[str, Any]", value)
+        return cast(T, {key: detached(each) for key, each in fields.items()})
+    if isinstance(value, list):
+        return cast(T, [detached(each) for each in cast("list[Any]", value)])
+    return value
+
+
+def own_copy(value: T) -> T:
+    """Return a copy of a value of the app's, objects and all, for somebody who may edit it.
+
+    An object that cannot be copied stays itself.
+    """
+    if isinstance(value, str):
+        return value
+    try:
+        return deepcopy(value)
+    except Exception:  # whatever the app's own types raise
+        return unshared(value)
+
+
+def unshared(value: T) -> T:
+    """Return a copy of somebody's data that shares no dict, list or set with it; objects stay themselves.
+
+    It may refer to itself. What is nested deeper than Python can follow stays as it is.
+    """
+    try:
+        return cast(T, _unshared(value, {}))
+    except RecursionError:
+        return value
+
+
+def _unshared(value: object, known: dict[int, object]) -> object:
+    place = id(value)
+    if place in known:
+        return known[place]
+    if isinstance(value, dict):
+        mapping = known[place] = copy(cast("dict[object, object]", value))
+        mapping.update({key: _unshared(each, known) for key, each in mapping.items()})
+        return mapping
+    if isinstance(value, list):
+        made = known[place] = copy(cast("list[object]", value))
+        made[:] = [_unshared(each, known) for each in made]
+        return made
+    if type(value) is tuple:
+        return tuple(_unshared(each, known) for each in cast("tuple[object, ...]", value))
+    return set(cast("set[object]", value)) if type(value) is set else value

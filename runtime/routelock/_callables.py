@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import re
 import sys
-from collections.abc import Awaitable, Callable, Generator
+import types
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from routelock.errors import CallbackError, ConfigError, RoutelockError
+
+if TYPE_CHECKING:
+    pass
 
 __all__ = [
     "MaybeAwaitable",
     "cancelled_itself",
+    "hint_of",
     "is_failure",
+    "is_method",
     "name_of",
     "resolve",
     "takes",
+    "types_in",
+    "unbound",
     "users_code",
     "wants",
     "words_of",
 ]
+
 
 T = TypeVar("T")
 
@@ -111,3 +133,63 @@ def words_of(error: BaseException) -> str:
         return str(error)
     except Exception as second:
         return f"(its message raised {type(second).__name__})"
+
+
+_EMPTY: Any = inspect.Parameter.empty
+
+
+def is_method(
+    function: Callable[..., Any], declared: Sequence[inspect.Parameter], first: str = "self"
+) -> bool:
+    """Whether this is a function in the body of a class, which is given the instance, or else the class."""
+    if not inspect.isfunction(function) or not declared:
+        return False
+    owner = function.__qualname__.rpartition(".")[0]
+    is_first = declared[0].name == first and declared[0].annotation is _EMPTY
+    return is_first and bool(owner) and not owner.endswith("<locals>")
+
+
+def types_in(function: Callable[..., Any], annotation: Any) -> list[type | str]:
+    """Return the classes that an annotation of ``function`` names, alone or in a union.
+
+    What was imported for type checkers only has to be known by its name, so the name is returned.
+    """
+    try:
+        hint = hint_of(function, annotation)
+    except Exception:
+        return _names_in(str(annotation))
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    origins = [get_origin(each) or each for each in choices]
+    return [each for each in origins if isinstance(each, type)]
+
+
+def _names_in(annotation: str) -> list[type | str]:
+    bare = re.sub(r"^(\w+\.)*Optional\[(.*)\]$", r"\2", annotation.strip("'\" "))
+    while (inner := re.sub(r"\[[^\[\]]*\]", "", bare)) != bare:
+        bare = inner
+    return [each.strip("'\" ").rpartition(".")[2] for each in bare.split("|")]
+
+
+def hint_of(function: Callable[..., Any], annotation: Any) -> Any:
+    """Return an annotation with the names in it looked up where the function was written."""
+    if annotation is _EMPTY:
+        return Any
+
+    def one() -> None: ...
+
+    one.__annotations__ = {"it": annotation}
+    return get_type_hints(one, globalns=_globals(function), include_extras=True)["it"]
+
+
+def unbound(function: Callable[..., Any]) -> Any:
+    """Return the function inside a partial."""
+    return function.func if isinstance(function, functools.partial) else function
+
+
+def _globals(function: Any) -> dict[str, Any]:
+    function = unbound(function)
+    if not inspect.isroutine(function):
+        function = function.__init__ if inspect.isclass(function) else type(function).__call__
+    return cast("dict[str, Any]", getattr(inspect.unwrap(function), "__globals__", {}))

@@ -12,9 +12,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
-from routelock.plain_json import decode
+from routelock._json import decode
 
 __all__ = ["REDACTED", "is_secret_name", "redact", "redact_text"]
+
 
 REDACTED = "[redacted]"
 """What stands in for a secret in a snapshot."""
@@ -25,7 +26,9 @@ T = TypeVar("T")
 
 _VARIABLE = r"(?!.*(?:PUBLIC|PRIMARY))[A-Z][A-Z0-9_]*_KEY"
 """A variable of the environment; ``cache_key`` and ``SORT`` are none."""
+
 _WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+"
+
 _SECRET = (
     r"passw(?:or)?d|passphrase|passcode|secret(?!ar[iy])|credential|apikey|auth(?:orization)?header|"
     r"connection(?:string|uri)|connstr|"
@@ -33,10 +36,13 @@ _SECRET = (
     r"(?:access|api|auth|bearer|bot|id|refresh|security|session)tokens$"
 )
 """Anywhere in a name, whose words are joined."""
+
 _SECRET_WORDS = frozenset("auth authorization bearer cookie cookies dsn jwt otp pass pwd".split())
 """At the end of a name. ``pass`` would be in ``bypass``, ``auth`` in ``author``."""
+
 _ABOUT_ONE = frozenset("count endpoint file length limit name path policy ref type".split())
 """At the end of a name: this tells something about a secret, or where it is, and is none."""
+
 _OTHER_TOKENS = frozenset(
     "bos continuation end eos first last mask next pad page sep start stop sync unk".split()
 )
@@ -49,21 +55,27 @@ _SECRET_NAMES = (
     r"client[-_]?secret|secret|secret[-_]?(?:access[-_]?)?key|password|passwd|private[-_]?key|"
     r"aws_secret_access_key|aws_session_token|x-amz-signature|x-amz-credential"
 )
+
 _ONLY_IN_URLS = frozenset(("key", "sig", "signature"))
 """Too common as JSON keys: a thinking block's ``signature`` must go back as it came."""
 
 _IN_JSON = rf'(?i)(?P<head>"(?P<name>{_SECRET_NAMES})"\s*:\s*")(?P<value>(?:[^"\\]|\\.)*)(?P<tail>")'
+
 _IN_JSON_TEXT = (
     # JSON inside a JSON string, as in the arguments of a tool call; only from the first backslash of
     # several on, or a long row of them would take quadratic time
     rf'(?i)(?P<head>(?<!\\)(?P<esc>\\+)"(?P<name>{_SECRET_NAMES})(?P=esc)"\s*:\s*(?P=esc)")'
     r'(?P<value>(?:(?!(?P=esc)").)*)(?P<tail>(?P=esc)")'
 )
+
 _IN_QUERY = rf"(?i)(?P<head>(?:^|[?&;])(?:{_SECRET_NAMES})=)[^&;#\s\"'\\]+"
+
 _IN_AUTHORITY = r"(?P<head>://)[^/@\s:\"'\\]*:[^/\s\"'\\]+@"
+
 _AFTER_SCHEME = (  # with a digit or padding in it, unlike "basic arithmetic"
     r"(?ai)(?P<head>(?:Bearer|Basic) )(?=[A-Za-z._~+/-]*[0-9=])[A-Za-z0-9._~+/=-]{8,}"
 )
+
 _IN_SETTINGS = (  # "host=db password=x" and "Server=db;Pwd=x;"
     r"(?i)(?P<head>(?:^|[\s,;?&])(?:password|passwd|pwd|accountkey|sharedaccesskey)=)"
     r"(?:'[^']*'|\"[^\"]*\"|[^\s;,&\"'\\])+"
@@ -90,13 +102,16 @@ _SHAPES: Mapping[str, str] = {
     "eyJ": r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",  # a JSON web token
 }
 """What keys and tokens look like, by what is in each of them to the letter."""
+
 _ANY_SHAPE = (
     # not in the middle of base64, but also right after \n, \u0026 or %20
     r"(?:(?<![A-Za-z0-9+/_-])|(?<=\\[nrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))"
     rf"(?:{'|'.join(_SHAPES.values())})"
 )
+
 _LONG_WORD = r"[A-Za-z0-9._-]{15}"
 """The shortest that any of them is."""
+
 _PRIVATE_KEY = r"(?s)-----BEGIN (?P<kind>[A-Z ]*PRIVATE KEY)-----(?:(?!-----).)*+-----END (?P=kind)-----"
 
 
@@ -151,6 +166,7 @@ def _is_secret_text(value: object) -> bool:
 
 
 _LONGEST_NAME = 60
+
 _remembered = functools.lru_cache(maxsize=1_000)(is_secret_name)  # records have the same keys again and again
 
 

@@ -19,10 +19,11 @@ from typing import Any, Generic, TypeVar, cast
 import anyio
 from anyio.abc import TaskGroup
 
-from routelock.callables import MaybeAwaitable, resolve, users_code
-from routelock.records import dataclass
+from routelock._callables import MaybeAwaitable, resolve, users_code
+from routelock._records import dataclass
 
 __all__ = ["Question", "ask_all", "in_context", "isolated", "open_group", "run_all"]
+
 
 T = TypeVar("T")
 

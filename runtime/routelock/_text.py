@@ -18,20 +18,31 @@ from typing import Any, NamedTuple, cast
 
 __all__ = ["fit", "glimpse", "inert", "plain", "shares"]
 
+
 _CUT = "..."
+
 _SHORTEST = 5
 """What is left of an object at least."""
+
 _NAME = 24
 """So much of a name is always shown."""
+
 _LEAST = 64
 """So much of a long value in an object is shown at least; of one in a list it is a quarter of the room."""
+
 _LEVEL = 12
 """A level of what is inside is looked at where there is so much room for it."""
+
 _ROUNDS = 8
+
 _NO_KEY = object()
+
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
+
 _DEEPEST = 6
+
 _LARGEST_SET = 100
+
 _LARGEST_INTEGER = 10**100
 
 _CONTROLS = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))

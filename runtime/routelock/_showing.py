@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 __all__ = ["show", "show_all", "shown_by"]
 
+
 T = TypeVar("T")
 
 

@@ -20,7 +20,14 @@ from dataclasses import MISSING, Field, fields
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-__all__ = ["dataclass", "maker", "record", "remaker"]
+__all__ = ["NEW_DICT", "NEW_LIST", "NEW_SET", "dataclass", "maker", "record", "remaker"]
+
+
+NEW_LIST: Callable[[], list[Any]] = list
+
+NEW_DICT: Callable[[], dict[Any, Any]] = dict
+
+NEW_SET: Callable[[], set[Any]] = set
 
 T = TypeVar("T")
 
