@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from routelock import Agent, RunConfig, Runner, tool
 from routelock.handoff_context import HandoffContext, deserialize_context, serialize_context
-from routelock.messages import ToolCall
+from routelock.history.messages import ToolCall
 from routelock.testing import ScriptedHandler, call
 
 

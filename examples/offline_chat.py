@@ -11,7 +11,7 @@ import sys
 
 from routelock import Agent, Request, function_tool, handoff
 from routelock.cli import main
-from routelock.messages import text_of
+from routelock.history.messages import text_of
 from routelock.testing import ScriptedHandler, ScriptedReply, call, reply
 
 

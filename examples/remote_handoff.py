@@ -12,7 +12,7 @@ from pathlib import Path
 
 from routelock import Agent, Request, Runner, handler
 from routelock.events import HandoffOccurred, TextDelta
-from routelock.messages import text_of
+from routelock.history.messages import text_of
 from routelock.testing import ScriptedHandler, call
 from routelock_providers.remote import RemoteAgent
 

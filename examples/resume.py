@@ -5,7 +5,7 @@ import sys
 
 from routelock import Agent, MaxTurnsExceeded, Request, RunConfig, Runner, RunState, function_handler, tool
 from routelock.events import MessageDone
-from routelock.messages import ToolCall
+from routelock.history.messages import ToolCall
 from routelock.testing import call
 
 ASK = {"type": "function", "function": {"name": "ask_manager", "description": "Ask a person for consent."}}

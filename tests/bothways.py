@@ -21,7 +21,7 @@ from routelock.events import (
     ToolCalled,
     ToolOutput,
 )
-from routelock.messages import RunInput, calls_of, text_of
+from routelock.history.messages import RunInput, calls_of, text_of
 from routelock.port import Request
 from routelock.results import RunDone, RunEvent
 from routelock.scopes import Scope

@@ -14,7 +14,7 @@ from served import PATIENCE, listening
 
 from routelock import Agent, function_tool, handoff
 from routelock.dev import create_dev_app
-from routelock.filters import remove_all_tools
+from routelock.history.filters import remove_all_tools
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.usage import Usage
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from routelock.messages import Message
-from routelock.repair import repair
+from routelock.history.messages import Message
+from routelock.history.repair import repair
 from routelock.testing import call
 
 TEXTS = st.sampled_from(["", " ", "Hi", "naïve", "a\n"])

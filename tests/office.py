@@ -21,11 +21,11 @@ from routelock import function_tool as tool
 from routelock.capabilities import Capacity
 from routelock.errors import ConnectionFailed
 from routelock.events import HandlerEvent
-from routelock.filters import HandoffInputData, remove_all_tools
 from routelock.guardrails import GuardrailResult
-from routelock.messages import Message
+from routelock.history.filters import HandoffInputData, remove_all_tools
+from routelock.history.messages import Message
+from routelock.history.repair import problems
 from routelock.port import Request
-from routelock.repair import problems
 from routelock.testing import ScriptedHandler, call, reply
 
 USER: Message = {"role": "user", "content": "Go on."}

@@ -25,7 +25,7 @@ from routelock import (
     handoff,
 )
 from routelock.errors import ConnectionFailed, InvalidRequest
-from routelock.filters import remove_all_tools
+from routelock.history.filters import remove_all_tools
 from routelock.port import Handler
 from routelock.testing import ScriptedHandler, call, reply
 

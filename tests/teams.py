@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from routelock import Agent, HandoffRecord, Message, RunResult, function_tool, handoff
-from routelock.messages import text_of
+from routelock.history.messages import text_of
 from routelock.port import Request
 from routelock.testing import ScriptedHandler, assert_valid, call
 

@@ -18,7 +18,7 @@ from routelock import Agent, HandoffRequest, RunConfig, RunHooks, Runner, RunRes
 from routelock.errors import CallbackError, HandoffStateError
 from routelock.handoff_context import HandoffContext
 from routelock.handoff_request import HandoffResponse, HandoffStatus
-from routelock.messages import text_of
+from routelock.history.messages import text_of
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

@@ -29,8 +29,8 @@ from routelock import (
 )
 from routelock._callables import resolve
 from routelock.errors import NoHandlerError, SkillInitError
-from routelock.filters import HandoffInputData, remove_all_tools
 from routelock.graph import run_graph
+from routelock.history.filters import HandoffInputData, remove_all_tools
 from routelock.hooks import AgentHooks, RunHooks
 from routelock.registry import Registry
 from routelock.schema import JsonType

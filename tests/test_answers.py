@@ -37,9 +37,9 @@ from routelock.events import (
     ToolCalled,
     ToolOutput,
 )
-from routelock.filters import remove_all_tools
 from routelock.handoff_request import HandoffResponse
-from routelock.messages import calls_of, text_of
+from routelock.history.filters import remove_all_tools
+from routelock.history.messages import calls_of, text_of
 from routelock.results import RunEvent
 from routelock.routing import MOST_CALLS, NOT_TAKEN
 from routelock.testing import ScriptedHandler, assert_valid, call, reply

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock.binary import externalize_binary, restore_binary
+from routelock.history.binary import externalize_binary, restore_binary
 
 IMAGE = "data:image/png;base64," + "A" * 5000
 SOUND = "B" * 5000

@@ -19,8 +19,8 @@ from routelock import Agent, GuardrailResult, Handoff, RunConfig, Runner, functi
 from routelock.errors import InvalidRequest, RoutelockError
 from routelock.events import HandlerEvent, HandoffCompleted, TextDelta, ToolOutput
 from routelock.handoff_request import HandoffStatus
-from routelock.messages import calls_of, text_of
-from routelock.narrative import PREAMBLE
+from routelock.history.messages import calls_of, text_of
+from routelock.history.notes import PREAMBLE
 from routelock.port import Handler, Request
 from routelock.testing import call, reply
 from routelock.usage import Usage

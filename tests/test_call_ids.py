@@ -16,8 +16,8 @@ from routelock import Agent, Runner, RunResult, RunState, Tool, handler, tool
 from routelock.approvals import Interruption
 from routelock.errors import ConfigError
 from routelock.events import MessageDone, Repaired
+from routelock.history.messages import calls_of
 from routelock.journal import Journal
-from routelock.messages import calls_of
 from routelock.replies import with_own_ids
 from routelock.results import RunEvent
 from routelock.sessions import InMemorySessions, Session

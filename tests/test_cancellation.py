@@ -15,9 +15,9 @@ from traps import Trap, Watched
 from routelock import Agent, RunHooks, Runner, RunResult, RunStream, function_handler, function_tool
 from routelock.errors import RoutelockError
 from routelock.events import HandlerEvent, HandoffOccurred, MessageDone, TextDelta, ToolCalled
-from routelock.messages import Message
+from routelock.history.messages import Message
+from routelock.history.repair import problems
 from routelock.port import Handler, Request
-from routelock.repair import problems
 from routelock.results import RunDone
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.usage import Usage

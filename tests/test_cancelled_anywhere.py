@@ -23,8 +23,8 @@ from scenes import SCENES, Stage
 
 from routelock import Runner, RunResult
 from routelock.errors import RunTimeout
+from routelock.history.repair import problems
 from routelock.port import Request
-from routelock.repair import problems
 from routelock.results import RunDone
 from routelock.testing import ScriptedHandler
 

@@ -25,7 +25,7 @@ from routelock.durable.showcase import Showcase
 from routelock.durable.steps import taken_over
 from routelock.errors import ConfigError, ProviderTimeout, RateLimited, RoutelockError
 from routelock.events import HandlerEvent, MessageDone, TextDelta
-from routelock.messages import calls_of
+from routelock.history.messages import calls_of
 from routelock.testing import ScriptedHandler, call
 
 pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'routelock[durable]'")

@@ -29,8 +29,8 @@ from routelock import (
 )
 from routelock.errors import ConfigError, MaxTurnsExceeded, ModelBehaviorError, ToolError
 from routelock.events import HandoffFailed, MessageDone, TextDelta, ToolCallDelta, ToolCalled, ToolOutput
-from routelock.messages import Message, calls_of, text_of
-from routelock.repair import NO_ANSWER
+from routelock.history.messages import Message, calls_of, text_of
+from routelock.history.repair import NO_ANSWER
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio

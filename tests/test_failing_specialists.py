@@ -39,9 +39,9 @@ from routelock.errors import (
 )
 from routelock.events import HandoffCompleted, HandoffFailed, HandoffOccurred
 from routelock.handoff_request import HandoffStatus
+from routelock.history.messages import text_of
 from routelock.journal import Journal
 from routelock.limits import Limits
-from routelock.messages import text_of
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, assert_valid, call
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from routelock import nest_handoff_history
 from routelock._callables import resolve
 from routelock.errors import ConfigError
-from routelock.filters import (
+from routelock.history.filters import (
     HandoffInputData,
     HandoffInputFilter,
     as_items,
@@ -25,8 +25,8 @@ from routelock.filters import (
     remove_all_tools,
     tool_results_budget,
 )
-from routelock.messages import ItemKind, Message, RunItem, calls_of, text_of
-from routelock.repair import problems
+from routelock.history.messages import ItemKind, Message, RunItem, calls_of, text_of
+from routelock.history.repair import problems
 
 pytestmark = pytest.mark.anyio
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from teams import look_up
 
 from routelock import Agent, Message, Runner, handoff
-from routelock.filters import remove_all_tools
 from routelock.handoff_context import HandoffContext
-from routelock.history import View
-from routelock.messages import NOTE, RunItem, is_note, last_user_text, text_of, to_messages
-from routelock.narrative import PREAMBLE, Reader
+from routelock.history.filters import remove_all_tools
+from routelock.history.messages import NOTE, RunItem, is_note, last_user_text, text_of, to_messages
+from routelock.history.notes import PREAMBLE, Reader
+from routelock.history.view import View
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, call
 

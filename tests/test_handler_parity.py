@@ -21,7 +21,7 @@ from routelock import Agent, RunConfig, Runner, RunStream, function_handler, fun
 from routelock.errors import RoutelockError
 from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from routelock.handlers import handler
-from routelock.messages import Message, calls_of, text_of
+from routelock.history.messages import Message, calls_of, text_of
 from routelock.port import Handler, Request
 from routelock.results import RunDone
 from routelock.starting import start

@@ -26,7 +26,7 @@ from routelock.events import (
 )
 from routelock.handler_replies import Collector
 from routelock.handoff_request import HandoffRequest
-from routelock.messages import Message, calls_of
+from routelock.history.messages import Message, calls_of
 from routelock.port import Handler, Request
 from routelock.testing import call
 from routelock.usage import Usage

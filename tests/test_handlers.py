@@ -17,7 +17,7 @@ from routelock.errors import ConfigError
 from routelock.events import HandlerEvent, MessageDone, TextDelta
 from routelock.handlers import FunctionHandler, handler
 from routelock.handoff_request import HandoffRequest
-from routelock.messages import Message
+from routelock.history.messages import Message
 from routelock.port import Handler, Priority, Request, family_of
 from routelock.testing import ScriptedHandler, call
 from routelock.usage import Usage

@@ -27,7 +27,7 @@ from routelock.handoff_context import (
     prepare_handoff_context,
     serialize_context,
 )
-from routelock.repair import problems, repair
+from routelock.history.repair import problems, repair
 from routelock.testing import ScriptedHandler
 from routelock.testing import call as make_call
 

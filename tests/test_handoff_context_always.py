@@ -16,8 +16,8 @@ from routelock.handoff_context import (
     prepare_handoff_context,
     serialize_context,
 )
-from routelock.messages import to_messages
-from routelock.repair import problems
+from routelock.history.messages import to_messages
+from routelock.history.repair import problems
 
 
 def asks(*ids: str) -> dict[str, Any]:

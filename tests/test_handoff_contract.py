@@ -27,11 +27,11 @@ from routelock import (
 )
 from routelock.errors import CallbackError
 from routelock.events import HandoffOccurred, HandoffRequested, TextDelta
-from routelock.filters import keep_last, remove_all_tools
 from routelock.handoff_context import HandoffContext, deserialize_context, serialize_context
 from routelock.handoff_request import HandoffResponse, HandoffStatus
-from routelock.messages import Message, text_of
-from routelock.repair import problems
+from routelock.history.filters import keep_last, remove_all_tools
+from routelock.history.messages import Message, text_of
+from routelock.history.repair import problems
 from routelock.testing import ScriptedHandler, call, reply
 
 pytestmark = pytest.mark.anyio

@@ -19,7 +19,7 @@ from vendor_replies import answer
 from views import MODELS
 
 from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
-from routelock.messages import calls_of
+from routelock.history.messages import calls_of
 from routelock.testing import PROFILES, assert_valid
 from routelock_providers.litellm import LiteLLM
 from routelock_providers.litellm_library import close_litellm

@@ -24,8 +24,8 @@ from routelock import (
 from routelock.capabilities import NONE_AVAILABLE, Capacity
 from routelock.errors import RoutelockError
 from routelock.events import HandoffRequested, ToolCalled, ToolOutput
-from routelock.filters import HandoffInputData
 from routelock.handoff_request import HandoffResponse, HandoffStatus
+from routelock.history.filters import HandoffInputData
 from routelock.metrics import HandoffMetrics
 from routelock.starting import start
 from routelock.testing import assert_valid, call

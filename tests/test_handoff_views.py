@@ -14,9 +14,15 @@ from teams import HI, TO_B, agent, look_up, pair, requests, shown, statuses
 
 from routelock import Agent, Message, RunConfig, Runner, function_tool, handoff, nest_handoff_history
 from routelock.errors import HandoffFilterError
-from routelock.filters import HandoffInputData, HandoffInputFilter, compose, keep_last, remove_all_tools
-from routelock.messages import text_of
-from routelock.narrative import PREAMBLE
+from routelock.history.filters import (
+    HandoffInputData,
+    HandoffInputFilter,
+    compose,
+    keep_last,
+    remove_all_tools,
+)
+from routelock.history.messages import text_of
+from routelock.history.notes import PREAMBLE
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio

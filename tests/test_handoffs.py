@@ -19,7 +19,7 @@ from routelock.errors import (
     ModelBehaviorError,
 )
 from routelock.events import MessageDone
-from routelock.messages import calls_of, text_of
+from routelock.history.messages import calls_of, text_of
 from routelock.port import Request
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from routelock import Agent, RunConfig, Runner, handoff
 from routelock._callables import resolve
 from routelock.errors import ConfigError, HandoffFilterError
-from routelock.filters import (
+from routelock.history.filters import (
     HandoffInputData,
     HandoffInputFilter,
     compose,
@@ -26,18 +26,16 @@ from routelock.filters import (
     last_user_message,
     remove_all_tools,
 )
-from routelock.history import (
-    View,
+from routelock.history.messages import ItemKind, Message, RunItem, calls_of, portable, text_of
+from routelock.history.nesting import (
     default_handoff_history_mapper,
-    filtered,
     get_conversation_history_wrappers,
     nest_handoff_history,
-    partition,
     reset_conversation_history_wrappers,
     set_conversation_history_wrappers,
 )
-from routelock.messages import ItemKind, Message, RunItem, calls_of, portable, text_of
-from routelock.repair import problems, repair
+from routelock.history.repair import problems, repair
+from routelock.history.view import View, filtered, partition
 from routelock.testing import ScriptedHandler
 from routelock.testing import call as asked
 

@@ -22,9 +22,9 @@ from routelock.errors import (
     MaxTurnsExceeded,
     ModelBehaviorError,
 )
-from routelock.messages import Message
+from routelock.history.messages import Message
+from routelock.history.repair import problems
 from routelock.port import Request
-from routelock.repair import problems
 from routelock.results import Problem
 from routelock.testing import ScriptedHandler, call, reply
 

@@ -17,8 +17,8 @@ from routelock.errors import (
     MaxTurnsExceeded,
     RateLimited,
 )
+from routelock.history.messages import text_of
 from routelock.limits import Limits
-from routelock.messages import text_of
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.usage import Usage
 

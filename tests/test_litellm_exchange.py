@@ -17,7 +17,7 @@ from routelock import Agent, RunConfig, Runner, tool
 from routelock.attempts import Retry
 from routelock.errors import IncompleteResponse, ProviderError, ServerFailed, UnreadableResponse
 from routelock.events import MessageDone, ReasoningDelta, TextDelta
-from routelock.messages import Message
+from routelock.history.messages import Message
 from routelock.port import Request
 from routelock_providers.litellm import LiteLLM
 from routelock_providers.litellm_library import close_litellm

@@ -47,7 +47,7 @@ from routelock.errors import (
     UnreadableResponse,
 )
 from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from routelock.messages import calls_of
+from routelock.history.messages import calls_of
 from routelock.port import Handler, OutputSchema, Request, family_of
 from routelock_providers.litellm import LiteLLM
 from routelock_providers.litellm_library import close_litellm, load_litellm, price

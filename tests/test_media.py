@@ -12,7 +12,7 @@ from servers import HELLO, Server
 
 from routelock import Agent, RunConfig, Runner, ToolContext, function_tool, handoff, otel_words
 from routelock.events import ToolOutput
-from routelock.messages import Message, text_of, to_messages
+from routelock.history.messages import Message, text_of, to_messages
 from routelock.outcomes import ToolOutcome
 from routelock.port import Request
 from routelock.sessions import InMemorySessions, Session

@@ -13,7 +13,7 @@ import pytest
 
 from routelock._json import detached, unshared
 from routelock.errors import ConfigError
-from routelock.messages import (
+from routelock.history.messages import (
     KIND,
     ORIGIN,
     Message,

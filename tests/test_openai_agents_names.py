@@ -28,16 +28,14 @@ from routelock import (
     nest_handoff_history,
 )
 from routelock import RunContext as RunContextWrapper
-from routelock import (
-    filters as handoff_filters,
-)
-from routelock.history import (
+from routelock.history import filters as handoff_filters
+from routelock.history.nesting import (
     default_handoff_history_mapper,
     get_conversation_history_wrappers,
     reset_conversation_history_wrappers,
     set_conversation_history_wrappers,
 )
-from routelock.narrative import PREAMBLE
+from routelock.history.notes import PREAMBLE
 from routelock.prompts import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
 from routelock.testing import ScriptedHandler, call
 from routelock.tools import FunctionTool

@@ -33,7 +33,7 @@ from routelock.events import (
     ToolCalled,
     ToolOutput,
 )
-from routelock.messages import calls_of, text_of
+from routelock.history.messages import calls_of, text_of
 from routelock.port import Handler, Request
 from routelock.results import NestedEvent, RunDone
 from routelock.starting import start

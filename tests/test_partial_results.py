@@ -17,8 +17,8 @@ from routelock.errors import (
     InvalidRequest,
 )
 from routelock.events import HandlerEvent, MessageDone, TextDelta
-from routelock.messages import Message
-from routelock.repair import problems
+from routelock.history.messages import Message
+from routelock.history.repair import problems
 from routelock.testing import ScriptedHandler, call
 from routelock.usage import Usage
 

@@ -30,7 +30,7 @@ from routelock.errors import RoutelockError
 from routelock.handoff_context import HandoffContext
 from routelock.handoff_request import HandoffStatus
 from routelock.handoff_types import HandoffTypes
-from routelock.messages import text_of
+from routelock.history.messages import text_of
 from routelock.payloads import HandoffPayload, payload_of
 from routelock.testing import ScriptedHandler, call
 

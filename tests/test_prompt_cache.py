@@ -12,7 +12,7 @@ from servers import HELLO, Reply, Server, said
 
 from routelock import Agent, RunConfig, Runner, function_tool
 from routelock.handlers import function_handler
-from routelock.messages import Message
+from routelock.history.messages import Message
 from routelock.port import Request
 from routelock.testing import ScriptedHandler, call
 from routelock_providers import OpenAICompatible

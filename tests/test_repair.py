@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from routelock.messages import Message, ToolCall, calls_of, text_of
-from routelock.repair import NO_ANSWER, NOTHING_LEFT, problems, repair
+from routelock.history.messages import Message, ToolCall, calls_of, text_of
+from routelock.history.repair import NO_ANSWER, NOTHING_LEFT, problems, repair
 
 USER: Message = {"role": "user", "content": "Hi"}
 SYSTEM: Message = {"role": "system", "content": "Be kind."}

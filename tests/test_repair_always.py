@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from views import refused_by
 
 from routelock import Agent, Runner
-from routelock.filters import (
+from routelock.history.filters import (
     HandoffInputData,
     HandoffInputFilter,
     compose,
@@ -25,10 +25,11 @@ from routelock.filters import (
     last_user_message,
     remove_all_tools,
 )
-from routelock.history import View, filtered, nest_handoff_history, partition
-from routelock.messages import Message, RunItem, portable
-from routelock.narrative import Reader, narrated
-from routelock.repair import problems, repair
+from routelock.history.messages import Message, RunItem, portable
+from routelock.history.nesting import nest_handoff_history
+from routelock.history.notes import Reader, narrated
+from routelock.history.repair import problems, repair
+from routelock.history.view import View, filtered, partition
 from routelock.testing import ScriptedHandler
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routelock.events import MessageDone
-from routelock.messages import ToolCall, calls_of
+from routelock.history.messages import ToolCall, calls_of
 from routelock.replies import is_empty, is_sound, with_own_ids, wrong_with
 from routelock.testing import call
 

@@ -36,7 +36,7 @@ from routelock import (
 )
 from routelock.errors import InvalidRequest, RoutelockError
 from routelock.events import HandlerEvent, MessageDone, TextDelta
-from routelock.messages import Message, text_of
+from routelock.history.messages import Message, text_of
 from routelock.results import RunDone, RunEvent
 from routelock.skills import prompt
 from routelock.testing import assert_valid, call

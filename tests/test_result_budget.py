@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from routelock import Agent, Runner, handoff, nest_handoff_history, tool
 from routelock._callables import resolve
 from routelock.errors import ConfigError
-from routelock.filters import (
+from routelock.history.filters import (
     HandoffInputData,
     HandoffInputFilter,
     compose,
@@ -21,8 +21,8 @@ from routelock.filters import (
     remove_all_tools,
     tool_results_budget,
 )
-from routelock.messages import Message, RunItem, calls_of, text_of, to_messages
-from routelock.repair import problems
+from routelock.history.messages import Message, RunItem, calls_of, text_of, to_messages
+from routelock.history.repair import problems
 from routelock.testing import ScriptedHandler, assert_valid, call
 
 

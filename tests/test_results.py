@@ -20,8 +20,8 @@ from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handof
 from routelock.context import RunContext
 from routelock.errors import InvalidRequest, RoutelockError
 from routelock.handoff_request import HandoffStatus
-from routelock.messages import Message, RunItem, calls_of, item_of
-from routelock.repair import NO_ANSWER, problems
+from routelock.history.messages import Message, RunItem, calls_of, item_of
+from routelock.history.repair import NO_ANSWER, problems
 from routelock.testing import ScriptedHandler, call
 from routelock.usage import Usage
 

@@ -54,7 +54,7 @@ from routelock.events import (
     ToolOutput,
 )
 from routelock.handoff_request import HandoffStatus
-from routelock.messages import text_of
+from routelock.history.messages import text_of
 from routelock.run_state import RunStatus
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 

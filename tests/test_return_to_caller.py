@@ -32,7 +32,7 @@ from routelock.errors import (
 )
 from routelock.events import AgentUpdated, HandoffFailed, HandoffOccurred, HandoffReturned
 from routelock.handoff_request import HandoffStatus
-from routelock.messages import text_of
+from routelock.history.messages import text_of
 from routelock.testing import ScriptedHandler, assert_valid, call
 
 pytestmark = pytest.mark.anyio

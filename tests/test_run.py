@@ -28,7 +28,7 @@ from routelock.errors import (
 )
 from routelock.events import MessageDone
 from routelock.graph import find_agent
-from routelock.messages import Message
+from routelock.history.messages import Message
 from routelock.port import Request
 from routelock.starting import input_items
 from routelock.testing import ScriptedHandler, call, reply

@@ -28,9 +28,9 @@ from routelock import (
 )
 from routelock.errors import ConfigError, ConnectionFailed, ProviderTimeout, RoutelockError, RunTimeout
 from routelock.events import HandlerEvent, TextDelta
-from routelock.filters import HandoffInputData
+from routelock.history.filters import HandoffInputData
+from routelock.history.repair import problems
 from routelock.port import Request
-from routelock.repair import problems
 from routelock.results import RunDone
 from routelock.testing import ScriptedHandler, assert_valid, call
 from routelock.usage import Usage

@@ -29,9 +29,9 @@ from routelock.errors import (
 )
 from routelock.events import TextDelta
 from routelock.guardrails import GuardrailResult
-from routelock.messages import last_user_text
+from routelock.history.messages import last_user_text
+from routelock.history.repair import problems
 from routelock.port import Request
-from routelock.repair import problems
 from routelock.sessions import InMemorySessions, Session, SessionStore, SQLiteSessions
 from routelock.sessions.stores import Record
 from routelock.testing import ScriptedHandler, assert_valid, call, reply

@@ -11,8 +11,8 @@ from histories import handed_over
 from hypothesis import given
 from views import MODELS
 
-from routelock.messages import Message, calls_of
-from routelock.repair import problems
+from routelock.history.messages import Message, calls_of
+from routelock.history.repair import problems
 from routelock.testing import PROFILES, assert_valid
 from routelock_providers.litellm_call import as_sent
 from routelock_providers.shapes import shape_of

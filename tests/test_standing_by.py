@@ -24,8 +24,8 @@ from routelock.capabilities import Capacity
 from routelock.errors import HandoffTimeout, ProviderError
 from routelock.events import HandoffCompleted, HandoffFailed, HandoffReturned
 from routelock.handoff_request import HandoffStatus
+from routelock.history.messages import text_of
 from routelock.journal import Journal
-from routelock.messages import text_of
 from routelock.testing import ScriptedHandler, assert_valid, call
 
 pytestmark = pytest.mark.anyio

@@ -22,7 +22,7 @@ from routelock.events import (
     ToolCalled,
     ToolOutput,
 )
-from routelock.messages import Message
+from routelock.history.messages import Message
 from routelock.port import Request
 from routelock.results import RunDone
 from routelock.testing import ScriptedHandler, call, reply

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from routelock.events import MessageDone, TextDelta, ToolCallDelta
-from routelock.messages import text_of
+from routelock.history.messages import text_of
 from routelock.port import OutputSchema, Request
 from routelock_providers.structured import AnswerEvents, as_answer, plan_for, told
 

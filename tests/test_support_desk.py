@@ -19,7 +19,7 @@ from teams import outcome
 
 from routelock import Message, Runner, RunResult, ToolContext
 from routelock.errors import AuthenticationFailed
-from routelock.messages import calls_of, text_of
+from routelock.history.messages import calls_of, text_of
 from routelock.testing import CassetteMiss, ScriptedHandler, assert_valid, call, use_cassette
 
 REPO = Path(__file__).parents[1]

@@ -43,9 +43,9 @@ from routelock.events import (
     ToolOutput,
 )
 from routelock.executor import Call, InProcess, Outcome
-from routelock.filters import remove_all_tools
 from routelock.handoff_request import HandoffStatus
-from routelock.messages import text_of
+from routelock.history.filters import remove_all_tools
+from routelock.history.messages import text_of
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 from routelock.tools import ToolResult
 from routelock.usage import Usage

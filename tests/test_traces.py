@@ -12,8 +12,8 @@ from traced import accounted_for, only, same
 
 from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
 from routelock.errors import ConfigError, RoutelockError
-from routelock.filters import remove_all_tools
-from routelock.messages import Message, RunItem
+from routelock.history.filters import remove_all_tools
+from routelock.history.messages import Message, RunItem
 from routelock.results import Shown
 from routelock.testing import ScriptedHandler, call
 from routelock.tools import ToolResult

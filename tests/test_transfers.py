@@ -21,7 +21,7 @@ from routelock.capabilities import Capacity
 from routelock.errors import ConfigError, HandoffError, HandoffFilterError, RoutelockError
 from routelock.events import HandoffFailed, HandoffOccurred, TextDelta
 from routelock.handoff_request import HandoffResponse, HandoffStatus
-from routelock.messages import Message
+from routelock.history.messages import Message
 from routelock.metrics import HandoffMetrics
 from routelock.testing import ScriptedHandler, call
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from routelock.messages import Message
-from routelock.trimming import newest, with_pairs
+from routelock.history.messages import Message
+from routelock.history.trim import newest, with_pairs
 
 SYSTEM: Message = {"role": "system", "content": "s"}
 USER: Message = {"role": "user", "content": "u"}

@@ -18,7 +18,7 @@ from vendor_bodies import read_body
 from views import MODELS
 
 from routelock.errors import InvalidRequest
-from routelock.messages import Message
+from routelock.history.messages import Message
 from routelock.port import Request
 from routelock.testing import PROFILES, call, refusals
 from routelock_providers.litellm import LiteLLM

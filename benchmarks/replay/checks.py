@@ -13,7 +13,7 @@ from replay.tape import Interaction
 from routelock import errors
 from routelock.errors import ProviderError
 from routelock.events import MessageDone
-from routelock.messages import calls_of, text_of
+from routelock.history.messages import calls_of, text_of
 
 __all__ = ["misses", "missing_signatures"]
 

@@ -24,8 +24,8 @@ from routelock.errors import (
     UnreadableResponse,
 )
 from routelock.events import HandlerEvent, MessageDone, TextDelta
-from routelock.history import default_handoff_history_mapper
-from routelock.messages import Message, is_note, text_of
+from routelock.history.messages import Message, is_note, text_of
+from routelock.history.nesting import default_handoff_history_mapper
 from routelock.port import Priority, Request
 from routelock.scopes import Scope, checked_scope
 from routelock.usage import Usage

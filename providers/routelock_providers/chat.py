@@ -21,7 +21,7 @@ from routelock.assembly import completion_done, why_incomplete
 from routelock.errors import IncompleteResponse, ProviderError, ProviderTimeout, UnreadableResponse
 from routelock.events import HandlerEvent, MessageDone
 from routelock.fence import about_to_ask
-from routelock.messages import Message, calls_of
+from routelock.history.messages import Message, calls_of
 from routelock.port import Request, ToolChoice
 from routelock_providers.answers import Answer, error_from_answer, shortened, who
 from routelock_providers.bodies import MOST_BYTES, body_of

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from routelock.messages import Message, calls_of, text_of
-from routelock.parts import media_of
+from routelock.history.content import media_of
+from routelock.history.messages import Message, calls_of, text_of
 from routelock.usage import Usage
 
 __all__ = ["estimated_usage"]

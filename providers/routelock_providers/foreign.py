@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from routelock.messages import Message
+from routelock.history.messages import Message
 
 __all__ = ["put_back", "set_aside"]
 

@@ -20,8 +20,8 @@ from routelock.errors import (
     UnreadableResponse,
 )
 from routelock.events import REMADE_DONE, HandlerEvent, MessageDone
-from routelock.messages import calls_of
-from routelock.repair import says_nothing
+from routelock.history.messages import calls_of
+from routelock.history.repair import says_nothing
 from routelock.usage import Usage
 from routelock_providers.answers import error_from_answer, shortened, who
 from routelock_providers.chat_mending import unshield

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
 from routelock.events import DONE, MessageDone
-from routelock.messages import Message
+from routelock.history.messages import Message
 from routelock.usage import to_usage
 
 __all__ = ["plain_reply"]

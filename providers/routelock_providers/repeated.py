@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from routelock.messages import Message, ToolCall, calls_of
+from routelock.history.messages import Message, ToolCall, calls_of
 
 __all__ = ["without_repeated"]
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from routelock._records import maker, record
 from routelock.events import HandlerEvent, MessageDone, TextDelta, ToolCallDelta
-from routelock.messages import Message, calls_of
+from routelock.history.messages import Message, calls_of
 from routelock.output_modes import OutputMode, schema_prompt
 from routelock.port import OutputSchema, Request, ToolChoice, ToolSpec
 

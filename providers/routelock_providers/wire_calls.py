@@ -13,7 +13,7 @@ from typing import Final, NoReturn, cast
 from pydantic_core import from_json
 
 from routelock._json import sendable, sendable_json
-from routelock.messages import ToolCall
+from routelock.history.messages import ToolCall
 from routelock_providers.shapes import Shape
 
 __all__ = ["WireIds", "fit_calls", "fit_speaker"]

@@ -24,14 +24,14 @@ from routelock.errors import (
     RoutelockError,
     ToolError,
 )
-from routelock.filters import HandoffInputData, HandoffInputFilter
 from routelock.function_tools import function_tool, tool
 from routelock.guardrails import GuardrailResult
 from routelock.handlers import function_handler, handler
 from routelock.handoff_request import HandoffRequest
-from routelock.history import nest_handoff_history
+from routelock.history.filters import HandoffInputData, HandoffInputFilter
+from routelock.history.messages import Message, RunItem
+from routelock.history.nesting import nest_handoff_history
 from routelock.hooks import AgentHooks, RunHooks
-from routelock.messages import Message, RunItem
 from routelock.port import Handler, ModelSettings, Request
 from routelock.results import HandoffRecord, RunEvent, RunResult
 from routelock.run_stream import RunHandle, RunStream

@@ -36,11 +36,11 @@ from routelock.declarations import (
     two_of_a_name,
 )
 from routelock.errors import ConfigError
-from routelock.filters import HandoffInputFilter
 from routelock.function_tools import with_functions
 from routelock.guardrails import Guardrail
 from routelock.handoff_context import HandoffContext
 from routelock.handoff_request import HandoffRequest, HandoffResponse
+from routelock.history.filters import HandoffInputFilter
 from routelock.hooks import AgentHooks
 from routelock.output_modes import OutputMode, schema_prompt
 from routelock.payloads import HandoffPayload

@@ -30,11 +30,11 @@ from routelock.events import (
     ToolOutput,
 )
 from routelock.handoff_request import HandoffRequest
-from routelock.messages import Message, ToolCall
+from routelock.history.content import with_media
+from routelock.history.messages import Message, ToolCall
 from routelock.models import lineup
 from routelock.nested import Events
 from routelock.outcomes import NOT_RUN, ToolOutcome
-from routelock.parts import with_media
 from routelock.routing import Offer, Plan, Wanted, unknown_tool
 from routelock.run import Run
 from routelock.schema import clip

@@ -28,7 +28,7 @@ from routelock._json import is_utf8, sendable
 from routelock._records import NEW_DICT, NEW_LIST, dataclass
 from routelock.arguments import as_text, is_json, starts_again, whole
 from routelock.events import DONE, TEXT, HandlerEvent, MessageDone, ReasoningDelta, ToolCallDelta
-from routelock.messages import Message, ToolCall, text_of
+from routelock.history.messages import Message, ToolCall, text_of
 from routelock.pieces import Pieces, add_blocks, continues, joined, merge, merge_others, own, together
 from routelock.usage import to_usage
 

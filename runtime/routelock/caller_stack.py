@@ -14,13 +14,13 @@ from routelock.context import PAYLOAD_KEY
 from routelock.errors import HandoffTimeout
 from routelock.events import HandoffFailed, HandoffReturned
 from routelock.handoff_request import HandoffStatus
-from routelock.history import View
+from routelock.history.messages import Message, RunItem, ToolCall
+from routelock.history.unfinished_turn import left_over
+from routelock.history.view import View
 from routelock.logs import log
-from routelock.messages import Message, RunItem, ToolCall
 from routelock.port import Handler
 from routelock.run import Run
 from routelock.transfers import Transfer
-from routelock.unfinished import left_over
 
 __all__ = ["answer_item", "come_back", "give_up", "note_caller", "stop_all_standing_by"]
 

@@ -23,8 +23,8 @@ from routelock.errors import (
     RoutelockError,
     SessionError,
 )
-from routelock.history import View
-from routelock.messages import ToolCall
+from routelock.history.messages import ToolCall
+from routelock.history.view import View
 from routelock.port import Handler
 from routelock.schema import clip
 

@@ -12,7 +12,7 @@ from routelock.context import PAYLOAD_KEY, Narrowed
 from routelock.errors import ConfigError
 from routelock.handoff_documents import record_document
 from routelock.handoff_request import HandoffStatus
-from routelock.messages import RunItem
+from routelock.history.messages import RunItem
 from routelock.port import family_of
 from routelock.results import HandoffRecord, Problem
 from routelock.run import Run

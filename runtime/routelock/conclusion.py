@@ -13,7 +13,7 @@ from routelock.errors import ModelBehaviorError
 from routelock.events import HandoffReturned, MessageDone
 from routelock.guardrails import output_questions
 from routelock.handoff_request import HandoffStatus
-from routelock.messages import Message, refusal_of, text_of
+from routelock.history.messages import Message, refusal_of, text_of
 from routelock.output_modes import json_in
 from routelock.run import Run
 from routelock.tell import heard, tell

@@ -17,9 +17,9 @@ from routelock.capabilities import Capacity
 from routelock.declarations import guardrail_problems
 from routelock.errors import ConfigError, LimitExceeded
 from routelock.executor import Executor
-from routelock.filters import HandoffInputFilter
 from routelock.guardrails import Guardrail
-from routelock.history import HandoffHistoryMapper, checked_wrappers
+from routelock.history.filters import HandoffInputFilter
+from routelock.history.nesting import HandoffHistoryMapper, checked_wrappers
 from routelock.limits import Limits
 from routelock.model_settings import settings_problems
 from routelock.port import Handler, ToolSpec, tool_name

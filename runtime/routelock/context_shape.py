@@ -9,7 +9,7 @@ from types import NoneType
 from typing import Any, cast
 
 from routelock.errors import ConfigError
-from routelock.messages import checked_message
+from routelock.history.messages import checked_message
 
 __all__ = [
     "check_fields",

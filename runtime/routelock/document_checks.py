@@ -14,7 +14,7 @@ import pydantic
 
 from routelock.context_shape import check_version
 from routelock.errors import ConfigError
-from routelock.messages import checked_message
+from routelock.history.messages import checked_message
 from routelock.run_document import CallerDocument, ItemDocument, Position, RunDocument
 
 __all__ = ["checked_document"]

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 
 from routelock._records import dataclass, maker, remaker
 from routelock.handoff_request import HandoffStatus
-from routelock.messages import Message
+from routelock.history.messages import Message
 from routelock.usage import Usage
 
 __all__ = [

@@ -19,7 +19,7 @@ from routelock.events import (
     ToolCallDelta,
 )
 from routelock.handoff_request import HandoffRequest
-from routelock.messages import Message, calls_of
+from routelock.history.messages import Message, calls_of
 from routelock.pieces import together
 
 __all__ = ["Collector"]

@@ -37,8 +37,8 @@ from routelock.context_shape import (
     kind_of,
     utc_text,
 )
-from routelock.messages import ORIGIN, Message, portable
-from routelock.trimming import newest, with_pairs
+from routelock.history.messages import ORIGIN, Message, portable
+from routelock.history.trim import newest, with_pairs
 
 __all__ = [
     "TOOL_STATE_KEY",

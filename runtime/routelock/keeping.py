@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from routelock.messages import ToolCall
+from routelock.history.messages import ToolCall
 
 __all__ = ["Keeper"]
 

@@ -33,8 +33,8 @@ from routelock.events import (
     Repaired,
 )
 from routelock.guardrails import check_input
+from routelock.history.messages import calls_of
 from routelock.judging import judge
-from routelock.messages import calls_of
 from routelock.models import next_handler
 from routelock.port import MODEL_REQUEST, Request, ToolChoice, copy_of, family_of, model_of
 from routelock.prompts import system_message

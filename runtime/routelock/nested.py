@@ -34,7 +34,7 @@ from routelock.errors import (
 )
 from routelock.events import HandlerEvent
 from routelock.executor import Call, Executor, Outcome
-from routelock.messages import ToolCall, text_of
+from routelock.history.messages import ToolCall, text_of
 from routelock.outcomes import ToolOutcome
 from routelock.results import NestedEvent, RunEvent
 from routelock.run import Run

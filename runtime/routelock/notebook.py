@@ -11,9 +11,9 @@ from typing import Any
 
 from routelock._text import inert
 from routelock.drawing import outline_svg
-from routelock.messages import RunItem, calls_of, text_of
+from routelock.history.content import media_of
+from routelock.history.messages import RunItem, calls_of, text_of
 from routelock.outline import outline_of
-from routelock.parts import media_of
 from routelock.results import RunResult
 
 __all__ = ["result_html"]

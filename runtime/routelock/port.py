@@ -11,7 +11,7 @@ from routelock._json import detached, sendable, unshared
 from routelock._records import NEW_DICT, dataclass, maker, record
 from routelock.context import RunContext
 from routelock.events import HandlerEvent
-from routelock.messages import Message
+from routelock.history.messages import Message
 from routelock.output_modes import OutputMode
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import cast
 from routelock._callables import resolve, users_code, wants
 from routelock.agents import Handoff
 from routelock.context import PAYLOAD_KEY
-from routelock.messages import Message
+from routelock.history.messages import Message
 from routelock.payloads import payload_of
 from routelock.registry import Section
 from routelock.routing import Offer

@@ -13,9 +13,9 @@ from typing_extensions import TypeIs
 from routelock._json import finite, is_utf8, sendable
 from routelock.errors import HandlerError
 from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from routelock.messages import Message, ToolCall, calls_of, text_of
+from routelock.history.messages import Message, ToolCall, calls_of, text_of
+from routelock.history.repair import says_nothing
 from routelock.pieces import together
-from routelock.repair import says_nothing
 
 __all__ = [
     "filtered_out",

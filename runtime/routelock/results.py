@@ -31,9 +31,9 @@ from routelock.events import (
     ToolOutput,
 )
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
-from routelock.messages import Message, RunItem, ToolCall, marked, refusal_of, shown_later
+from routelock.history.messages import Message, RunItem, ToolCall, marked, refusal_of, shown_later
+from routelock.history.repair import repair
 from routelock.port import Request, ToolChoice, ToolSpec
-from routelock.repair import repair
 from routelock.usage import Usage, summed
 
 if TYPE_CHECKING:

@@ -20,9 +20,10 @@ from routelock.context import PAYLOAD_KEY, Narrowed
 from routelock.errors import ConfigError, HandoffError, ModelBehaviorError
 from routelock.graph import run_graph
 from routelock.handoff_documents import record_of
-from routelock.history import View
+from routelock.history.messages import ToolCall, call_ids, refusal_of, text_of
+from routelock.history.unfinished_turn import LeftOver, left_over
+from routelock.history.view import View
 from routelock.hooks import RunHooks
-from routelock.messages import ToolCall, call_ids, refusal_of, text_of
 from routelock.models import find_handler, handler_for, lineup
 from routelock.output_modes import json_in
 from routelock.port import Handler, family_of
@@ -40,7 +41,6 @@ from routelock.run_document import (
     view_of,
 )
 from routelock.run_state import RunState, agent_named
-from routelock.unfinished import LeftOver, left_over
 from routelock.usage import NO_USAGE
 
 __all__ = ["resumed", "resumed_within", "settle"]

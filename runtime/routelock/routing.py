@@ -18,7 +18,7 @@ from routelock.agents import Agent, Handoff
 from routelock.approvals import Interruption
 from routelock.context import RunContext
 from routelock.handoff_request import HandoffRequest
-from routelock.messages import ToolCall
+from routelock.history.messages import ToolCall
 from routelock.port import ToolSpec, tool_name
 from routelock.schema import clip
 from routelock.scopes import permits

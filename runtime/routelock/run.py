@@ -22,13 +22,13 @@ from routelock.context import MOMENT, PAYLOAD_KEY, RunContext
 from routelock.errors import ContentRefused
 from routelock.events import MessageDone
 from routelock.handoff_request import HandoffStatus
-from routelock.history import View
+from routelock.history.messages import ITEM, ItemKind, Message, RunItem, ToolCall
+from routelock.history.notes import READER, Reader
+from routelock.history.view import View
 from routelock.hooks import RunHooks
 from routelock.keeping import Keeper
-from routelock.messages import ITEM, ItemKind, Message, RunItem, ToolCall
 from routelock.model_calls import ModelCalls
 from routelock.models import lineup
-from routelock.narrative import READER, Reader
 from routelock.pieces import together
 from routelock.port import Handler, family_of, tool_name
 from routelock.progress import PROGRESS, Progress

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NotRequired, cast
 import pydantic
 from typing_extensions import TypedDict
 
-from routelock.messages import ItemKind, Message, RunItem
+from routelock.history.messages import ItemKind, Message, RunItem
 from routelock.usage import Usage
 
 __all__ = [

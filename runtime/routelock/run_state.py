@@ -27,7 +27,8 @@ from routelock.context import RunContext
 from routelock.context_shape import failing_as
 from routelock.document_checks import checked_document
 from routelock.errors import ConfigError
-from routelock.messages import Message, RunItem, ToolCall, checked_message
+from routelock.history.messages import Message, RunItem, ToolCall, checked_message
+from routelock.history.unfinished_turn import left_over
 from routelock.routing import offer
 from routelock.run_document import (
     DecisionDocument,
@@ -37,7 +38,6 @@ from routelock.run_document import (
     usage_of,
 )
 from routelock.run_state_text import answer_as_json, redacted
-from routelock.unfinished import left_over
 from routelock.usage import Usage
 
 __all__ = ["RunState", "RunStatus"]

@@ -7,7 +7,7 @@ from typing import Any, cast
 from routelock._json import check_json, detached, sendable
 from routelock._redaction import redact, redact_text
 from routelock.errors import ConfigError
-from routelock.messages import Message
+from routelock.history.messages import Message
 from routelock.run_document import RequestDocument, ResponseDocument, RunDocument
 
 __all__ = ["answer_as_json", "checked_json", "redacted"]

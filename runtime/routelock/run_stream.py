@@ -9,8 +9,8 @@ from typing import Any
 
 from routelock.agents import Agent
 from routelock.errors import ConfigError
+from routelock.history.messages import Message
 from routelock.loop import run_events, run_loop
-from routelock.messages import Message
 from routelock.results import RunEvent, RunResult
 from routelock.run import Run
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from routelock.agents import Agent
 from routelock.config import RunConfig
 from routelock.errors import ConfigError
+from routelock.history.messages import RunInput
 from routelock.hooks import RunHooks
-from routelock.messages import RunInput
 from routelock.results import RunResult
 from routelock.run import Run
 from routelock.run_stream import RunHandle, RunStream, finish

@@ -7,15 +7,7 @@ import inspect
 import json
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    NotRequired,
-    cast,
-    get_args,
-    get_origin,
-)
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, cast, get_args, get_origin
 
 from typing_extensions import TypedDict
 

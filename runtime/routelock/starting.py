@@ -15,9 +15,9 @@ from routelock.agents import Agent
 from routelock.config import RunConfig
 from routelock.errors import ConfigError
 from routelock.graph import run_graph
-from routelock.history import View
+from routelock.history.messages import ITEM, Message, RunInput, RunItem, call_ids, item_of, to_messages
+from routelock.history.view import View
 from routelock.hooks import AgentHooks, RunHooks
-from routelock.messages import ITEM, Message, RunInput, RunItem, call_ids, item_of, to_messages
 from routelock.models import handler_for, named
 from routelock.run import RUN, Run
 

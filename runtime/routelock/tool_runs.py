@@ -22,7 +22,7 @@ from routelock.errors import (
     ToolTimeout,
 )
 from routelock.executor import Call, Outcome
-from routelock.messages import ToolCall
+from routelock.history.messages import ToolCall
 from routelock.nested import Consultation, Events, GraceOver, consultations, step_key
 from routelock.outcomes import CUT_OFF, NOT_RUN, ToolErrorKind, ToolOutcome
 from routelock.results import Problem

@@ -32,8 +32,8 @@ from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
 from routelock.guardrails import ToolGuardrail, screened
 from routelock.handoff_request import HandoffRequest
+from routelock.history.content import chat_part, media_of
 from routelock.outcomes import OUTCOME, ToolErrorKind, ToolOutcome
-from routelock.parts import chat_part, media_of
 from routelock.scopes import Scope, checked_scope
 from routelock.strict import strict_schema
 from routelock.usage import Usage, is_usage

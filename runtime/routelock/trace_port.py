@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from routelock.events import AttemptFailed, HandlerEvent, MessageDone
-from routelock.messages import ToolCall
+from routelock.history.messages import ToolCall
 from routelock.outcomes import ToolOutcome
 from routelock.port import Handler, Request
 from routelock.trace_records import RunStarted, TraceRecord

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from routelock.messages import Message, RunItem, is_note, portable
-from routelock.narrative import unforged
+from routelock.history.messages import Message, RunItem, is_note, portable
+from routelock.history.notes import unforged
 from routelock.port import ToolSpec
 from routelock.results import Shown
 from routelock.trace_records import ItemTraced, Span, ToolsTraced, spans

@@ -24,8 +24,8 @@ from routelock.context import PAYLOAD_KEY
 from routelock.errors import ConfigError
 from routelock.events import AttemptFailed, MessageDone
 from routelock.handoff_request import recordable
+from routelock.history.messages import ToolCall
 from routelock.logs import log
-from routelock.messages import ToolCall
 from routelock.outcomes import ToolOutcome
 from routelock.port import Handler, Request, model_of
 from routelock.results import HandoffRecord

@@ -14,12 +14,13 @@ from routelock.acceptance import data_of
 from routelock.agents import Agent, Handoff
 from routelock.caller_stack import answer_item, note_caller
 from routelock.context import PAYLOAD_KEY
-from routelock.filters import HandoffInputData, HandoffInputFilter, last_user_message
 from routelock.handoff_context import TOOL_STATE_KEY, HandoffContext
 from routelock.handoff_request import RESPONSE, HandoffRequest, HandoffResponse, HandoffStatus, recordable
-from routelock.history import View, filtered, nest_handoff_history, partition
+from routelock.history.filters import HandoffInputData, HandoffInputFilter, last_user_message
+from routelock.history.messages import Message, RunItem, calls_of
+from routelock.history.nesting import nest_handoff_history
+from routelock.history.view import View, filtered, partition
 from routelock.logs import log, loggable_text
-from routelock.messages import Message, RunItem, calls_of
 from routelock.payloads import carried, loggable
 from routelock.port import family_of
 from routelock.prompts import instructions, rode_along

@@ -17,7 +17,7 @@ from routelock.calls import reason_of
 from routelock.capabilities import Place
 from routelock.errors import ModelBehaviorError
 from routelock.handoff_request import REMADE_REQUEST, REQUEST, HandoffRequest, HandoffResponse, HandoffStatus
-from routelock.messages import ToolCall
+from routelock.history.messages import ToolCall
 from routelock.models import handler_for, load
 from routelock.payloads import HandoffPayload, sent_by
 from routelock.port import Handler

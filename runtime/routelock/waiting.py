@@ -13,7 +13,7 @@ from routelock.agent_tools import AgentCall
 from routelock.approvals import Decision, Interruption, NeedsApproval, declined_text
 from routelock.books import Books
 from routelock.context import ToolContext
-from routelock.messages import ToolCall
+from routelock.history.messages import ToolCall
 from routelock.routing import MOST_CALLS, Offer, Plan, Wanted, enabled_of, plan
 from routelock.run import Run
 from routelock.schema import clip

@@ -10,7 +10,7 @@ from typing import Any, cast
 from routelock._callables import MaybeAwaitable, resolve, users_code, wants
 from routelock.errors import ConfigError, ModelBehaviorError
 from routelock.events import HandlerEvent, MessageDone
-from routelock.messages import Message, calls_of
+from routelock.history.messages import Message, calls_of
 from routelock.model_settings import settings_problems
 from routelock.port import Handler, Priority, Request, family_of, is_handler
 from routelock.registry import Registry

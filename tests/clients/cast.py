@@ -12,7 +12,7 @@ import anyio
 
 from routelock import Agent, ProviderError, function_tool, handoff
 from routelock.events import HandlerEvent, MessageDone, TextDelta
-from routelock.messages import last_user_text
+from routelock.history.messages import last_user_text
 from routelock.port import Request
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.testing.scripted import Reply

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from routelock import Agent, Request, function_handler, function_tool
 from routelock.dev import create_dev_app
-from routelock.messages import text_of
+from routelock.history.messages import text_of
 from routelock.serving import A2A, ServeConfig, create_app
 from routelock.testing import assert_valid, watch_requests
 

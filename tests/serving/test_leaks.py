@@ -9,7 +9,7 @@ import pytest
 from served import PATIENCE, ask, listening
 
 from routelock import Agent, Request, RunConfig, function_tool, handoff, tool
-from routelock.messages import text_of
+from routelock.history.messages import text_of
 from routelock.serving import A2A, ServeConfig, create_app
 from routelock.testing import ScriptedHandler, call
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from routelock import Agent, RunConfig, Runner, RunResult
-from routelock.messages import Message
+from routelock.history.messages import Message
 from routelock.serving.pending import PendingRuns
 from routelock.testing import ScriptedHandler, call
 

@@ -23,7 +23,7 @@ from stress.world import World
 from routelock import Agent, Handoff, Retry, RunConfig, RunContext, RunHooks, handoff
 from routelock.capabilities import Capacity
 from routelock.errors import LimitExceeded
-from routelock.messages import RunInput
+from routelock.history.messages import RunInput
 
 __all__ = ["Case", "make_case"]
 

@@ -22,7 +22,7 @@ from stress.world import World, in_virtual_time
 
 from routelock import RunConfig, Runner, RunResult, RunState
 from routelock.errors import ConfigError, RoutelockError
-from routelock.messages import calls_of
+from routelock.history.messages import calls_of
 from routelock.testing import assert_valid
 
 __all__ = ["left_and_gone_on_with", "main"]

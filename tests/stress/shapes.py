@@ -13,7 +13,9 @@ from stress.speech import FOR_EVER
 from stress.world import World
 
 from routelock import GuardrailResult, RunContext, RunItem, nest_handoff_history
-from routelock.filters import (
+from routelock.handoff_context import HandoffContext
+from routelock.handoff_request import HandoffRequest, HandoffResponse
+from routelock.history.filters import (
     HandoffInputData,
     compose,
     keep_last,
@@ -21,9 +23,7 @@ from routelock.filters import (
     remove_all_tools,
     tool_results_budget,
 )
-from routelock.handoff_context import HandoffContext
-from routelock.handoff_request import HandoffRequest, HandoffResponse
-from routelock.messages import Message
+from routelock.history.messages import Message
 
 __all__ = ["make_consent", "make_filter", "make_guardrail", "make_mapper", "make_on_handoff", "make_received"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from routelock.errors import ConfigError
-from routelock.messages import Message
+from routelock.history.messages import Message
 from routelock.testing import PROFILES, Profile, assert_valid, call, refusals
 
 USER: Message = {"role": "user", "content": "Hi"}

@@ -13,7 +13,7 @@ import pytest
 from routelock import Agent, Retry, RunConfig, Runner, function_handler
 from routelock.errors import ConnectionFailed
 from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from routelock.messages import Message, calls_of
+from routelock.history.messages import Message, calls_of
 from routelock.port import Request, family_of
 from routelock.testing import (
     ScriptedHandler,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from routelock.messages import Message
+from routelock.history.messages import Message
 from routelock.testing import assert_valid, call, problems
 
 USER: Message = {"role": "user", "content": "Hi"}

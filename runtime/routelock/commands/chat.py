@@ -27,7 +27,7 @@ from routelock.commands.options import (
 from routelock.commands.plain_screen import PlainScreen
 from routelock.commands.rich_screen import RichScreen
 from routelock.commands.words import bounded, call_arguments, money, told, usage_line
-from routelock.messages import Message
+from routelock.history.messages import Message
 from routelock.results import RunResult
 from routelock.run_state import RunState
 from routelock.run_stream import RunStream

@@ -22,7 +22,7 @@ from routelock.events import (
     ToolCalled,
     ToolOutput,
 )
-from routelock.messages import Message, text_of
+from routelock.history.messages import Message, text_of
 from routelock.results import NestedEvent, RunEvent
 
 __all__ = ["Note", "Screen", "Teller", "note_of"]

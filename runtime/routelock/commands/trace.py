@@ -12,7 +12,7 @@ from routelock.commands.command import Command
 from routelock.commands.exit_codes import DONE
 from routelock.commands.words import bounded, call_arguments, usage_line
 from routelock.errors import ConfigError
-from routelock.messages import text_of
+from routelock.history.messages import text_of
 from routelock.trace_records import (
     ErrorTraced,
     HandoffTraced,

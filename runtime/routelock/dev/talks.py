@@ -21,7 +21,7 @@ from routelock.agents import Agent
 from routelock.approvals import Interruption
 from routelock.config import RunConfig
 from routelock.events import ReasoningDelta, TextDelta
-from routelock.messages import Message, RunInput
+from routelock.history.messages import Message, RunInput
 from routelock.results import RunEvent
 from routelock.run_state import RunState
 from routelock.runner import Runner

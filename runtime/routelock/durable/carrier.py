@@ -19,7 +19,7 @@ from routelock.durable.steps import RecordedSteps, recorded_entries, taken_over
 from routelock.errors import HandlerError, RoutelockError
 from routelock.events import AgentUpdated, HandlerEvent
 from routelock.executor import Executor
-from routelock.messages import Message
+from routelock.history.messages import Message
 from routelock.port import Request
 from routelock.results import RunResult
 from routelock.run_state import RunState

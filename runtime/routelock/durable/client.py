@@ -26,7 +26,7 @@ from routelock.durable.documents import (
 )
 from routelock.durable.library import EVENTS, STEPS_VERSION, WORKFLOW, queue_of
 from routelock.errors import ConfigError
-from routelock.messages import RunInput, to_messages
+from routelock.history.messages import RunInput, to_messages
 from routelock.run_document import is_behind
 from routelock.run_state import RunState
 from routelock.starting import DEFAULT_MAX_TURNS

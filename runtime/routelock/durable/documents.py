@@ -9,7 +9,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 from routelock.agents import Agent
 from routelock.errors import ConfigError
-from routelock.messages import Message
+from routelock.history.messages import Message
 from routelock.run_state import RunState
 
 __all__ = [

@@ -15,7 +15,7 @@ import anyio
 
 from routelock.config import RunConfig
 from routelock.events import AgentUpdated
-from routelock.messages import RunInput
+from routelock.history.messages import RunInput
 from routelock.results import RunResult
 from routelock.run_state import RunState
 from routelock.runner import Runner

@@ -33,7 +33,7 @@ from routelock.events import (
     ReasoningDelta,
     TextDelta,
 )
-from routelock.messages import Message, ToolCall, text_of
+from routelock.history.messages import Message, ToolCall, text_of
 from routelock.output_modes import json_in
 from routelock.pieces import together
 from routelock.results import RunEvent, RunResult

@@ -10,7 +10,7 @@ from routelock._callables import resolve, users_code
 from routelock.agents import Agent
 from routelock.config import RunConfig
 from routelock.errors import ConfigError
-from routelock.messages import Message, ToolCall
+from routelock.history.messages import Message, ToolCall
 from routelock.models import named
 from routelock.results import RunResult
 from routelock.runner import Runner

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from routelock.agents import Agent
-from routelock.messages import ORIGIN, Message, ToolCall, calls_of, portable
-from routelock.narrative import with_notes_marked
+from routelock.history.messages import ORIGIN, Message, ToolCall, calls_of, portable
+from routelock.history.notes import with_notes_marked
 from routelock.results import RunResult
 
 __all__ = ["PendingRuns", "Resumed"]

@@ -13,7 +13,7 @@ from pydantic_core import from_json
 
 from routelock._json import finite
 from routelock.errors import ConfigError
-from routelock.messages import Message, to_messages
+from routelock.history.messages import Message, to_messages
 from routelock.port import ToolSpec
 from routelock.serving.refusals import Refusal
 

@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 
 from routelock._json import check_json, finite
 from routelock.errors import ConfigError, SessionError
-from routelock.messages import ItemKind, Message, RunItem, checked_message, item_of
+from routelock.history.messages import ItemKind, Message, RunItem, checked_message, item_of
 from routelock.sessions.foreign import messages_of, readable
 from routelock.sessions.stores import Record
 

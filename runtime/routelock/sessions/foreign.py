@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from routelock._json import detached
 from routelock.errors import ConfigError
-from routelock.messages import Message, checked_message
-from routelock.parts import chat_part
+from routelock.history.content import chat_part
+from routelock.history.messages import Message, checked_message
 
 __all__ = ["messages_of", "readable"]
 

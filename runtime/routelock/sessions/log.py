@@ -9,7 +9,7 @@ from typing import cast
 
 from routelock._callables import words_of
 from routelock.errors import ConfigError, RoutelockError, SessionConflict, SessionError
-from routelock.messages import Message, RunItem, item_of, marked, shown_later
+from routelock.history.messages import Message, RunItem, item_of, marked, shown_later
 from routelock.sessions.entries import Part, conversation_of, entries_of, parts_of
 from routelock.sessions.stores import Record, SessionStore
 from routelock.sessions.window import newest_part

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from routelock.messages import RunItem, calls_of
+from routelock.history.messages import RunItem, calls_of
 
 __all__ = ["newest_part"]
 

@@ -6,7 +6,7 @@ Nothing here is imported by the rest of routelock. Cassettes need the extra ``ro
 from __future__ import annotations
 
 from routelock.errors import CassetteMiss
-from routelock.repair import problems
+from routelock.history.repair import problems
 from routelock.testing.cassette import Cassette, UnplayedInteractions, use_cassette
 from routelock.testing.fence import ModelCallBlocked, no_models
 from routelock.testing.network import NetworkBlocked, no_network

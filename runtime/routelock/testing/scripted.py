@@ -23,7 +23,7 @@ from routelock._callables import resolve
 from routelock.assembly import Assembler
 from routelock.attempts import WATCHER
 from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from routelock.messages import Message, ToolCall, calls_of, text_of
+from routelock.history.messages import Message, ToolCall, calls_of, text_of
 from routelock.port import Request
 from routelock.usage import Usage
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 __all__ = ["chat_part", "media_of", "with_media", "without_media"]
 
+
 _MEDIA = frozenset("image_url input_audio audio_url file video_url document_url document".split())
 """The kinds of parts that vendors take, whichever of them; others may be a vendor's own thoughts."""
 

@@ -12,19 +12,25 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, cast
 
 from routelock._json import detached
-from routelock.messages import Message
+from routelock.history.messages import Message
 
 __all__ = ["externalize_binary", "restore_binary"]
 
+
 _REF = "ref:sha256:"
+
 _IS_REF = re.compile(rf"{_REF}[0-9a-f]{{64}}")
+
 _WORDS = frozenset(("text", "thinking", "signature"))
 """Keys of a content part that hold what was said, whatever it looks like."""
+
 _BASE64 = frozenset(("data", "file_data"))
 """Keys that hold bare base64: ``input_audio`` of chat completions, an image's ``source`` of Anthropic."""
 
 _Keep = MutableMapping[str, str] | Callable[[str, str], object]
+
 _Find = Mapping[str, str] | Callable[[str], str]
+
 _Entry = Message | Mapping[str, Any]
 
 

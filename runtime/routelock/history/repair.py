@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, cast
 
-from routelock.messages import Message, ToolCall, calls_of, text_of
+from routelock.history.messages import Message, ToolCall, calls_of, text_of
 
 __all__ = ["NOTHING_LEFT", "NO_ANSWER", "examined", "problems", "repair", "says_nothing"]
+
 
 NO_ANSWER = "No result was recorded for this call."
 """The answer that stands in for a tool result that was never recorded."""
@@ -26,7 +27,9 @@ NOTHING_LEFT = "added a user message, because nothing was left to answer"
 """The one repair that is no longer needed once something is added."""
 
 _NOTHING_TO_ANSWER = "Please continue."
+
 _OF_THE_APP = ("system", "developer")
+
 _UNKNOWN_TOOL = "unknown_tool"
 
 

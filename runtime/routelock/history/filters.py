@@ -14,9 +14,16 @@ from routelock._callables import MaybeAwaitable, name_of, resolve
 from routelock._records import dataclass
 from routelock.context import RunContext
 from routelock.errors import ConfigError
-from routelock.messages import Message, RunItem, calls_of, checked_message, is_of_user, item_of, portable
-from routelock.result_budget import within_budget
-from routelock.trimming import newest
+from routelock.history.messages import (
+    Message,
+    RunItem,
+    calls_of,
+    checked_message,
+    is_of_user,
+    item_of,
+    portable,
+)
+from routelock.history.trim import newest, within_budget
 
 __all__ = [
     "HandoffInputData",
@@ -28,7 +35,9 @@ __all__ = [
     "tool_results_budget",
 ]
 
+
 _KEEP: Any = object()
+
 _PARTS = ("input_history", "pre_handoff_items", "new_items", "input_items")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from routelock.messages import RunItem, ToolCall, calls_of
+from routelock.history.messages import RunItem, ToolCall, calls_of
 
 __all__ = ["LeftOver", "left_over"]
 

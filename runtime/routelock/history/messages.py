@@ -14,7 +14,7 @@ from typing import Any, Literal, Required, TypedDict, TypeVar, cast
 from routelock._json import detached, finite
 from routelock._records import maker, record
 from routelock.errors import ConfigError
-from routelock.parts import chat_part
+from routelock.history.content import chat_part
 
 __all__ = [
     "ITEM",

@@ -1,0 +1,96 @@
+"""What was said, and what of it the next model call is shown.
+
+The transcript keeps everything; a `View` is what one agent sees of it. Filters, nested summaries and notes
+make views, and `repair` makes any list of messages one that a provider accepts. Imports only the modules at
+the top of `routelock`. Start at `messages.py`, then `view.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from routelock._lazy import load_late
+from routelock.history.filters import (
+    HandoffInputData,
+    HandoffInputFilter,
+    compose,
+    keep_last,
+    last_user_message,
+    remove_all_tools,
+    tool_results_budget,
+)
+from routelock.history.messages import (
+    FunctionCall,
+    ItemKind,
+    Message,
+    Role,
+    RunInput,
+    RunItem,
+    ToolCall,
+    call_ids,
+    calls_of,
+    is_note,
+    is_of_user,
+    last_user_text,
+    refusal_of,
+    text_of,
+    to_messages,
+)
+from routelock.history.nesting import (
+    HandoffHistoryMapper,
+    default_handoff_history_mapper,
+    get_conversation_history_wrappers,
+    nest_handoff_history,
+    reset_conversation_history_wrappers,
+    set_conversation_history_wrappers,
+)
+from routelock.history.repair import problems, repair
+from routelock.history.view import View
+
+if TYPE_CHECKING:
+    from routelock.history.binary import externalize_binary, restore_binary
+
+__all__ = [
+    "FunctionCall",
+    "HandoffHistoryMapper",
+    "HandoffInputData",
+    "HandoffInputFilter",
+    "ItemKind",
+    "Message",
+    "Role",
+    "RunInput",
+    "RunItem",
+    "ToolCall",
+    "View",
+    "call_ids",
+    "calls_of",
+    "compose",
+    "default_handoff_history_mapper",
+    "externalize_binary",
+    "get_conversation_history_wrappers",
+    "is_note",
+    "is_of_user",
+    "keep_last",
+    "last_user_message",
+    "last_user_text",
+    "nest_handoff_history",
+    "problems",
+    "refusal_of",
+    "remove_all_tools",
+    "repair",
+    "reset_conversation_history_wrappers",
+    "restore_binary",
+    "set_conversation_history_wrappers",
+    "text_of",
+    "to_messages",
+    "tool_results_budget",
+]
+
+_LATE = {
+    "externalize_binary": "routelock.history.binary",
+    "restore_binary": "routelock.history.binary",
+}
+
+
+def __getattr__(name: str) -> Any:
+    return load_late(__name__, _LATE, name)
