@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from routelock import Agent, Request, Runner, handler
-from routelock.events import HandoffOccurred, TextDelta
+from routelock.events import HandoffOccurred
+from routelock.handlers.events import TextDelta
 from routelock.history.messages import text_of
 from routelock.testing import ScriptedHandler, call
 from routelock_providers.remote import RemoteAgent

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from routelock import Agent, MaxTurnsExceeded, Request, RunConfig, Runner, RunState, function_handler, tool
-from routelock.events import MessageDone
+from routelock.handlers.events import MessageDone
 from routelock.history.messages import ToolCall
 from routelock.testing import call
 

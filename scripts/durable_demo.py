@@ -15,7 +15,7 @@ from databases import address, postgres
 
 from routelock import Agent, Request, ToolContext, tool
 from routelock.durable import RunClient, WorkerSettings, serve_runs
-from routelock.events import MessageDone, TextDelta
+from routelock.handlers.events import MessageDone, TextDelta
 from routelock.testing import call
 
 

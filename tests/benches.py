@@ -13,8 +13,8 @@ from rawserver import RawServer
 
 from routelock import Agent, Retry, RunConfig, Runner, RunResult
 from routelock.errors import RoutelockError
-from routelock.events import TextDelta
-from routelock.port import Handler
+from routelock.handlers.events import TextDelta
+from routelock.handlers.port import Handler
 from routelock.results import RunEvent
 from routelock_providers import LiteLLM, RemoteAgent, close_litellm
 from routelock_providers.openai import OpenAI

@@ -12,17 +12,10 @@ from teams import outcome
 
 from routelock import Agent, Retry, RunConfig, RunResult, RunStream
 from routelock.errors import RoutelockError
-from routelock.events import (
-    AttemptFailed,
-    MessageDone,
-    ReasoningDelta,
-    TextDelta,
-    ToolCallDelta,
-    ToolCalled,
-    ToolOutput,
-)
+from routelock.events import ToolCalled, ToolOutput
+from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.handlers.port import Request
 from routelock.history.messages import RunInput, calls_of, text_of
-from routelock.port import Request
 from routelock.results import RunDone, RunEvent
 from routelock.scopes import Scope
 from routelock.starting import start

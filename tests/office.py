@@ -20,12 +20,12 @@ from routelock import Agent, HandoffRequest, Retry, RunConfig, Runner, RunResult
 from routelock import function_tool as tool
 from routelock.capabilities import Capacity
 from routelock.errors import ConnectionFailed
-from routelock.events import HandlerEvent
 from routelock.guardrails import GuardrailResult
+from routelock.handlers.events import HandlerEvent
+from routelock.handlers.port import Request
 from routelock.history.filters import HandoffInputData, remove_all_tools
 from routelock.history.messages import Message
 from routelock.history.repair import problems
-from routelock.port import Request
 from routelock.testing import ScriptedHandler, call, reply
 
 USER: Message = {"role": "user", "content": "Go on."}

@@ -11,8 +11,8 @@ from servers import Reply, Server
 
 from routelock import RunContext
 from routelock.errors import ProviderError
-from routelock.events import HandlerEvent, MessageDone
-from routelock.port import Request
+from routelock.handlers.events import HandlerEvent, MessageDone
+from routelock.handlers.port import Request
 from routelock_providers import RemoteAgent
 
 BOTH = pytest.mark.parametrize("watched", [False, True], ids=["whole", "streamed"])

@@ -25,8 +25,8 @@ from routelock import (
     handoff,
 )
 from routelock.errors import ConnectionFailed, InvalidRequest
+from routelock.handlers.port import Handler
 from routelock.history.filters import remove_all_tools
-from routelock.port import Handler
 from routelock.testing import ScriptedHandler, call, reply
 
 Kind = Callable[[ScriptedHandler], Handler]

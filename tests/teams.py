@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from routelock import Agent, HandoffRecord, Message, RunResult, function_tool, handoff
+from routelock.handlers.port import Request
 from routelock.history.messages import text_of
-from routelock.port import Request
 from routelock.testing import ScriptedHandler, assert_valid, call
 
 HI: Message = {"role": "user", "content": "Hi"}

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import anyio
 from routelock import Agent, RunConfig, RunContext, function_tool, handoff, tool
-from routelock.events import MessageDone, TextDelta
+from routelock.handlers.events import MessageDone, TextDelta
 from routelock.history.messages import text_of
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.usage import Usage

@@ -33,7 +33,7 @@ from routelock.errors import (
     ToolError,
     ToolTimeout,
 )
-from routelock.port import Request
+from routelock.handlers.port import Request
 from routelock.results import NestedEvent
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.tools import ToolResult

@@ -29,14 +29,8 @@ from routelock import (
     handoff,
 )
 from routelock.errors import HandoffError, LoopDetected, ModelBehaviorError, ToolError
-from routelock.events import (
-    HandoffFailed,
-    HandoffOccurred,
-    HandoffRequested,
-    MessageDone,
-    ToolCalled,
-    ToolOutput,
-)
+from routelock.events import HandoffFailed, HandoffOccurred, HandoffRequested, ToolCalled, ToolOutput
+from routelock.handlers.events import MessageDone
 from routelock.handoff_request import HandoffResponse
 from routelock.history.filters import remove_all_tools
 from routelock.history.messages import calls_of, text_of

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock.assembly import Assembler, completion_done, why_incomplete
-from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.handlers.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.handlers.stream_assembler import Assembler, completion_done, why_incomplete
 from routelock.usage import Usage, to_usage
 
 Delta = dict[str, Any]

@@ -10,9 +10,9 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock.assembly import Assembler, completion_done
-from routelock.events import MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from routelock.handler_replies import Collector
+from routelock.handlers.events import MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.handlers.replies import Collector
+from routelock.handlers.stream_assembler import Assembler, completion_done
 from routelock.usage import Usage
 
 

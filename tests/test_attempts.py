@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routelock import Agent, Retry, RunConfig, Runner, RunResult, errors, function_tool
-from routelock.attempts import attempts
 from routelock.errors import (
     AuthenticationFailed,
     ConfigError,
@@ -23,7 +22,7 @@ from routelock.errors import (
     RateLimited,
     ServerFailed,
 )
-from routelock.events import (
+from routelock.handlers.events import (
     AttemptFailed,
     HandlerEvent,
     MessageDone,
@@ -31,7 +30,8 @@ from routelock.events import (
     TextDelta,
     ToolCallDelta,
 )
-from routelock.port import Request
+from routelock.handlers.port import Request
+from routelock.handlers.retry import attempts
 from routelock.testing import ScriptedHandler, call
 from routelock.usage import Usage
 

@@ -15,10 +15,11 @@ from teams import agent, answers_of
 from routelock import Agent, Runner, RunResult, RunState, Tool, handler, tool
 from routelock.approvals import Interruption
 from routelock.errors import ConfigError
-from routelock.events import MessageDone, Repaired
+from routelock.events import Repaired
+from routelock.handlers.events import MessageDone
+from routelock.handlers.replies import with_own_ids
 from routelock.history.messages import calls_of
 from routelock.journal import Journal
-from routelock.replies import with_own_ids
 from routelock.results import RunEvent
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import call

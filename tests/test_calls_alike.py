@@ -19,8 +19,8 @@ import pytest
 from routelock import Agent, RunConfig, Runner, RunResult, function_handler, function_tool
 from routelock.errors import ToolError
 from routelock.executor import InProcess
+from routelock.handlers.port import Request
 from routelock.journal import Journal
-from routelock.port import Request
 from routelock.results import RunDone
 from routelock.testing import ScriptedHandler, call
 

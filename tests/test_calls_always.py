@@ -16,7 +16,7 @@ from scenes import facts
 from routelock import Agent, Retry, RunConfig, Runner, RunResult, Tool, function_handler
 from routelock import tool as make_tool
 from routelock.errors import ConnectionFailed, IncompleteResponse, RoutelockError
-from routelock.port import Handler, Request
+from routelock.handlers.port import Handler, Request
 from routelock.testing import ScriptedHandler
 
 pytestmark = pytest.mark.anyio

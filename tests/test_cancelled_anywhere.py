@@ -23,8 +23,8 @@ from scenes import SCENES, Stage
 
 from routelock import Runner, RunResult
 from routelock.errors import RunTimeout
+from routelock.handlers.port import Request
 from routelock.history.repair import problems
-from routelock.port import Request
 from routelock.results import RunDone
 from routelock.testing import ScriptedHandler
 

@@ -20,8 +20,8 @@ from teams import agent, answers_of, look_up
 from routelock import Agent, AgentHooks, RunConfig, RunHooks, Runner, function_handler, handoff
 from routelock import tool as make_tool
 from routelock.errors import CallbackError, HandlerError, HandoffFilterError, RoutelockError, ToolError
-from routelock.events import HandlerEvent, TextDelta
-from routelock.port import Request
+from routelock.handlers.events import HandlerEvent, TextDelta
+from routelock.handlers.port import Request
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]

@@ -17,8 +17,8 @@ from remotes import ask, request
 from servers import HELLO_STREAM, SSE, Reply, Server, chunk, event
 
 from routelock.errors import IncompleteResponse, ProviderError
-from routelock.events import HandlerEvent, MessageDone, TextDelta
-from routelock.port import Request
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.port import Request
 from routelock.usage import Usage
 from routelock_providers.chat import Chat
 from routelock_providers.shapes import Shape

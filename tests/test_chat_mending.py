@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from servers import USAGE, Reply, Server, event, streamed
 
-from routelock.events import MessageDone, TextDelta
-from routelock.port import Request
+from routelock.handlers.events import MessageDone, TextDelta
+from routelock.handlers.port import Request
 from routelock_providers.chat_mending import as_chunk, mend_chunk, mend_completion
 from routelock_providers.litellm import LiteLLM
 from routelock_providers.litellm_library import close_litellm

@@ -25,7 +25,7 @@ PATIENCE = 60.0
 APP = """
 import anyio
 from routelock import Agent, RunConfig
-from routelock.events import MessageDone, TextDelta
+from routelock.handlers.events import MessageDone, TextDelta
 from routelock.testing import ScriptedHandler
 
 agent = Agent("A", model=ScriptedHandler(["Hi.", "Hi."]))

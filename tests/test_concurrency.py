@@ -13,7 +13,7 @@ import pytest
 from routelock import Agent, RunConfig, Runner, function_handler
 from routelock._concurrency import isolated, open_group, run_all
 from routelock.guardrails import GuardrailResult
-from routelock.port import Request
+from routelock.handlers.port import Request
 
 pytestmark = [pytest.mark.anyio, pytest.mark.every_loop]
 

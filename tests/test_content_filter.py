@@ -14,10 +14,11 @@ from servers import JSON, SSE, USAGE, Reply, Server, chunk, event, streamed
 from servers import said as completion
 
 from routelock import Agent, RunConfig, Runner, RunResult, function_handler
-from routelock.attempts import Retry
 from routelock.errors import ContentRefused
-from routelock.events import HandlerFallback, MessageDone, ReasoningDelta, TextDelta
-from routelock.port import Handler
+from routelock.events import HandlerFallback
+from routelock.handlers.events import MessageDone, ReasoningDelta, TextDelta
+from routelock.handlers.port import Handler
+from routelock.handlers.retry import Retry
 from routelock.testing import ScriptedHandler
 from routelock.usage import Usage
 from routelock_providers import OpenAICompatible

@@ -16,7 +16,7 @@ from servers import HELLO, HELLO_STREAM, Server
 from virtual import JumpingLoop, virtual_backends
 
 from routelock.errors import ConfigError, ProviderTimeout
-from routelock.port import Request
+from routelock.handlers.port import Request
 from routelock_providers import LiteLLM, OpenAICompatible, close_litellm
 from routelock_providers.deadlines import AsyncioDeadline, Deadline, check_seconds, deadline_for
 from routelock_providers.openai import OpenAI

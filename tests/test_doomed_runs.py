@@ -22,9 +22,9 @@ from routelock.errors import (
 )
 from routelock.events import ToolOutput
 from routelock.executor import InProcess, Outcome
+from routelock.handlers.port import Request
 from routelock.journal_steps import JournalSteps
 from routelock.loop import run_loop
-from routelock.port import Request
 from routelock.run import Run
 from routelock.starting import start
 from routelock.testing import ScriptedHandler, assert_valid, call

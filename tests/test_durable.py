@@ -24,7 +24,7 @@ from routelock.durable.library import engine, url_of
 from routelock.durable.showcase import Showcase
 from routelock.durable.steps import taken_over
 from routelock.errors import ConfigError, ProviderTimeout, RateLimited, RoutelockError
-from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.history.messages import calls_of
 from routelock.testing import ScriptedHandler, call
 

@@ -10,7 +10,8 @@ import pytest
 
 from routelock import events
 from routelock.errors import ConnectionFailed
-from routelock.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta, ToolOutput
+from routelock.events import ToolOutput
+from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
 from routelock.results import RunEvent
 
 CLASSES: list[Any] = [kind for name in events.__all__ if isinstance(kind := getattr(events, name), type)]

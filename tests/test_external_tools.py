@@ -28,7 +28,8 @@ from routelock import (
     handoff,
 )
 from routelock.errors import ConfigError, MaxTurnsExceeded, ModelBehaviorError, ToolError
-from routelock.events import HandoffFailed, MessageDone, TextDelta, ToolCallDelta, ToolCalled, ToolOutput
+from routelock.events import HandoffFailed, ToolCalled, ToolOutput
+from routelock.handlers.events import MessageDone, TextDelta, ToolCallDelta
 from routelock.history.messages import Message, calls_of, text_of
 from routelock.history.repair import NO_ANSWER
 from routelock.testing import ScriptedHandler, assert_valid, call, reply

@@ -44,16 +44,16 @@ from routelock.errors import (
     ServerFailed,
     ToolError,
 )
-from routelock.events import (
+from routelock.events import HandlerFallback
+from routelock.executor import Call
+from routelock.handlers.events import (
     AttemptFailed,
     HandlerEvent,
-    HandlerFallback,
     MessageDone,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
 )
-from routelock.executor import Call
 from routelock.starting import start
 from routelock.testing import UnexpectedModelCall, assert_valid, call, reply
 

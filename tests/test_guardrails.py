@@ -19,8 +19,8 @@ from routelock.errors import (
     OutputGuardrailTripped,
     ServerFailed,
 )
-from routelock.events import HandlerEvent, MessageDone, TextDelta
 from routelock.guardrails import Guardrail
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.history.repair import problems
 from routelock.testing import ScriptedHandler, call
 from routelock.usage import Usage

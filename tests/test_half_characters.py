@@ -24,9 +24,9 @@ from views import MODELS
 from routelock import Agent, ModelSettings, RunConfig, Runner, Tool, handoff, tool
 from routelock._json import sendable, sendable_json
 from routelock.errors import ProviderError
+from routelock.handlers.port import Handler, OutputSchema, Request
 from routelock.history.messages import Message
 from routelock.history.repair import repair
-from routelock.port import Handler, OutputSchema, Request
 from routelock_providers import OpenAICompatible
 from routelock_providers.litellm import LiteLLM
 from routelock_providers.litellm_library import close_litellm

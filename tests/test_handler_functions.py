@@ -20,7 +20,7 @@ import pytest
 
 from routelock import Request, RunContext, ToolContext, function_handler
 from routelock.errors import ConfigError
-from routelock.events import MessageDone
+from routelock.handlers.events import MessageDone
 
 if TYPE_CHECKING:
     import collections.abc as abc

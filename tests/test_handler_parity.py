@@ -19,10 +19,10 @@ from scenes import Recorder, facts
 
 from routelock import Agent, RunConfig, Runner, RunStream, function_handler, function_tool
 from routelock.errors import RoutelockError
-from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from routelock.handlers import handler
+from routelock.handlers.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.handlers.function_handler import handler
+from routelock.handlers.port import Handler, Request
 from routelock.history.messages import Message, calls_of, text_of
-from routelock.port import Handler, Request
 from routelock.results import RunDone
 from routelock.starting import start
 from routelock.testing import ScriptedHandler

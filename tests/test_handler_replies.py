@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from routelock import function_handler
 from routelock.errors import ConnectionFailed, HandlerError, IncompleteResponse
-from routelock.events import (
+from routelock.handlers.events import (
     AttemptFailed,
     HandlerEvent,
     MessageDone,
@@ -24,10 +24,10 @@ from routelock.events import (
     TextDelta,
     ToolCallDelta,
 )
-from routelock.handler_replies import Collector
+from routelock.handlers.port import Handler, Request
+from routelock.handlers.replies import Collector
 from routelock.handoff_request import HandoffRequest
 from routelock.history.messages import Message, calls_of
-from routelock.port import Handler, Request
 from routelock.testing import call
 from routelock.usage import Usage
 

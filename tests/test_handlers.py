@@ -14,11 +14,11 @@ import pytest
 
 from routelock import Agent, Runner, function_handler, function_tool
 from routelock.errors import ConfigError
-from routelock.events import HandlerEvent, MessageDone, TextDelta
-from routelock.handlers import FunctionHandler, handler
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.function_handler import FunctionHandler, handler
+from routelock.handlers.port import Handler, Priority, Request, family_of
 from routelock.handoff_request import HandoffRequest
 from routelock.history.messages import Message
-from routelock.port import Handler, Priority, Request, family_of
 from routelock.testing import ScriptedHandler, call
 from routelock.usage import Usage
 

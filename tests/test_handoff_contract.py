@@ -26,7 +26,8 @@ from routelock import (
     handoff,
 )
 from routelock.errors import CallbackError
-from routelock.events import HandoffOccurred, HandoffRequested, TextDelta
+from routelock.events import HandoffOccurred, HandoffRequested
+from routelock.handlers.events import TextDelta
 from routelock.handoff_context import HandoffContext, deserialize_context, serialize_context
 from routelock.handoff_request import HandoffResponse, HandoffStatus
 from routelock.history.filters import keep_last, remove_all_tools

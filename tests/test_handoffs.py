@@ -18,9 +18,9 @@ from routelock.errors import (
     MaxHandoffsExceeded,
     ModelBehaviorError,
 )
-from routelock.events import MessageDone
+from routelock.handlers.events import MessageDone
+from routelock.handlers.port import Request
 from routelock.history.messages import calls_of, text_of
-from routelock.port import Request
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio

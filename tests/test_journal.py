@@ -28,8 +28,8 @@ from routelock.errors import (
     RoutelockError,
     RunTimeout,
 )
-from routelock.events import HandlerEvent, MessageDone, TextDelta
 from routelock.executor import Call, Outcome
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.journal import Journal
 from routelock.journal_steps import JournalSteps
 from routelock.results import RunDone

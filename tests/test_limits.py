@@ -22,9 +22,9 @@ from routelock.errors import (
     MaxTurnsExceeded,
     ModelBehaviorError,
 )
+from routelock.handlers.port import Request
 from routelock.history.messages import Message
 from routelock.history.repair import problems
-from routelock.port import Request
 from routelock.results import Problem
 from routelock.testing import ScriptedHandler, call, reply
 

@@ -14,11 +14,11 @@ import pytest
 from servers import HELLO, HELLO_STREAM, SSE, USAGE, Reply, Server, chunk, event, said, streamed
 
 from routelock import Agent, RunConfig, Runner, tool
-from routelock.attempts import Retry
 from routelock.errors import IncompleteResponse, ProviderError, ServerFailed, UnreadableResponse
-from routelock.events import MessageDone, ReasoningDelta, TextDelta
+from routelock.handlers.events import MessageDone, ReasoningDelta, TextDelta
+from routelock.handlers.port import Request
+from routelock.handlers.retry import Retry
 from routelock.history.messages import Message
-from routelock.port import Request
 from routelock_providers.litellm import LiteLLM
 from routelock_providers.litellm_library import close_litellm
 

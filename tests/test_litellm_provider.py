@@ -30,7 +30,6 @@ from servers import chunk as undated_chunk
 from teams import look_up
 
 from routelock import Agent, RunConfig, Runner
-from routelock.attempts import Retry
 from routelock.errors import (
     AuthenticationFailed,
     ConfigError,
@@ -46,9 +45,10 @@ from routelock.errors import (
     ServerFailed,
     UnreadableResponse,
 )
-from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.handlers.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.handlers.port import Handler, OutputSchema, Request, family_of
+from routelock.handlers.retry import Retry
 from routelock.history.messages import calls_of
-from routelock.port import Handler, OutputSchema, Request, family_of
 from routelock_providers.litellm import LiteLLM
 from routelock_providers.litellm_library import close_litellm, load_litellm, price
 
@@ -876,7 +876,7 @@ async def test_groqs_own_count_of_a_stream_is_believed() -> None:
 
 FIRST_CALL = """
 import asyncio, sys, threading
-from routelock.port import Request
+from routelock.handlers.port import Request
 from routelock_providers.litellm import LiteLLM
 
 importers, asked = set(), Request(messages=[{"role": "user", "content": "Hi"}])

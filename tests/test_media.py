@@ -12,9 +12,9 @@ from servers import HELLO, Server
 
 from routelock import Agent, RunConfig, Runner, ToolContext, function_tool, handoff, otel_words
 from routelock.events import ToolOutput
+from routelock.handlers.port import Request
 from routelock.history.messages import Message, text_of, to_messages
 from routelock.outcomes import ToolOutcome
-from routelock.port import Request
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, assert_valid, call
 from routelock.tools import ToolResult

@@ -8,9 +8,9 @@ import pytest
 from servers import SSE, Reply, Server, chunk, failed, refused_url, streamed
 
 from routelock import Agent, RunConfig, Runner
-from routelock.attempts import Retry
 from routelock.errors import ProviderError
-from routelock.port import Handler
+from routelock.handlers.port import Handler
+from routelock.handlers.retry import Retry
 from routelock_providers import OpenAICompatible
 from routelock_providers.answers import Answer, error_from_answer, who
 from routelock_providers.litellm import LiteLLM

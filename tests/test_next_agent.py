@@ -21,7 +21,7 @@ from routelock import (
     handoff,
 )
 from routelock.errors import ConfigError, InvalidRequest, RoutelockError
-from routelock.port import Request
+from routelock.handlers.port import Request
 from routelock.results import StopReason
 from routelock.testing import ScriptedHandler, assert_valid, call
 

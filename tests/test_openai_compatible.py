@@ -22,8 +22,8 @@ from servers import HELLO, HELLO_STREAM, PATIENCE, SSE, USAGE, Reply, Server, ch
 
 from routelock import Agent, Runner, function_tool
 from routelock.errors import AuthenticationFailed, ConfigError, InvalidRequest, ProviderError, RateLimited
-from routelock.events import MessageDone, TextDelta
-from routelock.port import Request
+from routelock.handlers.events import MessageDone, TextDelta
+from routelock.handlers.port import Request
 from routelock.testing import call, use_cassette
 from routelock_providers import OpenAICompatible
 

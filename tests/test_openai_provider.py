@@ -46,8 +46,8 @@ from routelock.errors import (
     ServerFailed,
     UnreadableResponse,
 )
-from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from routelock.port import Handler, OutputSchema, Request, family_of
+from routelock.handlers.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.handlers.port import Handler, OutputSchema, Request, family_of
 from routelock.usage import Usage
 from routelock_providers.openai import OpenAI
 from routelock_providers.openai_compatible import OpenAICompatible

@@ -21,10 +21,10 @@ from scenes import SCENES, Stage
 
 from routelock import Agent, Retry, RunConfig, Runner, function_tool, handoff
 from routelock.errors import ConnectionFailed, HandlerError, RoutelockError, ToolError
-from routelock.events import HandlerEvent
+from routelock.handlers.events import HandlerEvent
+from routelock.handlers.port import Request
 from routelock.otel import OpenTelemetry
 from routelock.otel_words import AskedTexts
-from routelock.port import Request
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.usage import Usage
 

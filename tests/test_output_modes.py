@@ -15,8 +15,8 @@ from typing_extensions import TypedDict
 
 from routelock import Agent, RunConfig, Runner, function_tool
 from routelock.errors import ConfigError, ModelBehaviorError
-from routelock.events import TextDelta
-from routelock.output_modes import json_in, schema_prompt
+from routelock.handlers.events import TextDelta
+from routelock.handlers.port import json_in, schema_prompt
 from routelock.testing import ScriptedHandler, assert_valid, call
 from routelock_providers import OpenAICompatible
 

@@ -20,21 +20,23 @@ from routelock import Agent, Runner, RunResult, RunStream, function_handler, fun
 from routelock.errors import RoutelockError
 from routelock.events import (
     AgentUpdated,
-    AttemptFailed,
-    HandlerEvent,
     HandoffCompleted,
     HandoffFailed,
     HandoffOccurred,
     HandoffRequested,
+    ToolCalled,
+    ToolOutput,
+)
+from routelock.handlers.events import (
+    AttemptFailed,
+    HandlerEvent,
     MessageDone,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
-    ToolCalled,
-    ToolOutput,
 )
+from routelock.handlers.port import Handler, Request
 from routelock.history.messages import calls_of, text_of
-from routelock.port import Handler, Request
 from routelock.results import NestedEvent, RunDone
 from routelock.starting import start
 from routelock.testing import ScriptedHandler, call, reply

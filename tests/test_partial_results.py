@@ -16,7 +16,7 @@ from routelock.errors import (
     HandoffFilterError,
     InvalidRequest,
 )
-from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.history.messages import Message
 from routelock.history.repair import problems
 from routelock.testing import ScriptedHandler, call

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock.pieces import add_blocks, joined, merge, together
+from routelock.handlers.stream_assembler import add_blocks, joined, merge, together
 
 
 def merged(*pieces: object, key: str = "x") -> Any:

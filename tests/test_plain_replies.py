@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock.assembly import completion_done
+from routelock.handlers.stream_assembler import completion_done
 from routelock_providers.plain_replies import plain_reply
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 2}}

@@ -15,9 +15,9 @@ from rawserver import Ending, Raw, RawServer, head, in_chunks
 from servers import HELLO, HELLO_STREAM, Reply, chunk, event
 
 from routelock import Agent, RunConfig, Runner, function_tool
-from routelock.attempts import Retry
 from routelock.errors import ConnectionFailed, ProviderError
-from routelock.port import Request
+from routelock.handlers.port import Request
+from routelock.handlers.retry import Retry
 from routelock_providers import LiteLLM, OpenAICompatible, RemoteAgent, close_litellm
 from routelock_providers.http_client import HttpClient
 from routelock_providers.openai import OpenAI

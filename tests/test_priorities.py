@@ -25,8 +25,8 @@ from routelock import (
     handoff,
 )
 from routelock.errors import CallbackError, ConfigError, NoHandlerError
+from routelock.handlers.port import Request
 from routelock.history.messages import text_of
-from routelock.port import Request
 from routelock.skills import hook, prompt
 from routelock.testing import ScriptedHandler, call
 

@@ -11,9 +11,9 @@ import pytest
 from servers import HELLO, Reply, Server, said
 
 from routelock import Agent, RunConfig, Runner, function_tool
-from routelock.handlers import function_handler
+from routelock.handlers.function_handler import function_handler
+from routelock.handlers.port import Request
 from routelock.history.messages import Message
-from routelock.port import Request
 from routelock.testing import ScriptedHandler, call
 from routelock_providers import OpenAICompatible
 from routelock_providers.litellm import LiteLLM

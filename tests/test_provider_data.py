@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
 from routelock.errors import InvalidRequest
-from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.port import Request
 from routelock.history.filters import HandoffInputData, remove_all_tools
 from routelock.history.messages import Message
 from routelock.history.repair import problems
-from routelock.port import Request
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

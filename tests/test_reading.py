@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from servers import USAGE, chunk, event
 
-from routelock.assembly import Assembler
-from routelock.events import HandlerEvent, TextDelta, ToolCallDelta
+from routelock.handlers.events import HandlerEvent, TextDelta, ToolCallDelta
+from routelock.handlers.stream_assembler import Assembler
 from routelock_providers.reading import FailedReply, Reading, UnreadableEvent
 from routelock_providers.sse import EventDecoder
 

@@ -13,10 +13,10 @@ from rawserver import RawServer
 from servers import HELLO, HELLO_STREAM, Reply, Server
 
 from routelock import Agent, RunConfig, Runner
-from routelock.attempts import Retry
 from routelock.errors import InvalidRequest
-from routelock.events import HandlerEvent
-from routelock.port import Handler, Request
+from routelock.handlers.events import HandlerEvent
+from routelock.handlers.port import Handler, Request
+from routelock.handlers.retry import Retry
 from routelock_providers import LiteLLM, OpenAICompatible, close_litellm
 from routelock_providers.a2a import A2AAgent
 from routelock_providers.openai import OpenAI

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from routelock import Agent, Request, Tool, handler
 from routelock.config import RunConfig
 from routelock.errors import ConfigError
+from routelock.handlers.port import Priority
 from routelock.models import handler_for, lineup, named, next_handler
-from routelock.port import Priority
 from routelock.registry import Ranked, Registry, rank
 from routelock.testing import ScriptedHandler
 

@@ -26,8 +26,8 @@ from servers import (
 
 from routelock import Agent, Handler, Message, Retry, RunConfig, RunContext, Runner, function_tool, handoff
 from routelock.errors import ConfigError, IncompleteResponse, ServerFailed, UnreadableResponse
-from routelock.events import MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from routelock.port import OutputSchema, Priority, Request, family_of
+from routelock.handlers.events import MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.handlers.port import OutputSchema, Priority, Request, family_of
 from routelock.testing import ScriptedHandler, call
 from routelock.usage import Usage
 from routelock_providers import RemoteAgent

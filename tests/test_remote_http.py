@@ -34,7 +34,7 @@ from routelock.errors import (
     ServerFailed,
     UnreadableResponse,
 )
-from routelock.events import MessageDone, TextDelta
+from routelock.handlers.events import MessageDone, TextDelta
 from routelock_providers.remote_urls import UrlNotAllowed
 
 pytestmark = pytest.mark.anyio

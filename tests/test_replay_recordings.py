@@ -14,7 +14,7 @@ import pytest
 import yaml
 from servers import HELLO, USAGE, Server, chunk, said, streamed
 
-from routelock.port import Request
+from routelock.handlers.port import Request
 from routelock.testing import use_cassette
 from routelock_providers.litellm import LiteLLM
 

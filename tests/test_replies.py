@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock.events import MessageDone
+from routelock.handlers.events import MessageDone
+from routelock.handlers.replies import is_empty, is_sound, with_own_ids, wrong_with
 from routelock.history.messages import ToolCall, calls_of
-from routelock.replies import is_empty, is_sound, with_own_ids, wrong_with
 from routelock.testing import call
 
 

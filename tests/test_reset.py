@@ -35,7 +35,7 @@ from routelock import (
     tool,
 )
 from routelock.errors import InvalidRequest, RoutelockError
-from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.history.messages import Message, text_of
 from routelock.results import RunDone, RunEvent
 from routelock.skills import prompt

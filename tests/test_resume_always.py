@@ -11,7 +11,8 @@ from scenes_of_states import MORE
 
 from routelock import Agent, RunConfig, RunResult, RunState
 from routelock.errors import RoutelockError
-from routelock.events import HandoffCompleted, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.events import HandoffCompleted
+from routelock.handlers.events import ReasoningDelta, TextDelta, ToolCallDelta
 from routelock.handoff_request import HandoffStatus
 from routelock.results import ModelCall, RunDone
 from routelock.run_stream import RunStream

@@ -44,15 +44,8 @@ from routelock.errors import (
     ServerFailed,
     ToolError,
 )
-from routelock.events import (
-    EmptyReply,
-    HandlerEvent,
-    HandoffOccurred,
-    HandoffReturned,
-    MessageDone,
-    TextDelta,
-    ToolOutput,
-)
+from routelock.events import EmptyReply, HandoffOccurred, HandoffReturned, ToolOutput
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import text_of
 from routelock.run_state import RunStatus

@@ -26,10 +26,10 @@ from routelock.errors import (
     RoutelockError,
     ToolError,
 )
-from routelock.events import MessageDone
 from routelock.graph import find_agent
+from routelock.handlers.events import MessageDone
+from routelock.handlers.port import Request
 from routelock.history.messages import Message
-from routelock.port import Request
 from routelock.starting import input_items
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.usage import Usage

@@ -13,7 +13,7 @@ from teams import agent, answers_of
 
 from routelock import Agent, RunConfig, RunHandle, Runner, RunResult, RunState, function_handler, tool
 from routelock.errors import ConfigError, RoutelockError, SessionConflict
-from routelock.port import Request
+from routelock.handlers.port import Request
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, assert_valid, call
 

@@ -29,7 +29,7 @@ from routelock import (
 )
 from routelock.context import RunContext
 from routelock.errors import ConfigError, RoutelockError
-from routelock.events import HandlerEvent, MessageDone
+from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handoff_request import HandoffResponse, HandoffStatus
 from routelock.results import StopReason
 from routelock.run_document import RecordDocument, RunDocument

@@ -27,10 +27,10 @@ from routelock import (
     handoff,
 )
 from routelock.errors import ConfigError, ConnectionFailed, ProviderTimeout, RoutelockError, RunTimeout
-from routelock.events import HandlerEvent, TextDelta
+from routelock.handlers.events import HandlerEvent, TextDelta
+from routelock.handlers.port import Request
 from routelock.history.filters import HandoffInputData
 from routelock.history.repair import problems
-from routelock.port import Request
 from routelock.results import RunDone
 from routelock.testing import ScriptedHandler, assert_valid, call
 from routelock.usage import Usage

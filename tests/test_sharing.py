@@ -23,9 +23,9 @@ from routelock import (
 )
 from routelock.context import narrowed
 from routelock.errors import ConfigError, RoutelockError
-from routelock.events import TextDelta
+from routelock.handlers.events import TextDelta
+from routelock.handlers.port import Request
 from routelock.payloads import payload_of
-from routelock.port import Request
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

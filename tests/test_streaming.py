@@ -16,14 +16,13 @@ from routelock.events import (
     HandoffFailed,
     HandoffOccurred,
     HandoffRequested,
-    MessageDone,
     Repaired,
-    TextDelta,
     ToolCalled,
     ToolOutput,
 )
+from routelock.handlers.events import MessageDone, TextDelta
+from routelock.handlers.port import Request
 from routelock.history.messages import Message
-from routelock.port import Request
 from routelock.results import RunDone
 from routelock.testing import ScriptedHandler, call, reply
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from routelock.events import MessageDone, TextDelta, ToolCallDelta
+from routelock.handlers.events import MessageDone, TextDelta, ToolCallDelta
+from routelock.handlers.port import OutputSchema, Request
 from routelock.history.messages import text_of
-from routelock.port import OutputSchema, Request
 from routelock_providers.structured import AnswerEvents, as_answer, plan_for, told
 
 SCHEMA = OutputSchema("answer", {"type": "object"}, strict=False)

@@ -38,11 +38,11 @@ from routelock.events import (
     HandoffFailed,
     HandoffOccurred,
     HandoffRequested,
-    TextDelta,
     ToolCalled,
     ToolOutput,
 )
 from routelock.executor import Call, InProcess, Outcome
+from routelock.handlers.events import TextDelta
 from routelock.handoff_request import HandoffStatus
 from routelock.history.filters import remove_all_tools
 from routelock.history.messages import text_of

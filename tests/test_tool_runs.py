@@ -13,7 +13,7 @@ from teams import agent, answers_of, look_up
 
 from routelock import Agent, Handoff, Runner, Skill, function_handler, handoff
 from routelock.errors import ConnectionFailed, LoopDetected
-from routelock.port import Request
+from routelock.handlers.port import Request
 from routelock.registry import Registry
 from routelock.results import NestedEvent
 from routelock.testing import call, reply

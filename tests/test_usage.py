@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from routelock import Agent, Request, Retry, RunConfig, Runner, Usage, function_tool, handler
 from routelock.errors import ProviderTimeout
-from routelock.events import MessageDone
+from routelock.handlers.events import MessageDone
 from routelock.testing import ScriptedHandler, call, reply
 
 COUNTS = ("requests", "input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")

@@ -18,8 +18,8 @@ from vendor_bodies import read_body
 from views import MODELS
 
 from routelock.errors import InvalidRequest
+from routelock.handlers.port import Request
 from routelock.history.messages import Message
-from routelock.port import Request
 from routelock.testing import PROFILES, call, refusals
 from routelock_providers.litellm import LiteLLM
 from routelock_providers.litellm_library import close_litellm

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from views import Views
 
-from routelock.attempts import WATCHER
-from routelock.port import Request
+from routelock.handlers.port import Request
+from routelock.handlers.retry import WATCHER
 from routelock.testing import call
 
 USER: Any = {"role": "user", "content": "Hi"}
@@ -66,8 +66,8 @@ def test_conftest_fails_a_test_whose_run_shows_what_is_refused(pytester: pytest.
         """
         import anyio
         from routelock import Retry, function_handler
-        from routelock.attempts import attempts
-        from routelock.port import Request
+        from routelock.handlers.retry import attempts
+        from routelock.handlers.port import Request
 
         async def answer(request):
             return "Hi"

@@ -8,8 +8,8 @@ from contextlib import aclosing
 import anyio
 import anyio.lowlevel
 
-from routelock.events import HandlerEvent
-from routelock.port import Request
+from routelock.handlers.events import HandlerEvent
+from routelock.handlers.port import Request
 from routelock.testing import ScriptedHandler
 
 

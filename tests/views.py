@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import cast
 
+from routelock.handlers.port import Request, ToolSpec
 from routelock.history.messages import Message, portable
 from routelock.history.repair import repair
-from routelock.port import Request, ToolSpec
 from routelock.testing import PROFILES, refusals
 from routelock_providers.litellm_call import as_sent
 

@@ -12,7 +12,7 @@ from replay.runs import Outcome
 from replay.tape import Interaction
 from routelock import errors
 from routelock.errors import ProviderError
-from routelock.events import MessageDone
+from routelock.handlers.events import MessageDone
 from routelock.history.messages import calls_of, text_of
 
 __all__ = ["misses", "missing_signatures"]

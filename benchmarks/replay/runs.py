@@ -13,7 +13,7 @@ import anyio
 from replay.offline import DUMMY_KEY
 from replay.recordings import Call
 from routelock import Agent, ConfigError, Retry, RoutelockError, RunConfig, Runner, Tool, ToolContext
-from routelock.events import MessageDone, TextDelta
+from routelock.handlers.events import MessageDone, TextDelta
 from routelock.history.messages import calls_of
 from routelock.results import RunResult
 from routelock_providers.litellm import LiteLLM

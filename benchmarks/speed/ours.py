@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from routelock import Agent, Runner, function_tool
-from routelock.events import HandlerEvent, MessageDone, TextDelta
-from routelock.port import Request
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.port import Request
 from routelock.usage import Usage
 from routelock_providers import LiteLLM, OpenAICompatible, close_litellm
 from routelock_providers.openai import OpenAI

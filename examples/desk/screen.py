@@ -12,17 +12,8 @@ from collections.abc import Iterable
 from typing import Any, TextIO, cast
 
 from routelock import RunEvent, RunResult, Usage
-from routelock.events import (
-    AgentUpdated,
-    AttemptFailed,
-    HandoffFailed,
-    HandoffRequested,
-    MessageDone,
-    Repaired,
-    TextDelta,
-    ToolCalled,
-    ToolOutput,
-)
+from routelock.events import AgentUpdated, HandoffFailed, HandoffRequested, Repaired, ToolCalled, ToolOutput
+from routelock.handlers.events import AttemptFailed, MessageDone, TextDelta
 
 __all__ = ["Screen", "one_line"]
 

@@ -23,10 +23,10 @@ from routelock.errors import (
     ServerFailed,
     UnreadableResponse,
 )
-from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.port import Priority, Request
 from routelock.history.messages import Message, is_note, text_of
 from routelock.history.nesting import default_handoff_history_mapper
-from routelock.port import Priority, Request
 from routelock.scopes import Scope, checked_scope
 from routelock.usage import Usage
 from routelock_providers.answers import key_hint

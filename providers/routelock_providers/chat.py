@@ -17,12 +17,11 @@ from typing import Any, Protocol, TypeVar, cast
 import anyio
 
 from routelock._json import sendable
-from routelock.assembly import completion_done, why_incomplete
 from routelock.errors import IncompleteResponse, ProviderError, ProviderTimeout, UnreadableResponse
-from routelock.events import HandlerEvent, MessageDone
-from routelock.fence import about_to_ask
+from routelock.handlers.events import HandlerEvent, MessageDone
+from routelock.handlers.port import Request, ToolChoice, about_to_ask
+from routelock.handlers.stream_assembler import completion_done, why_incomplete
 from routelock.history.messages import Message, calls_of
-from routelock.port import Request, ToolChoice
 from routelock_providers.answers import Answer, error_from_answer, shortened, who
 from routelock_providers.bodies import MOST_BYTES, body_of
 from routelock_providers.conversations import Conversations, Toolboxes

@@ -17,8 +17,8 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from routelock.handlers.port import ToolSpec
 from routelock.history.messages import Message
-from routelock.port import ToolSpec
 from routelock_providers.shapes import Shape
 from routelock_providers.wire import Outgoing, opens, tools_for
 

@@ -10,10 +10,9 @@ from typing import Any
 
 from routelock._names import litellm_name
 from routelock.errors import ConfigError
-from routelock.events import HandlerEvent
-from routelock.fence import about_to_ask
-from routelock.model_settings import settings_problems
-from routelock.port import Request
+from routelock.handlers.events import HandlerEvent
+from routelock.handlers.model_settings import settings_problems
+from routelock.handlers.port import Request, about_to_ask
 from routelock_providers.answers import no_key
 from routelock_providers.bodies import MOST_BYTES
 from routelock_providers.deadlines import check_seconds, deadline_for

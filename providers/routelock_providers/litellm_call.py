@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from routelock._json import sendable
 from routelock._records import record
+from routelock.handlers.port import Request, ToolChoice, ToolSpec
 from routelock.history.messages import Message, calls_of
-from routelock.port import Request, ToolChoice, ToolSpec
 from routelock_providers.endpoints import PATH
 from routelock_providers.litellm_library import model_info
 from routelock_providers.shapes import Shape, shape_of

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import anyio
 
-from routelock.assembly import Assembler, why_incomplete
 from routelock.errors import (
     IncompleteResponse,
     ModelBehaviorError,
@@ -19,7 +18,8 @@ from routelock.errors import (
     ProviderTimeout,
     UnreadableResponse,
 )
-from routelock.events import REMADE_DONE, HandlerEvent, MessageDone
+from routelock.handlers.events import REMADE_DONE, HandlerEvent, MessageDone
+from routelock.handlers.stream_assembler import Assembler, why_incomplete
 from routelock.history.messages import calls_of
 from routelock.history.repair import says_nothing
 from routelock.usage import Usage

@@ -18,8 +18,8 @@ from uuid import uuid4
 from anyio.lowlevel import RunVar
 
 from routelock.errors import ProviderError
-from routelock.events import HandlerEvent
-from routelock.port import Request
+from routelock.handlers.events import HandlerEvent
+from routelock.handlers.port import Request
 from routelock_providers.answers import Answer, error_from_answer, no_key
 from routelock_providers.bodies import ACCEPTED, MOST_BYTES, beginning
 from routelock_providers.carriers import carrier, encoded

@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from routelock.errors import ConfigError, MissingExtra
-from routelock.events import HandlerEvent
-from routelock.port import Request
+from routelock.handlers.events import HandlerEvent
+from routelock.handlers.port import Request
 from routelock_providers.answers import no_key
 from routelock_providers.bodies import ACCEPTED, MOST_BYTES
 from routelock_providers.chat import Chat

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
-from routelock.events import DONE, MessageDone
+from routelock.handlers.events import DONE, MessageDone
 from routelock.history.messages import Message
 from routelock.usage import to_usage
 

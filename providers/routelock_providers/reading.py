@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from routelock.assembly import Assembler
-from routelock.events import HandlerEvent, MessageDone
+from routelock.handlers.events import HandlerEvent, MessageDone
+from routelock.handlers.stream_assembler import Assembler
 from routelock_providers.received import JSON, decoded
 from routelock_providers.sse import EventDecoder
 

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 from routelock._names import slug
 from routelock.errors import ConfigError, UnreadableResponse
-from routelock.events import HandlerEvent, MessageDone, ToolCallDelta
+from routelock.handlers.events import HandlerEvent, MessageDone, ToolCallDelta
+from routelock.handlers.model_settings import settings_problems
+from routelock.handlers.port import Priority, Request
 from routelock.history.messages import Message, calls_of
-from routelock.model_settings import settings_problems
-from routelock.port import Priority, Request
 from routelock.scopes import Scope, checked_scope
 from routelock.usage import Usage
 from routelock_providers.chat import Chat

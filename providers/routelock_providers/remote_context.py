@@ -9,7 +9,7 @@ from typing import Any, cast
 from pydantic_core import to_jsonable_python
 
 from routelock.errors import ConfigError
-from routelock.port import Request
+from routelock.handlers.port import Request
 
 __all__ = ["handoff_context", "tracking_headers", "url_in_context", "url_in_input"]
 

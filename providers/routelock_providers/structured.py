@@ -13,10 +13,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from routelock._records import maker, record
-from routelock.events import HandlerEvent, MessageDone, TextDelta, ToolCallDelta
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta, ToolCallDelta
+from routelock.handlers.port import OutputMode, OutputSchema, Request, ToolChoice, ToolSpec, schema_prompt
 from routelock.history.messages import Message, calls_of
-from routelock.output_modes import OutputMode, schema_prompt
-from routelock.port import OutputSchema, Request, ToolChoice, ToolSpec
 
 __all__ = ["AnswerEvents", "Plan", "as_answer", "plan_for", "told"]
 

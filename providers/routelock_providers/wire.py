@@ -14,9 +14,9 @@ from copy import copy
 from typing import Any, Final, cast
 
 from routelock._json import sendable
+from routelock.handlers.port import ToolSpec
 from routelock.history.messages import Message, ToolCall, calls_of, text_of
 from routelock.history.repair import says_nothing
-from routelock.port import ToolSpec
 from routelock_providers.media import not_again, only
 from routelock_providers.repeated import without_repeated
 from routelock_providers.shapes import Shape

@@ -10,7 +10,6 @@ Importing routelock loads neither litellm nor openai; they are loaded when a mod
 from typing import TYPE_CHECKING, Any
 
 from routelock.agents import Agent, Handoff
-from routelock.attempts import Retry
 from routelock.config import RunConfig
 from routelock.context import RunContext, ToolContext
 from routelock.edges import handoff
@@ -26,13 +25,14 @@ from routelock.errors import (
 )
 from routelock.function_tools import function_tool, tool
 from routelock.guardrails import GuardrailResult
-from routelock.handlers import function_handler, handler
+from routelock.handlers.function_handler import function_handler, handler
+from routelock.handlers.port import Handler, ModelSettings, Request
+from routelock.handlers.retry import Retry
 from routelock.handoff_request import HandoffRequest
 from routelock.history.filters import HandoffInputData, HandoffInputFilter
 from routelock.history.messages import Message, RunItem
 from routelock.history.nesting import nest_handoff_history
 from routelock.hooks import AgentHooks, RunHooks
-from routelock.port import Handler, ModelSettings, Request
 from routelock.results import HandoffRecord, RunEvent, RunResult
 from routelock.run_stream import RunHandle, RunStream
 from routelock.runner import Runner

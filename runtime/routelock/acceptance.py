@@ -30,10 +30,10 @@ from routelock.capabilities import (
 )
 from routelock.context import RunContext, narrowed
 from routelock.graph import find_agent
+from routelock.handlers.port import Handler
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from routelock.logs import log
 from routelock.payloads import HandoffPayload
-from routelock.port import Handler
 from routelock.routing import Wanted
 from routelock.run import Run
 from routelock.schema import clip

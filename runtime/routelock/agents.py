@@ -38,13 +38,19 @@ from routelock.declarations import (
 from routelock.errors import ConfigError
 from routelock.function_tools import with_functions
 from routelock.guardrails import Guardrail
+from routelock.handlers.port import (
+    Handler,
+    ModelSettings,
+    OutputMode,
+    OutputSchema,
+    is_handler,
+    schema_prompt,
+)
 from routelock.handoff_context import HandoffContext
 from routelock.handoff_request import HandoffRequest, HandoffResponse
 from routelock.history.filters import HandoffInputFilter
 from routelock.hooks import AgentHooks
-from routelock.output_modes import OutputMode, schema_prompt
 from routelock.payloads import HandoffPayload
-from routelock.port import Handler, ModelSettings, OutputSchema, is_handler
 from routelock.registry import Equipment, Ranked, Section, rank
 from routelock.schema import JsonType
 from routelock.scopes import Scope, checked_scope, permits

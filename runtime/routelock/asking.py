@@ -14,10 +14,10 @@ from routelock._concurrency import open_group
 from routelock._json import detached
 from routelock._records import dataclass
 from routelock._showing import show, show_all
-from routelock.attempts import attempt, attempts
 from routelock.callers import patience, too_late
 from routelock.errors import HandlerError, ProviderTimeout
-from routelock.events import (
+from routelock.executor import Call
+from routelock.handlers.events import (
     REMADE_DONE,
     AttemptFailed,
     HandlerEvent,
@@ -26,10 +26,10 @@ from routelock.events import (
     TextDelta,
     ToolCallDelta,
 )
-from routelock.executor import Call
-from routelock.handlers import FunctionHandler
+from routelock.handlers.function_handler import FunctionHandler
+from routelock.handlers.port import Handler, Request, copy_of
+from routelock.handlers.retry import attempt, attempts
 from routelock.handoff_request import recordable
-from routelock.port import Handler, Request, copy_of
 from routelock.results import Shown
 from routelock.run import Run
 from routelock.time_limits import in_time

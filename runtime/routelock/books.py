@@ -18,8 +18,8 @@ from routelock.results import Problem
 from routelock.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
-    from routelock.events import MessageDone
-    from routelock.port import Request
+    from routelock.handlers.events import MessageDone
+    from routelock.handlers.port import Request
     from routelock.results import Shown
 
 __all__ = ["Books"]

@@ -13,12 +13,12 @@ from routelock.callers import Caller, failure_of, waiting_one
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import HandoffTimeout
 from routelock.events import HandoffFailed, HandoffReturned
+from routelock.handlers.port import Handler
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import Message, RunItem, ToolCall
 from routelock.history.unfinished_turn import left_over
 from routelock.history.view import View
 from routelock.logs import log
-from routelock.port import Handler
 from routelock.run import Run
 from routelock.transfers import Transfer
 

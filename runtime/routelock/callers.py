@@ -23,9 +23,9 @@ from routelock.errors import (
     RoutelockError,
     SessionError,
 )
+from routelock.handlers.port import Handler
 from routelock.history.messages import ToolCall
 from routelock.history.view import View
-from routelock.port import Handler
 from routelock.schema import clip
 
 __all__ = ["Caller", "failure_of", "is_told", "patience", "too_late", "waiting_one"]

@@ -10,10 +10,10 @@ from routelock.approval_documents import decision_documents, interruption_docume
 from routelock.callers import Caller
 from routelock.context import PAYLOAD_KEY, Narrowed
 from routelock.errors import ConfigError
+from routelock.handlers.port import family_of
 from routelock.handoff_documents import record_document
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import RunItem
-from routelock.port import family_of
 from routelock.results import HandoffRecord, Problem
 from routelock.run import Run
 from routelock.run_document import (

@@ -10,11 +10,12 @@ from routelock._showing import show, show_all
 from routelock.caller_stack import come_back, stop_all_standing_by
 from routelock.callers import waiting_one
 from routelock.errors import ModelBehaviorError
-from routelock.events import HandoffReturned, MessageDone
+from routelock.events import HandoffReturned
 from routelock.guardrails import output_questions
+from routelock.handlers.events import MessageDone
+from routelock.handlers.port import json_in
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import Message, refusal_of, text_of
-from routelock.output_modes import json_in
 from routelock.run import Run
 from routelock.tell import heard, tell
 

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from routelock._callables import MaybeAwaitable
 from routelock._records import NEW_DICT, dataclass
 from routelock.agents import Agent
-from routelock.attempts import Retry
 from routelock.capabilities import Capacity
 from routelock.declarations import guardrail_problems
 from routelock.errors import ConfigError, LimitExceeded
 from routelock.executor import Executor
 from routelock.guardrails import Guardrail
+from routelock.handlers.model_settings import settings_problems
+from routelock.handlers.port import Handler, ToolSpec, tool_name
+from routelock.handlers.retry import Retry
 from routelock.history.filters import HandoffInputFilter
 from routelock.history.nesting import HandoffHistoryMapper, checked_wrappers
 from routelock.limits import Limits
-from routelock.model_settings import settings_problems
-from routelock.port import Handler, ToolSpec, tool_name
 from routelock.scopes import checked_scope
 from routelock.tools import Tool
 

@@ -15,11 +15,10 @@ from routelock._callables import name_of, takes
 from routelock.agent_tools import AgentCall
 from routelock.errors import ConfigError
 from routelock.function_tools import is_function, tool
+from routelock.handlers.model_settings import settings_problems
+from routelock.handlers.port import OutputMode, is_handler
 from routelock.hooks import AgentHooks, RunHooks
-from routelock.model_settings import settings_problems
-from routelock.output_modes import OutputMode
 from routelock.payloads import HandoffPayload
-from routelock.port import is_handler
 from routelock.tools import Tool
 
 __all__ = [

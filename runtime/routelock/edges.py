@@ -9,9 +9,9 @@ from routelock._callables import MaybeAwaitable
 from routelock.agents import Agent, Handoff
 from routelock.approvals import NeedsApproval
 from routelock.context import RunContext
+from routelock.handlers.port import Handler
 from routelock.history.filters import HandoffInputFilter
 from routelock.payloads import HandoffPayload
-from routelock.port import Handler
 from routelock.schema import JsonType
 from routelock.scopes import Scope
 

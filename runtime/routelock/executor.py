@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from routelock._concurrency import run_all
 from routelock._records import dataclass
-from routelock.events import HandlerEvent
+from routelock.handlers.events import HandlerEvent
 
 __all__ = ["Call", "Executor", "InProcess", "Outcome"]
 

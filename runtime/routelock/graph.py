@@ -10,8 +10,8 @@ from routelock.agents import Agent
 from routelock.config import RunConfig
 from routelock.declarations import collected, in_one, two_of_a_name
 from routelock.errors import ConfigError
+from routelock.handlers.port import tool_name
 from routelock.models import check_model
-from routelock.port import tool_name
 
 __all__ = ["connected", "find_agent", "run_graph"]
 

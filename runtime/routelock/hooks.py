@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from routelock.context import RunContext, ToolContext
-from routelock.events import MessageDone
-from routelock.port import Request
+from routelock.handlers.events import MessageDone
+from routelock.handlers.port import Request
 
 __all__ = ["AgentHooks", "RunHooks"]
 

@@ -24,21 +24,22 @@ from routelock.callers import is_told
 from routelock.conclusion import conclude
 from routelock.endings import begin, close, end_badly, within
 from routelock.errors import ContentRefused, HandlerError, LoopDetected, RoutelockError
-from routelock.events import (
-    REMADE_DONE,
-    AgentUpdated,
-    EmptyReply,
-    HandlerFallback,
-    MessageDone,
-    Repaired,
-)
+from routelock.events import AgentUpdated, EmptyReply, HandlerFallback, Repaired
 from routelock.guardrails import check_input
+from routelock.handlers.events import REMADE_DONE, MessageDone
+from routelock.handlers.port import MODEL_REQUEST, Request, ToolChoice, copy_of, family_of, model_of
+from routelock.handlers.replies import (
+    filtered_out,
+    has_thoughts,
+    is_sound,
+    unseen_of,
+    was_cut_short,
+    wrong_with,
+)
 from routelock.history.messages import calls_of
 from routelock.judging import judge
 from routelock.models import next_handler
-from routelock.port import MODEL_REQUEST, Request, ToolChoice, copy_of, family_of, model_of
 from routelock.prompts import system_message
-from routelock.replies import filtered_out, has_thoughts, is_sound, unseen_of, was_cut_short, wrong_with
 from routelock.results import SHOWN, RunDone, RunEvent, Shown
 from routelock.routing import Offer, offer
 from routelock.run import Run

@@ -10,8 +10,8 @@ from dataclasses import field
 from routelock._records import NEW_LIST, dataclass
 from routelock.books import Books
 from routelock.errors import HandoffTimeout, ProviderError, ProviderTimeout
-from routelock.events import AttemptFailed, MessageDone
-from routelock.port import Handler, Request
+from routelock.handlers.events import AttemptFailed, MessageDone
+from routelock.handlers.port import Handler, Request
 from routelock.results import ModelCall, Shown
 from routelock.usage import Usage
 

@@ -8,7 +8,7 @@ from typing import Any
 from routelock.agents import Agent
 from routelock.config import RunConfig
 from routelock.errors import ConfigError, NoHandlerError
-from routelock.port import Handler, Priority, is_handler
+from routelock.handlers.port import Handler, Priority, is_handler
 from routelock.registry import Ranked, rank
 from routelock.scopes import permits
 

@@ -32,8 +32,8 @@ from routelock.errors import (
     ToolError,
     ToolTimeout,
 )
-from routelock.events import HandlerEvent
 from routelock.executor import Call, Executor, Outcome
+from routelock.handlers.events import HandlerEvent
 from routelock.history.messages import ToolCall, text_of
 from routelock.outcomes import ToolOutcome
 from routelock.results import NestedEvent, RunEvent

@@ -13,9 +13,9 @@ from typing import Any
 
 from routelock._json import decode
 from routelock._redaction import redact, redact_text
-from routelock.events import MessageDone
+from routelock.handlers.events import MessageDone
+from routelock.handlers.port import Request
 from routelock.history.messages import Message, calls_of
-from routelock.port import Request
 from routelock.trace_records import HandoffTraced, ModelEnded, ModelStarted
 from routelock.usage import Usage
 

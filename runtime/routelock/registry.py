@@ -15,9 +15,9 @@ from routelock._records import NEW_DICT, dataclass
 from routelock.errors import ConfigError
 from routelock.function_tools import is_function
 from routelock.function_tools import tool as tool_of
-from routelock.handlers import function_handler
+from routelock.handlers.function_handler import function_handler
+from routelock.handlers.port import Handler, Priority
 from routelock.hooks import AgentHooks
-from routelock.port import Handler, Priority
 from routelock.scopes import Scope, checked_scope, permits
 from routelock.tools import Tool
 

@@ -18,22 +18,21 @@ from routelock.events import (
     AgentUpdated,
     ApprovalRequested,
     EmptyReply,
-    HandlerEvent,
     HandlerFallback,
     HandoffCompleted,
     HandoffFailed,
     HandoffOccurred,
     HandoffRequested,
     HandoffReturned,
-    MessageDone,
     Repaired,
     ToolCalled,
     ToolOutput,
 )
+from routelock.handlers.events import HandlerEvent, MessageDone
+from routelock.handlers.port import Request, ToolChoice, ToolSpec
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from routelock.history.messages import Message, RunItem, ToolCall, marked, refusal_of, shown_later
 from routelock.history.repair import repair
-from routelock.port import Request, ToolChoice, ToolSpec
 from routelock.usage import Usage, summed
 
 if TYPE_CHECKING:

@@ -19,14 +19,13 @@ from routelock.config import RunConfig
 from routelock.context import PAYLOAD_KEY, Narrowed
 from routelock.errors import ConfigError, HandoffError, ModelBehaviorError
 from routelock.graph import run_graph
+from routelock.handlers.port import Handler, family_of, json_in
 from routelock.handoff_documents import record_of
 from routelock.history.messages import ToolCall, call_ids, refusal_of, text_of
 from routelock.history.unfinished_turn import LeftOver, left_over
 from routelock.history.view import View
 from routelock.hooks import RunHooks
 from routelock.models import find_handler, handler_for, lineup
-from routelock.output_modes import json_in
-from routelock.port import Handler, family_of
 from routelock.progress import Progress
 from routelock.results import Problem
 from routelock.run import Run

@@ -17,9 +17,9 @@ from routelock._records import NEW_DICT, NEW_LIST, dataclass, maker
 from routelock.agents import Agent, Handoff
 from routelock.approvals import Interruption
 from routelock.context import RunContext
+from routelock.handlers.port import ToolSpec, tool_name
 from routelock.handoff_request import HandoffRequest
 from routelock.history.messages import ToolCall
-from routelock.port import ToolSpec, tool_name
 from routelock.schema import clip
 from routelock.scopes import permits
 from routelock.tools import Tool

@@ -20,7 +20,10 @@ from routelock.callers import Caller, waiting_one
 from routelock.capabilities import Places
 from routelock.context import MOMENT, PAYLOAD_KEY, RunContext
 from routelock.errors import ContentRefused
-from routelock.events import MessageDone
+from routelock.handlers.events import MessageDone
+from routelock.handlers.port import Handler, family_of, tool_name
+from routelock.handlers.replies import is_empty, with_own_ids, wrong_with
+from routelock.handlers.stream_assembler import together
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import ITEM, ItemKind, Message, RunItem, ToolCall
 from routelock.history.notes import READER, Reader
@@ -29,10 +32,7 @@ from routelock.hooks import RunHooks
 from routelock.keeping import Keeper
 from routelock.model_calls import ModelCalls
 from routelock.models import lineup
-from routelock.pieces import together
-from routelock.port import Handler, family_of, tool_name
 from routelock.progress import PROGRESS, Progress
-from routelock.replies import is_empty, with_own_ids, wrong_with
 from routelock.results import RESULT, RunResult, StopReason
 from routelock.routing import Offer
 from routelock.usage import Usage

@@ -22,9 +22,9 @@ from typing import Any, TypeVar, cast, overload
 from routelock._callables import MaybeAwaitable, name_of
 from routelock._records import dataclass
 from routelock.errors import ConfigError, SkillInitError
-from routelock.handlers import FunctionHandler
+from routelock.handlers.function_handler import FunctionHandler
+from routelock.handlers.port import Handler, Priority, is_handler
 from routelock.handoff_request import HandoffRequest
-from routelock.port import Handler, Priority, is_handler
 from routelock.registry import Equipment, Registry, checked_event, rank
 from routelock.scopes import Scope, checked_scope
 from routelock.tools import Tool

@@ -13,9 +13,9 @@ from typing import Any
 from routelock import errors
 from routelock.calls import reason_of
 from routelock.errors import HandlerError, HandoffTimeout, ProviderError, RoutelockError
-from routelock.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
 from routelock.executor import Call
-from routelock.replies import wrong_with
+from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.replies import wrong_with
 from routelock.usage import Usage
 
 __all__ = ["Given", "given_by", "lasting"]

@@ -7,9 +7,9 @@ from typing import Any
 
 from routelock._callables import is_failure, resolve, words_of
 from routelock.agents import Agent
+from routelock.handlers.port import Handler
 from routelock.hooks import AgentHooks, RunHooks
 from routelock.logs import log
-from routelock.port import Handler
 from routelock.run import Run
 
 __all__ = ["heard", "hears", "tell", "tell_of_handoff"]

@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from routelock.events import AttemptFailed, HandlerEvent, MessageDone
+from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone
+from routelock.handlers.port import Handler, Request
 from routelock.history.messages import ToolCall
 from routelock.outcomes import ToolOutcome
-from routelock.port import Handler, Request
 from routelock.trace_records import RunStarted, TraceRecord
 
 __all__ = ["Trace", "TraceWriter", "Tracing", "Within"]

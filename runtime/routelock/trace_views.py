@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from routelock.handlers.port import ToolSpec
 from routelock.history.messages import Message, RunItem, is_note, portable
 from routelock.history.notes import unforged
-from routelock.port import ToolSpec
 from routelock.results import Shown
 from routelock.trace_records import ItemTraced, Span, ToolsTraced, spans
 

@@ -22,12 +22,12 @@ from routelock._text import glimpse
 from routelock.config import listed
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import ConfigError
-from routelock.events import AttemptFailed, MessageDone
+from routelock.handlers.events import AttemptFailed, MessageDone
+from routelock.handlers.port import Handler, Request, model_of
 from routelock.handoff_request import recordable
 from routelock.history.messages import ToolCall
 from routelock.logs import log
 from routelock.outcomes import ToolOutcome
-from routelock.port import Handler, Request, model_of
 from routelock.results import HandoffRecord
 from routelock.run import Run
 from routelock.trace_files import TraceFile

@@ -14,6 +14,7 @@ from routelock.acceptance import data_of
 from routelock.agents import Agent, Handoff
 from routelock.caller_stack import answer_item, note_caller
 from routelock.context import PAYLOAD_KEY
+from routelock.handlers.port import family_of
 from routelock.handoff_context import TOOL_STATE_KEY, HandoffContext
 from routelock.handoff_request import RESPONSE, HandoffRequest, HandoffResponse, HandoffStatus, recordable
 from routelock.history.filters import HandoffInputData, HandoffInputFilter, last_user_message
@@ -22,7 +23,6 @@ from routelock.history.nesting import nest_handoff_history
 from routelock.history.view import View, filtered, partition
 from routelock.logs import log, loggable_text
 from routelock.payloads import carried, loggable
-from routelock.port import family_of
 from routelock.prompts import instructions, rode_along
 from routelock.results import RECORD
 from routelock.run import Run

@@ -16,11 +16,11 @@ from routelock.agents import Agent, Handoff
 from routelock.calls import reason_of
 from routelock.capabilities import Place
 from routelock.errors import ModelBehaviorError
+from routelock.handlers.port import Handler
 from routelock.handoff_request import REMADE_REQUEST, REQUEST, HandoffRequest, HandoffResponse, HandoffStatus
 from routelock.history.messages import ToolCall
 from routelock.models import handler_for, load
 from routelock.payloads import HandoffPayload, sent_by
-from routelock.port import Handler
 from routelock.routing import Wanted
 from routelock.run import Run
 from routelock.schema import clip, describe_error

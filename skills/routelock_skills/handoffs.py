@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast, overload
 
 from routelock.errors import ConfigError
-from routelock.events import HandlerEvent
-from routelock.handlers import FunctionHandler, function_handler
-from routelock.port import Priority, Request, copy_of
+from routelock.handlers.events import HandlerEvent
+from routelock.handlers.function_handler import FunctionHandler, function_handler
+from routelock.handlers.port import Priority, Request, copy_of
 from routelock.scopes import Scope
 
 __all__ = ["Handoff", "handoff"]

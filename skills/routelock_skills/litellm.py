@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from routelock.errors import ConfigError
-from routelock.port import Priority
+from routelock.handlers.port import Priority
 from routelock.registry import Registry
 from routelock.scopes import Scope
 from routelock.skills import Skill

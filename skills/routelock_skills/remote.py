@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from routelock.errors import ConfigError, ToolError
 from routelock.function_tools import tool
+from routelock.handlers.port import Priority
 from routelock.handoff_request import HandoffRequest
-from routelock.port import Priority
 from routelock.registry import Registry
 from routelock.scopes import Scope
 from routelock.skills import Skill

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from routelock._callables import MaybeAwaitable, resolve, users_code, wants
 from routelock.errors import ConfigError, ModelBehaviorError
-from routelock.events import HandlerEvent, MessageDone
+from routelock.handlers.events import HandlerEvent, MessageDone
+from routelock.handlers.model_settings import settings_problems
+from routelock.handlers.port import Handler, Priority, Request, family_of, is_handler
 from routelock.history.messages import Message, calls_of
-from routelock.model_settings import settings_problems
-from routelock.port import Handler, Priority, Request, family_of, is_handler
 from routelock.registry import Registry
 from routelock.scopes import Scope, checked_scope
 from routelock.skills import Skill

@@ -10,7 +10,7 @@ import pydantic
 from clients.cast import Log, Plays, answered, everyone
 
 from routelock import Agent, Request, tool
-from routelock.events import HandlerEvent, MessageDone
+from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.history.messages import text_of
 from routelock.testing import call
 from routelock.testing.scripted import Reply

@@ -11,9 +11,9 @@ from typing import Any
 import anyio
 
 from routelock import Agent, ProviderError, function_tool, handoff
-from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.port import Request
 from routelock.history.messages import last_user_text
-from routelock.port import Request
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.testing.scripted import Reply
 

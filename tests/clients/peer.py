@@ -17,8 +17,8 @@ from clients.cast import Plays, asked
 from clients.served import KEY, PATIENCE
 
 from routelock import Agent
-from routelock.events import HandlerEvent, MessageDone, TextDelta
-from routelock.port import Request
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.port import Request
 from routelock.serving import ServeConfig, create_app
 from routelock.testing import call, reply
 from routelock.testing.scripted import Reply

@@ -26,7 +26,7 @@ from routelock.errors import (
     ServerFailed,
     UnreadableResponse,
 )
-from routelock.events import MessageDone, TextDelta
+from routelock.handlers.events import MessageDone, TextDelta
 from routelock.serving import A2A, ServeConfig, create_app
 from routelock.testing import ScriptedHandler, call
 

@@ -12,8 +12,8 @@ from clients.served import KEY, comes_true
 
 from routelock import Agent, ProviderError, Retry, RunConfig, Runner, function_tool
 from routelock.errors import AuthenticationFailed
-from routelock.events import TextDelta
-from routelock.port import Handler
+from routelock.handlers.events import TextDelta
+from routelock.handlers.port import Handler
 from routelock_providers.litellm import LiteLLM
 from routelock_providers.litellm_library import close_litellm
 from routelock_providers.openai import OpenAI

@@ -19,7 +19,7 @@ from clients.peer import MAX_HOPS, OPENING, PASSING, REST
 from clients.served import KEY, PATIENCE, comes_true
 
 from routelock import Agent, ProviderError, Runner
-from routelock.events import TextDelta
+from routelock.handlers.events import TextDelta
 from routelock_providers.remote import RemoteAgent
 
 REPO = Path(__file__).parents[2]

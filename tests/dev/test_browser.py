@@ -17,8 +17,8 @@ from devpage import USED, dev_page, shop
 
 from routelock import Agent, Retry, RunConfig, function_tool, handoff
 from routelock.errors import ConnectionFailed
-from routelock.events import HandlerEvent, TextDelta
-from routelock.port import Request
+from routelock.handlers.events import HandlerEvent, TextDelta
+from routelock.handlers.port import Request
 from routelock.testing import ScriptedHandler, call, reply
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"

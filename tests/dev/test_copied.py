@@ -26,7 +26,7 @@ import anyio
 import anyio.lowlevel
 from routelock import Agent, GuardrailResult, Retry, RunConfig, ToolContext, function_tool
 from routelock.errors import ConnectionFailed
-from routelock.events import TextDelta
+from routelock.handlers.events import TextDelta
 from routelock.testing import ScriptedHandler, call
 
 

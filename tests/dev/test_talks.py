@@ -16,8 +16,8 @@ from routelock import Agent, RunConfig, function_tool
 from routelock.dev import create_dev_app
 from routelock.dev.talks import Talks
 from routelock.errors import ConfigError, ConnectionFailed
-from routelock.events import HandlerEvent, ReasoningDelta, TextDelta
-from routelock.port import Request
+from routelock.handlers.events import HandlerEvent, ReasoningDelta, TextDelta
+from routelock.handlers.port import Request
 from routelock.serving.refusals import Refusal
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.traces import read_trace

@@ -15,7 +15,7 @@ from served import ask, deltas_of, events_of, post, served, text_in
 
 from routelock import Agent, ConfigError, Request, Retry, RunConfig, RunContext, RunHooks, function_tool
 from routelock.errors import AuthenticationFailed, ContextTooLong, GuardrailTripped, RateLimited, ServerFailed
-from routelock.events import HandlerEvent, TextDelta
+from routelock.handlers.events import HandlerEvent, TextDelta
 from routelock.serving import ServeConfig, ServedRequest, create_app
 from routelock.testing import ScriptedHandler, call, reply
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from routelock import Agent, RunConfig, Runner, Usage, function_handler, function_tool, handoff
 from routelock.errors import LimitExceeded
-from routelock.events import AttemptFailed, MessageDone, TextDelta
-from routelock.port import Request
+from routelock.handlers.events import AttemptFailed, MessageDone, TextDelta
+from routelock.handlers.port import Request
 from routelock.results import RunDone
 from routelock.serving.chunks import Completion, DeltaWriter, usage_body
 from routelock.testing import ScriptedHandler, call, reply

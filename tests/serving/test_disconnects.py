@@ -16,7 +16,7 @@ import pytest
 from served import PATIENCE, ask, deltas_of, events_of, post, served, text_in
 
 from routelock import Agent, Request, Tool, function_tool
-from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.serving import ServeConfig
 from routelock.testing import ScriptedHandler, call, reply
 

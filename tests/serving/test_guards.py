@@ -286,7 +286,7 @@ def test_a_stream_that_takes_too_long_ends_with_an_error() -> None:
     async def half(request: Request) -> Any:
         import anyio
 
-        from routelock.events import TextDelta
+        from routelock.handlers.events import TextDelta
 
         yield TextDelta("Half")
         await anyio.sleep_forever()

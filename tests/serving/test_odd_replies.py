@@ -9,7 +9,7 @@ import pytest
 from served import ask, deltas_of, events_of, post, served, text_in
 
 from routelock import Agent, Request, handler
-from routelock.events import ReasoningDelta
+from routelock.handlers.events import ReasoningDelta
 
 EMOJI = "\U0001f600"
 FIRST, SECOND = "\ud83d", "\ude00"

@@ -11,9 +11,9 @@ from teams import requests
 
 from routelock import Agent, HandoffRequest, Request, RunContext
 from routelock.errors import ConfigError, NoHandlerError
-from routelock.handlers import FunctionHandler
+from routelock.handlers.function_handler import FunctionHandler
+from routelock.handlers.port import family_of, is_handler
 from routelock.history.messages import text_of
-from routelock.port import family_of, is_handler
 from routelock.testing import ScriptedHandler, call
 from routelock_skills import Handoff, Skill, handler, handoff, tool
 

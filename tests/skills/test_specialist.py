@@ -14,9 +14,9 @@ from teams import requests, statuses
 
 from routelock import Agent, HandoffRequest, Message, Request, RunContext, Runner, Usage
 from routelock.errors import CallbackError, ConfigError, InvalidRequest, ModelBehaviorError
-from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.port import family_of
 from routelock.history.messages import calls_of
-from routelock.port import family_of
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 from routelock_providers import LiteLLM
 from routelock_skills import Skill, SpecialistSkill, prompt, tool

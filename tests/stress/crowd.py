@@ -22,9 +22,9 @@ from stress.echo import MARK, echo_server
 
 from routelock import Agent, RunConfig, Runner, RunResult, ToolContext, function_tool, handoff
 from routelock.capabilities import Capacity
-from routelock.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
+from routelock.handlers.port import Handler, Request
 from routelock.history.messages import calls_of
-from routelock.port import Handler, Request
 from routelock.testing import assert_valid, call, reply
 from routelock.usage import Usage
 from routelock_providers import OpenAICompatible

@@ -8,8 +8,8 @@ from contextlib import aclosing
 from typing import Any
 
 from routelock.errors import RoutelockError
-from routelock.events import HandlerEvent
 from routelock.executor import Call, InProcess, Outcome
+from routelock.handlers.events import HandlerEvent
 from routelock.handoff_request import HandoffStatus
 from routelock.step_entries import Given, given_by, lasting
 

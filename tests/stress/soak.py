@@ -26,8 +26,8 @@ import anyio
 from stress.echo import echo_server
 
 from routelock import Agent, Runner, function_tool
-from routelock.events import TextDelta
-from routelock.port import Handler
+from routelock.handlers.events import TextDelta
+from routelock.handlers.port import Handler
 
 __all__ = ["Soaked", "soak"]
 

@@ -26,8 +26,8 @@ from routelock.errors import (
     RateLimited,
     ServerFailed,
 )
-from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
-from routelock.port import Handler, Request
+from routelock.handlers.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.handlers.port import Handler, Request
 from routelock.usage import Usage
 
 __all__ = ["Voice", "make_voice"]

@@ -17,7 +17,7 @@ import anyio
 import trio
 from virtual import JumpingLoop, clock
 
-from routelock.port import Request
+from routelock.handlers.port import Request
 from routelock.usage import Usage
 
 __all__ = ["Asked", "World", "in_virtual_time"]

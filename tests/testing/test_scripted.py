@@ -12,9 +12,9 @@ import pytest
 
 from routelock import Agent, Retry, RunConfig, Runner, function_handler
 from routelock.errors import ConnectionFailed
-from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.handlers.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.handlers.port import Request, family_of
 from routelock.history.messages import Message, calls_of
-from routelock.port import Request, family_of
 from routelock.testing import (
     ScriptedHandler,
     UnexpectedModelCall,

@@ -9,19 +9,16 @@ from typing import Literal, Protocol
 from routelock.commands.words import bounded, call_arguments, told
 from routelock.events import (
     AgentUpdated,
-    AttemptFailed,
     EmptyReply,
     HandlerFallback,
     HandoffFailed,
     HandoffRequested,
     HandoffReturned,
-    MessageDone,
-    ReasoningDelta,
     Repaired,
-    TextDelta,
     ToolCalled,
     ToolOutput,
 )
+from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
 from routelock.history.messages import Message, text_of
 from routelock.results import NestedEvent, RunEvent
 

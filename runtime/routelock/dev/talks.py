@@ -20,7 +20,7 @@ from routelock._redaction import redact
 from routelock.agents import Agent
 from routelock.approvals import Interruption
 from routelock.config import RunConfig
-from routelock.events import ReasoningDelta, TextDelta
+from routelock.handlers.events import ReasoningDelta, TextDelta
 from routelock.history.messages import Message, RunInput
 from routelock.results import RunEvent
 from routelock.run_state import RunState

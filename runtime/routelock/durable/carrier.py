@@ -17,10 +17,11 @@ from routelock.durable.library import STEPS_VERSION, WORKFLOW, RunLost, engine, 
 from routelock.durable.settings import WorkerSettings
 from routelock.durable.steps import RecordedSteps, recorded_entries, taken_over
 from routelock.errors import HandlerError, RoutelockError
-from routelock.events import AgentUpdated, HandlerEvent
+from routelock.events import AgentUpdated
 from routelock.executor import Executor
+from routelock.handlers.events import HandlerEvent
+from routelock.handlers.port import Request
 from routelock.history.messages import Message
-from routelock.port import Request
 from routelock.results import RunResult
 from routelock.run_state import RunState
 from routelock.run_stream import RunStream, finish

@@ -15,8 +15,8 @@ from typing import Any
 from routelock.durable.library import RunLost, engine
 from routelock.durable.showcase import Showcase
 from routelock.errors import RoutelockError
-from routelock.events import HandlerEvent
 from routelock.executor import Call, Outcome
+from routelock.handlers.events import HandlerEvent
 from routelock.journal_steps import JournalSteps
 from routelock.step_entries import Given, lasting
 

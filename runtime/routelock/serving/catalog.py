@@ -12,7 +12,7 @@ from routelock.config import RunConfig
 from routelock.declarations import is_list
 from routelock.errors import ConfigError
 from routelock.graph import run_graph
-from routelock.port import ToolSpec, tool_name
+from routelock.handlers.port import ToolSpec, tool_name
 from routelock.serving.refusals import Refusal
 
 __all__ = ["Catalog", "ServedAgent"]

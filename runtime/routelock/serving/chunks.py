@@ -22,20 +22,11 @@ from pydantic_core import to_jsonable_python
 
 from routelock._json import is_utf8, sendable
 from routelock._records import NEW_LIST
-from routelock.events import (
-    AgentUpdated,
-    AttemptFailed,
-    HandlerFallback,
-    HandoffFailed,
-    HandoffOccurred,
-    HandoffReturned,
-    MessageDone,
-    ReasoningDelta,
-    TextDelta,
-)
+from routelock.events import AgentUpdated, HandlerFallback, HandoffFailed, HandoffOccurred, HandoffReturned
+from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
+from routelock.handlers.port import json_in
+from routelock.handlers.stream_assembler import together
 from routelock.history.messages import Message, ToolCall, text_of
-from routelock.output_modes import json_in
-from routelock.pieces import together
 from routelock.results import RunEvent, RunResult
 from routelock.usage import Usage
 

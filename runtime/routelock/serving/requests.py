@@ -13,8 +13,8 @@ from pydantic_core import from_json
 
 from routelock._json import finite
 from routelock.errors import ConfigError
+from routelock.handlers.port import ToolSpec
 from routelock.history.messages import Message, to_messages
-from routelock.port import ToolSpec
 from routelock.serving.refusals import Refusal
 
 __all__ = ["ChatRequest", "check_size", "parse", "read_json"]

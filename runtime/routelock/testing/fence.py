@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
-from routelock.fence import FENCE
-from routelock.port import Request
+from routelock.handlers.port import FENCE, Request
 
 __all__ = ["ModelCallBlocked", "models_allowed", "no_models"]
 

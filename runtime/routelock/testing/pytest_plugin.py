@@ -25,8 +25,7 @@ from typing import Any
 import pytest
 
 from routelock.errors import CassetteMiss
-from routelock.fence import FENCE
-from routelock.port import Request
+from routelock.handlers.port import FENCE, Request
 from routelock.testing.cassette import VARIABLE, Cassette, use_cassette
 from routelock.testing.fence import ModelCallBlocked
 from routelock.testing.network import no_network

@@ -20,11 +20,11 @@ from typing import Any, cast
 from typing_extensions import TypeIs
 
 from routelock._callables import resolve
-from routelock.assembly import Assembler
-from routelock.attempts import WATCHER
-from routelock.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.handlers.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
+from routelock.handlers.port import Request
+from routelock.handlers.retry import WATCHER
+from routelock.handlers.stream_assembler import Assembler
 from routelock.history.messages import Message, ToolCall, calls_of, text_of
-from routelock.port import Request
 from routelock.usage import Usage
 
 __all__ = [

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 __all__ = ["settings_problems"]
 
+
 _OWN: Mapping[str, str] = {
     "tools": "it would replace the tools and the transfers: pass Agent(tools=[...]); a vendor's own tools go "
     "beside them in LiteLLM(..., settings={'tools': [...]})",

@@ -14,10 +14,11 @@ from routelock._callables import cancelled_itself
 from routelock._records import dataclass
 from routelock._showing import show, shown_by
 from routelock.errors import ConfigError, HandlerError, ProviderError
-from routelock.events import AttemptFailed, HandlerEvent
-from routelock.port import Handler, Request
+from routelock.handlers.events import AttemptFailed, HandlerEvent
+from routelock.handlers.port import Handler, Request
 
 __all__ = ["WATCHER", "Retry", "attempt", "attempts"]
+
 
 WATCHER: Final[ContextVar[Callable[[Request], None] | None]] = ContextVar("routelock_watcher", default=None)
 """Is shown each request on its way to a handler; `routelock.testing.watch_requests` sets it."""

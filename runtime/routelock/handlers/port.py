@@ -2,33 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import json
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import field, replace
 from enum import IntEnum
-from typing import Any, Literal, Protocol, TypedDict, TypeGuard, cast
+from typing import Any, Final, Literal, Protocol, TypedDict, TypeGuard, cast
 
 from routelock._json import detached, sendable, unshared
 from routelock._records import NEW_DICT, dataclass, maker, record
 from routelock.context import RunContext
-from routelock.events import HandlerEvent
+from routelock.handlers.events import HandlerEvent
 from routelock.history.messages import Message
-from routelock.output_modes import OutputMode
 
 __all__ = [
+    "FENCE",
     "MODEL_REQUEST",
     "Handler",
     "ModelSettings",
+    "OutputMode",
     "OutputSchema",
     "Priority",
     "Request",
     "ToolChoice",
     "ToolSpec",
+    "about_to_ask",
     "copy_of",
     "family_of",
     "is_handler",
+    "json_in",
     "model_of",
+    "schema_prompt",
     "tool_name",
 ]
+
+
+OutputMode = Literal["auto", "native", "tool", "prompted"]
+"""``"native"``: the vendor takes the schema for the reply's text. ``"tool"``: the model is offered one more
+tool, whose arguments are the answer. ``"prompted"``: the schema is part of the instructions. ``"auto"``: the
+first of these that the model can do in the request at hand; the provider knows."""
+
+_PROMPT = (
+    "Your final answer must be one JSON object that fits the JSON schema below, and nothing else: no words "
+    "around it and no code fence.\n{schema}"
+)
+
+_FENCED = re.compile(r"^```[ \t]*\w*[ \t]*\n(.*?)\n?^```[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+def schema_prompt(schema: Mapping[str, Any]) -> str:
+    """Return what a model is told that has to be asked for JSON in words."""
+    return _PROMPT.format(schema=json.dumps(schema, ensure_ascii=False, separators=(",", ":")))
+
+
+def json_in(text: str) -> str:
+    """Return the JSON object that a final answer consists of, without what a model puts around it.
+
+    That is the whole text, or else its only code fence, or else all from the first brace to the last. It
+    is never looked for inside a broken object, and of two objects none is chosen: that is no JSON, and the
+    model is asked again.
+    """
+    whole = text.strip()
+    if whole.startswith("{") and whole.endswith("}"):
+        return whole
+    fenced: list[str] = _FENCED.findall(text)
+    if len(fenced) == 1:
+        return fenced[0]
+    return text[text.find("{") : text.rfind("}") + 1] or text
 
 
 class Priority(IntEnum):
@@ -176,3 +217,21 @@ def model_of(handler: Handler) -> _Model:
     if not isinstance(provider, str):
         provider = model.partition("/")[0] if "/" in model else None
     return {"model": model, "provider": provider}
+
+
+FENCE: Final[ContextVar[Callable[[str, Request], None] | None]] = ContextVar("routelock_fence", default=None)
+"""Is told of each model that is about to be asked, and may raise; `routelock.testing.no_models` sets it."""
+
+
+def about_to_ask(model: str, request: Request) -> None:
+    """Say that a model is about to be asked. Handlers that talk to a vendor call it before anything else.
+
+    Args:
+        model: its name, as people know it.
+        request: what it is asked.
+
+    Raises:
+        ModelCallBlocked: a test does not want any model to be asked.
+    """
+    if (check := FENCE.get()) is not None:
+        check(model, request)

@@ -20,26 +20,205 @@ The result depends on the presence of calls only; a finish reason is reported an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from routelock._json import is_utf8, sendable
 from routelock._records import NEW_DICT, NEW_LIST, dataclass
-from routelock.arguments import as_text, is_json, starts_again, whole
-from routelock.events import DONE, TEXT, HandlerEvent, MessageDone, ReasoningDelta, ToolCallDelta
+from routelock.handlers.events import DONE, TEXT, HandlerEvent, MessageDone, ReasoningDelta, ToolCallDelta
 from routelock.history.messages import Message, ToolCall, text_of
-from routelock.pieces import Pieces, add_blocks, continues, joined, merge, merge_others, own, together
 from routelock.usage import to_usage
 
-__all__ = ["Assembler", "completion_done", "why_incomplete"]
+__all__ = [
+    "Assembler",
+    "Pieces",
+    "add_blocks",
+    "as_text",
+    "completion_done",
+    "continues",
+    "is_json",
+    "joined",
+    "merge",
+    "merge_others",
+    "own",
+    "starts_again",
+    "together",
+    "whole",
+    "why_incomplete",
+]
+
 
 _Json = Mapping[str, Any]
 
+_LABELS = frozenset(
+    ("id", "type", "role", "name", "index", "format", "status", "signature", "channel", "phase", "object")
+)
+"""Strings under these keys are said again rather than continued."""
+
+_GROWING = frozenset(("thinking", "reasoning.text", "reasoning.summary"))
+"""Blocks of these types arrive in pieces; any other block is whole."""
+
+
+class Pieces(list[str]):
+    """Text that is still growing. It is joined once, at the end: long streams stay linear."""
+
+    __slots__ = ()
+
+
+def merge(into: dict[str, Any], key: str, value: object) -> None:
+    """Add one more piece of a value to what ``into`` holds of it. Empty pieces say nothing."""
+    if not value and value in (None, "", [], {}):
+        return
+    held: object = into.get(key)
+    if isinstance(value, Mapping):
+        branch = dict(cast("_Json", held)) if isinstance(held, dict) else {}
+        merge_others(branch, cast("_Json", value))
+        if not branch:  # {"refusal": None}, which litellm adds to whole replies and not to streamed ones
+            return
+        value = branch
+    elif _is_list(value):
+        if _is_list(held):
+            held.extend(value)
+            return
+        value = [*value]
+    elif isinstance(value, str) and key not in _LABELS and isinstance(held, str | Pieces):
+        value = _continued(held, value)
+    into[key] = value
+
+
+def merge_others(into: dict[str, Any], source: _Json, known: Collection[str] = ()) -> None:
+    """Merge every key of ``source`` that is not among ``known``."""
+    for key, value in source.items():
+        if key not in known:
+            merge(into, key, value)
+
+
+def add_blocks(blocks: list[dict[str, Any]], more: Iterable[_Json] | None, text: str) -> str:
+    """Add reasoning blocks to ``blocks``, joining the pieces of one.
+
+    Args:
+        blocks: what was kept until now; it grows.
+        more: the new blocks, or None.
+        text: the key under which such a block carries its text.
+
+    Returns:
+        The text that was new.
+    """
+    fresh = ""
+    for block in more or ():
+        fresh += str(block.get(text) or "")
+        if blocks and continues(blocks[-1], block):
+            merge_others(blocks[-1], block)
+        else:
+            blocks.append(own(block))
+    return fresh
+
+
+def continues(last: _Json, block: _Json) -> bool:
+    """Whether ``block`` is the next piece of ``last``. A signature closes its block."""
+    same = last.get("type") == block.get("type") and last.get("index") == block.get("index")
+    return same and block.get("type") in _GROWING and not last.get("signature")
+
+
+def own(block: _Json) -> dict[str, Any]:
+    """Return a copy that may grow: the lists of a chunk belong to whoever sent it."""
+    return {key: [*part] if isinstance(part, list) else part for key, part in block.items()}
+
+
+def together(pieces: Iterable[str]) -> str:
+    """Return text that came in pieces. A character that was cut in two is whole again.
+
+    Servers that cut by UTF-16 units send one half of an emoji (U+D83D) and the other with the next piece.
+    Half a pair that stays alone is left as it is.
+    """
+    text = "".join(pieces)
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return text
+
+
+def joined(value: _Json) -> dict[str, Any]:
+    """Return a plain dict with all text joined."""
+    return {key: _join(part) for key, part in value.items()}
+
+
+def _is_list(value: object) -> TypeGuard[list[Any]]:
+    return isinstance(value, list) and not isinstance(value, Pieces)
+
+
+def _join(value: object) -> object:
+    if isinstance(value, Pieces):
+        return together(value)
+    return joined(cast("_Json", value)) if isinstance(value, dict) else value
+
+
+def _continued(held: str | Pieces, value: str) -> Pieces:
+    pieces = held if isinstance(held, Pieces) else Pieces((held,))
+    pieces.append(value)
+    return pieces
+
+
+_decoder = json.JSONDecoder()
+
+
+def as_text(arguments: object) -> str:
+    """Return arguments as text; some vendors send an object."""
+    if isinstance(arguments, str):
+        return arguments
+    return "" if arguments is None else json.dumps(arguments, ensure_ascii=False)
+
+
+def starts_again(written: list[str], more: str) -> bool:
+    """Whether ``more`` begins another object, after a whole one."""
+    # the cheap look at both ends keeps calls that repeat their name linear
+    if not written or not more.lstrip().startswith("{") or not written[-1].rstrip().endswith("}"):
+        return False
+    return is_json("".join(written))
+
+
+def whole(pieces: list[str]) -> str:
+    """Return arguments as they were meant; what is broken or ambiguous stays as it came.
+
+    * An empty object before another one is none: an Anthropic block begins with it, and some gateways
+      pass that on (BerriAI/litellm 4537).
+    * One object said over and over, whole and then in pieces, is one. litellm 1.105 does so where it makes
+      up a stream (xAI's Responses), google/adk-python 665 as well. No JSON text is another one repeated.
+    """
+    if len(pieces) > 1 and pieces[0].strip() == "{}" and pieces[1].lstrip().startswith("{"):
+        pieces = pieces[1:]
+    text = together(pieces)
+    if "}{" not in text:
+        return text
+    try:
+        _, end = _decoder.raw_decode(text)
+    except (ValueError, RecursionError):
+        return text
+    times, rest = divmod(len(text), end)
+    return text[:end] if not rest and text == text[:end] * times else text
+
+
+def is_json(text: str) -> bool:
+    """Whether it can be read."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):  # nobody can read what is nested that deep either
+        return False
+    return True
+
+
 _SAID = frozenset(("role", "content", "tool_calls", "function_call"))
+
 _OWN = _SAID | {"thinking_blocks", "reasoning_details"}
+
 _HALF, _LAST_HALF = "\ud800", "\udbff"
 """The first halves of characters that UTF-16 writes as two."""
+
 _THOUGHT = "__thought__"
 """litellm hides a Gemini thought signature in the call id behind this mark."""
 
