@@ -25,7 +25,6 @@ from routelock import (
     function_tool,
     tool,
 )
-from routelock.agent_tools import AsTool
 from routelock.errors import (
     ConfigError,
     InvalidRequest,
@@ -36,7 +35,8 @@ from routelock.errors import (
 from routelock.handlers.port import Request
 from routelock.results import NestedEvent
 from routelock.testing import ScriptedHandler, call, reply
-from routelock.tools import ToolResult
+from routelock.tools.agent_tool import AsTool
+from routelock.tools.tool import ToolResult
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio

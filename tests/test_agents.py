@@ -33,8 +33,8 @@ from routelock.graph import run_graph
 from routelock.history.filters import HandoffInputData, remove_all_tools
 from routelock.hooks import AgentHooks, RunHooks
 from routelock.registry import Registry
-from routelock.schema import JsonType
 from routelock.testing import ScriptedHandler
+from routelock.tools.schema import JsonType
 
 pytestmark = pytest.mark.anyio
 

@@ -37,7 +37,7 @@ from routelock.history.messages import calls_of, text_of
 from routelock.results import RunEvent
 from routelock.routing import MOST_CALLS, NOT_TAKEN
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
-from routelock.tools import ToolResult
+from routelock.tools.tool import ToolResult
 
 pytestmark = pytest.mark.anyio
 

@@ -30,11 +30,11 @@ from routelock import (
     handoff,
     tool,
 )
-from routelock.approvals import Interruption
 from routelock.errors import CallbackError, ConfigError, LoopDetected, RunTimeout, ToolError
 from routelock.events import ApprovalRequested, ToolCalled
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import assert_valid, call
+from routelock.tools.approvals import Interruption
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from teams import agent, answers_of
 
 from routelock import Agent, Runner, RunResult, RunState, Tool, handler, tool
-from routelock.approvals import Interruption
 from routelock.errors import ConfigError
 from routelock.events import Repaired
 from routelock.handlers.events import MessageDone
@@ -23,6 +22,7 @@ from routelock.journal import Journal
 from routelock.results import RunEvent
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import call
+from routelock.tools.approvals import Interruption
 
 pytestmark = pytest.mark.anyio
 

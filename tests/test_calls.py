@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routelock._callables import cancelled_itself
-from routelock.calls import NoTextError, is_async, reason_of, to_text
 from routelock.errors import ConfigError
+from routelock.tools.invoke import NoTextError, is_async, reason_of, to_text
 
 
 class Model(pydantic.BaseModel):

@@ -16,7 +16,7 @@ from routelock.errors import HandlerError, ModelBehaviorError, RoutelockError, T
 from routelock.executor import Call, Executor, InProcess, Outcome
 from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.testing import ScriptedHandler, call
-from routelock.tools import ToolResult
+from routelock.tools.tool import ToolResult
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio

@@ -33,7 +33,7 @@ from routelock.skills import hook
 from routelock.starting import start
 from routelock.tell import hears
 from routelock.testing import ScriptedHandler, call
-from routelock.tools import ToolResult
+from routelock.tools.tool import ToolResult
 
 pytestmark = pytest.mark.anyio
 

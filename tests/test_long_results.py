@@ -14,13 +14,13 @@ from managers import both as both_managers
 from teams import agent, answers_of
 
 from routelock import Agent, tool
-from routelock.calls import to_text
 from routelock.context import ToolContext
 from routelock.errors import ConfigError
 from routelock.events import ToolOutput
-from routelock.function_tools import function_tool
 from routelock.testing import call
-from routelock.tools import Tool, ToolResult
+from routelock.tools.decorators import function_tool
+from routelock.tools.invoke import to_text
+from routelock.tools.tool import Tool, ToolResult
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio

@@ -14,10 +14,9 @@ from routelock import Agent, RunConfig, Runner, ToolContext, function_tool, hand
 from routelock.events import ToolOutput
 from routelock.handlers.port import Request
 from routelock.history.messages import Message, text_of, to_messages
-from routelock.outcomes import ToolOutcome
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, assert_valid, call
-from routelock.tools import ToolResult
+from routelock.tools.tool import ToolOutcome, ToolResult
 from routelock.trace_files import TraceFile
 from routelock_providers import OpenAICompatible
 from routelock_providers.litellm import LiteLLM

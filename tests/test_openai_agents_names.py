@@ -38,7 +38,7 @@ from routelock.history.nesting import (
 from routelock.history.notes import PREAMBLE
 from routelock.prompts import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
 from routelock.testing import ScriptedHandler, call
-from routelock.tools import FunctionTool
+from routelock.tools.tool import FunctionTool
 
 pytestmark = pytest.mark.anyio
 

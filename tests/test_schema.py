@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from routelock.errors import ConfigError, ModelBehaviorError
-from routelock.schema import JsonType, clip, describe_error, plain_schema, schema_of
+from routelock.tools.schema import JsonType, clip, describe_error, plain_schema, schema_of
 
 
 class Reason(pydantic.BaseModel):

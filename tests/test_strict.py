@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock.strict import strict_schema
+from routelock.tools.schema import strict_schema
 
 EMPTY = {"additionalProperties": False, "type": "object", "properties": {}, "required": []}
 

@@ -47,7 +47,7 @@ from routelock.handoff_request import HandoffStatus
 from routelock.history.filters import remove_all_tools
 from routelock.history.messages import text_of
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
-from routelock.tools import ToolResult
+from routelock.tools.tool import ToolResult
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from routelock.errors import CallbackError, ConfigError, ToolGuardrailTripped
 from routelock.executor import Call, InProcess
 from routelock.guardrails import ToolGuardrail
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
-from routelock.tools import Tool, ToolResult
+from routelock.tools.tool import Tool, ToolResult
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio

@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 
 from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
-from routelock.function_tools import function_tool, tool
-from routelock.outcomes import ToolOutcome
-from routelock.tools import FunctionTool, Tool, ToolResult
+from routelock.tools.decorators import function_tool, tool
+from routelock.tools.tool import FunctionTool, Tool, ToolOutcome, ToolResult
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio

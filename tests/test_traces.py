@@ -16,7 +16,7 @@ from routelock.history.filters import remove_all_tools
 from routelock.history.messages import Message, RunItem
 from routelock.results import Shown
 from routelock.testing import ScriptedHandler, call
-from routelock.tools import ToolResult
+from routelock.tools.tool import ToolResult
 from routelock.trace_records import numbers, spans
 from routelock.trace_views import Accounts
 from routelock.traces import read_trace

@@ -23,7 +23,6 @@ from routelock.errors import (
     RoutelockError,
     ToolError,
 )
-from routelock.function_tools import function_tool, tool
 from routelock.guardrails import GuardrailResult
 from routelock.handlers.function_handler import function_handler, handler
 from routelock.handlers.port import Handler, ModelSettings, Request
@@ -37,7 +36,8 @@ from routelock.results import HandoffRecord, RunEvent, RunResult
 from routelock.run_stream import RunHandle, RunStream
 from routelock.runner import Runner
 from routelock.skills import Skill
-from routelock.tools import Tool
+from routelock.tools.decorators import function_tool, tool
+from routelock.tools.tool import Tool
 from routelock.usage import Usage
 
 if TYPE_CHECKING:

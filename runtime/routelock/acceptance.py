@@ -19,7 +19,6 @@ from routelock._json import unshared
 from routelock._records import NEW_LIST, dataclass
 from routelock.agents import Agent, Handoff
 from routelock.callers import patience
-from routelock.calls import reason_of
 from routelock.capabilities import (
     AT_MAXIMUM,
     NONE_AVAILABLE,
@@ -36,8 +35,9 @@ from routelock.logs import log
 from routelock.payloads import HandoffPayload
 from routelock.routing import Wanted
 from routelock.run import Run
-from routelock.schema import clip
 from routelock.scopes import permits
+from routelock.tools.invoke import reason_of
+from routelock.tools.schema import clip
 
 __all__ = ["LONGEST_REASON", "Agreed", "Refused", "RefusedBy", "Target", "arguments_of", "ask", "data_of"]
 

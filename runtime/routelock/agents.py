@@ -19,8 +19,6 @@ from routelock._callables import MaybeAwaitable, resolve, takes, wants
 from routelock._json import sendable
 from routelock._names import capable_name, frozen_list, transfer_tool_name
 from routelock._records import NEW_DICT, dataclass
-from routelock.agent_tools import AsTool
-from routelock.approvals import NeedsApproval
 from routelock.context import RunContext
 from routelock.declarations import (
     HANDOFF_HOOKS,
@@ -36,7 +34,6 @@ from routelock.declarations import (
     two_of_a_name,
 )
 from routelock.errors import ConfigError
-from routelock.function_tools import with_functions
 from routelock.guardrails import Guardrail
 from routelock.handlers.port import (
     Handler,
@@ -52,11 +49,13 @@ from routelock.history.filters import HandoffInputFilter
 from routelock.hooks import AgentHooks
 from routelock.payloads import HandoffPayload
 from routelock.registry import Equipment, Ranked, Section, rank
-from routelock.schema import JsonType
 from routelock.scopes import Scope, checked_scope, permits
 from routelock.skills import Skill, equip
-from routelock.strict import strict_schema
-from routelock.tools import Tool
+from routelock.tools.agent_tool import AsTool
+from routelock.tools.approvals import NeedsApproval
+from routelock.tools.decorators import with_functions
+from routelock.tools.schema import JsonType, strict_schema
+from routelock.tools.tool import Tool
 
 __all__ = ["Agent", "Handoff", "Instructions"]
 

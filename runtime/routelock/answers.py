@@ -34,12 +34,11 @@ from routelock.history.content import with_media
 from routelock.history.messages import Message, ToolCall
 from routelock.models import lineup
 from routelock.nested import Events
-from routelock.outcomes import NOT_RUN, ToolOutcome
 from routelock.routing import Offer, Plan, Wanted, unknown_tool
 from routelock.run import Run
-from routelock.schema import clip
 from routelock.tool_runs import run_tools
-from routelock.tools import Tool
+from routelock.tools.schema import clip
+from routelock.tools.tool import NOT_RUN, Tool, ToolOutcome
 from routelock.transfer import put_on_record, take_over
 from routelock.transfers import Transfer, cut_short, edge_for, passed_over, refused, try_transfer
 from routelock.waiting import all_waiting, hold_tools, hold_transfer, plan_turn

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import cast
 
-from routelock.approvals import Approvals, Decision, Interruption
 from routelock.errors import ConfigError
 from routelock.run_document import DecisionDocument, InterruptionDocument
+from routelock.tools.approvals import Approvals, Decision, Interruption
 
 __all__ = ["approvals_of", "check_waiting", "decision_documents", "interruption_document", "interruption_of"]
 

@@ -10,7 +10,6 @@ import anyio
 
 from routelock._records import dataclass
 from routelock.agents import Agent
-from routelock.calls import reason_of
 from routelock.errors import (
     ConfigError,
     GuardrailTripped,
@@ -26,7 +25,8 @@ from routelock.errors import (
 from routelock.handlers.port import Handler
 from routelock.history.messages import ToolCall
 from routelock.history.view import View
-from routelock.schema import clip
+from routelock.tools.invoke import reason_of
+from routelock.tools.schema import clip
 
 __all__ = ["Caller", "failure_of", "is_told", "patience", "too_late", "waiting_one"]
 

@@ -24,7 +24,7 @@ from routelock.history.filters import HandoffInputFilter
 from routelock.history.nesting import HandoffHistoryMapper, checked_wrappers
 from routelock.limits import Limits
 from routelock.scopes import checked_scope
-from routelock.tools import Tool
+from routelock.tools.tool import Tool
 
 if TYPE_CHECKING:  # loaded by those who use it
     from routelock.handoff_types import HandoffTypes

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
 from routelock._callables import name_of, takes
-from routelock.agent_tools import AgentCall
 from routelock.errors import ConfigError
-from routelock.function_tools import is_function, tool
 from routelock.handlers.model_settings import settings_problems
 from routelock.handlers.port import OutputMode, is_handler
 from routelock.hooks import AgentHooks, RunHooks
 from routelock.payloads import HandoffPayload
-from routelock.tools import Tool
+from routelock.tools.agent_tool import AgentCall
+from routelock.tools.decorators import is_function, tool
+from routelock.tools.tool import Tool
 
 __all__ = [
     "agent_problems",

@@ -7,13 +7,13 @@ from typing import Any, TypeVar, cast, overload
 
 from routelock._callables import MaybeAwaitable
 from routelock.agents import Agent, Handoff
-from routelock.approvals import NeedsApproval
 from routelock.context import RunContext
 from routelock.handlers.port import Handler
 from routelock.history.filters import HandoffInputFilter
 from routelock.payloads import HandoffPayload
-from routelock.schema import JsonType
 from routelock.scopes import Scope
+from routelock.tools.approvals import NeedsApproval
+from routelock.tools.schema import JsonType
 
 __all__ = ["handoff"]
 

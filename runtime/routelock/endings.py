@@ -7,12 +7,12 @@ from contextlib import aclosing
 from typing import cast
 
 from routelock._callables import resolve, users_code, words_of
-from routelock.calls import NoTextError, to_text
 from routelock.errors import HandlerError, LimitExceeded, RoutelockError, RunTimeout
 from routelock.handoff_request import HandoffStatus
 from routelock.results import RunDone, RunEvent
 from routelock.run import Run
 from routelock.time_limits import in_time
+from routelock.tools.invoke import NoTextError, to_text
 
 __all__ = ["begin", "close", "end_badly", "within"]
 

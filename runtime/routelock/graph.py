@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from routelock.agent_tools import AgentCall
 from routelock.agents import Agent
 from routelock.config import RunConfig
 from routelock.declarations import collected, in_one, two_of_a_name
 from routelock.errors import ConfigError
 from routelock.handlers.port import tool_name
 from routelock.models import check_model
+from routelock.tools.agent_tool import AgentCall
 
 __all__ = ["connected", "find_agent", "run_graph"]
 

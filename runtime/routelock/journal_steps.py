@@ -10,8 +10,8 @@ import anyio
 
 from routelock.executor import Call, InProcess, Outcome
 from routelock.handlers.events import HandlerEvent, MessageDone
-from routelock.outcomes import LOST
 from routelock.step_entries import Given, given_by, lasting
+from routelock.tools.tool import LOST
 
 __all__ = ["JournalSteps", "StepLost", "Write"]
 

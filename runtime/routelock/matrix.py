@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from routelock._callables import name_of
-from routelock.agent_tools import AgentCall
 from routelock.agents import Agent, Handoff
 from routelock.capabilities import missing_capability
 from routelock.graph import connected, find_agent
 from routelock.payloads import sent_by
+from routelock.tools.agent_tool import AgentCall
 
 if TYPE_CHECKING:
     from routelock.config import RunConfig

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any
 from routelock._callables import cancelled_itself, resolve
 from routelock._records import dataclass
 from routelock._showing import show
-from routelock.agent_tools import AgentCall
 from routelock.callers import failure_of
-from routelock.calls import refusal_text
 from routelock.config import RunConfig
 from routelock.context import ToolContext
 from routelock.errors import (
@@ -35,13 +33,14 @@ from routelock.errors import (
 from routelock.executor import Call, Executor, Outcome
 from routelock.handlers.events import HandlerEvent
 from routelock.history.messages import ToolCall, text_of
-from routelock.outcomes import ToolOutcome
 from routelock.results import NestedEvent, RunEvent
 from routelock.run import Run
-from routelock.schema import clip
 from routelock.starting import start, with_trace
 from routelock.time_limits import in_time
-from routelock.tools import Tool, outcome_of
+from routelock.tools.agent_tool import AgentCall
+from routelock.tools.invoke import refusal_text
+from routelock.tools.schema import clip
+from routelock.tools.tool import Tool, ToolOutcome, outcome_of
 
 if TYPE_CHECKING:
     from routelock.run_document import RunDocument

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from routelock.agent_tools import AgentCall
 from routelock.agents import Agent, Handoff
+from routelock.tools.agent_tool import AgentCall
 
 __all__ = ["Link", "Node", "Outline", "outline_of"]
 

@@ -22,7 +22,7 @@ from routelock._redaction import REDACTED, is_secret_name, redact_text
 from routelock._text import fit, glimpse, plain, shares
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import PayloadError
-from routelock.schema import misfit
+from routelock.tools.schema import misfit
 
 if TYPE_CHECKING:
     import pydantic

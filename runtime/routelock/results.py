@@ -11,7 +11,6 @@ from typing_extensions import TypeVar
 from routelock._json import detached
 from routelock._records import NEW_DICT, dataclass, maker, record, remaker
 from routelock.agents import Agent
-from routelock.approvals import Interruption
 from routelock.context import RunContext
 from routelock.errors import ConfigError
 from routelock.events import (
@@ -33,6 +32,7 @@ from routelock.handlers.port import Request, ToolChoice, ToolSpec
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from routelock.history.messages import Message, RunItem, ToolCall, marked, refusal_of, shown_later
 from routelock.history.repair import repair
+from routelock.tools.approvals import Interruption
 from routelock.usage import Usage, summed
 
 if TYPE_CHECKING:

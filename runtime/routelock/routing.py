@@ -15,14 +15,14 @@ from routelock._concurrency import Question, ask_all
 from routelock._json import sendable
 from routelock._records import NEW_DICT, NEW_LIST, dataclass, maker
 from routelock.agents import Agent, Handoff
-from routelock.approvals import Interruption
 from routelock.context import RunContext
 from routelock.handlers.port import ToolSpec, tool_name
 from routelock.handoff_request import HandoffRequest
 from routelock.history.messages import ToolCall
-from routelock.schema import clip
 from routelock.scopes import permits
-from routelock.tools import Tool
+from routelock.tools.approvals import Interruption
+from routelock.tools.schema import clip
+from routelock.tools.tool import Tool
 
 __all__ = [
     "MOST_CALLS",

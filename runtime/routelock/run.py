@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from routelock._json import detached, sendable
 from routelock._records import NEW_DICT, NEW_SET, dataclass, maker
 from routelock.agents import Agent
-from routelock.approvals import NO_APPROVALS, Approvals, Interruption, still_waiting
 from routelock.callers import Caller, waiting_one
 from routelock.capabilities import Places
 from routelock.context import MOMENT, PAYLOAD_KEY, RunContext
@@ -35,6 +34,7 @@ from routelock.models import lineup
 from routelock.progress import PROGRESS, Progress
 from routelock.results import RESULT, RunResult, StopReason
 from routelock.routing import Offer
+from routelock.tools.approvals import NO_APPROVALS, Approvals, Interruption, still_waiting
 from routelock.usage import Usage
 
 if TYPE_CHECKING:

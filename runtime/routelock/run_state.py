@@ -21,7 +21,6 @@ from typing import Any, cast
 from routelock._json import MAX_BYTES, MAX_DEPTH, decode, detached, encode
 from routelock.agents import Agent, Handoff
 from routelock.approval_documents import check_waiting, interruption_of
-from routelock.approvals import Decision, Interruption, rejection
 from routelock.config import RunConfig
 from routelock.context import RunContext
 from routelock.context_shape import failing_as
@@ -38,6 +37,7 @@ from routelock.run_document import (
     usage_of,
 )
 from routelock.run_state_text import answer_as_json, redacted
+from routelock.tools.approvals import Decision, Interruption, rejection
 from routelock.usage import Usage
 
 __all__ = ["RunState", "RunStatus"]

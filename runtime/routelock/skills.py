@@ -27,7 +27,7 @@ from routelock.handlers.port import Handler, Priority, is_handler
 from routelock.handoff_request import HandoffRequest
 from routelock.registry import Equipment, Registry, checked_event, rank
 from routelock.scopes import Scope, checked_scope
-from routelock.tools import Tool
+from routelock.tools.tool import Tool
 
 __all__ = ["Hook", "Prompt", "Skill", "equip", "hook", "prompt"]
 

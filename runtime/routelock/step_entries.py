@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from routelock import errors
-from routelock.calls import reason_of
 from routelock.errors import HandlerError, HandoffTimeout, ProviderError, RoutelockError
 from routelock.executor import Call
 from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.replies import wrong_with
+from routelock.tools.invoke import reason_of
 from routelock.usage import Usage
 
 __all__ = ["Given", "given_by", "lasting"]

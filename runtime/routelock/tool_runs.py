@@ -11,7 +11,6 @@ import anyio
 import anyio.lowlevel
 
 from routelock._concurrency import isolated, run_all
-from routelock.agent_tools import AgentCall
 from routelock.context import ToolContext
 from routelock.errors import (
     CallbackError,
@@ -24,11 +23,11 @@ from routelock.errors import (
 from routelock.executor import Call, Outcome
 from routelock.history.messages import ToolCall
 from routelock.nested import Consultation, Events, GraceOver, consultations, step_key
-from routelock.outcomes import CUT_OFF, NOT_RUN, ToolErrorKind, ToolOutcome
 from routelock.results import Problem
 from routelock.run import Run
 from routelock.tell import heard, tell
-from routelock.tools import Tool
+from routelock.tools.agent_tool import AgentCall
+from routelock.tools.tool import CUT_OFF, NOT_RUN, Tool, ToolErrorKind, ToolOutcome
 
 __all__ = ["Take", "run_tools"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from routelock._callables import words_of
-from routelock.agent_tools import AgentCall
 from routelock.agents import Agent, Handoff
 from routelock.config import RunConfig
 from routelock.models import lineup
 from routelock.results import HandoffRecord, Problem
+from routelock.tools.agent_tool import AgentCall
 from routelock.trace_records import AgentTraced, EdgeTraced, ErrorTraced, HandoffTraced, ProblemTraced
 
 __all__ = ["agent_traced", "error_traced", "handoff_traced", "problem_traced"]

@@ -9,7 +9,7 @@ from typing import Protocol
 from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone
 from routelock.handlers.port import Handler, Request
 from routelock.history.messages import ToolCall
-from routelock.outcomes import ToolOutcome
+from routelock.tools.tool import ToolOutcome
 from routelock.trace_records import RunStarted, TraceRecord
 
 __all__ = ["Trace", "TraceWriter", "Tracing", "Within"]

@@ -27,9 +27,9 @@ from routelock.handlers.port import Handler, Request, model_of
 from routelock.handoff_request import recordable
 from routelock.history.messages import ToolCall
 from routelock.logs import log
-from routelock.outcomes import ToolOutcome
 from routelock.results import HandoffRecord
 from routelock.run import Run
+from routelock.tools.tool import ToolOutcome
 from routelock.trace_files import TraceFile
 from routelock.trace_notes import agent_traced, error_traced, handoff_traced, problem_traced
 from routelock.trace_port import Trace, TraceWriter, Tracing, Within

@@ -13,7 +13,6 @@ from routelock._json import unshared
 from routelock._records import maker, record
 from routelock.acceptance import LONGEST_REASON, Agreed, Refused, RefusedBy, Target, arguments_of, ask
 from routelock.agents import Agent, Handoff
-from routelock.calls import reason_of
 from routelock.capabilities import Place
 from routelock.errors import ModelBehaviorError
 from routelock.handlers.port import Handler
@@ -23,7 +22,8 @@ from routelock.models import handler_for, load
 from routelock.payloads import HandoffPayload, sent_by
 from routelock.routing import Wanted
 from routelock.run import Run
-from routelock.schema import clip, describe_error
+from routelock.tools.invoke import reason_of
+from routelock.tools.schema import clip, describe_error
 
 __all__ = ["Transfer", "cut_short", "edge_for", "passed_over", "refused", "try_transfer"]
 

@@ -16,7 +16,7 @@ from routelock import Agent, AgentHooks, Handoff, Retry, RunConfig, RunHooks, ev
 from routelock.handoff_types import HandoffTypes
 from routelock.results import RunEvent
 from routelock.serving import ServeConfig
-from routelock.tools import Tool
+from routelock.tools.tool import Tool
 from routelock.trace_port import Trace
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text("utf-8")

@@ -11,7 +11,6 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from routelock.approvals import Interruption
 from routelock.commands.command import Command
 from routelock.commands.exit_codes import DONE, FAILED, INTERRUPTED, WAITS
 from routelock.commands.keyboard import edit_lines
@@ -33,6 +32,7 @@ from routelock.run_state import RunState
 from routelock.run_stream import RunStream
 from routelock.runner import Runner
 from routelock.sessions import Session, SQLiteSessions
+from routelock.tools.approvals import Interruption
 from routelock.usage import Usage
 from routelock_providers.litellm_library import close_litellm
 

@@ -18,7 +18,6 @@ import anyio
 from routelock._callables import MaybeAwaitable, resolve, users_code
 from routelock._redaction import redact
 from routelock.agents import Agent
-from routelock.approvals import Interruption
 from routelock.config import RunConfig
 from routelock.handlers.events import ReasoningDelta, TextDelta
 from routelock.history.messages import Message, RunInput
@@ -27,6 +26,7 @@ from routelock.run_state import RunState
 from routelock.runner import Runner
 from routelock.serving.refusals import Refusal
 from routelock.starting import DEFAULT_MAX_TURNS
+from routelock.tools.approvals import Interruption
 from routelock.trace_files import as_line
 from routelock.trace_port import TraceWriter
 from routelock.trace_records import RunStarted, TraceRecord

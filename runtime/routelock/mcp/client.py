@@ -13,8 +13,6 @@ import pydantic_core
 
 from routelock._json import sendable
 from routelock._redaction import redact_text
-from routelock.approvals import NeedsApproval
-from routelock.calls import failure_text, reason_of
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, RoutelockError, ToolError, ToolTimeout
 from routelock.mcp.connection import ServerConnection, running_loop
@@ -22,7 +20,9 @@ from routelock.mcp.library import ErrorAnswer, ServerLink, SessionExpired, libra
 from routelock.mcp.listing import ListedTool, WantedTools, check_known, wanted_tools
 from routelock.mcp.places import WebServer, server_place
 from routelock.mcp.results import result_media, result_text
-from routelock.tools import Tool, ToolResult
+from routelock.tools.approvals import NeedsApproval
+from routelock.tools.invoke import failure_text, reason_of
+from routelock.tools.tool import Tool, ToolResult
 
 __all__ = ["MCPClient"]
 

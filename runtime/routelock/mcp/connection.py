@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import anyio
 
 from routelock._redaction import redact_text
-from routelock.calls import reason_of
 from routelock.errors import ToolError
 from routelock.mcp.library import HungUp, ServerLink, alone
+from routelock.tools.invoke import reason_of
 
 __all__ = ["ServerConnection", "in_background", "running_loop"]
 

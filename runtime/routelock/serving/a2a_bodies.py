@@ -15,10 +15,10 @@ from pydantic_core import to_jsonable_python
 
 from routelock._json import integral
 from routelock.agents import Agent
-from routelock.approvals import Interruption
 from routelock.history.messages import Message
 from routelock.results import RunResult
 from routelock.serving.refusals import Refusal
+from routelock.tools.approvals import Interruption
 from routelock.usage import Usage
 
 __all__ = [

@@ -27,6 +27,7 @@ __all__ = [
     "still_waiting",
 ]
 
+
 NeedsApproval = bool | Callable[[ToolContext[Any], dict[str, Any]], MaybeAwaitable[bool]]
 """Whether somebody has to approve a call before it is carried out: a bool, or a function of the context and
 the arguments, sync or async, asked for each call."""

@@ -19,8 +19,8 @@ from routelock._records import dataclass
 from routelock._redaction import redact_text
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError, ToolTimeout
-from routelock.schema import clip, describe_error
-from routelock.signatures import Signature
+from routelock.tools.schema import clip, describe_error
+from routelock.tools.signature import Signature
 
 __all__ = [
     "JsonCall",
@@ -33,8 +33,10 @@ __all__ = [
     "to_text",
 ]
 
+
 _LONGEST_REPORT = 800
 """Characters of a report to the model: it stays in the history, and is paid for again and again."""
+
 _LONGEST_READ = 100_000
 """Characters of an exception's text in which secrets are looked for."""
 

@@ -15,8 +15,7 @@ from routelock._callables import hint_of, is_method, name_of, types_in, unbound
 from routelock._records import dataclass
 from routelock.context import RunContext
 from routelock.errors import ConfigError, ModelBehaviorError
-from routelock.schema import clip, default_as_json, describe_error, misfit, plain_schema
-from routelock.strict import strict_schema
+from routelock.tools.schema import clip, default_as_json, describe_error, misfit, plain_schema, strict_schema
 
 if TYPE_CHECKING:
     import pydantic

@@ -15,15 +15,16 @@ from typing_extensions import TypedDict
 from routelock._callables import MaybeAwaitable
 from routelock._names import slug
 from routelock._records import dataclass
-from routelock.approvals import NeedsApproval
-from routelock.calls import to_text
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError
-from routelock.schema import JsonType, describe_error
 from routelock.scopes import Scope
-from routelock.tools import IsEnabled, OnError, Tool
+from routelock.tools.approvals import NeedsApproval
+from routelock.tools.invoke import to_text
+from routelock.tools.schema import JsonType, describe_error
+from routelock.tools.tool import IsEnabled, OnError, Tool
 
 __all__ = ["AgentCall", "AsTool"]
+
 
 _WHAT = "The task, with everything that the agent needs to know: it sees nothing else of the conversation."
 

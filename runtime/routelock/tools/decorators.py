@@ -7,13 +7,13 @@ from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, TypeGuard, overload
 
-from routelock.approvals import NeedsApproval
-from routelock.calls import PythonCall, is_async
 from routelock.errors import ConfigError
 from routelock.guardrails import ToolGuardrail
 from routelock.scopes import Scope
-from routelock.signatures import signature_of
-from routelock.tools import IsEnabled, OnError, Tool
+from routelock.tools.approvals import NeedsApproval
+from routelock.tools.invoke import PythonCall, is_async
+from routelock.tools.signature import signature_of
+from routelock.tools.tool import IsEnabled, OnError, Tool
 
 __all__ = ["function_tool", "is_function", "tool", "with_functions"]
 
@@ -35,6 +35,8 @@ def tool(
     input_guardrails: Sequence[ToolGuardrail] = (),
     output_guardrails: Sequence[ToolGuardrail] = (),
 ) -> Tool: ...
+
+
 @overload
 def tool(
     *,
@@ -50,6 +52,8 @@ def tool(
     input_guardrails: Sequence[ToolGuardrail] = (),
     output_guardrails: Sequence[ToolGuardrail] = (),
 ) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
 def tool(
     function: Callable[..., Any] | None = None,
     /,
@@ -132,6 +136,8 @@ def function_tool(
     tool_input_guardrails: Sequence[ToolGuardrail] | None = None,
     tool_output_guardrails: Sequence[ToolGuardrail] | None = None,
 ) -> Tool: ...
+
+
 @overload
 def function_tool(
     *,
@@ -147,6 +153,8 @@ def function_tool(
     tool_input_guardrails: Sequence[ToolGuardrail] | None = None,
     tool_output_guardrails: Sequence[ToolGuardrail] | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
 def function_tool(
     function: Callable[..., Any] | None = None,
     /,

@@ -1,0 +1,27 @@
+"""Tools: what a model may call, and how a call is made.
+
+A `Tool` has a name, a schema and a function; `@tool` makes one of a function. Arguments are checked against
+the schema before the function runs. Approvals and agents as tools are here too. Imports `handlers`,
+`history` and the modules at the top. Start at `tool.py`.
+"""
+
+from __future__ import annotations
+
+from routelock.tools.approvals import Approvals, Decision, Interruption, NeedsApproval
+from routelock.tools.decorators import function_tool, tool
+from routelock.tools.tool import FunctionTool, IsEnabled, OnError, Tool, ToolOutcome, ToolResult
+
+__all__ = [
+    "Approvals",
+    "Decision",
+    "FunctionTool",
+    "Interruption",
+    "IsEnabled",
+    "NeedsApproval",
+    "OnError",
+    "Tool",
+    "ToolOutcome",
+    "ToolResult",
+    "function_tool",
+    "tool",
+]
