@@ -5,7 +5,7 @@ import sys
 from datetime import UTC, datetime
 
 from routelock import Agent, RunConfig, Runner, tool
-from routelock.handoff_context import HandoffContext, deserialize_context, serialize_context
+from routelock.handoffs.context import HandoffContext, deserialize_context, serialize_context
 from routelock.history.messages import ToolCall
 from routelock.testing import ScriptedHandler, call
 

@@ -3,8 +3,8 @@
 import anyio
 
 from routelock import Agent, HandoffRequest, Runner, handoff
-from routelock.handoff_context import HandoffContext, deserialize_context, serialize_context
-from routelock.handoff_store import InMemoryHandoffStore, asks, finished, incoming
+from routelock.handoffs.context import HandoffContext, deserialize_context, serialize_context
+from routelock.handoffs.store import InMemoryHandoffStore, asks, finished, incoming
 from routelock.testing import ScriptedHandler, call
 
 store = InMemoryHandoffStore()  # a database of yours has the same methods, and they may be async

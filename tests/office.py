@@ -18,11 +18,11 @@ from scenes import AgentRecorder, Recorder
 
 from routelock import Agent, HandoffRequest, Retry, RunConfig, Runner, RunResult, RunStream, handoff
 from routelock import function_tool as tool
-from routelock.capabilities import Capacity
 from routelock.errors import ConnectionFailed
 from routelock.guardrails import GuardrailResult
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Request
+from routelock.handoffs.capabilities import Capacity
 from routelock.history.filters import HandoffInputData, remove_all_tools
 from routelock.history.messages import Message
 from routelock.history.repair import problems

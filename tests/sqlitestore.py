@@ -17,9 +17,9 @@ import anyio
 
 from routelock import HandoffRequest
 from routelock.errors import HandoffStateError
-from routelock.handoff_context import deserialize_context
 from routelock.handoff_request import HandoffResponse, HandoffStatus
-from routelock.handoff_store import incoming
+from routelock.handoffs.context import deserialize_context
+from routelock.handoffs.store import incoming
 
 TABLE = """
 CREATE TABLE IF NOT EXISTS handoffs (

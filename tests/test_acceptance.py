@@ -16,8 +16,8 @@ from teams import TO_B, agent, answers_of, shown
 
 from routelock import Agent, HandoffRequest, RunConfig, RunHooks, Runner, RunResult, function_tool, handoff
 from routelock.errors import CallbackError, HandoffStateError
-from routelock.handoff_context import HandoffContext
 from routelock.handoff_request import HandoffResponse, HandoffStatus
+from routelock.handoffs.context import HandoffContext
 from routelock.history.messages import text_of
 from routelock.testing import ScriptedHandler, call
 

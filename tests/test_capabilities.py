@@ -13,8 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock.capabilities import CapabilityRouter, Capacity, Choice, first_to_accept, missing_capability
 from routelock.errors import CallbackError, ConfigError
+from routelock.handoffs.capabilities import (
+    CapabilityRouter,
+    Capacity,
+    Choice,
+    first_to_accept,
+    missing_capability,
+)
 
 pytestmark = pytest.mark.anyio
 

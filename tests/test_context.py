@@ -19,7 +19,7 @@ from routelock import (
     function_tool,
     handoff,
 )
-from routelock.payloads import HandoffPayload
+from routelock.handoffs.payload import HandoffPayload
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from routelock.context_shape import check_fields, context_schema, kind_of
-from routelock.handoff_context import HandoffContext, deserialize_context
+from routelock.handoffs.context import HandoffContext, deserialize_context
+from routelock.handoffs.context_fields import check_fields, context_schema, kind_of
 
 USER = {"role": "user", "content": "Hi"}
 

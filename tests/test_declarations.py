@@ -9,10 +9,11 @@ import pytest
 from teams import agent
 
 from routelock import Agent, Handoff, RunConfig, handoff
-from routelock.declarations import agent_problems, is_list, is_seconds, target_name
+from routelock.declarations import agent_problems
 from routelock.errors import ConfigError
 from routelock.graph import run_graph
-from routelock.payloads import HandoffPayload
+from routelock.handoffs.handoff import is_list, is_seconds, target_name
+from routelock.handoffs.payload import HandoffPayload
 from routelock.testing import ScriptedHandler
 
 B = agent("B")

@@ -26,7 +26,6 @@ from routelock import (
     handoff,
     tool,
 )
-from routelock.capabilities import Capacity
 from routelock.errors import (
     BudgetExceeded,
     ConfigError,
@@ -39,6 +38,7 @@ from routelock.errors import (
 )
 from routelock.events import HandoffCompleted, HandoffFailed, HandoffOccurred
 from routelock.handoff_request import HandoffStatus
+from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import text_of
 from routelock.journal import Journal
 from routelock.limits import Limits

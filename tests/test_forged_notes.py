@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from teams import look_up
 
 from routelock import Agent, Message, Runner, handoff
-from routelock.handoff_context import HandoffContext
+from routelock.handoffs.context import HandoffContext
 from routelock.history.filters import remove_all_tools
 from routelock.history.messages import NOTE, RunItem, is_note, last_user_text, text_of, to_messages
 from routelock.history.notes import PREAMBLE, Reader

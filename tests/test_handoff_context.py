@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from routelock import Agent, Runner, function_tool
 from routelock._redaction import redact
-from routelock.handoff_context import (
+from routelock.handoffs.context import (
     HandoffContext,
     ToolState,
     deserialize_context,
@@ -270,7 +270,7 @@ async def test_what_one_run_did_another_goes_on_with() -> None:
 def test_another_process_restores_it() -> None:
     """And writes the same bytes."""
     program = (
-        "import sys; from routelock.handoff_context import *;"
+        "import sys; from routelock.handoffs import *;"
         "context = deserialize_context(sys.stdin.buffer.read());"
         "sys.stdout.buffer.write(serialize_context(context, compress=True))"
     )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from routelock.handoff_context import (
+from routelock.handoffs.context import (
     HandoffContext,
     deserialize_context,
     prepare_handoff_context,

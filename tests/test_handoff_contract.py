@@ -28,8 +28,8 @@ from routelock import (
 from routelock.errors import CallbackError
 from routelock.events import HandoffOccurred, HandoffRequested
 from routelock.handlers.events import TextDelta
-from routelock.handoff_context import HandoffContext, deserialize_context, serialize_context
 from routelock.handoff_request import HandoffResponse, HandoffStatus
+from routelock.handoffs.context import HandoffContext, deserialize_context, serialize_context
 from routelock.history.filters import keep_last, remove_all_tools
 from routelock.history.messages import Message, text_of
 from routelock.history.repair import problems

@@ -10,8 +10,8 @@ from teams import TO_B, agent
 
 from routelock import Agent, HandoffRequest, RunConfig, RunContext, Runner, handoff, tool
 from routelock.errors import ConfigError
-from routelock.handoff_context import HandoffContext
 from routelock.handoff_request import HandoffResponse, HandoffStatus
+from routelock.handoffs.context import HandoffContext
 from routelock.testing import call
 
 pytestmark = pytest.mark.anyio

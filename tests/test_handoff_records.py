@@ -26,7 +26,7 @@ from routelock import (
 )
 from routelock.errors import HandoffFilterError, MaxTurnsExceeded, RoutelockError
 from routelock.handoff_request import HandoffResponse, HandoffStatus
-from routelock.metrics import HandoffMetrics
+from routelock.handoffs.metrics import HandoffMetrics
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.usage import Usage
 

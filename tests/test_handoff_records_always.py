@@ -10,10 +10,10 @@ from random_teams import NAMES, scripts, team
 from scenes import facts
 
 from routelock import RunConfig, Runner, RunResult, RunStream
-from routelock.capabilities import Capacity
 from routelock.errors import RoutelockError
 from routelock.events import HandoffCompleted, HandoffOccurred
 from routelock.handoff_request import HandoffStatus
+from routelock.handoffs.capabilities import Capacity
 from routelock.results import RunEvent
 from routelock.usage import Usage
 

@@ -21,12 +21,12 @@ from routelock import (
     function_tool,
     handoff,
 )
-from routelock.capabilities import NONE_AVAILABLE, Capacity
 from routelock.errors import RoutelockError
 from routelock.events import HandoffRequested, ToolCalled, ToolOutput
 from routelock.handoff_request import HandoffResponse, HandoffStatus
+from routelock.handoffs.capabilities import NONE_AVAILABLE, Capacity
+from routelock.handoffs.metrics import HandoffMetrics
 from routelock.history.filters import HandoffInputData
-from routelock.metrics import HandoffMetrics
 from routelock.starting import start
 from routelock.testing import assert_valid, call
 

@@ -23,8 +23,8 @@ from routelock import Agent, HandoffRequest, RunConfig, Runner, handoff
 from routelock._callables import resolve
 from routelock.errors import ConfigError, HandoffStateError
 from routelock.handoff_request import HandoffResponse, HandoffStatus
-from routelock.handoff_store import HandoffStore, InMemoryHandoffStore, asks, decided, finished, incoming
-from routelock.payloads import HandoffPayload
+from routelock.handoffs.payload import HandoffPayload
+from routelock.handoffs.store import HandoffStore, InMemoryHandoffStore, asks, decided, finished, incoming
 from routelock.testing import ScriptedHandler, call
 
 STATES = {

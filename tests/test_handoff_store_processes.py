@@ -15,8 +15,8 @@ from sqlitestore import SqliteStore
 
 from routelock import Agent, HandoffRequest, Runner, handoff
 from routelock.errors import HandoffStateError
-from routelock.handoff_context import HandoffContext, serialize_context
-from routelock.handoff_store import HandoffStore, asks, decided, finished
+from routelock.handoffs.context import HandoffContext, serialize_context
+from routelock.handoffs.store import HandoffStore, asks, decided, finished
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]  # the loops are tested beside the store

@@ -9,8 +9,8 @@ import pydantic
 import pytest
 
 from routelock.errors import ConfigError, PayloadError
-from routelock.handoff_types import HandoffTypes, ResearchDelegation
-from routelock.payloads import HandoffPayload, payload_of
+from routelock.handoffs.payload import HandoffPayload, payload_of
+from routelock.handoffs.payload_types import HandoffTypes, ResearchDelegation
 
 COMMON = HandoffTypes().models
 KEYS = {

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from routelock.handoff_request import HandoffStatus
-from routelock.metrics import HandoffMetrics, HandoffTally, HandoffTotals
+from routelock.handoffs.metrics import HandoffMetrics, HandoffTally, HandoffTotals
 from routelock.results import HandoffRecord
 
 NAMES = st.sampled_from(["a", "b", "c"]) | st.text(max_size=5)

@@ -34,7 +34,7 @@ from routelock.events import AgentUpdated, ToolCalled, ToolOutput
 from routelock.executor import Call, InProcess, Outcome
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.port import Handler, Request
-from routelock.payloads import HandoffPayload
+from routelock.handoffs.payload import HandoffPayload
 from routelock.results import NestedEvent, RunDone, RunEvent
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 

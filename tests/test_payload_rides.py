@@ -27,11 +27,11 @@ from routelock import (
     handoff,
 )
 from routelock.errors import RoutelockError
-from routelock.handoff_context import HandoffContext
 from routelock.handoff_request import HandoffStatus
-from routelock.handoff_types import HandoffTypes
+from routelock.handoffs.context import HandoffContext
+from routelock.handoffs.payload import HandoffPayload, payload_of
+from routelock.handoffs.payload_types import HandoffTypes
 from routelock.history.messages import text_of
-from routelock.payloads import HandoffPayload, payload_of
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 
 from routelock._redaction import redact
 from routelock.errors import HandoffError, PayloadError
-from routelock.payloads import HandoffPayload, carried, loggable, payload_of, sent_by
+from routelock.handoffs.payload import HandoffPayload, carried, loggable, payload_of, sent_by
 
 SECRET = "hunter2"
 NAMES = ["source_agent", "handoff_type", "context_data", "handoff_reason", "expected_output", "previous"]

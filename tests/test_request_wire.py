@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from routelock import Agent, HandoffRequest
-from routelock.payloads import HandoffPayload
+from routelock.handoffs.payload import HandoffPayload
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

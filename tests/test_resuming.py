@@ -29,7 +29,6 @@ from routelock import (
     function_tool,
     handoff,
 )
-from routelock.capabilities import Capacity
 from routelock.errors import (
     CallbackError,
     ConfigError,
@@ -47,6 +46,7 @@ from routelock.errors import (
 from routelock.events import EmptyReply, HandoffOccurred, HandoffReturned, ToolOutput
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.handoff_request import HandoffStatus
+from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import text_of
 from routelock.run_state import RunStatus
 from routelock.testing import ScriptedHandler, assert_valid, call, reply

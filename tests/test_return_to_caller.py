@@ -22,7 +22,6 @@ from routelock import (
     handoff,
     tool,
 )
-from routelock.capabilities import Capacity
 from routelock.errors import (
     ConfigError,
     HandoffTimeout,
@@ -32,6 +31,7 @@ from routelock.errors import (
 )
 from routelock.events import AgentUpdated, HandoffFailed, HandoffOccurred, HandoffReturned
 from routelock.handoff_request import HandoffStatus
+from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import text_of
 from routelock.testing import ScriptedHandler, assert_valid, call
 

@@ -25,7 +25,7 @@ from routelock.context import narrowed
 from routelock.errors import ConfigError, RoutelockError
 from routelock.handlers.events import TextDelta
 from routelock.handlers.port import Request
-from routelock.payloads import payload_of
+from routelock.handoffs.payload import payload_of
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

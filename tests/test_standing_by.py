@@ -20,10 +20,10 @@ from routelock import (
     handoff,
     tool,
 )
-from routelock.capabilities import Capacity
 from routelock.errors import HandoffTimeout, ProviderError
 from routelock.events import HandoffCompleted, HandoffFailed, HandoffReturned
 from routelock.handoff_request import HandoffStatus
+from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import text_of
 from routelock.journal import Journal
 from routelock.testing import ScriptedHandler, assert_valid, call

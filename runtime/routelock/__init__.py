@@ -9,10 +9,9 @@ Importing routelock loads neither litellm nor openai; they are loaded when a mod
 
 from typing import TYPE_CHECKING, Any
 
-from routelock.agents import Agent, Handoff
+from routelock.agents import Agent
 from routelock.config import RunConfig
 from routelock.context import RunContext, ToolContext
-from routelock.edges import handoff
 from routelock.errors import (
     ConfigError,
     HandoffError,
@@ -28,6 +27,7 @@ from routelock.handlers.function_handler import function_handler, handler
 from routelock.handlers.port import Handler, ModelSettings, Request
 from routelock.handlers.retry import Retry
 from routelock.handoff_request import HandoffRequest
+from routelock.handoffs.handoff import Handoff, handoff
 from routelock.history.filters import HandoffInputData, HandoffInputFilter
 from routelock.history.messages import Message, RunItem
 from routelock.history.nesting import nest_handoff_history

@@ -17,9 +17,13 @@ import anyio
 from routelock._callables import is_failure, resolve
 from routelock._json import unshared
 from routelock._records import NEW_LIST, dataclass
-from routelock.agents import Agent, Handoff
+from routelock.agents import Agent
 from routelock.callers import patience
-from routelock.capabilities import (
+from routelock.context import RunContext, narrowed
+from routelock.graph import find_agent
+from routelock.handlers.port import Handler
+from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
+from routelock.handoffs.capabilities import (
     AT_MAXIMUM,
     NONE_AVAILABLE,
     NONE_CAPABLE,
@@ -27,12 +31,9 @@ from routelock.capabilities import (
     Place,
     missing_capability,
 )
-from routelock.context import RunContext, narrowed
-from routelock.graph import find_agent
-from routelock.handlers.port import Handler
-from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
+from routelock.handoffs.handoff import Handoff
+from routelock.handoffs.payload import HandoffPayload
 from routelock.logs import log
-from routelock.payloads import HandoffPayload
 from routelock.routing import Wanted
 from routelock.run import Run
 from routelock.scopes import permits

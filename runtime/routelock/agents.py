@@ -6,58 +6,50 @@ concept: an edge to an agent or to a handler, offered to the model as ``transfer
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Generic, cast
 
 from typing_extensions import TypeVar
 
-from routelock._callables import MaybeAwaitable, resolve, takes, wants
-from routelock._json import sendable
-from routelock._names import capable_name, frozen_list, transfer_tool_name
+from routelock._callables import MaybeAwaitable, resolve, wants
+from routelock._names import frozen_list
 from routelock._records import NEW_DICT, dataclass
 from routelock.context import RunContext
 from routelock.declarations import (
     HANDOFF_HOOKS,
     LISTS,
     agent_problems,
-    check_handoff,
     collected,
     colliding_names,
     in_list,
     in_one,
-    is_list,
-    target_name,
     two_of_a_name,
 )
-from routelock.errors import ConfigError
 from routelock.guardrails import Guardrail
 from routelock.handlers.port import (
     Handler,
     ModelSettings,
     OutputMode,
     OutputSchema,
-    is_handler,
     schema_prompt,
 )
-from routelock.handoff_context import HandoffContext
 from routelock.handoff_request import HandoffRequest, HandoffResponse
-from routelock.history.filters import HandoffInputFilter
+from routelock.handoffs.context import HandoffContext
+from routelock.handoffs.handoff import Handoff, is_list
 from routelock.hooks import AgentHooks
-from routelock.payloads import HandoffPayload
 from routelock.registry import Equipment, Ranked, Section, rank
-from routelock.scopes import Scope, checked_scope, permits
+from routelock.scopes import permits
 from routelock.skills import Skill, equip
 from routelock.tools.agent_tool import AsTool
-from routelock.tools.approvals import NeedsApproval
 from routelock.tools.decorators import with_functions
-from routelock.tools.schema import JsonType, strict_schema
+from routelock.tools.schema import JsonType
 from routelock.tools.tool import Tool
 
-__all__ = ["Agent", "Handoff", "Instructions"]
+__all__ = ["Agent", "Instructions"]
+
 
 T = TypeVar("T", default=Any)
 
@@ -65,189 +57,20 @@ Instructions = str | Callable[..., MaybeAwaitable[str]]
 """Text, or a sync or async function of nothing, of the context, or of the context and the agent."""
 
 _Consent = MaybeAwaitable[HandoffResponse | None]
+
 _OnHandoffRequest = (
     Callable[[HandoffRequest], _Consent] | Callable[[HandoffRequest, RunContext[Any]], _Consent]
 )
+
 _OnHandoffReceived = (
     Callable[[HandoffContext], MaybeAwaitable[None]]
     | Callable[[HandoffContext, RunContext[Any]], MaybeAwaitable[None]]
 )
 
-_ASK_REASON = "The reason for handing off to this agent"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Handoff:
-    """An edge to an agent or a handler. Make one with `routelock.handoff`; make it directly for full control.
-
-    `Handoff.to` is short for the common case. Subclass to change `get_transfer_message`.
-    """
-
-    target: Agent[Any] | Handler | str | None = None
-    """None when ``on_invoke_handoff`` decides, or any agent with ``capabilities_required`` will do."""
-    others: Sequence[Agent[Any] | Handler | str] = ()
-    """Who is asked next, in order, when the target declines or is not available."""
-    agent_name: str = ""
-    """Name of the target; taken from ``target`` when left out."""
-    tool_name: str = ""
-    """``transfer_to_<slug of agent_name>`` when left out."""
-    tool_description: str = ""
-    input_type: JsonType[Any] | None = None
-    """Checks and parses what the model passes with the transfer."""
-    input_json_schema: Mapping[str, Any] | None = None
-    """The schema shown to the model; made from ``input_type`` when left out."""
-    strict_json_schema: bool = True
-    on_handoff: Callable[..., MaybeAwaitable[None]] | None = None
-    on_invoke_handoff: Callable[[RunContext[Any], str], MaybeAwaitable[Any]] | None = None
-    """Given the context and the raw arguments, returns the agent or handler to go to: it may be
-    another one than was declared."""
-    input_filter: HandoffInputFilter | None = None
-    nest_handoff_history: bool | None = None
-    """True or False overrides the run's setting; None follows it."""
-    is_enabled: bool | Callable[[RunContext[Any], Agent[Any]], MaybeAwaitable[bool]] = True
-    """Asked in every turn and before it is taken; a disabled handoff is not offered and cannot be taken."""
-    reason: str | None = None
-    """Why one would hand over to this target; shown to the model and kept in the record."""
-    ask_reason: bool = False
-    """Whether the model must say why it hands over."""
-    preserve_context: bool = True
-    """False shows the target only the newest user message."""
-    transfer_system_message: bool = False
-    """True appends the source's instructions, labelled, to the target's."""
-    scope: Scope | None = None
-    """Who may hand over, see `routelock.scopes`; when left out, that of a handler target, or all."""
-    capabilities_required: Sequence[str] = ()
-    """What the target must be able to do, see ``Agent.capabilities``. Asked when the transfer is made."""
-    timeout: float | None = None
-    """Seconds that the target has to accept, in its ``on_handoff_request``; None waits for ever."""
-    payload: HandoffPayload | Mapping[str, Any] | Callable[..., MaybeAwaitable[Any]] | None = None
-    """Data that rides along, see `routelock.payloads`; or a function of the context, and of what the
-    model passed, that makes it."""
-    share: Sequence[str] | None = None
-    """Which keys of the shared memory the target sees, and may change; None for the same dict as the source.
-    A payload is not withheld. See `routelock.sharing`."""
-    return_to_caller: bool = False
-    """Whether the target's output answers the source's call, and the source goes on. If the target fails, the
-    source is told, unless ``RunConfig.raise_on`` has ``"failed_handoff"``."""
-    run_timeout: float | None = None
-    """Seconds that the target has to answer; then the source goes on without. With ``return_to_caller`` the
-    source waits for the output, otherwise it stands by and the target's answer is final. A tool that runs is
-    not interrupted: give it a timeout of its own."""
-    needs_approval: NeedsApproval = False
-    """Whether somebody has to approve the transfer first: the run ends with it, see docs/approvals.md."""
-    priority: int = 0
-    """How urgent it is, for those who decide: lower first, see ``HandoffRequest.priority``."""
-    metadata: Mapping[str, Any] = field(default_factory=NEW_DICT)
-    """What else the target's ``on_handoff_request`` is to know; it is on the record."""
-
-    def __post_init__(self) -> None:
-        for name in ("others", "capabilities_required", "share"):
-            if is_list(given := getattr(self, name)):
-                _set(self, name, frozen_list(given))
-        if not isinstance(cast(object, self.input_type), JsonType | None):
-            raise ConfigError(
-                f"Handoff: input_type must be a JsonType; write JsonType({self.input_type!r:.80})."
-            )
-        found = _end_of(self)
-        _set(self, "agent_name", self.agent_name or found)
-        _set(self, "tool_name", self.tool_name or transfer_tool_name(self.agent_name))
-        _set(self, "tool_description", self.tool_description or _description(self))
-        scope: object = getattr(self.target, "scope", "all") if self.scope is None else self.scope
-        _set(self, "scope", checked_scope(scope, f"Handoff to {self.agent_name!r}"))
-        if self.input_json_schema is None:
-            schema, strict = _handoff_schema(self)
-            _set(self, "input_json_schema", schema)
-            _set(self, "strict_json_schema", self.strict_json_schema and strict)
-        elif self.strict_json_schema:
-            strict_form = strict_schema(self.input_json_schema)
-            _set(self, "input_json_schema", strict_form or self.input_json_schema)
-            _set(self, "strict_json_schema", strict_form is not None)
-        check_handoff(self)
-
-    @classmethod
-    def to(cls, target: Agent[Any] | Handler | str, reason: str | None = None) -> Handoff:
-        """Return a plain handoff to ``target``, with a reason to do so."""
-        return cls(target=target, reason=reason)
-
-    @property
-    def label(self) -> str:
-        """A short name for logs: ``Handoff: <reason>`` or ``Handoff to <name>``."""
-        return f"Handoff: {self.reason}" if self.reason else f"Handoff to {self.agent_name}"
-
-    @property
-    def to_handler(self) -> Handler | None:
-        """The target, if it is a handler."""
-        return self.target if is_handler(self.target) else None
-
-    @cached_property
-    def on_handoff_takes_input(self) -> bool:
-        """Whether ``on_handoff`` wants what the model passed, beside the context."""
-        if self.on_handoff is None:
-            return False
-        return self.input_type is not None or (self.ask_reason and takes(self.on_handoff, 2))
-
-    def described(self, graph: Mapping[str, Agent[Any]]) -> Handoff:
-        """Return the handoff with what the agent that it names is for, unless it says so itself."""
-        if not isinstance(self.target, str) or self.tool_description != _description(self):
-            return self
-        return replace(self, target=graph.get(self.target, self.target), tool_description="")
-
-    @cached_property
-    def spec(self) -> Mapping[str, Any]:
-        """The tool as the model is offered it."""
-        function: dict[str, Any] = {
-            "name": self.tool_name,
-            "description": self.tool_description,
-            "parameters": self.input_json_schema,
-        }
-        if self.strict_json_schema:
-            function["strict"] = True
-        return sendable({"type": "function", "function": function})
-
-    def get_transfer_message(self, agent: Agent[Any] | Handler) -> str:
-        """Return the text that answers the transfer call: ``{"assistant": "<name>"}``."""
-        return f'{{"assistant": {_as_json(agent.name)}}}'
-
-
-_as_json = json.JSONEncoder(ensure_ascii=False).encode
-
-
-def _end_of(edge: Handoff) -> str:
-    """Return the name of where a handoff leads, or what stands for it when that is decided later."""
-    if edge.target is None and edge.on_invoke_handoff is not None and edge.agent_name:
-        return edge.agent_name
-    if edge.target is None and edge.capabilities_required:
-        if not is_list(edge.capabilities_required):
-            raise ConfigError("Handoff: capabilities_required must be a list of names, not one text.")
-        return capable_name(edge.capabilities_required)
-    return target_name(edge.target)
-
 
 def _set(declaration: object, name: str, value: object) -> None:
     """Fill in a field of a frozen declaration while it is being made."""
     object.__setattr__(declaration, name, value)
-
-
-def _description(edge: Handoff) -> str:
-    field_of = "prompt" if is_handler(edge.target) else "handoff_description"
-    about = cast("str | None", getattr(edge.target, field_of, None))
-    found_later = edge.target is None and bool(edge.capabilities_required)
-    to = f"an {edge.agent_name}" if found_later else f"the {edge.agent_name} agent"
-    parts = [f"Handoff to {to} to handle the request.", about, edge.reason]
-    return " ".join(part for part in parts if part)
-
-
-def _handoff_schema(edge: Handoff) -> tuple[Mapping[str, Any], bool]:
-    if edge.input_type is not None:
-        return edge.input_type.schema, edge.input_type.strict
-    reason = {"reason": {"type": "string", "description": _ASK_REASON}} if edge.ask_reason else {}
-    schema = {
-        "additionalProperties": False,
-        "type": "object",
-        "properties": reason,
-        "required": list(reason),
-    }
-    return schema, True
 
 
 def _as_edge(given: Agent[Any] | Handoff | Handler | str) -> Handoff:

@@ -11,7 +11,6 @@ from routelock._callables import is_failure
 from routelock._records import dataclass, maker
 from routelock._showing import show, show_all
 from routelock.acceptance import LONGEST_REASON
-from routelock.agents import Handoff
 from routelock.errors import (
     ConfigError,
     HandoffError,
@@ -30,6 +29,7 @@ from routelock.events import (
     ToolOutput,
 )
 from routelock.handoff_request import HandoffRequest
+from routelock.handoffs.handoff import Handoff
 from routelock.history.content import with_media
 from routelock.history.messages import Message, ToolCall
 from routelock.models import lineup

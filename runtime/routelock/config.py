@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from routelock._callables import MaybeAwaitable
 from routelock._records import NEW_DICT, dataclass
 from routelock.agents import Agent
-from routelock.capabilities import Capacity
 from routelock.declarations import guardrail_problems
 from routelock.errors import ConfigError, LimitExceeded
 from routelock.executor import Executor
@@ -20,6 +19,7 @@ from routelock.guardrails import Guardrail
 from routelock.handlers.model_settings import settings_problems
 from routelock.handlers.port import Handler, ToolSpec, tool_name
 from routelock.handlers.retry import Retry
+from routelock.handoffs.capabilities import Capacity
 from routelock.history.filters import HandoffInputFilter
 from routelock.history.nesting import HandoffHistoryMapper, checked_wrappers
 from routelock.limits import Limits
@@ -27,7 +27,7 @@ from routelock.scopes import checked_scope
 from routelock.tools.tool import Tool
 
 if TYPE_CHECKING:  # loaded by those who use it
-    from routelock.handoff_types import HandoffTypes
+    from routelock.handoffs.payload_types import HandoffTypes
     from routelock.trace_port import Trace
 
 __all__ = ["Mistake", "NextAgent", "OnLimit", "RunConfig", "listed"]

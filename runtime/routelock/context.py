@@ -12,7 +12,7 @@ from routelock._records import NEW_DICT, dataclass, maker
 from routelock.usage import Usage
 
 if TYPE_CHECKING:
-    from routelock.payloads import HandoffPayload
+    from routelock.handoffs.payload import HandoffPayload
 
 __all__ = ["PAYLOAD_KEY", "Narrowed", "RunContext", "ToolContext", "narrowed"]
 
@@ -55,7 +55,7 @@ class RunContext(Generic[T]):
 
         `routelock.payloads.payload_of` also says what is wrong with it. It is read anew each time.
         """
-        from routelock.payloads import payload_of  # noqa: PLC0415 - see above
+        from routelock.handoffs.payload import payload_of  # noqa: PLC0415 - see above
 
         return payload_of(self.shared_memory)[0]
 

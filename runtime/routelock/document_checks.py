@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import pydantic
 
-from routelock.context_shape import check_version
 from routelock.errors import ConfigError
+from routelock.handoffs.context_fields import check_version
 from routelock.history.messages import checked_message
 from routelock.run_document import CallerDocument, ItemDocument, Position, RunDocument
 

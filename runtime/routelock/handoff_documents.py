@@ -9,8 +9,8 @@ from typing import Any, cast
 from routelock.agents import Agent
 from routelock.errors import ModelBehaviorError
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus, recordable
+from routelock.handoffs.payload import HandoffPayload
 from routelock.history.messages import RunItem, calls_of
-from routelock.payloads import HandoffPayload
 from routelock.results import HandoffRecord
 from routelock.run_document import (
     RecordDocument,

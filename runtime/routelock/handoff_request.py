@@ -249,7 +249,7 @@ class HandoffRequest:
         Raises:
             ValueError: something in it has no JSON form; the message says where.
         """
-        from routelock.request_wire import as_wire  # noqa: PLC0415 - for those who send one elsewhere
+        from routelock.handoffs.request_json import as_wire  # noqa: PLC0415 - for those who send one elsewhere
 
         if self.to_agent is None:
             raise ValueError(
@@ -270,7 +270,7 @@ class HandoffRequest:
             ValueError: it is no request. All that is wrong is named at once, unknown keys included, and no
                 value is shown.
         """
-        from routelock.request_wire import from_wire  # noqa: PLC0415
+        from routelock.handoffs.request_json import from_wire  # noqa: PLC0415
 
         return cls(**from_wire(data))
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from routelock._callables import name_of
-from routelock.agents import Agent, Handoff
-from routelock.capabilities import missing_capability
+from routelock.agents import Agent
 from routelock.graph import connected, find_agent
-from routelock.payloads import sent_by
+from routelock.handoffs.capabilities import missing_capability
+from routelock.handoffs.handoff import Handoff
+from routelock.handoffs.payload import sent_by
 from routelock.tools.agent_tool import AgentCall
 
 if TYPE_CHECKING:

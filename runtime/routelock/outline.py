@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from routelock.agents import Agent, Handoff
+from routelock.agents import Agent
+from routelock.handoffs.handoff import Handoff
 from routelock.tools.agent_tool import AgentCall
 
 __all__ = ["Link", "Node", "Outline", "outline_of"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import cast
 
 from routelock._callables import resolve, users_code, wants
-from routelock.agents import Handoff
 from routelock.context import PAYLOAD_KEY
+from routelock.handoffs.handoff import Handoff
+from routelock.handoffs.payload import payload_of
 from routelock.history.messages import Message
-from routelock.payloads import payload_of
 from routelock.registry import Section
 from routelock.routing import Offer
 from routelock.run import Run

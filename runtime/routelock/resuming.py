@@ -13,7 +13,6 @@ from routelock._redaction import REDACTED
 from routelock.agents import Agent
 from routelock.approval_documents import approvals_of
 from routelock.callers import Caller
-from routelock.capabilities import Capacity
 from routelock.capturing import captured
 from routelock.config import RunConfig
 from routelock.context import PAYLOAD_KEY, Narrowed
@@ -21,6 +20,7 @@ from routelock.errors import ConfigError, HandoffError, ModelBehaviorError
 from routelock.graph import run_graph
 from routelock.handlers.port import Handler, family_of, json_in
 from routelock.handoff_documents import record_of
+from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import ToolCall, call_ids, refusal_of, text_of
 from routelock.history.unfinished_turn import LeftOver, left_over
 from routelock.history.view import View

@@ -14,10 +14,11 @@ from typing import Any, Literal, NamedTuple, cast
 from routelock._concurrency import Question, ask_all
 from routelock._json import sendable
 from routelock._records import NEW_DICT, NEW_LIST, dataclass, maker
-from routelock.agents import Agent, Handoff
+from routelock.agents import Agent
 from routelock.context import RunContext
 from routelock.handlers.port import ToolSpec, tool_name
 from routelock.handoff_request import HandoffRequest
+from routelock.handoffs.handoff import Handoff
 from routelock.history.messages import ToolCall
 from routelock.scopes import permits
 from routelock.tools.approvals import Interruption

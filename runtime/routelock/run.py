@@ -16,7 +16,6 @@ from routelock._json import detached, sendable
 from routelock._records import NEW_DICT, NEW_SET, dataclass, maker
 from routelock.agents import Agent
 from routelock.callers import Caller, waiting_one
-from routelock.capabilities import Places
 from routelock.context import MOMENT, PAYLOAD_KEY, RunContext
 from routelock.errors import ContentRefused
 from routelock.handlers.events import MessageDone
@@ -24,6 +23,7 @@ from routelock.handlers.port import Handler, family_of, tool_name
 from routelock.handlers.replies import is_empty, with_own_ids, wrong_with
 from routelock.handlers.stream_assembler import together
 from routelock.handoff_request import HandoffStatus
+from routelock.handoffs.capabilities import Places
 from routelock.history.messages import ITEM, ItemKind, Message, RunItem, ToolCall
 from routelock.history.notes import READER, Reader
 from routelock.history.view import View

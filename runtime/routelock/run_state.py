@@ -19,13 +19,14 @@ from enum import StrEnum
 from typing import Any, cast
 
 from routelock._json import MAX_BYTES, MAX_DEPTH, decode, detached, encode
-from routelock.agents import Agent, Handoff
+from routelock.agents import Agent
 from routelock.approval_documents import check_waiting, interruption_of
 from routelock.config import RunConfig
 from routelock.context import RunContext
-from routelock.context_shape import failing_as
 from routelock.document_checks import checked_document
 from routelock.errors import ConfigError
+from routelock.handoffs.context_fields import failing_as
+from routelock.handoffs.handoff import Handoff
 from routelock.history.messages import Message, RunItem, ToolCall, checked_message
 from routelock.history.unfinished_turn import left_over
 from routelock.routing import offer

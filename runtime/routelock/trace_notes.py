@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from routelock._callables import words_of
-from routelock.agents import Agent, Handoff
+from routelock.agents import Agent
 from routelock.config import RunConfig
+from routelock.handoffs.handoff import Handoff
 from routelock.models import lineup
 from routelock.results import HandoffRecord, Problem
 from routelock.tools.agent_tool import AgentCall

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any, cast
 from routelock._callables import MaybeAwaitable, name_of, resolve, users_code
 from routelock._json import unshared
 from routelock.acceptance import data_of
-from routelock.agents import Agent, Handoff
+from routelock.agents import Agent
 from routelock.caller_stack import answer_item, note_caller
 from routelock.context import PAYLOAD_KEY
 from routelock.handlers.port import family_of
-from routelock.handoff_context import TOOL_STATE_KEY, HandoffContext
 from routelock.handoff_request import RESPONSE, HandoffRequest, HandoffResponse, HandoffStatus, recordable
+from routelock.handoffs.context import TOOL_STATE_KEY, HandoffContext
+from routelock.handoffs.handoff import Handoff
+from routelock.handoffs.payload import carried, loggable
 from routelock.history.filters import HandoffInputData, HandoffInputFilter, last_user_message
 from routelock.history.messages import Message, RunItem, calls_of
 from routelock.history.nesting import nest_handoff_history
 from routelock.history.view import View, filtered, partition
 from routelock.logs import log, loggable_text
-from routelock.payloads import carried, loggable
 from routelock.prompts import instructions, rode_along
 from routelock.results import RECORD
 from routelock.run import Run

@@ -12,14 +12,15 @@ from routelock._callables import is_failure, resolve
 from routelock._json import unshared
 from routelock._records import maker, record
 from routelock.acceptance import LONGEST_REASON, Agreed, Refused, RefusedBy, Target, arguments_of, ask
-from routelock.agents import Agent, Handoff
-from routelock.capabilities import Place
+from routelock.agents import Agent
 from routelock.errors import ModelBehaviorError
 from routelock.handlers.port import Handler
 from routelock.handoff_request import REMADE_REQUEST, REQUEST, HandoffRequest, HandoffResponse, HandoffStatus
+from routelock.handoffs.capabilities import Place
+from routelock.handoffs.handoff import Handoff
+from routelock.handoffs.payload import HandoffPayload, sent_by
 from routelock.history.messages import ToolCall
 from routelock.models import handler_for, load
-from routelock.payloads import HandoffPayload, sent_by
 from routelock.routing import Wanted
 from routelock.run import Run
 from routelock.tools.invoke import reason_of
@@ -336,7 +337,7 @@ async def _payload(run: Run, edge: Handoff, request: HandoffRequest) -> HandoffP
         given = await resolve(given(run.now(), request.input))
     if given is None:
         return None
-    from routelock.handoff_types import HandoffTypes  # noqa: PLC0415 - for those who pass data along
+    from routelock.handoffs.payload_types import HandoffTypes  # noqa: PLC0415 - for those who pass data along
 
     types = run.config.handoff_types or HandoffTypes()
     sent = sent_by(run.in_charge, given)

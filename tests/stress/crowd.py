@@ -21,9 +21,9 @@ import anyio.lowlevel
 from stress.echo import MARK, echo_server
 
 from routelock import Agent, RunConfig, Runner, RunResult, ToolContext, function_tool, handoff
-from routelock.capabilities import Capacity
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.port import Handler, Request
+from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import calls_of
 from routelock.testing import assert_valid, call, reply
 from routelock.usage import Usage

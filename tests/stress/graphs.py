@@ -21,8 +21,8 @@ from stress.speech import Voice, make_voice
 from stress.world import World
 
 from routelock import Agent, Handoff, Retry, RunConfig, RunContext, RunHooks, handoff
-from routelock.capabilities import Capacity
 from routelock.errors import LimitExceeded
+from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import RunInput
 
 __all__ = ["Case", "make_case"]

@@ -13,8 +13,8 @@ from stress.speech import FOR_EVER
 from stress.world import World
 
 from routelock import GuardrailResult, RunContext, RunItem, nest_handoff_history
-from routelock.handoff_context import HandoffContext
 from routelock.handoff_request import HandoffRequest, HandoffResponse
+from routelock.handoffs.context import HandoffContext
 from routelock.history.filters import (
     HandoffInputData,
     compose,

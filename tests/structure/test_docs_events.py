@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import pytest
 
 from routelock import Agent, AgentHooks, Handoff, Retry, RunConfig, RunHooks, events
-from routelock.handoff_types import HandoffTypes
+from routelock.handoffs.payload_types import HandoffTypes
 from routelock.results import RunEvent
 from routelock.serving import ServeConfig
 from routelock.tools.tool import Tool

@@ -9,10 +9,10 @@ from typing import Any, cast
 from routelock._names import transfer_tool_name
 from routelock.agents import Agent
 from routelock.config import RunConfig
-from routelock.declarations import is_list
 from routelock.errors import ConfigError
 from routelock.graph import run_graph
 from routelock.handlers.port import ToolSpec, tool_name
+from routelock.handoffs.handoff import is_list
 from routelock.serving.refusals import Refusal
 
 __all__ = ["Catalog", "ServedAgent"]

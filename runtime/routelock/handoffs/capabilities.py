@@ -30,8 +30,11 @@ __all__ = [
     "missing_capability",
 ]
 
+
 AT_MAXIMUM = "At maximum capacity"
+
 NONE_AVAILABLE = "All preferred agents unavailable"
+
 NONE_CAPABLE = "No capable agent available"
 
 

@@ -13,7 +13,7 @@ import pydantic
 
 from routelock._text import plain
 from routelock.errors import ConfigError, PayloadError
-from routelock.payloads import HandoffPayload, loggable
+from routelock.handoffs.payload import HandoffPayload, loggable
 
 __all__ = [
     "AnalysisDelegation",
@@ -24,6 +24,7 @@ __all__ = [
     "QuickLookup",
     "ResearchDelegation",
 ]
+
 
 _Given = str | dict[str, Any] | list[Any]
 

@@ -21,11 +21,16 @@ from routelock._json import check_json
 
 __all__ = ["as_wire", "from_wire"]
 
+
 _Name = Annotated[str, pydantic.Field(min_length=1)]
+
 _DATA = ("input", "payload", "metadata")
 """What may hold any JSON data."""
+
 _MOST_PROBLEMS = 20
+
 _KEPT = "This HandoffRequest cannot leave the process"
+
 _NONE = "This is no HandoffRequest"
 
 

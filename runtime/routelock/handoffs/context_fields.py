@@ -21,9 +21,12 @@ __all__ = [
     "utc_text",
 ]
 
+
 FIELDS = {"conversation_history": list, "tool_state": dict, "metadata": dict}
 """The three fields, each with its type."""
+
 VERSION_KEY = "format_version"
+
 FORMAT_VERSION = 1
 """What is written. A higher one is for a form that this code would misread."""
 

@@ -15,6 +15,7 @@ from routelock._records import NEW_DICT
 
 __all__ = ["HandoffMetrics", "HandoffTally", "HandoffTotals", "TransferRecord"]
 
+
 SUCCESSES = frozenset(("taken", "accepted", "completed"))
 """Statuses that count as a success, in lower case."""
 
@@ -22,9 +23,13 @@ OTHER = ("(other)", "(other)")
 """The edge that takes what comes after the last one that is counted by itself."""
 
 _LONGEST_LABEL = 200
+
 _LONGEST_TRANSFER = 1e9  # seconds: whatever takes 30 years is no duration
+
 _LABELS = ("source", "target", "status")
+
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
 _NANO = 1_000_000_000
 
 

@@ -29,16 +29,19 @@ if TYPE_CHECKING:
 
 __all__ = ["HandoffPayload", "carried", "loggable", "payload_of", "sent_by"]
 
+
 LONGEST_CHAIN = 8
 """So many earlier payloads are kept; of more, the newest."""
 
 _LONGEST_NOTE = 300
+
 _SHORTEST_LINE = 24
+
 _MOST_NODES = 10_000
+
 _DOCUMENT = frozenset(("content", "filename", "type", "title", "metadata"))
 
 T = TypeVar("T")
-
 
 _NAMES = ("source_agent", "handoff_type", "context_data", "handoff_reason", "expected_output")
 

@@ -25,7 +25,9 @@ from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffSt
 
 __all__ = ["HandoffStore", "InMemoryHandoffStore", "asks", "decided", "finished", "incoming"]
 
+
 _NOBODY_WAITS = "nobody waits for it any more"
+
 _LONGEST_GOODBYE = 5.0
 """Seconds that a store may take to note that nobody waits any more."""
 

@@ -25,7 +25,7 @@ from typing import Any, TypedDict, cast
 from routelock._json import MAX_BYTES, MAX_DEPTH, Compress, check_json, decode, detached, encode, sendable
 from routelock._records import NEW_DICT, NEW_LIST, dataclass
 from routelock._redaction import redact
-from routelock.context_shape import (
+from routelock.handoffs.context_fields import (
     FIELDS,
     FORMAT_VERSION,
     VERSION_KEY,
@@ -48,6 +48,7 @@ __all__ = [
     "prepare_handoff_context",
     "serialize_context",
 ]
+
 
 TOOL_STATE_KEY = "tool_state"
 """Where tools keep in a run's shared memory what an agent that takes over is to find in its snapshot."""
