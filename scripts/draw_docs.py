@@ -10,7 +10,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
 from routelock import Agent, handler, handoff
-from routelock.drawing import graph_svg
+from routelock.agents.svg import graph_svg
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
 

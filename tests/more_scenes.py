@@ -8,9 +8,9 @@ from typing import Any
 from scenes import Scene, Stage, Weather, tools
 
 from routelock import Agent, GuardrailResult, HandoffRequest, RunContext, Skill, function_tool, handoff
+from routelock.agents.registry import Registry
 from routelock.errors import AuthenticationFailed, ConnectionFailed, InvalidRequest, RateLimited
 from routelock.handoffs.capabilities import Capacity
-from routelock.registry import Registry
 from routelock.testing import call, reply
 
 __all__ = ["MORE"]

@@ -9,7 +9,7 @@ import pytest
 from teams import agent
 
 from routelock import Agent, Handoff, RunConfig, handoff
-from routelock.declarations import agent_problems
+from routelock.agents.agent import agent_problems
 from routelock.errors import ConfigError
 from routelock.graph import run_graph
 from routelock.handoffs.handoff import is_list, is_seconds, target_name

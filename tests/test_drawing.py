@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routelock import Agent, function_handler
-from routelock.drawing import graph_svg
+from routelock.agents.svg import graph_svg
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 

@@ -13,9 +13,9 @@ from scenes import SCENES, AgentRecorder, Recorder, Stage
 from teams import TO_B, agent, outcome
 
 from routelock import Agent, AgentHooks, RunHooks, Runner, Skill, ToolContext, function_tool
+from routelock.agents.skill import hook
 from routelock.context import RunContext
 from routelock.errors import ConfigError
-from routelock.skills import hook
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

@@ -27,9 +27,9 @@ from routelock import (
     tool,
 )
 from routelock._json import own_copy
+from routelock.agents.skill import hook
 from routelock.errors import InputGuardrailTripped
 from routelock.sessions import InMemorySessions, Session
-from routelock.skills import hook
 from routelock.starting import start
 from routelock.tell import hears
 from routelock.testing import ScriptedHandler, call

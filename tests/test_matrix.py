@@ -12,12 +12,12 @@ import pytest
 from typing_extensions import TypedDict
 
 from routelock import Agent, RunConfig, RunContext, Runner, handoff
+from routelock.agents.graph import HandoffRow, as_markdown, handoff_matrix
 from routelock.errors import ConfigError, PayloadError
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import HandoffPayload
 from routelock.handoffs.payload_types import HandoffTypes
 from routelock.history.filters import compose, keep_last, remove_all_tools
-from routelock.matrix import HandoffRow, as_markdown, handoff_matrix
 from routelock.testing import ScriptedHandler, call
 
 REPO = Path(__file__).parents[1]

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routelock import Agent, handoff
-from routelock.mermaid import graph_mermaid, outline_mermaid
-from routelock.outline import Node, Outline
+from routelock.agents.graph import Node, Outline, graph_mermaid, outline_mermaid
 from routelock.testing import ScriptedHandler
 
 MODEL = ScriptedHandler([])

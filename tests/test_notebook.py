@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from routelock import Agent, MaxTurnsExceeded, Runner, RunResult, function_tool
-from routelock.drawing import graph_svg
+from routelock.agents.svg import graph_svg
 from routelock.testing import ScriptedHandler, call
 
 MARKUP = "</td></table><script>alert(1)</script><img src=x onerror=alert(1)> &"

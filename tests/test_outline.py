@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from routelock import Agent, function_handler, handoff
-from routelock.outline import Link, Node, outline_of
+from routelock.agents.graph import Link, Node, outline_of
 
 
 async def answer(request: object) -> str:

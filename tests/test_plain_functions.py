@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from routelock import Agent, RunContext, Runner, Skill, function_handler, function_tool, tool
+from routelock.agents.registry import Registry
 from routelock.errors import ConfigError, RoutelockError
-from routelock.registry import Registry
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

@@ -24,10 +24,10 @@ from routelock import (
     function_handler,
     handoff,
 )
+from routelock.agents.skill import hook, prompt
 from routelock.errors import CallbackError, ConfigError, NoHandlerError
 from routelock.handlers.port import Request
 from routelock.history.messages import text_of
-from routelock.skills import hook, prompt
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

@@ -34,11 +34,11 @@ from routelock import (
     handler,
     tool,
 )
+from routelock.agents.skill import prompt
 from routelock.errors import InvalidRequest, RoutelockError
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.history.messages import Message, text_of
 from routelock.results import RunDone, RunEvent
-from routelock.skills import prompt
 from routelock.testing import assert_valid, call
 
 pytestmark = pytest.mark.anyio

@@ -17,6 +17,7 @@ from scenes import SCENES, Recorder, Scene, Stage, facts
 
 from routelock import Agent, Retry, RunConfig, Runner, RunStream, function_handler, function_tool, handoff
 from routelock._callables import users_code
+from routelock.agents.agent import find_agent
 from routelock.context import ToolContext
 from routelock.errors import (
     CallbackError,
@@ -26,7 +27,6 @@ from routelock.errors import (
     RoutelockError,
     ToolError,
 )
-from routelock.graph import find_agent
 from routelock.handlers.events import MessageDone
 from routelock.handlers.port import Request
 from routelock.history.messages import Message

@@ -22,8 +22,8 @@ from routelock import (
     function_tool,
     handoff,
 )
+from routelock.agents.registry import Registry
 from routelock.errors import ConfigError, NoHandlerError
-from routelock.registry import Registry
 from routelock.routing import offer
 from routelock.scopes import checked_scope, permits
 from routelock.testing import ScriptedHandler, call

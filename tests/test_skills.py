@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routelock import Agent, Request, RunContext, Skill, handler, tool
+from routelock.agents.hooks import AgentHooks
+from routelock.agents.registry import Registry
+from routelock.agents.skill import Hook, Prompt, equip, hook, prompt
 from routelock.errors import ConfigError, SkillInitError
-from routelock.hooks import AgentHooks
-from routelock.registry import Registry
-from routelock.skills import Hook, Prompt, equip, hook, prompt
 from routelock.testing import ScriptedHandler
 
 

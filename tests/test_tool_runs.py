@@ -12,9 +12,9 @@ from managers import ask, both, manager, run
 from teams import agent, answers_of, look_up
 
 from routelock import Agent, Handoff, Runner, Skill, function_handler, handoff
+from routelock.agents.registry import Registry
 from routelock.errors import ConnectionFailed, LoopDetected
 from routelock.handlers.port import Request
-from routelock.registry import Registry
 from routelock.results import NestedEvent
 from routelock.testing import call, reply
 

@@ -9,7 +9,9 @@ Importing routelock loads neither litellm nor openai; they are loaded when a mod
 
 from typing import TYPE_CHECKING, Any
 
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
+from routelock.agents.hooks import AgentHooks, RunHooks
+from routelock.agents.skill import Skill
 from routelock.config import RunConfig
 from routelock.context import RunContext, ToolContext
 from routelock.errors import (
@@ -31,11 +33,9 @@ from routelock.handoffs.handoff import Handoff, handoff
 from routelock.history.filters import HandoffInputData, HandoffInputFilter
 from routelock.history.messages import Message, RunItem
 from routelock.history.nesting import nest_handoff_history
-from routelock.hooks import AgentHooks, RunHooks
 from routelock.results import HandoffRecord, RunEvent, RunResult
 from routelock.run_stream import RunHandle, RunStream
 from routelock.runner import Runner
-from routelock.skills import Skill
 from routelock.tools.decorators import function_tool, tool
 from routelock.tools.tool import Tool
 from routelock.usage import Usage

@@ -17,10 +17,9 @@ import anyio
 from routelock._callables import is_failure, resolve
 from routelock._json import unshared
 from routelock._records import NEW_LIST, dataclass
-from routelock.agents import Agent
+from routelock.agents.agent import Agent, find_agent
 from routelock.callers import patience
 from routelock.context import RunContext, narrowed
-from routelock.graph import find_agent
 from routelock.handlers.port import Handler
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from routelock.handoffs.capabilities import (

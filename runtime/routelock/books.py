@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from routelock._records import NEW_DICT, NEW_LIST, dataclass
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.context import RunContext
 from routelock.errors import BudgetExceeded, MaxTurnsExceeded
 from routelock.hops import Hops

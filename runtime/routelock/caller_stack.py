@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.callers import Caller, failure_of, waiting_one
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import HandoffTimeout

@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 
 from routelock._records import dataclass
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.errors import (
     ConfigError,
     GuardrailTripped,

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from routelock._callables import MaybeAwaitable
 from routelock._records import NEW_DICT, dataclass
-from routelock.agents import Agent
-from routelock.declarations import guardrail_problems
+from routelock.agents.agent import Agent, guardrail_problems
 from routelock.errors import ConfigError, LimitExceeded
 from routelock.executor import Executor
 from routelock.guardrails import Guardrail

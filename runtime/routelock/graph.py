@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from routelock.agents import Agent
+from routelock.agents.agent import Agent, collected, connected, find_agent, in_one
 from routelock.config import RunConfig
-from routelock.declarations import collected, in_one, two_of_a_name
 from routelock.errors import ConfigError
 from routelock.handlers.port import tool_name
 from routelock.models import check_model
 from routelock.tools.agent_tool import AgentCall
 
-__all__ = ["connected", "find_agent", "run_graph"]
+__all__ = ["run_graph"]
 
 
 def run_graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
@@ -36,26 +35,6 @@ def run_graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
                 waiting += _checked(how.agent, config, (), wrong).values()
     if wrong:
         raise in_one(wrong)
-    return graph
-
-
-def connected(agent: Agent[Any], others: Iterable[Agent[Any]] = ()) -> dict[str, Agent[Any]]:
-    """Return every agent that a run may come to by handoffs, by name; the nearest first.
-
-    Args:
-        agent: where the run begins.
-        others: more agents of the run, see ``RunConfig.agents``.
-
-    Raises:
-        ConfigError: two agents have one name.
-    """
-    graph, twice = dict(agent.graph), dict[str, None]()
-    for one in others:
-        for name, other in one.graph.items():
-            if graph.setdefault(name, other) is not other:
-                twice[name] = None
-    if twice:
-        raise in_one([two_of_a_name(name) for name in twice])
     return graph
 
 
@@ -89,15 +68,3 @@ def _check_edges(
                     "give it another name."
                 )
             )
-
-
-def find_agent(graph: Mapping[str, Agent[Any]], name: str, wanted_by: str) -> Agent[Any]:
-    """Return the agent of that name in the run's graph, or say which names there are."""
-    try:
-        return graph[name]
-    except KeyError:
-        known = ", ".join(sorted(graph.keys() - {wanted_by})) or "none"
-        raise ConfigError(
-            f"Agent {wanted_by!r} hands off to {name!r}, which is no agent of this run. Known: {known}. "
-            "Put the agent itself into handoffs, or add it to RunConfig(agents=[...])."
-        ) from None

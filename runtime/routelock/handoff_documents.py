@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.errors import ModelBehaviorError
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus, recordable
 from routelock.handoffs.payload import HandoffPayload

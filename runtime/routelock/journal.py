@@ -20,11 +20,11 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, cast
 
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
+from routelock.agents.hooks import RunHooks
 from routelock.config import RunConfig
 from routelock.errors import ConfigError, JournalError, RoutelockError
 from routelock.history.messages import Message, RunInput, to_messages
-from routelock.hooks import RunHooks
 from routelock.journal_steps import JournalSteps, StepLost
 from routelock.results import RunDone, RunEvent, RunResult
 from routelock.run_document import is_behind

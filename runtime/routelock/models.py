@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
+from routelock.agents.registry import Ranked, rank
 from routelock.config import RunConfig
 from routelock.errors import ConfigError, NoHandlerError
 from routelock.handlers.port import Handler, Priority, is_handler
-from routelock.registry import Ranked, rank
 from routelock.scopes import permits
 
 __all__ = ["check_model", "find_handler", "handler_for", "lineup", "load", "named", "next_handler"]

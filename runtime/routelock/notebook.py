@@ -10,10 +10,10 @@ from html import escape
 from typing import Any
 
 from routelock._text import inert
-from routelock.drawing import outline_svg
+from routelock.agents.graph import outline_of
+from routelock.agents.svg import outline_svg
 from routelock.history.content import media_of
 from routelock.history.messages import RunItem, calls_of, text_of
-from routelock.outline import outline_of
 from routelock.results import RunResult
 
 __all__ = ["result_html"]

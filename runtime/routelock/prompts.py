@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import cast
 
 from routelock._callables import resolve, users_code, wants
+from routelock.agents.registry import Section
 from routelock.context import PAYLOAD_KEY
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import payload_of
 from routelock.history.messages import Message
-from routelock.registry import Section
 from routelock.routing import Offer
 from routelock.run import Run
 from routelock.scopes import permits

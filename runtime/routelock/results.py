@@ -10,7 +10,7 @@ from typing_extensions import TypeVar
 
 from routelock._json import detached
 from routelock._records import NEW_DICT, dataclass, maker, record, remaker
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.context import RunContext
 from routelock.errors import ConfigError
 from routelock.events import (

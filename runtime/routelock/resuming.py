@@ -10,7 +10,8 @@ import anyio
 
 from routelock._json import detached, unshared
 from routelock._redaction import REDACTED
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
+from routelock.agents.hooks import RunHooks
 from routelock.approval_documents import approvals_of
 from routelock.callers import Caller
 from routelock.capturing import captured
@@ -24,7 +25,6 @@ from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import ToolCall, call_ids, refusal_of, text_of
 from routelock.history.unfinished_turn import LeftOver, left_over
 from routelock.history.view import View
-from routelock.hooks import RunHooks
 from routelock.models import find_handler, handler_for, lineup
 from routelock.progress import Progress
 from routelock.results import Problem

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, cast
 from routelock._concurrency import Question, ask_all
 from routelock._json import sendable
 from routelock._records import NEW_DICT, NEW_LIST, dataclass, maker
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.context import RunContext
 from routelock.handlers.port import ToolSpec, tool_name
 from routelock.handoff_request import HandoffRequest

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from routelock._json import detached, sendable
 from routelock._records import NEW_DICT, NEW_SET, dataclass, maker
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
+from routelock.agents.hooks import RunHooks
 from routelock.callers import Caller, waiting_one
 from routelock.context import MOMENT, PAYLOAD_KEY, RunContext
 from routelock.errors import ContentRefused
@@ -27,7 +28,6 @@ from routelock.handoffs.capabilities import Places
 from routelock.history.messages import ITEM, ItemKind, Message, RunItem, ToolCall
 from routelock.history.notes import READER, Reader
 from routelock.history.view import View
-from routelock.hooks import RunHooks
 from routelock.keeping import Keeper
 from routelock.model_calls import ModelCalls
 from routelock.models import lineup

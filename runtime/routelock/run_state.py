@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Any, cast
 
 from routelock._json import MAX_BYTES, MAX_DEPTH, decode, detached, encode
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.approval_documents import check_waiting, interruption_of
 from routelock.config import RunConfig
 from routelock.context import RunContext

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Any
 
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.errors import ConfigError
 from routelock.history.messages import Message
 from routelock.loop import run_events, run_loop

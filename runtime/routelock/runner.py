@@ -6,11 +6,11 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
+from routelock.agents.hooks import RunHooks
 from routelock.config import RunConfig
 from routelock.errors import ConfigError
 from routelock.history.messages import RunInput
-from routelock.hooks import RunHooks
 from routelock.results import RunResult
 from routelock.run import Run
 from routelock.run_stream import RunHandle, RunStream, finish

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from typing_extensions import TypeIs
 
 from routelock._json import unshared
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
+from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.config import RunConfig
 from routelock.errors import ConfigError
 from routelock.graph import run_graph
 from routelock.history.messages import ITEM, Message, RunInput, RunItem, call_ids, item_of, to_messages
 from routelock.history.view import View
-from routelock.hooks import AgentHooks, RunHooks
 from routelock.models import handler_for, named
 from routelock.run import RUN, Run
 

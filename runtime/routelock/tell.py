@@ -6,9 +6,9 @@ import logging
 from typing import Any
 
 from routelock._callables import is_failure, resolve, words_of
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
+from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.handlers.port import Handler
-from routelock.hooks import AgentHooks, RunHooks
 from routelock.logs import log
 from routelock.run import Run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from routelock._callables import words_of
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.config import RunConfig
 from routelock.handoffs.handoff import Handoff
 from routelock.models import lineup

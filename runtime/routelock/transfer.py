@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from routelock._callables import MaybeAwaitable, name_of, resolve, users_code
 from routelock._json import unshared
 from routelock.acceptance import data_of
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.caller_stack import answer_item, note_caller
 from routelock.context import PAYLOAD_KEY
 from routelock.handlers.port import family_of

@@ -12,7 +12,7 @@ from routelock._callables import is_failure, resolve
 from routelock._json import unshared
 from routelock._records import maker, record
 from routelock.acceptance import LONGEST_REASON, Agreed, Refused, RefusedBy, Target, arguments_of, ask
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.errors import ModelBehaviorError
 from routelock.handlers.port import Handler
 from routelock.handoff_request import REMADE_REQUEST, REQUEST, HandoffRequest, HandoffResponse, HandoffStatus

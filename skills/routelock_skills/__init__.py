@@ -9,7 +9,7 @@ handlers, for those who come from webagents; the edge from one agent to another 
 """
 
 from routelock import Skill, handler, tool
-from routelock.skills import hook, prompt
+from routelock.agents.skill import hook, prompt
 from routelock_skills.handoffs import Handoff, handoff
 from routelock_skills.litellm import LiteLLMSkill
 from routelock_skills.remote import AgentHandoffSkill

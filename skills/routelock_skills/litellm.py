@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from routelock.agents.registry import Registry
+from routelock.agents.skill import Skill
 from routelock.errors import ConfigError
 from routelock.handlers.port import Priority
-from routelock.registry import Registry
 from routelock.scopes import Scope
-from routelock.skills import Skill
 from routelock_providers.litellm import LiteLLM
 
 __all__ = ["LiteLLMSkill"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, cast
 
+from routelock.agents.registry import Registry
+from routelock.agents.skill import Skill
 from routelock.errors import ConfigError, ToolError
 from routelock.handlers.port import Priority
 from routelock.handoff_request import HandoffRequest
-from routelock.registry import Registry
 from routelock.scopes import Scope
-from routelock.skills import Skill
 from routelock.tools.decorators import tool
 from routelock_providers.remote import RemoteAgent
 from routelock_providers.remote_urls import AllowList, completions_url

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from routelock._callables import MaybeAwaitable, resolve, users_code, wants
+from routelock.agents.registry import Registry
+from routelock.agents.skill import Skill
 from routelock.errors import ConfigError, ModelBehaviorError
 from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handlers.model_settings import settings_problems
 from routelock.handlers.port import Handler, Priority, Request, family_of, is_handler
 from routelock.history.messages import Message, calls_of
-from routelock.registry import Registry
 from routelock.scopes import Scope, checked_scope
-from routelock.skills import Skill
 from routelock_providers.litellm import LiteLLM
 
 __all__ = ["SpecialistSkill"]

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import routelock
-import routelock.skills
+import routelock.agents.skill
 import routelock_skills
 
 SOURCES = Path(routelock_skills.__file__).parents[2]
@@ -27,7 +27,7 @@ def test_what_a_skill_is_written_with_is_routelocks_own() -> None:
     for name in ("Skill", "handler", "tool"):
         assert getattr(routelock_skills, name) is getattr(routelock, name)
     for name in ("hook", "prompt"):
-        assert getattr(routelock_skills, name) is getattr(routelock.skills, name)
+        assert getattr(routelock_skills, name) is getattr(routelock.agents, name)
 
 
 def test_handoff_here_makes_a_handler_and_there_an_edge() -> None:

@@ -9,8 +9,8 @@ from bothways import Voice
 from teams import agent
 
 from routelock import Agent, HandoffRequest, Runner
+from routelock.agents.registry import Registry
 from routelock.errors import ConfigError, SkillInitError
-from routelock.registry import Registry
 from routelock.testing import ScriptedHandler, call
 from routelock_skills import AgentHandoffSkill, LiteLLMSkill, Skill, tool
 

@@ -11,8 +11,8 @@ import pytest
 
 from routelock import Agent, AgentHooks, Request, RunContext, Runner, function_tool
 from routelock import handoff as handoff_to
+from routelock.agents.registry import Registry
 from routelock.errors import CallbackError, ConfigError, NoHandlerError, SkillInitError
-from routelock.registry import Registry
 from routelock.testing import ScriptedHandler, call
 from routelock_skills import Skill, handler, handoff, hook, prompt, tool
 

@@ -13,13 +13,13 @@ from typing import Any
 
 from routelock._redaction import redact_text
 from routelock._text import inert
+from routelock.agents.registry import Ranked
 from routelock.commands.command import Command
 from routelock.commands.exit_codes import DONE, FAILED
 from routelock.commands.keys import keys_present
 from routelock.commands.loading import load_agents
 from routelock.commands.waiting import Waiting
 from routelock.commands.words import told
-from routelock.registry import Ranked
 from routelock_providers.endpoints import Destination
 from routelock_providers.failures import to_provider_error
 from routelock_providers.litellm import LiteLLM

@@ -6,12 +6,11 @@ import argparse
 import sys
 from pathlib import Path
 
+from routelock.agents.graph import as_markdown, graph_mermaid, handoff_matrix
+from routelock.agents.svg import graph_svg
 from routelock.commands.command import Command
 from routelock.commands.exit_codes import DONE
 from routelock.commands.options import declare_agent, the_agent
-from routelock.drawing import graph_svg
-from routelock.matrix import as_markdown, handoff_matrix
-from routelock.mermaid import graph_mermaid
 
 __all__ = ["graph_command"]
 

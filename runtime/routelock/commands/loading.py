@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from routelock._callables import takes
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.errors import ConfigError
 
 __all__ = ["find_object", "load_agents", "load_object"]

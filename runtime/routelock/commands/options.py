@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass, replace
 from typing import Any
 
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.commands.loading import load_agents, load_object
 from routelock.commands.waiting import Waiting
 from routelock.config import RunConfig, listed

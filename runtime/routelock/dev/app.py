@@ -11,7 +11,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from routelock._callables import MaybeAwaitable
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.config import RunConfig
 from routelock.dev.desk import Desk
 from routelock.dev.door import Door

@@ -14,11 +14,11 @@ from typing import Any, cast
 import anyio
 import pydantic
 
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
+from routelock.agents.svg import graph_svg, outline_svg
 from routelock.dev.replays import Source, replay_test
 from routelock.dev.talks import Said, Talk, Talks, Word
 from routelock.dev.traced import outline_of_trace
-from routelock.drawing import graph_svg, outline_svg
 from routelock.errors import ConfigError
 from routelock.serving.refusals import Refusal
 from routelock.serving.wire import (

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from routelock import errors
 from routelock._json import decode
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.config import RunConfig
 from routelock.starting import DEFAULT_MAX_TURNS
 from routelock.trace_records import ErrorTraced

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any
 
 from routelock._callables import MaybeAwaitable
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.config import RunConfig
 from routelock.dev.app import NEEDS, create_dev_app
 from routelock.errors import ConfigError, MissingExtra

@@ -17,7 +17,7 @@ import anyio
 
 from routelock._callables import MaybeAwaitable, resolve, users_code
 from routelock._redaction import redact
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.config import RunConfig
 from routelock.handlers.events import ReasoningDelta, TextDelta
 from routelock.history.messages import Message, RunInput

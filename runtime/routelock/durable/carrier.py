@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.config import RunConfig
 from routelock.durable.documents import EndDocument, JobDocument, next_id
 from routelock.durable.library import STEPS_VERSION, WORKFLOW, RunLost, engine, queue_of

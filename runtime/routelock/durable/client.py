@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.durable.connection import running_client
 from routelock.durable.documents import (
     EndDocument,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NotRequired, TypedDict
 
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.errors import ConfigError
 from routelock.history.messages import Message
 from routelock.run_state import RunState

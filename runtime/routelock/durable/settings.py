@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from routelock.agents.hooks import RunHooks
 from routelock.config import RunConfig
 from routelock.errors import ConfigError
-from routelock.hooks import RunHooks
 
 __all__ = ["WorkerSettings"]
 

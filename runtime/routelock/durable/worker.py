@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.durable.carrier import Carrier
 from routelock.durable.connection import open_client, pool, running_client
 from routelock.durable.documents import EndDocument, JobDocument

@@ -32,7 +32,7 @@ from routelock.tools.approvals import NeedsApproval
 from routelock.tools.schema import JsonType, strict_schema
 
 if TYPE_CHECKING:
-    from routelock.agents import Agent
+    from routelock.agents.agent import Agent
 
 __all__ = ["Handoff", "check_handoff", "handoff", "is_list", "is_seconds", "target_name"]
 

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
 from routelock._json import integral
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.history.messages import Message
 from routelock.results import RunResult
 from routelock.serving.refusals import Refusal

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.errors import ConfigError, MissingExtra
 from routelock.serving.config import ServeConfig
 from routelock.serving.endpoints import Endpoint

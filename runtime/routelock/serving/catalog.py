@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from routelock._names import transfer_tool_name
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.config import RunConfig
 from routelock.errors import ConfigError
 from routelock.graph import run_graph

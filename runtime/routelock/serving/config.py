@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from routelock._callables import MaybeAwaitable
+from routelock.agents.hooks import RunHooks
 from routelock.config import RunConfig
 from routelock.errors import ConfigError
-from routelock.hooks import RunHooks
 from routelock.sessions.stores import SessionStore
 from routelock.starting import DEFAULT_MAX_TURNS
 

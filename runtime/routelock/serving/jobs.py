@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from routelock._callables import resolve, users_code
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.config import RunConfig
 from routelock.errors import ConfigError
 from routelock.history.messages import Message, ToolCall

@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.history.messages import ORIGIN, Message, ToolCall, calls_of, portable
 from routelock.history.notes import with_notes_marked
 from routelock.results import RunResult

@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 
-from routelock.agents import Agent
+from routelock.agents.agent import Agent
 from routelock.serving.a2a import A2ARoutes
 from routelock.serving.catalog import Catalog
 from routelock.serving.chunks import Completion

@@ -12,16 +12,17 @@ from typing import Any, cast
 from routelock._callables import MaybeAwaitable
 from routelock._names import litellm_name
 from routelock._records import NEW_DICT, dataclass
+from routelock.agents.hooks import AgentHooks
 from routelock.errors import ConfigError
 from routelock.handlers.function_handler import function_handler
 from routelock.handlers.port import Handler, Priority
-from routelock.hooks import AgentHooks
 from routelock.scopes import Scope, checked_scope, permits
 from routelock.tools.decorators import is_function
 from routelock.tools.decorators import tool as tool_of
 from routelock.tools.tool import Tool
 
 __all__ = ["Equipment", "Ranked", "Registry", "Section", "checked_event", "rank"]
+
 
 _OWN = "agent"
 

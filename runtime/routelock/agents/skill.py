@@ -21,15 +21,16 @@ from typing import Any, TypeVar, cast, overload
 
 from routelock._callables import MaybeAwaitable, name_of
 from routelock._records import dataclass
+from routelock.agents.registry import Equipment, Registry, checked_event, rank
 from routelock.errors import ConfigError, SkillInitError
 from routelock.handlers.function_handler import FunctionHandler
 from routelock.handlers.port import Handler, Priority, is_handler
 from routelock.handoff_request import HandoffRequest
-from routelock.registry import Equipment, Registry, checked_event, rank
 from routelock.scopes import Scope, checked_scope
 from routelock.tools.tool import Tool
 
 __all__ = ["Hook", "Prompt", "Skill", "equip", "hook", "prompt"]
+
 
 _INSTEAD: Mapping[str, str] = {
     "register_handoff": "registry.add_handler",
@@ -138,10 +139,14 @@ def _bound(part: Part, instance: object | None) -> Part:
 
 @overload
 def prompt(function: Callable[..., MaybeAwaitable[str]], /) -> Prompt: ...
+
+
 @overload
 def prompt(
     *, priority: int = Priority.CUSTOM, scope: Scope = "all"
 ) -> Callable[[Callable[..., MaybeAwaitable[str]]], Prompt]: ...
+
+
 def prompt(
     function: Callable[..., MaybeAwaitable[str]] | None = None,
     /,

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
-from routelock.agents import Agent
-from routelock.outline import Link, Node, Outline, outline_of
+from routelock.agents.agent import Agent
+from routelock.agents.graph import Link, Node, Outline, outline_of
 
 __all__ = ["graph_svg", "outline_svg"]
 
+
 _LETTER, _HEIGHT, _GAP, _BETWEEN, _MARGIN = 7.6, 46, 22, 74, 16
+
 _MOST_LETTERS = 26
 
 _INK, _LINE, _LIT, _PAPER, _GLOW, _SOFT = "#1c2430", "#7b8698", "#0b62d6", "#ffffff", "#dcebff", "#56606f"

@@ -1,0 +1,52 @@
+"""Agents, skills and hooks: what an app declares.
+
+An `Agent` has instructions, a model or handlers, tools, handoffs and skills; nothing here makes a call. The
+table and the pictures of a graph of agents are made here. Imports `handoffs` and the rooms below it. Start
+at `agent.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from routelock._lazy import load_late
+from routelock.agents.agent import Agent, Instructions
+from routelock.agents.hooks import AgentHooks, RunHooks
+from routelock.agents.skill import Hook, Prompt, Skill, hook, prompt
+
+if TYPE_CHECKING:
+    from routelock.agents.graph import HandoffRow, as_markdown, graph_mermaid, handoff_matrix, outline_mermaid
+    from routelock.agents.svg import graph_svg, outline_svg
+
+__all__ = [
+    "Agent",
+    "AgentHooks",
+    "HandoffRow",
+    "Hook",
+    "Instructions",
+    "Prompt",
+    "RunHooks",
+    "Skill",
+    "as_markdown",
+    "graph_mermaid",
+    "graph_svg",
+    "handoff_matrix",
+    "hook",
+    "outline_mermaid",
+    "outline_svg",
+    "prompt",
+]
+
+_LATE = {
+    "HandoffRow": "routelock.agents.graph",
+    "as_markdown": "routelock.agents.graph",
+    "graph_mermaid": "routelock.agents.graph",
+    "handoff_matrix": "routelock.agents.graph",
+    "outline_mermaid": "routelock.agents.graph",
+    "graph_svg": "routelock.agents.svg",
+    "outline_svg": "routelock.agents.svg",
+}
+
+
+def __getattr__(name: str) -> Any:
+    return load_late(__name__, _LATE, name)
