@@ -3,9 +3,8 @@
 import anyio
 
 from routelock import Agent, Runner, function_tool
-from routelock.events import ToolCalled
 from routelock.handlers.events import MessageDone, TextDelta
-from routelock.results import NestedEvent
+from routelock.run.events import NestedEvent, ToolCalled
 from routelock.testing import ScriptedHandler, call
 
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from routelock import Agent, Request, Runner, handler
-from routelock.events import HandoffOccurred
 from routelock.handlers.events import TextDelta
 from routelock.history.messages import text_of
+from routelock.run.events import HandoffOccurred
 from routelock.testing import ScriptedHandler, call
 from routelock_providers.remote import RemoteAgent
 

@@ -15,7 +15,7 @@ from routelock import Agent, Retry, RunConfig, Runner, RunResult
 from routelock.errors import RoutelockError
 from routelock.handlers.events import TextDelta
 from routelock.handlers.port import Handler
-from routelock.results import RunEvent
+from routelock.run.events import RunEvent
 from routelock_providers import LiteLLM, RemoteAgent, close_litellm
 from routelock_providers.openai import OpenAI
 from routelock_providers.openai_compatible import OpenAICompatible

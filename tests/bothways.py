@@ -12,13 +12,12 @@ from teams import outcome
 
 from routelock import Agent, Retry, RunConfig, RunResult, RunStream
 from routelock.errors import RoutelockError
-from routelock.events import ToolCalled, ToolOutput
 from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from routelock.handlers.port import Request
 from routelock.history.messages import RunInput, calls_of, text_of
-from routelock.results import RunDone, RunEvent
+from routelock.run.events import RunDone, RunEvent, ToolCalled, ToolOutput
+from routelock.run.start import start
 from routelock.scopes import Scope
-from routelock.starting import start
 from routelock.testing import ScriptedHandler, assert_valid
 
 DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)

@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from routelock.executor import Call, InProcess, Outcome
 from routelock.handlers.events import HandlerEvent, MessageDone
+from routelock.run.executor import Call, InProcess, Outcome
 
 Body = Callable[[Call], AsyncGenerator[HandlerEvent]]
 Step = Callable[[Call], Awaitable[Outcome]]

@@ -12,7 +12,7 @@ from teams import agent, look_up
 
 from routelock import Agent, RunConfig, Runner, RunResult
 from routelock.errors import RoutelockError
-from routelock.results import RunEvent
+from routelock.run.events import RunEvent
 from routelock.testing import call
 
 Made = Callable[[], Agent[Any]]

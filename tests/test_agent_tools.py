@@ -33,7 +33,7 @@ from routelock.errors import (
     ToolTimeout,
 )
 from routelock.handlers.port import Request
-from routelock.results import NestedEvent
+from routelock.run.events import NestedEvent
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.tools.agent_tool import AsTool
 from routelock.tools.tool import ToolResult

@@ -31,8 +31,8 @@ from routelock._callables import resolve
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.agents.registry import Registry
 from routelock.errors import NoHandlerError, SkillInitError
-from routelock.graph import run_graph
 from routelock.history.filters import HandoffInputData, remove_all_tools
+from routelock.run.start import run_graph
 from routelock.testing import ScriptedHandler
 from routelock.tools.schema import JsonType
 

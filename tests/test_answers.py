@@ -29,13 +29,19 @@ from routelock import (
     handoff,
 )
 from routelock.errors import HandoffError, LoopDetected, ModelBehaviorError, ToolError
-from routelock.events import HandoffFailed, HandoffOccurred, HandoffRequested, ToolCalled, ToolOutput
 from routelock.handlers.events import MessageDone
 from routelock.handoff_request import HandoffResponse
 from routelock.history.filters import remove_all_tools
 from routelock.history.messages import calls_of, text_of
-from routelock.results import RunEvent
-from routelock.routing import MOST_CALLS, NOT_TAKEN
+from routelock.run.events import (
+    HandoffFailed,
+    HandoffOccurred,
+    HandoffRequested,
+    RunEvent,
+    ToolCalled,
+    ToolOutput,
+)
+from routelock.run.routing import MOST_CALLS, NOT_TAKEN
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 from routelock.tools.tool import ToolResult
 

@@ -31,7 +31,7 @@ from routelock import (
     tool,
 )
 from routelock.errors import CallbackError, ConfigError, LoopDetected, RunTimeout, ToolError
-from routelock.events import ApprovalRequested, ToolCalled
+from routelock.run.events import ApprovalRequested, ToolCalled
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import assert_valid, call
 from routelock.tools.approvals import Interruption

@@ -17,12 +17,12 @@ from teams import agent, answers_of, look_up, requests
 
 from routelock import Agent, GuardrailResult, Handoff, RunConfig, Runner, function_handler, handoff
 from routelock.errors import InvalidRequest, RoutelockError
-from routelock.events import HandoffCompleted, ToolOutput
 from routelock.handlers.events import HandlerEvent, TextDelta
 from routelock.handlers.port import Handler, Request
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import calls_of, text_of
 from routelock.history.notes import PREAMBLE
+from routelock.run.events import HandoffCompleted, ToolOutput
 from routelock.testing import call, reply
 from routelock.usage import Usage
 

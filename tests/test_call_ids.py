@@ -14,12 +14,11 @@ from teams import agent, answers_of
 
 from routelock import Agent, Runner, RunResult, RunState, Tool, handler, tool
 from routelock.errors import ConfigError
-from routelock.events import Repaired
 from routelock.handlers.events import MessageDone
 from routelock.handlers.replies import with_own_ids
 from routelock.history.messages import calls_of
 from routelock.journal import Journal
-from routelock.results import RunEvent
+from routelock.run.events import Repaired, RunEvent
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import call
 from routelock.tools.approvals import Interruption

@@ -14,12 +14,11 @@ from traps import Trap, Watched
 
 from routelock import Agent, RunHooks, Runner, RunResult, RunStream, function_handler, function_tool
 from routelock.errors import RoutelockError
-from routelock.events import HandoffOccurred, ToolCalled
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.port import Handler, Request
 from routelock.history.messages import Message
 from routelock.history.repair import problems
-from routelock.results import RunDone
+from routelock.run.events import HandoffOccurred, RunDone, ToolCalled
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.usage import Usage
 

@@ -25,7 +25,7 @@ from routelock import Runner, RunResult
 from routelock.errors import RunTimeout
 from routelock.handlers.port import Request
 from routelock.history.repair import problems
-from routelock.results import RunDone
+from routelock.run.events import RunDone
 from routelock.testing import ScriptedHandler
 
 pytestmark = [pytest.mark.anyio, pytest.mark.every_loop]

@@ -15,10 +15,10 @@ from servers import said as completion
 
 from routelock import Agent, RunConfig, Runner, RunResult, function_handler
 from routelock.errors import ContentRefused
-from routelock.events import HandlerFallback
 from routelock.handlers.events import MessageDone, ReasoningDelta, TextDelta
 from routelock.handlers.port import Handler
 from routelock.handlers.retry import Retry
+from routelock.run.events import HandlerFallback
 from routelock.testing import ScriptedHandler
 from routelock.usage import Usage
 from routelock_providers import OpenAICompatible

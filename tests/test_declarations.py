@@ -11,9 +11,9 @@ from teams import agent
 from routelock import Agent, Handoff, RunConfig, handoff
 from routelock.agents.agent import agent_problems
 from routelock.errors import ConfigError
-from routelock.graph import run_graph
 from routelock.handoffs.handoff import is_list, is_seconds, target_name
 from routelock.handoffs.payload import HandoffPayload
+from routelock.run.start import run_graph
 from routelock.testing import ScriptedHandler
 
 B = agent("B")

@@ -20,13 +20,13 @@ from routelock.errors import (
     ToolGuardrailTripped,
     ToolTimeout,
 )
-from routelock.events import ToolOutput
-from routelock.executor import InProcess, Outcome
 from routelock.handlers.port import Request
 from routelock.journal_steps import JournalSteps
-from routelock.loop import run_loop
-from routelock.run import Run
-from routelock.starting import start
+from routelock.run.events import ToolOutput
+from routelock.run.executor import InProcess, Outcome
+from routelock.run.loop import run_loop
+from routelock.run.run import Run
+from routelock.run.start import start
 from routelock.testing import ScriptedHandler, assert_valid, call
 
 pytestmark = pytest.mark.anyio

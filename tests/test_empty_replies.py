@@ -13,10 +13,10 @@ from teams import HI, agent, answers_of, look_up, requests
 
 from routelock import Agent, Message, RunConfig, Runner, function_handler, handoff
 from routelock.errors import LimitExceeded, LoopDetected, MaxTurnsExceeded
-from routelock.events import EmptyReply
 from routelock.handlers.replies import is_empty
 from routelock.history.messages import calls_of, text_of
 from routelock.history.repair import problems
+from routelock.run.events import EmptyReply
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 from routelock.usage import Usage
 

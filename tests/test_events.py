@@ -8,11 +8,10 @@ from typing import Any, get_args
 
 import pytest
 
-from routelock import events
 from routelock.errors import ConnectionFailed
-from routelock.events import ToolOutput
 from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
-from routelock.results import RunEvent
+from routelock.run import events
+from routelock.run.events import RunEvent, ToolOutput
 
 CLASSES: list[Any] = [kind for name in events.__all__ if isinstance(kind := getattr(events, name), type)]
 

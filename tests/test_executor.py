@@ -13,8 +13,8 @@ from scenes import SCENES, Scene, Stage, facts
 
 from routelock import Agent, RunConfig, Runner, function_tool, tool
 from routelock.errors import HandlerError, ModelBehaviorError, RoutelockError, ToolError, ToolTimeout
-from routelock.executor import Call, Executor, InProcess, Outcome
 from routelock.handlers.events import HandlerEvent, MessageDone
+from routelock.run.executor import Call, Executor, InProcess, Outcome
 from routelock.testing import ScriptedHandler, call
 from routelock.tools.tool import ToolResult
 from routelock.usage import Usage

@@ -28,10 +28,10 @@ from routelock import (
     handoff,
 )
 from routelock.errors import ConfigError, MaxTurnsExceeded, ModelBehaviorError, ToolError
-from routelock.events import HandoffFailed, ToolCalled, ToolOutput
 from routelock.handlers.events import MessageDone, TextDelta, ToolCallDelta
 from routelock.history.messages import Message, calls_of, text_of
 from routelock.history.repair import NO_ANSWER
+from routelock.run.events import HandoffFailed, ToolCalled, ToolOutput
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio

@@ -36,12 +36,12 @@ from routelock.errors import (
     RateLimited,
     RunTimeout,
 )
-from routelock.events import HandoffCompleted, HandoffFailed, HandoffOccurred
 from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import text_of
 from routelock.journal import Journal
-from routelock.limits import Limits
+from routelock.run.config import Limits
+from routelock.run.events import HandoffCompleted, HandoffFailed, HandoffOccurred
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, assert_valid, call
 

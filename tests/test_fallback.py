@@ -44,8 +44,6 @@ from routelock.errors import (
     ServerFailed,
     ToolError,
 )
-from routelock.events import HandlerFallback
-from routelock.executor import Call
 from routelock.handlers.events import (
     AttemptFailed,
     HandlerEvent,
@@ -54,7 +52,9 @@ from routelock.handlers.events import (
     TextDelta,
     ToolCallDelta,
 )
-from routelock.starting import start
+from routelock.run.events import HandlerFallback
+from routelock.run.executor import Call
+from routelock.run.start import start
 from routelock.testing import UnexpectedModelCall, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio

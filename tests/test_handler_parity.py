@@ -23,8 +23,8 @@ from routelock.handlers.events import HandlerEvent, MessageDone, ReasoningDelta,
 from routelock.handlers.function_handler import handler
 from routelock.handlers.port import Handler, Request
 from routelock.history.messages import Message, calls_of, text_of
-from routelock.results import RunDone
-from routelock.starting import start
+from routelock.run.events import RunDone
+from routelock.run.start import start
 from routelock.testing import ScriptedHandler
 from routelock.usage import Usage
 

@@ -11,10 +11,9 @@ from scenes import facts
 
 from routelock import RunConfig, Runner, RunResult, RunStream
 from routelock.errors import RoutelockError
-from routelock.events import HandoffCompleted, HandoffOccurred
 from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.capabilities import Capacity
-from routelock.results import RunEvent
+from routelock.run.events import HandoffCompleted, HandoffOccurred, RunEvent
 from routelock.usage import Usage
 
 

@@ -22,12 +22,12 @@ from routelock import (
     handoff,
 )
 from routelock.errors import RoutelockError
-from routelock.events import HandoffRequested, ToolCalled, ToolOutput
 from routelock.handoff_request import HandoffResponse, HandoffStatus
 from routelock.handoffs.capabilities import NONE_AVAILABLE, Capacity
 from routelock.handoffs.metrics import HandoffMetrics
 from routelock.history.filters import HandoffInputData
-from routelock.starting import start
+from routelock.run.events import HandoffRequested, ToolCalled, ToolOutput
+from routelock.run.start import start
 from routelock.testing import assert_valid, call
 
 pytestmark = pytest.mark.anyio

@@ -14,17 +14,18 @@ from teams import TO_B, agent, pair
 
 from routelock import Agent, RunConfig, Runner, function_handler, function_tool, handoff
 from routelock.errors import ConnectionFailed, RoutelockError, RunTimeout
-from routelock.events import (
+from routelock.handoff_request import HandoffStatus
+from routelock.run.events import (
     HandoffCompleted,
     HandoffFailed,
     HandoffOccurred,
     HandoffRequested,
     HandoffReturned,
+    NestedEvent,
+    RunDone,
 )
-from routelock.handoff_request import HandoffStatus
-from routelock.results import NestedEvent, RunDone
-from routelock.run_stream import RunStream
-from routelock.starting import start
+from routelock.run.start import start
+from routelock.run.stream import RunStream
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.usage import Usage
 

@@ -28,11 +28,11 @@ from routelock.errors import (
     RoutelockError,
     RunTimeout,
 )
-from routelock.executor import Call, Outcome
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.journal import Journal
 from routelock.journal_steps import JournalSteps
-from routelock.results import RunDone
+from routelock.run.events import RunDone
+from routelock.run.executor import Call, Outcome
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

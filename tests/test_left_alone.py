@@ -29,9 +29,9 @@ from routelock import (
 from routelock._json import own_copy
 from routelock.agents.skill import hook
 from routelock.errors import InputGuardrailTripped
+from routelock.run.emit import hears
+from routelock.run.start import start
 from routelock.sessions import InMemorySessions, Session
-from routelock.starting import start
-from routelock.tell import hears
 from routelock.testing import ScriptedHandler, call
 from routelock.tools.tool import ToolResult
 

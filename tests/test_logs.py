@@ -11,7 +11,7 @@ from teams import TO_B, agent, pair
 
 from routelock import Agent, RunConfig, RunContext, Runner, handoff
 from routelock.handoff_request import HandoffResponse
-from routelock.logs import loggable_text
+from routelock.run.emit import loggable_text
 from routelock.testing import call
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,7 @@ from teams import agent, answers_of
 from routelock import Agent, tool
 from routelock.context import ToolContext
 from routelock.errors import ConfigError
-from routelock.events import ToolOutput
+from routelock.run.events import ToolOutput
 from routelock.testing import call
 from routelock.tools.decorators import function_tool
 from routelock.tools.invoke import to_text

@@ -13,11 +13,11 @@ from teams import outcome
 
 from routelock import Agent, Handoff, RunConfig, Runner, RunResult, function_handler, function_tool, handoff
 from routelock.errors import CallbackError, HandlerError, ModelBehaviorError
-from routelock.events import Repaired
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.port import OutputSchema, Request
 from routelock.history.messages import text_of
 from routelock.history.repair import problems
+from routelock.run.events import Repaired
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.usage import Usage
 

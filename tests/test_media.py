@@ -11,9 +11,9 @@ from bothways import both
 from servers import HELLO, Server
 
 from routelock import Agent, RunConfig, Runner, ToolContext, function_tool, handoff, otel_words
-from routelock.events import ToolOutput
 from routelock.handlers.port import Request
 from routelock.history.messages import Message, text_of, to_messages
+from routelock.run.events import ToolOutput
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, assert_valid, call
 from routelock.tools.tool import ToolOutcome, ToolResult

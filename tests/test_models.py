@@ -8,7 +8,7 @@ import pytest
 
 from routelock import Agent, RunConfig, function_handler
 from routelock.errors import ConfigError, NoHandlerError
-from routelock.models import check_model, handler_for, lineup
+from routelock.run.handler_selection import check_model, handler_for, lineup
 from routelock.testing import ScriptedHandler
 
 

@@ -30,12 +30,11 @@ from routelock import (
 )
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import InvalidRequest, MaxTurnsExceeded, RoutelockError
-from routelock.events import AgentUpdated, ToolCalled, ToolOutput
-from routelock.executor import Call, InProcess, Outcome
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.port import Handler, Request
 from routelock.handoffs.payload import HandoffPayload
-from routelock.results import NestedEvent, RunDone, RunEvent
+from routelock.run.events import AgentUpdated, NestedEvent, RunDone, RunEvent, ToolCalled, ToolOutput
+from routelock.run.executor import Call, InProcess, Outcome
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio

@@ -12,10 +12,10 @@ from teams import agent, answers_of, requests, statuses
 from routelock import Agent, RunConfig, Runner, RunState, tool
 from routelock import handoff as make_handoff
 from routelock.errors import CallbackError
-from routelock.events import HandoffFailed
-from routelock.executor import InProcess
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Request
+from routelock.run.events import HandoffFailed
+from routelock.run.executor import InProcess
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

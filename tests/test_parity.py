@@ -18,15 +18,6 @@ from scenes import SCENES, Kind, Recorder, Scene, Stage, facts
 
 from routelock import Agent, Runner, RunResult, RunStream, function_handler, function_tool
 from routelock.errors import RoutelockError
-from routelock.events import (
-    AgentUpdated,
-    HandoffCompleted,
-    HandoffFailed,
-    HandoffOccurred,
-    HandoffRequested,
-    ToolCalled,
-    ToolOutput,
-)
 from routelock.handlers.events import (
     AttemptFailed,
     HandlerEvent,
@@ -37,8 +28,18 @@ from routelock.handlers.events import (
 )
 from routelock.handlers.port import Handler, Request
 from routelock.history.messages import calls_of, text_of
-from routelock.results import NestedEvent, RunDone
-from routelock.starting import start
+from routelock.run.events import (
+    AgentUpdated,
+    HandoffCompleted,
+    HandoffFailed,
+    HandoffOccurred,
+    HandoffRequested,
+    NestedEvent,
+    RunDone,
+    ToolCalled,
+    ToolOutput,
+)
+from routelock.run.start import start
 from routelock.testing import ScriptedHandler, call, reply
 
 pytestmark = pytest.mark.anyio

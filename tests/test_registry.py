@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from routelock import Agent, Request, Tool, handler
 from routelock.agents.registry import Ranked, Registry, rank
-from routelock.config import RunConfig
 from routelock.errors import ConfigError
 from routelock.handlers.port import Priority
-from routelock.models import handler_for, lineup, named, next_handler
+from routelock.run.config import RunConfig
+from routelock.run.handler_selection import handler_for, lineup, named, next_handler
 from routelock.testing import ScriptedHandler
 
 

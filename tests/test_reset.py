@@ -38,7 +38,7 @@ from routelock.agents.skill import prompt
 from routelock.errors import InvalidRequest, RoutelockError
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.history.messages import Message, text_of
-from routelock.results import RunDone, RunEvent
+from routelock.run.events import RunDone, RunEvent
 from routelock.testing import assert_valid, call
 
 pytestmark = pytest.mark.anyio

@@ -11,12 +11,12 @@ from scenes_of_states import MORE
 
 from routelock import Agent, RunConfig, RunResult, RunState
 from routelock.errors import RoutelockError
-from routelock.events import HandoffCompleted
 from routelock.handlers.events import ReasoningDelta, TextDelta, ToolCallDelta
 from routelock.handoff_request import HandoffStatus
-from routelock.results import ModelCall, RunDone
-from routelock.run_stream import RunStream
-from routelock.starting import start
+from routelock.run.events import HandoffCompleted, RunDone
+from routelock.run.result import ModelCall
+from routelock.run.start import start
+from routelock.run.stream import RunStream
 from routelock.testing import assert_valid
 
 pytestmark = pytest.mark.anyio

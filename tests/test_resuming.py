@@ -43,11 +43,11 @@ from routelock.errors import (
     ServerFailed,
     ToolError,
 )
-from routelock.events import EmptyReply, HandoffOccurred, HandoffReturned, ToolOutput
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import text_of
+from routelock.run.events import EmptyReply, HandoffOccurred, HandoffReturned, ToolOutput
 from routelock.run_state import RunStatus
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 

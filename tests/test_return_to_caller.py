@@ -29,10 +29,10 @@ from routelock.errors import (
     OutputGuardrailTripped,
     ProviderError,
 )
-from routelock.events import AgentUpdated, HandoffFailed, HandoffOccurred, HandoffReturned
 from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import text_of
+from routelock.run.events import AgentUpdated, HandoffFailed, HandoffOccurred, HandoffReturned
 from routelock.testing import ScriptedHandler, assert_valid, call
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from teams import outcome
 from routelock import Agent, RunConfig, RunContext, Runner, Tool, handoff
 from routelock.errors import CallbackError
 from routelock.history.messages import ToolCall, text_of
-from routelock.routing import NOT_TAKEN, Offer, Route, Wanted, offer, plan, unknown_tool
+from routelock.run.routing import NOT_TAKEN, Offer, Route, Wanted, offer, plan, unknown_tool
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

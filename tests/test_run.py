@@ -30,7 +30,7 @@ from routelock.errors import (
 from routelock.handlers.events import MessageDone
 from routelock.handlers.port import Request
 from routelock.history.messages import Message
-from routelock.starting import input_items
+from routelock.run.start import input_items
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.usage import Usage
 

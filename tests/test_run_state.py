@@ -31,7 +31,7 @@ from routelock.context import RunContext
 from routelock.errors import ConfigError, RoutelockError
 from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handoff_request import HandoffResponse, HandoffStatus
-from routelock.results import StopReason
+from routelock.run.result import StopReason
 from routelock.run_document import RecordDocument, RunDocument
 from routelock.run_state import RunStatus
 from routelock.testing import ScriptedHandler, call

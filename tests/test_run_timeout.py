@@ -31,7 +31,7 @@ from routelock.handlers.events import HandlerEvent, TextDelta
 from routelock.handlers.port import Request
 from routelock.history.filters import HandoffInputData
 from routelock.history.repair import problems
-from routelock.results import RunDone
+from routelock.run.events import RunDone
 from routelock.testing import ScriptedHandler, assert_valid, call
 from routelock.usage import Usage
 

@@ -17,8 +17,8 @@ import trio
 
 from routelock import Agent, RunConfig, RunContext, RunHooks, Runner, RunResult, function_tool, handoff
 from routelock.errors import ConfigError, MaxTurnsExceeded, NoHandlerError
-from routelock.results import RunDone
-from routelock.starting import DEFAULT_MAX_TURNS
+from routelock.run.events import RunDone
+from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.testing import ScriptedHandler, call
 
 Start = Callable[..., RunResult[Any]]

@@ -24,7 +24,7 @@ from routelock import (
 )
 from routelock.agents.registry import Registry
 from routelock.errors import ConfigError, NoHandlerError
-from routelock.routing import offer
+from routelock.run.routing import offer
 from routelock.scopes import checked_scope, permits
 from routelock.testing import ScriptedHandler, call
 

@@ -23,8 +23,8 @@ from routelock.errors import (
     RunTimeout,
     ServerFailed,
 )
-from routelock.events import HandlerFallback
 from routelock.handlers.events import AttemptFailed, TextDelta
+from routelock.run.events import HandlerFallback
 from routelock.testing import ScriptedHandler
 
 pytestmark = pytest.mark.anyio

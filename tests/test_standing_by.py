@@ -21,11 +21,11 @@ from routelock import (
     tool,
 )
 from routelock.errors import HandoffTimeout, ProviderError
-from routelock.events import HandoffCompleted, HandoffFailed, HandoffReturned
 from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import text_of
 from routelock.journal import Journal
+from routelock.run.events import HandoffCompleted, HandoffFailed, HandoffReturned
 from routelock.testing import ScriptedHandler, assert_valid, call
 
 pytestmark = pytest.mark.anyio

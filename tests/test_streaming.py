@@ -11,19 +11,19 @@ from scenes import SCENES, Stage
 
 from routelock import Agent, RunConfig, Runner, RunStream, function_handler, function_tool
 from routelock.errors import ConfigError, InvalidRequest
-from routelock.events import (
+from routelock.handlers.events import MessageDone, TextDelta
+from routelock.handlers.port import Request
+from routelock.history.messages import Message
+from routelock.run.events import (
     AgentUpdated,
     HandoffFailed,
     HandoffOccurred,
     HandoffRequested,
     Repaired,
+    RunDone,
     ToolCalled,
     ToolOutput,
 )
-from routelock.handlers.events import MessageDone, TextDelta
-from routelock.handlers.port import Request
-from routelock.history.messages import Message
-from routelock.results import RunDone
 from routelock.testing import ScriptedHandler, call, reply
 
 pytestmark = pytest.mark.anyio

@@ -333,7 +333,7 @@ def test_a_reply_of_nothing_prints_nothing() -> None:
 def test_arguments_that_are_no_object_are_shown_as_they_are(arguments: str) -> None:
     out = io.StringIO()
     screen.Screen(out).show(
-        importlib.import_module("routelock.events").ToolCalled(
+        importlib.import_module("routelock.run.events").ToolCalled(
             agent="Triage", call_id="c", name="look_up_order", arguments=arguments
         )
     )

@@ -33,7 +33,11 @@ from routelock import (
     handoff,
 )
 from routelock.errors import InputGuardrailTripped, LoopDetected, MaxHandoffsExceeded
-from routelock.events import (
+from routelock.handlers.events import TextDelta
+from routelock.handoff_request import HandoffStatus
+from routelock.history.filters import remove_all_tools
+from routelock.history.messages import text_of
+from routelock.run.events import (
     AgentUpdated,
     HandoffFailed,
     HandoffOccurred,
@@ -41,11 +45,7 @@ from routelock.events import (
     ToolCalled,
     ToolOutput,
 )
-from routelock.executor import Call, InProcess, Outcome
-from routelock.handlers.events import TextDelta
-from routelock.handoff_request import HandoffStatus
-from routelock.history.filters import remove_all_tools
-from routelock.history.messages import text_of
+from routelock.run.executor import Call, InProcess, Outcome
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 from routelock.tools.tool import ToolResult
 from routelock.usage import Usage

@@ -10,8 +10,8 @@ from teams import answers_of, requests
 
 from routelock import Agent, GuardrailResult, RunConfig, Runner, ToolContext, function_tool, tool
 from routelock.errors import CallbackError, ConfigError, ToolGuardrailTripped
-from routelock.executor import Call, InProcess
 from routelock.guardrails import ToolGuardrail
+from routelock.run.executor import Call, InProcess
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 from routelock.tools.tool import Tool, ToolResult
 from routelock.usage import Usage

@@ -15,7 +15,7 @@ from routelock import Agent, Handoff, Runner, Skill, function_handler, handoff
 from routelock.agents.registry import Registry
 from routelock.errors import ConnectionFailed, LoopDetected
 from routelock.handlers.port import Request
-from routelock.results import NestedEvent
+from routelock.run.events import NestedEvent
 from routelock.testing import call, reply
 
 pytestmark = pytest.mark.anyio

@@ -14,7 +14,7 @@ from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handof
 from routelock.errors import ConfigError, RoutelockError
 from routelock.history.filters import remove_all_tools
 from routelock.history.messages import Message, RunItem
-from routelock.results import Shown
+from routelock.run.result import Shown
 from routelock.testing import ScriptedHandler, call
 from routelock.tools.tool import ToolResult
 from routelock.trace_records import numbers, spans

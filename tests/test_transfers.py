@@ -18,12 +18,12 @@ from teams import HI, TO_B, agent, answers_of, pair, requests, shown
 
 from routelock import Agent, HandoffRequest, RunConfig, Runner, function_tool, handoff
 from routelock.errors import ConfigError, HandoffError, HandoffFilterError, RoutelockError
-from routelock.events import HandoffFailed, HandoffOccurred
 from routelock.handlers.events import TextDelta
 from routelock.handoff_request import HandoffResponse, HandoffStatus
 from routelock.handoffs.capabilities import Capacity
 from routelock.handoffs.metrics import HandoffMetrics
 from routelock.history.messages import Message
+from routelock.run.events import HandoffFailed, HandoffOccurred
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

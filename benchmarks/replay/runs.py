@@ -15,7 +15,7 @@ from replay.recordings import Call
 from routelock import Agent, ConfigError, Retry, RoutelockError, RunConfig, Runner, Tool, ToolContext
 from routelock.handlers.events import MessageDone, TextDelta
 from routelock.history.messages import calls_of
-from routelock.results import RunResult
+from routelock.run.result import RunResult
 from routelock_providers.litellm import LiteLLM
 
 __all__ = ["Outcome", "run_chain", "run_single"]

@@ -12,8 +12,15 @@ from collections.abc import Iterable
 from typing import Any, TextIO, cast
 
 from routelock import RunEvent, RunResult, Usage
-from routelock.events import AgentUpdated, HandoffFailed, HandoffRequested, Repaired, ToolCalled, ToolOutput
 from routelock.handlers.events import AttemptFailed, MessageDone, TextDelta
+from routelock.run.events import (
+    AgentUpdated,
+    HandoffFailed,
+    HandoffRequested,
+    Repaired,
+    ToolCalled,
+    ToolOutput,
+)
 
 __all__ = ["Screen", "one_line"]
 

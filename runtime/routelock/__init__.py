@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.agents.skill import Skill
-from routelock.config import RunConfig
 from routelock.context import RunContext, ToolContext
 from routelock.errors import (
     ConfigError,
@@ -33,8 +32,10 @@ from routelock.handoffs.handoff import Handoff, handoff
 from routelock.history.filters import HandoffInputData, HandoffInputFilter
 from routelock.history.messages import Message, RunItem
 from routelock.history.nesting import nest_handoff_history
-from routelock.results import HandoffRecord, RunEvent, RunResult
-from routelock.run_stream import RunHandle, RunStream
+from routelock.run.config import RunConfig
+from routelock.run.events import RunEvent
+from routelock.run.result import HandoffRecord, RunResult
+from routelock.run.stream import RunHandle, RunStream
 from routelock.runner import Runner
 from routelock.tools.decorators import function_tool, tool
 from routelock.tools.tool import Tool

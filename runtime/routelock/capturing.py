@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any, cast
 
 from routelock.approval_documents import decision_documents, interruption_document
-from routelock.callers import Caller
 from routelock.context import PAYLOAD_KEY, Narrowed
 from routelock.errors import ConfigError
 from routelock.handlers.port import family_of
 from routelock.handoff_documents import record_document
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import RunItem
-from routelock.results import HandoffRecord, Problem
-from routelock.run import Run
+from routelock.run.frames import Caller
+from routelock.run.result import HandoffRecord, Problem
+from routelock.run.run import Run
 from routelock.run_document import (
     CallerDocument,
     ItemDocument,

@@ -11,7 +11,7 @@ from routelock.errors import ModelBehaviorError
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus, recordable
 from routelock.handoffs.payload import HandoffPayload
 from routelock.history.messages import RunItem, calls_of
-from routelock.results import HandoffRecord
+from routelock.run.result import HandoffRecord
 from routelock.run_document import (
     RecordDocument,
     RequestDocument,

@@ -22,16 +22,17 @@ from typing import Any, Literal, cast
 
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import RunHooks
-from routelock.config import RunConfig
 from routelock.errors import ConfigError, JournalError, RoutelockError
 from routelock.history.messages import Message, RunInput, to_messages
 from routelock.journal_steps import JournalSteps, StepLost
-from routelock.results import RunDone, RunEvent, RunResult
+from routelock.run.config import RunConfig
+from routelock.run.events import RunDone, RunEvent
+from routelock.run.result import RunResult
+from routelock.run.start import DEFAULT_MAX_TURNS, start
+from routelock.run.stream import RunStream, finish
 from routelock.run_document import is_behind
 from routelock.run_state import RunState
-from routelock.run_stream import RunStream, finish
 from routelock.sqlite_file import SQLiteFile
-from routelock.starting import DEFAULT_MAX_TURNS, start
 
 __all__ = ["Journal", "JournalStatus", "JournaledRun"]
 

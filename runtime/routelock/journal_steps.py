@@ -8,8 +8,8 @@ from contextlib import aclosing
 
 import anyio
 
-from routelock.executor import Call, InProcess, Outcome
 from routelock.handlers.events import HandlerEvent, MessageDone
+from routelock.run.executor import Call, InProcess, Outcome
 from routelock.step_entries import Given, given_by, lasting
 from routelock.tools.tool import LOST
 

@@ -13,22 +13,22 @@ from routelock._redaction import REDACTED
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import RunHooks
 from routelock.approval_documents import approvals_of
-from routelock.callers import Caller
 from routelock.capturing import captured
-from routelock.config import RunConfig
 from routelock.context import PAYLOAD_KEY, Narrowed
 from routelock.errors import ConfigError, HandoffError, ModelBehaviorError
-from routelock.graph import run_graph
 from routelock.handlers.port import Handler, family_of, json_in
 from routelock.handoff_documents import record_of
 from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import ToolCall, call_ids, refusal_of, text_of
 from routelock.history.unfinished_turn import LeftOver, left_over
 from routelock.history.view import View
-from routelock.models import find_handler, handler_for, lineup
-from routelock.progress import Progress
-from routelock.results import Problem
-from routelock.run import Run
+from routelock.run.config import RunConfig
+from routelock.run.frames import Caller
+from routelock.run.handler_selection import find_handler, handler_for, lineup
+from routelock.run.loop_guard import Progress
+from routelock.run.result import Problem
+from routelock.run.run import Run
+from routelock.run.start import run_graph
 from routelock.run_document import (
     CallerDocument,
     NarrowedDocument,

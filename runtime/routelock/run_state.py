@@ -21,7 +21,6 @@ from typing import Any, cast
 from routelock._json import MAX_BYTES, MAX_DEPTH, decode, detached, encode
 from routelock.agents.agent import Agent
 from routelock.approval_documents import check_waiting, interruption_of
-from routelock.config import RunConfig
 from routelock.context import RunContext
 from routelock.document_checks import checked_document
 from routelock.errors import ConfigError
@@ -29,7 +28,8 @@ from routelock.handoffs.context_fields import failing_as
 from routelock.handoffs.handoff import Handoff
 from routelock.history.messages import Message, RunItem, ToolCall, checked_message
 from routelock.history.unfinished_turn import left_over
-from routelock.routing import offer
+from routelock.run.config import RunConfig
+from routelock.run.routing import offer
 from routelock.run_document import (
     DecisionDocument,
     ItemDocument,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import RunHooks
-from routelock.config import RunConfig
 from routelock.errors import ConfigError
 from routelock.history.messages import RunInput
-from routelock.results import RunResult
-from routelock.run import Run
-from routelock.run_stream import RunHandle, RunStream, finish
-from routelock.starting import DEFAULT_MAX_TURNS, is_state, start
+from routelock.run.config import RunConfig
+from routelock.run.result import RunResult
+from routelock.run.run import Run
+from routelock.run.start import DEFAULT_MAX_TURNS, is_state, start
+from routelock.run.stream import RunHandle, RunStream, finish
 
 if TYPE_CHECKING:  # loaded by those who use it
     from routelock.run_state import RunState

@@ -12,9 +12,9 @@ from typing import Any
 
 from routelock import errors
 from routelock.errors import HandlerError, HandoffTimeout, ProviderError, RoutelockError
-from routelock.executor import Call
 from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.replies import wrong_with
+from routelock.run.executor import Call
 from routelock.tools.invoke import reason_of
 from routelock.usage import Usage
 

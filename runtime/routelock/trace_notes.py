@@ -6,10 +6,10 @@ from typing import Any
 
 from routelock._callables import words_of
 from routelock.agents.agent import Agent
-from routelock.config import RunConfig
 from routelock.handoffs.handoff import Handoff
-from routelock.models import lineup
-from routelock.results import HandoffRecord, Problem
+from routelock.run.config import RunConfig
+from routelock.run.handler_selection import lineup
+from routelock.run.result import HandoffRecord, Problem
 from routelock.tools.agent_tool import AgentCall
 from routelock.trace_records import AgentTraced, EdgeTraced, ErrorTraced, HandoffTraced, ProblemTraced
 

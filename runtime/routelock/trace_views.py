@@ -12,7 +12,7 @@ from typing import Any
 from routelock.handlers.port import ToolSpec
 from routelock.history.messages import Message, RunItem, is_note, portable
 from routelock.history.notes import unforged
-from routelock.results import Shown
+from routelock.run.result import Shown
 from routelock.trace_records import ItemTraced, Span, ToolsTraced, spans
 
 __all__ = ["Accounted", "Accounts"]

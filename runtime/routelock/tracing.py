@@ -19,16 +19,16 @@ from typing import TypeVar, cast
 from routelock._callables import words_of
 from routelock._redaction import redact
 from routelock._text import glimpse
-from routelock.config import listed
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import ConfigError
 from routelock.handlers.events import AttemptFailed, MessageDone
 from routelock.handlers.port import Handler, Request, model_of
 from routelock.handoff_request import recordable
 from routelock.history.messages import ToolCall
-from routelock.logs import log
-from routelock.results import HandoffRecord
-from routelock.run import Run
+from routelock.run.config import listed
+from routelock.run.emit import log
+from routelock.run.result import HandoffRecord
+from routelock.run.run import Run
 from routelock.tools.tool import ToolOutcome
 from routelock.trace_files import TraceFile
 from routelock.trace_notes import agent_traced, error_traced, handoff_traced, problem_traced

@@ -8,8 +8,8 @@ from devpage import dev_page, shop
 
 from routelock import Agent, Runner, function_handler, handoff
 from routelock.agents.graph import outline_of
-from routelock.config import RunConfig
 from routelock.dev.traced import outline_of_trace
+from routelock.run.config import RunConfig
 from routelock.testing import ScriptedHandler
 from routelock.trace_records import RunStarted
 

@@ -17,7 +17,7 @@ from routelock import Agent, RunConfig, Runner, Usage, function_handler, functio
 from routelock.errors import LimitExceeded
 from routelock.handlers.events import AttemptFailed, MessageDone, TextDelta
 from routelock.handlers.port import Request
-from routelock.results import RunDone
+from routelock.run.events import RunDone
 from routelock.serving.chunks import Completion, DeltaWriter, usage_body
 from routelock.testing import ScriptedHandler, call, reply
 

@@ -13,8 +13,8 @@ from servers import HELLO, HELLO_STREAM, Server, chunk, failed, refused_url, sai
 
 from routelock import Agent, HandoffRequest, Request, Retry, Runner
 from routelock.errors import ConfigError, IncompleteResponse, ServerFailed
-from routelock.events import HandoffOccurred
 from routelock.handlers.events import TextDelta
+from routelock.run.events import HandoffOccurred
 from routelock.testing import ScriptedHandler, assert_valid, call
 from routelock_providers import RemoteAgent
 from routelock_providers.remote_urls import UrlNotAllowed

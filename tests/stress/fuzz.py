@@ -29,8 +29,8 @@ from stress.world import World, in_virtual_time
 
 from routelock import Runner, RunResult
 from routelock.errors import ConfigError, RoutelockError
-from routelock.models import lineup
-from routelock.results import RunDone, RunEvent
+from routelock.run.events import RunDone, RunEvent
+from routelock.run.handler_selection import lineup
 
 __all__ = ["Failed", "fuzz", "play_seed"]
 

@@ -8,9 +8,9 @@ from contextlib import aclosing
 from typing import Any
 
 from routelock.errors import RoutelockError
-from routelock.executor import Call, InProcess, Outcome
 from routelock.handlers.events import HandlerEvent
 from routelock.handoff_request import HandoffStatus
+from routelock.run.executor import Call, InProcess, Outcome
 from routelock.step_entries import Given, given_by, lasting
 
 __all__ = ["Journal", "can_be_replayed"]

@@ -12,9 +12,10 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
-from routelock import Agent, AgentHooks, Handoff, Retry, RunConfig, RunHooks, events
+from routelock import Agent, AgentHooks, Handoff, Retry, RunConfig, RunHooks
 from routelock.handoffs.payload_types import HandoffTypes
-from routelock.results import RunEvent
+from routelock.run import events
+from routelock.run.events import RunEvent
 from routelock.serving import ServeConfig
 from routelock.tools.tool import Tool
 from routelock.trace_port import Trace

@@ -12,7 +12,7 @@ from typing import get_args
 import pytest
 
 from routelock import Agent, RunConfig, handoff
-from routelock.results import StopReason
+from routelock.run.result import StopReason
 
 DOCS = Path(__file__).parents[2] / "docs"
 

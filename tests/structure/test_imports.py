@@ -44,7 +44,9 @@ def _loaded(package: str, heavy: set[str], env: dict[str, str]) -> list[str]:
 
 def test_importing_routelock_loads_no_vendor_and_opens_no_socket(offline_env: dict[str, str]) -> None:
     """litellm costs two seconds and 160 MB, and calls home unless it is told not to."""
-    assert _loaded("routelock", _HEAVY | {"routelock.agents.svg", "routelock.notebook"}, offline_env) == []
+    assert (
+        _loaded("routelock", _HEAVY | {"routelock.agents.svg", "routelock.run.notebook"}, offline_env) == []
+    )
 
 
 def test_importing_routelock_loads_nothing_that_few_runs_need(offline_env: dict[str, str]) -> None:

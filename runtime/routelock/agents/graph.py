@@ -19,7 +19,7 @@ from routelock.handoffs.payload import sent_by
 from routelock.tools.agent_tool import AgentCall
 
 if TYPE_CHECKING:
-    from routelock.config import RunConfig
+    from routelock.run.config import RunConfig
 
 __all__ = [
     "HandoffRow",
@@ -230,7 +230,7 @@ def handoff_matrix(agent: Agent[Any], config: RunConfig | None = None) -> list[H
         PayloadError: a payload that is no function cannot be sent.
     """
     if config is None:
-        from routelock.config import RunConfig  # noqa: PLC0415 - stands above
+        from routelock.run.config import RunConfig  # noqa: PLC0415 - stands above
 
         config = RunConfig()
     rows: list[HandoffRow] = []

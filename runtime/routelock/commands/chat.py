@@ -27,9 +27,9 @@ from routelock.commands.plain_screen import PlainScreen
 from routelock.commands.rich_screen import RichScreen
 from routelock.commands.words import bounded, call_arguments, money, told, usage_line
 from routelock.history.messages import Message
-from routelock.results import RunResult
+from routelock.run.result import RunResult
+from routelock.run.stream import RunStream
 from routelock.run_state import RunState
-from routelock.run_stream import RunStream
 from routelock.runner import Runner
 from routelock.sessions import Session, SQLiteSessions
 from routelock.tools.approvals import Interruption

@@ -7,20 +7,21 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from routelock.commands.words import bounded, call_arguments, told
-from routelock.events import (
+from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
+from routelock.history.messages import Message, text_of
+from routelock.run.events import (
     AgentUpdated,
     EmptyReply,
     HandlerFallback,
     HandoffFailed,
     HandoffRequested,
     HandoffReturned,
+    NestedEvent,
     Repaired,
+    RunEvent,
     ToolCalled,
     ToolOutput,
 )
-from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
-from routelock.history.messages import Message, text_of
-from routelock.results import NestedEvent, RunEvent
 
 __all__ = ["Note", "Screen", "Teller", "note_of"]
 

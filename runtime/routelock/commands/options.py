@@ -9,10 +9,10 @@ from typing import Any
 from routelock.agents.agent import Agent
 from routelock.commands.loading import load_agents, load_object
 from routelock.commands.waiting import Waiting
-from routelock.config import RunConfig, listed
 from routelock.errors import ConfigError
-from routelock.models import lineup
-from routelock.starting import DEFAULT_MAX_TURNS
+from routelock.run.config import RunConfig, listed
+from routelock.run.handler_selection import lineup
+from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock_providers.litellm_library import load_litellm
 
 __all__ = [

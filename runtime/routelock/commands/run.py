@@ -28,8 +28,8 @@ from routelock.commands.plain_screen import PlainScreen
 from routelock.commands.waiting import Waiting
 from routelock.commands.words import bounded, call_arguments, told
 from routelock.errors import ConfigError, RoutelockError
-from routelock.events import AgentUpdated, ToolCalled
-from routelock.results import RunEvent, RunResult
+from routelock.run.events import AgentUpdated, RunEvent, ToolCalled
+from routelock.run.result import RunResult
 from routelock.runner import Runner
 from routelock_providers.litellm_library import close_litellm
 

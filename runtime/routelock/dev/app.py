@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from routelock._callables import MaybeAwaitable
 from routelock.agents.agent import Agent
-from routelock.config import RunConfig
 from routelock.dev.desk import Desk
 from routelock.dev.door import Door
 from routelock.dev.pages import index_page, static_files
 from routelock.dev.replays import Source
 from routelock.dev.talks import Talks
 from routelock.errors import ConfigError, MissingExtra
-from routelock.graph import run_graph
-from routelock.starting import DEFAULT_MAX_TURNS
+from routelock.run.config import RunConfig
+from routelock.run.start import DEFAULT_MAX_TURNS, run_graph
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

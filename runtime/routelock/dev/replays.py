@@ -17,8 +17,8 @@ from typing import Any, cast
 from routelock import errors
 from routelock._json import decode
 from routelock.agents.agent import Agent
-from routelock.config import RunConfig
-from routelock.starting import DEFAULT_MAX_TURNS
+from routelock.run.config import RunConfig
+from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.trace_records import ErrorTraced
 from routelock.traces import TracedCall, TracedRun
 

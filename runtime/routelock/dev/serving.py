@@ -11,11 +11,11 @@ from typing import Any
 
 from routelock._callables import MaybeAwaitable
 from routelock.agents.agent import Agent
-from routelock.config import RunConfig
 from routelock.dev.app import NEEDS, create_dev_app
 from routelock.errors import ConfigError, MissingExtra
+from routelock.run.config import RunConfig
+from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.serving.guards import is_loopback
-from routelock.starting import DEFAULT_MAX_TURNS
 
 __all__ = ["serve_dev"]
 

@@ -18,14 +18,14 @@ import anyio
 from routelock._callables import MaybeAwaitable, resolve, users_code
 from routelock._redaction import redact
 from routelock.agents.agent import Agent
-from routelock.config import RunConfig
 from routelock.handlers.events import ReasoningDelta, TextDelta
 from routelock.history.messages import Message, RunInput
-from routelock.results import RunEvent
+from routelock.run.config import RunConfig
+from routelock.run.events import RunEvent
+from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.run_state import RunState
 from routelock.runner import Runner
 from routelock.serving.refusals import Refusal
-from routelock.starting import DEFAULT_MAX_TURNS
 from routelock.tools.approvals import Interruption
 from routelock.trace_files import as_line
 from routelock.trace_port import TraceWriter

@@ -11,21 +11,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from routelock.agents.agent import Agent
-from routelock.config import RunConfig
 from routelock.durable.documents import EndDocument, JobDocument, next_id
 from routelock.durable.library import STEPS_VERSION, WORKFLOW, RunLost, engine, queue_of
 from routelock.durable.settings import WorkerSettings
 from routelock.durable.steps import RecordedSteps, recorded_entries, taken_over
 from routelock.errors import HandlerError, RoutelockError
-from routelock.events import AgentUpdated
-from routelock.executor import Executor
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Request
 from routelock.history.messages import Message
-from routelock.results import RunResult
+from routelock.run.config import RunConfig
+from routelock.run.events import AgentUpdated
+from routelock.run.executor import Executor
+from routelock.run.result import RunResult
+from routelock.run.start import start
+from routelock.run.stream import RunStream, finish
 from routelock.run_state import RunState
-from routelock.run_stream import RunStream, finish
-from routelock.starting import start
 
 if TYPE_CHECKING:
     from dbos import DBOSClient

@@ -27,9 +27,9 @@ from routelock.durable.documents import (
 from routelock.durable.library import EVENTS, STEPS_VERSION, WORKFLOW, queue_of
 from routelock.errors import ConfigError
 from routelock.history.messages import RunInput, to_messages
+from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.run_document import is_behind
 from routelock.run_state import RunState
-from routelock.starting import DEFAULT_MAX_TURNS
 
 if TYPE_CHECKING:
     from dbos import DBOSClient, WorkflowHandleAsync

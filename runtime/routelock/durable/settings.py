@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from routelock.agents.hooks import RunHooks
-from routelock.config import RunConfig
 from routelock.errors import ConfigError
+from routelock.run.config import RunConfig
 
 __all__ = ["WorkerSettings"]
 

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any
 
 from routelock.durable.library import EVENTS, engine
-from routelock.executor import Call, Outcome
 from routelock.handlers.events import AttemptFailed, HandlerEvent
+from routelock.run.executor import Call, Outcome
 
 __all__ = ["Showcase"]
 

@@ -15,9 +15,9 @@ from typing import Any
 from routelock.durable.library import RunLost, engine
 from routelock.durable.showcase import Showcase
 from routelock.errors import RoutelockError
-from routelock.executor import Call, Outcome
 from routelock.handlers.events import HandlerEvent
 from routelock.journal_steps import JournalSteps
+from routelock.run.executor import Call, Outcome
 from routelock.step_entries import Given, lasting
 
 __all__ = ["BEGINS", "DurableSteps", "RecordedSteps", "recorded_entries", "taken_over"]

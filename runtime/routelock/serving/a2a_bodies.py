@@ -16,7 +16,7 @@ from pydantic_core import to_jsonable_python
 from routelock._json import integral
 from routelock.agents.agent import Agent
 from routelock.history.messages import Message
-from routelock.results import RunResult
+from routelock.run.result import RunResult
 from routelock.serving.refusals import Refusal
 from routelock.tools.approvals import Interruption
 from routelock.usage import Usage

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from routelock.config import RunConfig
-from routelock.events import AgentUpdated
 from routelock.history.messages import RunInput
-from routelock.results import RunResult
+from routelock.run.config import RunConfig
+from routelock.run.events import AgentUpdated
+from routelock.run.result import RunResult
 from routelock.run_state import RunState
 from routelock.runner import Runner
 from routelock.serving.a2a_bodies import answer_parts, message_of, question_parts, usage_data, verdict_of

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from routelock._names import transfer_tool_name
 from routelock.agents.agent import Agent
-from routelock.config import RunConfig
 from routelock.errors import ConfigError
-from routelock.graph import run_graph
 from routelock.handlers.port import ToolSpec, tool_name
 from routelock.handoffs.handoff import is_list
+from routelock.run.config import RunConfig
+from routelock.run.start import run_graph
 from routelock.serving.refusals import Refusal
 
 __all__ = ["Catalog", "ServedAgent"]

@@ -22,12 +22,19 @@ from pydantic_core import to_jsonable_python
 
 from routelock._json import is_utf8, sendable
 from routelock._records import NEW_LIST
-from routelock.events import AgentUpdated, HandlerFallback, HandoffFailed, HandoffOccurred, HandoffReturned
 from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
 from routelock.handlers.port import json_in
 from routelock.handlers.stream_assembler import together
 from routelock.history.messages import Message, ToolCall, text_of
-from routelock.results import RunEvent, RunResult
+from routelock.run.events import (
+    AgentUpdated,
+    HandlerFallback,
+    HandoffFailed,
+    HandoffOccurred,
+    HandoffReturned,
+    RunEvent,
+)
+from routelock.run.result import RunResult
 from routelock.usage import Usage
 
 __all__ = ["Completion", "DeltaWriter", "usage_body"]

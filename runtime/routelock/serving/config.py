@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from routelock._callables import MaybeAwaitable
 from routelock.agents.hooks import RunHooks
-from routelock.config import RunConfig
 from routelock.errors import ConfigError
+from routelock.run.config import RunConfig
+from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.sessions.stores import SessionStore
-from routelock.starting import DEFAULT_MAX_TURNS
 
 __all__ = ["A2A", "ServeConfig", "ServedRequest"]
 

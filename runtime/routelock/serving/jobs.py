@@ -8,11 +8,11 @@ from typing import Any
 
 from routelock._callables import resolve, users_code
 from routelock.agents.agent import Agent
-from routelock.config import RunConfig
 from routelock.errors import ConfigError
 from routelock.history.messages import Message, ToolCall
-from routelock.models import named
-from routelock.results import RunResult
+from routelock.run.config import RunConfig
+from routelock.run.handler_selection import named
+from routelock.run.result import RunResult
 from routelock.runner import Runner
 from routelock.serving.catalog import ServedAgent
 from routelock.serving.chunks import Completion, DeltaWriter

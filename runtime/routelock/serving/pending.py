@@ -27,7 +27,7 @@ from typing import Any, cast
 from routelock.agents.agent import Agent
 from routelock.history.messages import ORIGIN, Message, ToolCall, calls_of, portable
 from routelock.history.notes import with_notes_marked
-from routelock.results import RunResult
+from routelock.run.result import RunResult
 
 __all__ = ["PendingRuns", "Resumed"]
 

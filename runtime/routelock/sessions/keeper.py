@@ -22,8 +22,8 @@ from routelock.errors import (
 from routelock.history.messages import RunItem, ToolCall, call_ids, calls_of
 from routelock.history.unfinished_turn import left_over
 from routelock.history.view import View
-from routelock.models import handler_for
-from routelock.run import Run
+from routelock.run.handler_selection import handler_for
+from routelock.run.run import Run
 from routelock.run_document import RunDocument, items_of
 from routelock.sessions.entries import Entry, Part, item_document, record_text
 from routelock.sessions.log import Loaded, SessionLog

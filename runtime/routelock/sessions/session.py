@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from routelock.errors import ConfigError, SessionConflict, SessionError
 from routelock.history.messages import Message
 from routelock.history.repair import repair
-from routelock.keeping import Keeper
+from routelock.run.run import Keeper
 from routelock.sessions.entries import NOTHING, Entry, entries_of, record_text
 from routelock.sessions.keeper import SessionKeeper
 from routelock.sessions.log import SessionLog

@@ -10,8 +10,8 @@ from routelock.context import PAYLOAD_KEY
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import payload_of
 from routelock.history.messages import Message
-from routelock.routing import Offer
-from routelock.run import Run
+from routelock.run.routing import Offer
+from routelock.run.run import Run
 from routelock.scopes import permits
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "rode_along",
     "system_message",
 ]
+
 
 RECOMMENDED_PROMPT_PREFIX = (
     "# System context\n"

@@ -17,6 +17,7 @@ from routelock.handlers.events import HandlerEvent
 
 __all__ = ["Call", "Executor", "InProcess", "Outcome"]
 
+
 Outcome = Mapping[str, Any]
 """What a tool step gave, as JSON: ``{"ok": {...}}`` or ``{"err": {"type", "message", "retryable"}}``, and
 ``"stop"`` if the run is to end with it. A failure is an outcome, never an exception: an engine that

@@ -1,18 +1,16 @@
-"""What a handler says while it answers, and what a run says while it goes on.
-
-`HandlerEvent` is what a handler yields: deltas when it streams, and one complete `MessageDone` at the
-end in every case. The others are what a run adds; `routelock.results.RunEvent` is all of them together.
-Handler events pass through a run untouched, and the events of a streamed run and of a plain one differ
-by the deltas alone, and by those of agents that are called as tools. ``type`` is a plain string for
-those who rather match text than classes.
-"""
+"""What a run emits while it goes on, for readers of a stream."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from routelock._records import dataclass
+from routelock.handlers.events import HandlerEvent
 from routelock.handoff_request import HandoffStatus
+from routelock.run.result import RunResult
+
+if TYPE_CHECKING:
+    pass
 
 __all__ = [
     "AgentUpdated",
@@ -24,7 +22,10 @@ __all__ = [
     "HandoffOccurred",
     "HandoffRequested",
     "HandoffReturned",
+    "NestedEvent",
     "Repaired",
+    "RunDone",
+    "RunEvent",
     "ToolCalled",
     "ToolOutput",
 ]
@@ -192,3 +193,43 @@ class Repaired:
     type: ClassVar[Literal["repaired"]] = "repaired"
     agent: str
     repair: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunDone:
+    """The last event of a run that ends well."""
+
+    type: ClassVar[Literal["run_done"]] = "run_done"
+    result: RunResult[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NestedEvent:
+    """What happens in the run of an agent that was called as a tool, while it happens; streamed runs only."""
+
+    type: ClassVar[Literal["nested"]] = "nested"
+    path: tuple[str, ...]
+    """Names of agents: who asked first, whom it asked, whom that one asked, ..., who answers."""
+    call_ids: tuple[str, ...]
+    """The ids of those calls, the outermost first. Each belongs to the run of its own asker."""
+    event: RunEvent
+    """Never a `NestedEvent`: however deep the run, it is wrapped once."""
+
+
+RunEvent = (
+    HandlerEvent
+    | AgentUpdated
+    | EmptyReply
+    | HandlerFallback
+    | ToolCalled
+    | ToolOutput
+    | HandoffRequested
+    | HandoffOccurred
+    | HandoffCompleted
+    | HandoffReturned
+    | HandoffFailed
+    | Repaired
+    | ApprovalRequested
+    | NestedEvent
+    | RunDone
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
 from typing_extensions import TypeVar
 
@@ -13,21 +13,7 @@ from routelock._records import NEW_DICT, dataclass, maker, record, remaker
 from routelock.agents.agent import Agent
 from routelock.context import RunContext
 from routelock.errors import ConfigError
-from routelock.events import (
-    AgentUpdated,
-    ApprovalRequested,
-    EmptyReply,
-    HandlerFallback,
-    HandoffCompleted,
-    HandoffFailed,
-    HandoffOccurred,
-    HandoffRequested,
-    HandoffReturned,
-    Repaired,
-    ToolCalled,
-    ToolOutput,
-)
-from routelock.handlers.events import HandlerEvent, MessageDone
+from routelock.handlers.events import MessageDone
 from routelock.handlers.port import Request, ToolChoice, ToolSpec
 from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from routelock.history.messages import Message, RunItem, ToolCall, marked, refusal_of, shown_later
@@ -38,19 +24,11 @@ from routelock.usage import Usage, summed
 if TYPE_CHECKING:
     from routelock.run_state import RunState
 
-__all__ = [
-    "HandoffRecord",
-    "ModelCall",
-    "NestedEvent",
-    "Problem",
-    "RunDone",
-    "RunEvent",
-    "RunResult",
-    "Shown",
-    "StopReason",
-]
+__all__ = ["HandoffRecord", "ModelCall", "Problem", "RunResult", "Shown", "StopReason"]
+
 
 T = TypeVar("T", default=Any)
+
 U = TypeVar("U")
 
 StopReason = Literal["done", "requires_action", "limit", "error", "unfinished"]
@@ -239,7 +217,7 @@ class RunResult(Generic[T]):
 
     def _repr_html_(self) -> str:
         # upward and late: what draws is loaded where something is drawn
-        from routelock.notebook import result_html  # noqa: PLC0415
+        from routelock.run.notebook import result_html  # noqa: PLC0415
 
         return result_html(self)
 
@@ -339,48 +317,12 @@ class RunResult(Generic[T]):
 
 
 _MODEL_CALL = maker(ModelCall)
+
 RECORD = maker(HandoffRecord)
+
 REMADE_RECORD = remaker(HandoffRecord)
+
 RESULT = maker(RunResult)
+
 SHOWN = maker(Shown)
 """Make them for the run."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunDone:
-    """The last event of a run that ends well."""
-
-    type: ClassVar[Literal["run_done"]] = "run_done"
-    result: RunResult[Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NestedEvent:
-    """What happens in the run of an agent that was called as a tool, while it happens; streamed runs only."""
-
-    type: ClassVar[Literal["nested"]] = "nested"
-    path: tuple[str, ...]
-    """Names of agents: who asked first, whom it asked, whom that one asked, ..., who answers."""
-    call_ids: tuple[str, ...]
-    """The ids of those calls, the outermost first. Each belongs to the run of its own asker."""
-    event: RunEvent
-    """Never a `NestedEvent`: however deep the run, it is wrapped once."""
-
-
-RunEvent = (
-    HandlerEvent
-    | AgentUpdated
-    | EmptyReply
-    | HandlerFallback
-    | ToolCalled
-    | ToolOutput
-    | HandoffRequested
-    | HandoffOccurred
-    | HandoffCompleted
-    | HandoffReturned
-    | HandoffFailed
-    | Repaired
-    | ApprovalRequested
-    | NestedEvent
-    | RunDone
-)

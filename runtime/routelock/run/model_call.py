@@ -14,9 +14,7 @@ from routelock._concurrency import open_group
 from routelock._json import detached
 from routelock._records import dataclass
 from routelock._showing import show, show_all
-from routelock.callers import patience, too_late
 from routelock.errors import HandlerError, ProviderTimeout
-from routelock.executor import Call
 from routelock.handlers.events import (
     REMADE_DONE,
     AttemptFailed,
@@ -30,12 +28,15 @@ from routelock.handlers.function_handler import FunctionHandler
 from routelock.handlers.port import Handler, Request, copy_of
 from routelock.handlers.retry import attempt, attempts
 from routelock.handoff_request import recordable
-from routelock.results import Shown
-from routelock.run import Run
-from routelock.time_limits import in_time
+from routelock.run.executor import Call
+from routelock.run.frames import patience, too_late
+from routelock.run.result import Shown
+from routelock.run.run import Run
+from routelock.run.timeouts import in_time
 from routelock.usage import is_usage
 
 __all__ = ["Check", "ask_model"]
+
 
 Check = Callable[[], Awaitable[None]]
 """Judges the input; it raises if that must not be answered."""

@@ -39,12 +39,18 @@ __all__ = [
     "unknown_tool",
 ]
 
+
 MOST_CALLS = 1000
 """Of one reply, so many calls are looked at: a model that makes more has lost its way, or means harm."""
+
 NOT_TAKEN = "Multiple handoffs detected, ignoring this one."
+
 _REFUSED = "Several transfers were asked for at once, so none was made. Ask for exactly one."
+
 _LONGEST_LIST = 400
+
 _SHOWN_NAME = 64
+
 _EXPLAINED = 5
 
 

@@ -10,6 +10,7 @@ import anyio
 
 __all__ = ["in_time"]
 
+
 T = TypeVar("T")
 
 

@@ -10,9 +10,10 @@ from typing import Any
 from routelock.agents.agent import Agent
 from routelock.errors import ConfigError
 from routelock.history.messages import Message
-from routelock.loop import run_events, run_loop
-from routelock.results import RunEvent, RunResult
-from routelock.run import Run
+from routelock.run.events import RunEvent
+from routelock.run.loop import run_events, run_loop
+from routelock.run.result import RunResult
+from routelock.run.run import Run
 
 __all__ = ["RunHandle", "RunStream", "finish"]
 

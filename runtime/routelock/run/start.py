@@ -1,32 +1,90 @@
-"""What a run starts with: everything that can be checked before a model call, and the state of the run."""
+"""How a run starts: all that can be checked before a model call, the graph of its agents, and its state."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import TypeIs
 
 from routelock._json import unshared
-from routelock.agents.agent import Agent
+from routelock.agents.agent import Agent, collected, connected, find_agent, in_one
 from routelock.agents.hooks import AgentHooks, RunHooks
-from routelock.config import RunConfig
 from routelock.errors import ConfigError
-from routelock.graph import run_graph
+from routelock.handlers.port import tool_name
 from routelock.history.messages import ITEM, Message, RunInput, RunItem, call_ids, item_of, to_messages
 from routelock.history.view import View
-from routelock.models import handler_for, named
-from routelock.run import RUN, Run
+from routelock.run.config import RunConfig
+from routelock.run.handler_selection import check_model, handler_for, named
+from routelock.run.run import RUN, Run
+from routelock.tools.agent_tool import AgentCall
 
-if TYPE_CHECKING:  # what few runs need is loaded by those
+if TYPE_CHECKING:
     from routelock.run_state import RunState
 
-__all__ = ["DEFAULT_MAX_TURNS", "input_items", "is_state", "start", "with_trace"]
+__all__ = ["DEFAULT_MAX_TURNS", "input_items", "is_state", "run_graph", "start", "with_trace"]
+
+
+def run_graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
+    """Return every agent of the run by name, after checking that each can answer and be found.
+
+    Agents that are called as tools are not of the run but have runs of their own; these are checked, too.
+
+    Raises:
+        ConfigError: two agents have one name, one has no model, a handoff names no agent, or a tool of
+            the caller's is named like a handoff. All of it is in one message.
+    """
+    wrong: list[ConfigError] = []
+    graph = _checked(agent, config, {tool_name(tool) for tool in config.external_tools}, wrong)
+    checked, waiting = {agent}, [*graph.values()]
+    while waiting:
+        for tool in waiting.pop().all_tools:
+            how = tool.on_invoke_tool
+            if isinstance(how, AgentCall) and how.agent not in checked:
+                checked.add(how.agent)
+                waiting += _checked(how.agent, config, (), wrong).values()
+    if wrong:
+        raise in_one(wrong)
+    return graph
+
+
+def _checked(
+    agent: Agent[Any], config: RunConfig, taken: Collection[str], wrong: list[ConfigError]
+) -> dict[str, Agent[Any]]:
+    try:
+        graph = connected(agent, config.agents)
+    except ConfigError as error:
+        wrong.append(error)
+        return {}
+    for member in graph.values():
+        collected(wrong, lambda member: check_model(member, config), [member])
+        _check_edges(member, graph, taken, wrong)
+    return graph
+
+
+def _check_edges(
+    member: Agent[Any],
+    graph: Mapping[str, Agent[Any]],
+    taken: Collection[str],
+    wrong: list[ConfigError],
+) -> None:
+    for edge in member.edges:
+        names = [target for target in (edge.target, *edge.others) if isinstance(target, str)]
+        collected(wrong, lambda name: find_agent(graph, name, member.name), names)
+        if edge.tool_name in taken:
+            wrong.append(
+                ConfigError(
+                    f"The caller's tool {edge.tool_name!r} is named like a handoff of agent {member.name!r}; "
+                    "give it another name."
+                )
+            )
+
 
 DEFAULT_MAX_TURNS = 10
+
 N = TypeVar("N", int, float)
 
 _DEFAULTS = RunConfig()

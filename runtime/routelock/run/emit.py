@@ -1,18 +1,52 @@
-"""Telling a run's and an agent's hooks what happens, without letting them break the run."""
+"""Hooks and log lines: what watches a run is told what happens, and cannot break the run."""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from routelock._callables import is_failure, resolve, words_of
+from routelock._redaction import redact_text
+from routelock._text import plain
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.handlers.port import Handler
-from routelock.logs import log
-from routelock.run import Run
 
-__all__ = ["heard", "hears", "tell", "tell_of_handoff"]
+if TYPE_CHECKING:
+    from routelock.run.run import Run
+
+__all__ = ["heard", "hears", "log", "loggable_text", "tell", "tell_of_handoff"]
+
+
+_LONGEST = 200
+
+
+def log(
+    run: Run, to: logging.Logger, level: int, text: str, *args: object, error: BaseException | None = None
+) -> None:
+    """Write a line to a log.
+
+    Args:
+        run: on whose result it is noted when that cannot be done.
+        to: the logger.
+        level: one of `logging`.
+        text: what to write, with ``args`` as `logging` puts them in.
+        args: made ready even when nobody listens: ask ``to.isEnabledFor`` before, if that takes time.
+        error: its traceback is added.
+    """
+    if not to.isEnabledFor(level):
+        return
+    try:
+        to.log(level, text, *args, exc_info=error, stacklevel=2)
+    except Exception as raised:
+        what = f"the log {to.name!r} raised {type(raised).__name__}: {words_of(raised)}"
+        run.problem("hook", what, error=raised)
+
+
+def loggable_text(text: str) -> str:
+    """Return what somebody wrote as it may stand in a log: bounded, without secrets or line breaks."""
+    return plain(redact_text(text[: 4 * _LONGEST]), _LONGEST)
+
 
 _log = logging.getLogger("routelock.hooks")
 

@@ -9,11 +9,10 @@ from typing import Any, Final, Protocol, cast
 
 from routelock._callables import MaybeAwaitable
 from routelock._concurrency import Question, ask_all
-from routelock.books import Books
 from routelock.context import ToolContext
 from routelock.history.messages import ToolCall
-from routelock.routing import MOST_CALLS, Offer, Plan, Wanted, enabled_of, plan
-from routelock.run import Run
+from routelock.run.routing import MOST_CALLS, Offer, Plan, Wanted, enabled_of, plan
+from routelock.run.run import Books, Run
 from routelock.tools.agent_tool import AgentCall
 from routelock.tools.approvals import Decision, Interruption, NeedsApproval, declined_text
 from routelock.tools.schema import clip
@@ -32,15 +31,20 @@ _NotAvailable = Callable[[ToolCall, str], None]
 """Answers a call of a tool that is disabled by now."""
 
 _FREE: Final = Decision(True)
+
 _BY_A_TOOL = (
     "The transfer needs somebody's approval, and a tool cannot wait for it: call {name} instead, which can."
 )
+
 _TOO_MANY = (
     "This call was not made: the reply made {count:,} calls at once, and the first {most:,} were looked at. "
     "Make fewer at a time."
 )
+
 _NOT_AVAILABLE = "Tool {name!r} is not available now, so this call was not made."
+
 _NO_TRANSFER = "The transfer to {name!r} is not available now, so it was not made."
+
 _LOST = (
     "The agent behind {name!r} had begun with this call, and is not there any more. What it did stays done, "
     "and what it had left to do was not done. Find out first, if that matters."

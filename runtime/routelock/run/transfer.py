@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from routelock._callables import MaybeAwaitable, name_of, resolve, users_code
 from routelock._json import unshared
-from routelock.acceptance import data_of
 from routelock.agents.agent import Agent
-from routelock.caller_stack import answer_item, note_caller
 from routelock.context import PAYLOAD_KEY
 from routelock.handlers.port import family_of
 from routelock.handoff_request import RESPONSE, HandoffRequest, HandoffResponse, HandoffStatus, recordable
@@ -23,17 +21,18 @@ from routelock.history.filters import HandoffInputData, HandoffInputFilter, last
 from routelock.history.messages import Message, RunItem, calls_of
 from routelock.history.nesting import nest_handoff_history
 from routelock.history.view import View, filtered, partition
-from routelock.logs import log, loggable_text
-from routelock.prompts import instructions, rode_along
-from routelock.results import RECORD
-from routelock.run import Run
-from routelock.tell import heard, tell, tell_of_handoff
-from routelock.transfers import Transfer
+from routelock.run.emit import heard, log, loggable_text, tell, tell_of_handoff
+from routelock.run.frames import answer_item, note_caller
+from routelock.run.prompt import instructions, rode_along
+from routelock.run.result import RECORD
+from routelock.run.run import Run
+from routelock.run.transfer_request import Transfer, data_of
 
 if TYPE_CHECKING:
     from routelock.trace_port import Tracing
 
 __all__ = ["put_on_record", "take_over"]
+
 
 _log = logging.getLogger("routelock.handoff")
 

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 from routelock._callables import cancelled_itself, resolve
 from routelock._records import dataclass
 from routelock._showing import show
-from routelock.callers import failure_of
-from routelock.config import RunConfig
 from routelock.context import ToolContext
 from routelock.errors import (
     ConfigError,
@@ -30,13 +28,15 @@ from routelock.errors import (
     ToolError,
     ToolTimeout,
 )
-from routelock.executor import Call, Executor, Outcome
 from routelock.handlers.events import HandlerEvent
 from routelock.history.messages import ToolCall, text_of
-from routelock.results import NestedEvent, RunEvent
-from routelock.run import Run
-from routelock.starting import start, with_trace
-from routelock.time_limits import in_time
+from routelock.run.config import RunConfig
+from routelock.run.events import NestedEvent, RunEvent
+from routelock.run.executor import Call, Executor, Outcome
+from routelock.run.frames import failure_of
+from routelock.run.run import Run
+from routelock.run.start import start, with_trace
+from routelock.run.timeouts import in_time
 from routelock.tools.agent_tool import AgentCall
 from routelock.tools.invoke import refusal_text
 from routelock.tools.schema import clip
@@ -47,11 +47,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Consultation", "Events", "GraceOver", "consultations", "step_key"]
 
+
 Events = Callable[[Run], AsyncGenerator[RunEvent]]
 """`routelock.loop.run_events`, which is given to those below it."""
 
 _DEEPEST = 20
 """So many runs may be within one another; each takes some frames of Python's stack."""
+
 _LONGEST_PARTIAL = 1000
 
 

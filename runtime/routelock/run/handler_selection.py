@@ -7,9 +7,9 @@ from typing import Any
 
 from routelock.agents.agent import Agent
 from routelock.agents.registry import Ranked, rank
-from routelock.config import RunConfig
 from routelock.errors import ConfigError, NoHandlerError
 from routelock.handlers.port import Handler, Priority, is_handler
+from routelock.run.config import RunConfig
 from routelock.scopes import permits
 
 __all__ = ["check_model", "find_handler", "handler_for", "lineup", "load", "named", "next_handler"]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PROGRESS", "Progress"]
 
+
 _NUDGE_AT = 3
 """A call may be made twice with one result: to look again after a while is sensible. The third time it
 is told. For a circle of n calls that is turn 2n + 1."""

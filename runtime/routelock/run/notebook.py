@@ -14,12 +14,15 @@ from routelock.agents.graph import outline_of
 from routelock.agents.svg import outline_svg
 from routelock.history.content import media_of
 from routelock.history.messages import RunItem, calls_of, text_of
-from routelock.results import RunResult
+from routelock.run.result import RunResult
 
 __all__ = ["result_html"]
 
+
 _MOST_ROWS, _MOST_LETTERS = 200, 2000
+
 _CELL = "text-align:left;vertical-align:top;white-space:pre-wrap;overflow-wrap:break-word"
+
 _WHO, _WHAT = f"{_CELL};min-width:7em;max-width:16em", f"{_CELL};width:100%;max-width:60em"
 
 

@@ -1,0 +1,67 @@
+"""One run: the loop, and all that a turn does.
+
+A turn offers the tools, calls the model, answers every tool call once and carries out a handoff. Imports
+`agents` and the rooms below it. Start at `loop.py`; `run.py` is what a run knows, `result.py` what it
+returns.
+"""
+
+from __future__ import annotations
+
+from routelock.run.config import Limits, NextAgent, OnLimit, RunConfig
+from routelock.run.events import (
+    AgentUpdated,
+    ApprovalRequested,
+    EmptyReply,
+    HandlerFallback,
+    HandoffCompleted,
+    HandoffFailed,
+    HandoffOccurred,
+    HandoffRequested,
+    HandoffReturned,
+    NestedEvent,
+    Repaired,
+    RunDone,
+    RunEvent,
+    ToolCalled,
+    ToolOutput,
+)
+from routelock.run.executor import Call, Executor, InProcess, Outcome
+from routelock.run.prompt import RECOMMENDED_PROMPT_PREFIX, prompt_with_handoff_instructions
+from routelock.run.result import HandoffRecord, ModelCall, Problem, RunResult, Shown, StopReason
+from routelock.run.stream import RunHandle, RunStream
+
+__all__ = [
+    "RECOMMENDED_PROMPT_PREFIX",
+    "AgentUpdated",
+    "ApprovalRequested",
+    "Call",
+    "EmptyReply",
+    "Executor",
+    "HandlerFallback",
+    "HandoffCompleted",
+    "HandoffFailed",
+    "HandoffOccurred",
+    "HandoffRecord",
+    "HandoffRequested",
+    "HandoffReturned",
+    "InProcess",
+    "Limits",
+    "ModelCall",
+    "NestedEvent",
+    "NextAgent",
+    "OnLimit",
+    "Outcome",
+    "Problem",
+    "Repaired",
+    "RunConfig",
+    "RunDone",
+    "RunEvent",
+    "RunHandle",
+    "RunResult",
+    "RunStream",
+    "Shown",
+    "StopReason",
+    "ToolCalled",
+    "ToolOutput",
+    "prompt_with_handoff_instructions",
+]
