@@ -30,7 +30,7 @@ from speed.server import marker  # noqa: E402
 from routelock import Agent, RunConfig, RunHooks, Runner, function_tool  # noqa: E402
 from routelock.journal import Journal  # noqa: E402
 from routelock.sessions import InMemorySessions, Session, SessionStore, SQLiteSessions  # noqa: E402
-from routelock.trace_files import TraceFile  # noqa: E402
+from routelock.tracing.file import TraceFile  # noqa: E402
 
 Way = Callable[[Agent[Any], str], Awaitable[Any]]
 
@@ -105,7 +105,7 @@ def ways(folder: Path) -> Mapping[str, Way]:
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
         return found
-    from routelock.otel import OpenTelemetry  # noqa: PLC0415
+    from routelock.tracing.otel import OpenTelemetry  # noqa: PLC0415
 
     provider = TracerProvider(shutdown_on_exit=False)
     found["spans of OpenTelemetry"] = traced(OpenTelemetry(tracer_provider=provider))

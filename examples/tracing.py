@@ -5,8 +5,8 @@ from tempfile import TemporaryDirectory
 from routelock import Agent, RunConfig, Runner, Usage, function_tool, handoff
 from routelock.history.filters import remove_all_tools
 from routelock.testing import ScriptedHandler, call, reply
-from routelock.trace_records import numbers
-from routelock.traces import TracedRun, read_trace
+from routelock.tracing.reader import TracedRun, read_trace
+from routelock.tracing.records import numbers
 
 
 @function_tool

@@ -20,7 +20,7 @@ from routelock import Agent, RunConfig, Runner, function_tool, tool
 from routelock.cli import main
 from routelock.errors import HandlerError, MaxTurnsExceeded
 from routelock.testing import ScriptedHandler, call
-from routelock.trace_files import TraceFile
+from routelock.tracing.file import TraceFile
 
 COMMANDS = ("chat", "run", "serve", "dev", "graph", "record", "replay", "trace", "doctor")
 

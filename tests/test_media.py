@@ -10,14 +10,15 @@ import pytest
 from bothways import both
 from servers import HELLO, Server
 
-from routelock import Agent, RunConfig, Runner, ToolContext, function_tool, handoff, otel_words
+from routelock import Agent, RunConfig, Runner, ToolContext, function_tool, handoff
 from routelock.handlers.port import Request
 from routelock.history.messages import Message, text_of, to_messages
 from routelock.run.events import ToolOutput
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, assert_valid, call
 from routelock.tools.tool import ToolOutcome, ToolResult
-from routelock.trace_files import TraceFile
+from routelock.tracing import otel as otel_words
+from routelock.tracing.file import TraceFile
 from routelock_providers import OpenAICompatible
 from routelock_providers.litellm import LiteLLM
 from routelock_providers.litellm_call import as_sent

@@ -23,9 +23,8 @@ from routelock import Agent, Retry, RunConfig, Runner, function_tool, handoff
 from routelock.errors import ConnectionFailed, HandlerError, RoutelockError, ToolError
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Request
-from routelock.otel import OpenTelemetry
-from routelock.otel_words import AskedTexts
 from routelock.testing import ScriptedHandler, call, reply
+from routelock.tracing.otel import AskedTexts, OpenTelemetry
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio

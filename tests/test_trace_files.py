@@ -24,9 +24,9 @@ from teams import agent as made
 from routelock import Agent, Retry, RunConfig, Runner, RunState, function_tool
 from routelock.errors import ConfigError, ConnectionFailed, HandlerError
 from routelock.testing import ScriptedHandler, call
-from routelock.trace_files import TraceFile, as_line
-from routelock.trace_records import ItemTraced, RunStarted, ToolEnded
-from routelock.traces import read_trace
+from routelock.tracing.file import TraceFile, as_line
+from routelock.tracing.reader import read_trace
+from routelock.tracing.records import ItemTraced, RunStarted, ToolEnded
 
 pytestmark = pytest.mark.anyio
 

@@ -17,9 +17,9 @@ from routelock.history.messages import Message, RunItem
 from routelock.run.result import Shown
 from routelock.testing import ScriptedHandler, call
 from routelock.tools.tool import ToolResult
-from routelock.trace_records import numbers, spans
-from routelock.trace_views import Accounts
-from routelock.traces import read_trace
+from routelock.tracing.reader import read_trace
+from routelock.tracing.recorder import Accounts
+from routelock.tracing.records import numbers, spans
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from routelock import RunResult
-from routelock.trace_records import numbers
-from routelock.traces import TracedRun, read_trace
+from routelock.tracing.reader import TracedRun, read_trace
+from routelock.tracing.records import numbers
 
 
 def only(path: Path) -> TracedRun:

@@ -17,9 +17,9 @@ from routelock import Agent, RoutelockError, RunConfig, Runner
 from routelock._redaction import redact
 from routelock.dev.replays import replay_test
 from routelock.testing import ScriptedHandler, call, reply
-from routelock.trace_files import as_line
-from routelock.trace_records import RunStarted, TraceRecord
-from routelock.traces import read_trace
+from routelock.tracing.file import as_line
+from routelock.tracing.reader import read_trace
+from routelock.tracing.records import RunStarted, TraceRecord
 
 APP = """
 from devpage import shop

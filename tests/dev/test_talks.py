@@ -20,7 +20,7 @@ from routelock.handlers.events import HandlerEvent, ReasoningDelta, TextDelta
 from routelock.handlers.port import Request
 from routelock.serving.refusals import Refusal
 from routelock.testing import ScriptedHandler, call, reply
-from routelock.traces import read_trace
+from routelock.tracing.reader import read_trace
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from routelock.agents.graph import outline_of
 from routelock.dev.traced import outline_of_trace
 from routelock.run.config import RunConfig
 from routelock.testing import ScriptedHandler
-from routelock.trace_records import RunStarted
+from routelock.tracing.records import RunStarted
 
 
 class _First:

@@ -18,7 +18,7 @@ from routelock.run import events
 from routelock.run.events import RunEvent
 from routelock.serving import ServeConfig
 from routelock.tools.tool import Tool
-from routelock.trace_port import Trace
+from routelock.tracing.recorder import Trace
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text("utf-8")
 EVENTS: tuple[type[Any], ...] = get_args(RunEvent)

@@ -55,7 +55,7 @@ def test_importing_routelock_loads_nothing_that_few_runs_need(offline_env: dict[
         "pydantic",
         "pydantic_core",
         "hashlib",
-        "routelock.tracing",
+        "routelock.tracing.recorder",
         "routelock.run_state",
         "routelock.resuming",
     }

@@ -13,7 +13,8 @@ from routelock.commands.exit_codes import DONE
 from routelock.commands.words import bounded, call_arguments, usage_line
 from routelock.errors import ConfigError
 from routelock.history.messages import text_of
-from routelock.trace_records import (
+from routelock.tracing.reader import TracedCall, TracedRun, read_trace
+from routelock.tracing.records import (
     ErrorTraced,
     HandoffTraced,
     ModelEnded,
@@ -27,7 +28,6 @@ from routelock.trace_records import (
     ToolStarted,
     TraceRecord,
 )
-from routelock.traces import TracedCall, TracedRun, read_trace
 
 __all__ = ["trace_command"]
 

@@ -31,7 +31,7 @@ from routelock.serving.wire import (
     read_body,
     send_json,
 )
-from routelock.traces import TracedRun, read_trace
+from routelock.tracing.reader import TracedRun, read_trace
 
 __all__ = ["Desk", "End", "PageRequest"]
 

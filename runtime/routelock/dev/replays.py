@@ -19,8 +19,8 @@ from routelock._json import decode
 from routelock.agents.agent import Agent
 from routelock.run.config import RunConfig
 from routelock.run.start import DEFAULT_MAX_TURNS
-from routelock.trace_records import ErrorTraced
-from routelock.traces import TracedCall, TracedRun
+from routelock.tracing.reader import TracedCall, TracedRun
+from routelock.tracing.records import ErrorTraced
 
 __all__ = ["Source", "replay_test"]
 

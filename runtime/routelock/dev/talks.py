@@ -27,9 +27,9 @@ from routelock.run_state import RunState
 from routelock.runner import Runner
 from routelock.serving.refusals import Refusal
 from routelock.tools.approvals import Interruption
-from routelock.trace_files import as_line
-from routelock.trace_port import TraceWriter
-from routelock.trace_records import RunStarted, TraceRecord
+from routelock.tracing.file import as_line
+from routelock.tracing.recorder import TraceWriter
+from routelock.tracing.records import RunStarted, TraceRecord
 
 __all__ = ["Said", "Talk", "Talks", "Tell", "Word"]
 

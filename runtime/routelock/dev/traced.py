@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from routelock.agents.graph import Link, Node, Outline
-from routelock.trace_records import AgentTraced, RunStarted
+from routelock.tracing.records import AgentTraced, RunStarted
 
 __all__ = ["outline_of_trace"]
 

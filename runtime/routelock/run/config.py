@@ -27,7 +27,7 @@ from routelock.usage import Usage
 
 if TYPE_CHECKING:
     from routelock.handoffs.payload_types import HandoffTypes
-    from routelock.trace_port import Trace
+    from routelock.tracing.recorder import Trace
 
 __all__ = ["Limits", "Mistake", "NextAgent", "OnLimit", "RunConfig", "listed"]
 

@@ -56,7 +56,7 @@ from routelock.usage import NO_USAGE, Usage
 if TYPE_CHECKING:
     from routelock.run_document import RunDocument
     from routelock.run_state import RunState
-    from routelock.trace_port import Tracing
+    from routelock.tracing.recorder import Tracing
 
 __all__ = ["RUN", "Books", "Hops", "Keeper", "ModelCalls", "Run"]
 

@@ -151,7 +151,7 @@ def with_trace(run: Run) -> Run:
     """
     if run.config.trace is None:
         return run
-    from routelock.tracing import traced  # noqa: PLC0415
+    from routelock.tracing.recorder import traced  # noqa: PLC0415
 
     return traced(run)
 

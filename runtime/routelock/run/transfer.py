@@ -29,7 +29,7 @@ from routelock.run.run import Run
 from routelock.run.transfer_request import Transfer, data_of
 
 if TYPE_CHECKING:
-    from routelock.trace_port import Tracing
+    from routelock.tracing.recorder import Tracing
 
 __all__ = ["put_on_record", "take_over"]
 

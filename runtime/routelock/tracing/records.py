@@ -44,6 +44,7 @@ __all__ = [
     "spans",
 ]
 
+
 FORMAT = 1
 """Grows when a reader of an older version would misunderstand a record. New keys and types do not count."""
 

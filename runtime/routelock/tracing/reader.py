@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 import pydantic
 
 from routelock.errors import ConfigError
-from routelock.trace_records import (
+from routelock.tracing.records import (
     FORMAT,
     LOCAL,
     RECORDS,
@@ -38,6 +38,7 @@ from routelock.trace_records import (
 )
 
 __all__ = ["TraceLog", "TracedCall", "TracedRun", "TracedTool", "read_trace"]
+
 
 T = TypeVar("T")
 
