@@ -28,8 +28,8 @@ from speed.scene import ANSWER, SPECIALIST, lookup  # noqa: E402
 from speed.server import marker  # noqa: E402
 
 from routelock import Agent, RunConfig, RunHooks, Runner, function_tool  # noqa: E402
-from routelock.journal import Journal  # noqa: E402
 from routelock.sessions import InMemorySessions, Session, SessionStore, SQLiteSessions  # noqa: E402
+from routelock.state.journal import Journal  # noqa: E402
 from routelock.tracing.file import TraceFile  # noqa: E402
 
 Way = Callable[[Agent[Any], str], Awaitable[Any]]

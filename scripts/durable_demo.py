@@ -14,8 +14,8 @@ from typing import Any
 from databases import address, postgres
 
 from routelock import Agent, Request, ToolContext, tool
-from routelock.durable import RunClient, WorkerSettings, serve_runs
 from routelock.handlers.events import MessageDone, TextDelta
+from routelock.state.durable import RunClient, WorkerSettings, serve_runs
 from routelock.testing import call
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from routelock import Agent, Request, function_handler, tool
-from routelock.durable import WorkerSettings, serve_runs
+from routelock.state.durable import WorkerSettings, serve_runs
 from routelock.testing import call
 
 QUICK = WorkerSettings(poll=0.02, watch=0.1, lease=0.6, grace=0.3)

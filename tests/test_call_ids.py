@@ -17,9 +17,9 @@ from routelock.errors import ConfigError
 from routelock.handlers.events import MessageDone
 from routelock.handlers.replies import with_own_ids
 from routelock.history.messages import calls_of
-from routelock.journal import Journal
 from routelock.run.events import Repaired, RunEvent
 from routelock.sessions import InMemorySessions, Session
+from routelock.state.journal import Journal
 from routelock.testing import call
 from routelock.tools.approvals import Interruption
 

@@ -19,9 +19,9 @@ import pytest
 from routelock import Agent, RunConfig, Runner, RunResult, function_handler, function_tool
 from routelock.errors import ToolError
 from routelock.handlers.port import Request
-from routelock.journal import Journal
 from routelock.run.events import RunDone
 from routelock.run.executor import InProcess
+from routelock.state.journal import Journal
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

@@ -21,12 +21,12 @@ from routelock.errors import (
     ToolTimeout,
 )
 from routelock.handlers.port import Request
-from routelock.journal_steps import JournalSteps
 from routelock.run.events import ToolOutput
 from routelock.run.executor import InProcess, Outcome
 from routelock.run.loop import run_loop
 from routelock.run.run import Run
 from routelock.run.start import start
+from routelock.state.journal import JournalSteps
 from routelock.testing import ScriptedHandler, assert_valid, call
 
 pytestmark = pytest.mark.anyio

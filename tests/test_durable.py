@@ -18,14 +18,13 @@ from patience import until
 from scenes import SCENES, Scene, Stage, facts
 
 from routelock import Agent, Request, RunConfig, Runner, ToolContext, function_handler, tool
-from routelock.durable import EndedRun, RunClient, StepPart, WorkerSettings, serving_runs
-from routelock.durable.documents import segment_id, segment_of
-from routelock.durable.library import engine, url_of
-from routelock.durable.showcase import Showcase
-from routelock.durable.steps import taken_over
 from routelock.errors import ConfigError, ProviderTimeout, RateLimited, RoutelockError
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.history.messages import calls_of
+from routelock.state.dbos.client import Showcase, segment_id, segment_of
+from routelock.state.dbos.database import engine, url_of
+from routelock.state.dbos.steps import taken_over
+from routelock.state.durable import EndedRun, RunClient, StepPart, WorkerSettings, serving_runs
 from routelock.testing import ScriptedHandler, call
 
 pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'routelock[durable]'")

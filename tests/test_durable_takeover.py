@@ -20,9 +20,8 @@ from patience import until
 from paying_worker import QUICK, go_on, payer
 
 from routelock import Agent, RunConfig, handoff, tool
-from routelock.durable import EndedRun, RunClient, WorkerSettings, serving_runs
-from routelock.durable.connection import running_client
-from routelock.durable.library import STEPS_VERSION, WORKFLOW
+from routelock.state.dbos.database import STEPS_VERSION, WORKFLOW, running_client
+from routelock.state.durable import EndedRun, RunClient, WorkerSettings, serving_runs
 from routelock.testing import ScriptedHandler, call
 
 pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'routelock[durable]'")
@@ -269,7 +268,7 @@ def test_without_the_extra_one_is_told_what_to_install() -> None:
     code = """if True:
         import sys
         sys.modules["dbos"] = None
-        from routelock.durable.library import engine
+        from routelock.state.dbos.database import engine
         from routelock.errors import MissingExtra
         try:
             engine()

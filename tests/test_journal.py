@@ -29,10 +29,9 @@ from routelock.errors import (
     RunTimeout,
 )
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
-from routelock.journal import Journal
-from routelock.journal_steps import JournalSteps
 from routelock.run.events import RunDone
 from routelock.run.executor import Call, Outcome
+from routelock.state.journal import Journal, JournalSteps
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

@@ -48,7 +48,7 @@ from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import text_of
 from routelock.run.events import EmptyReply, HandoffOccurred, HandoffReturned, ToolOutput
-from routelock.run_state import RunStatus
+from routelock.state.run_state import RunStatus
 from routelock.testing import ScriptedHandler, assert_valid, call, reply
 
 pytestmark = pytest.mark.anyio

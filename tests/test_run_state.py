@@ -32,8 +32,8 @@ from routelock.errors import ConfigError, RoutelockError
 from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handoff_request import HandoffResponse, HandoffStatus
 from routelock.run.result import StopReason
-from routelock.run_document import RecordDocument, RunDocument
-from routelock.run_state import RunStatus
+from routelock.state.document import RecordDocument, RunDocument
+from routelock.state.run_state import RunStatus
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

@@ -24,8 +24,8 @@ from routelock.errors import HandoffTimeout, ProviderError
 from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import text_of
-from routelock.journal import Journal
 from routelock.run.events import HandoffCompleted, HandoffFailed, HandoffReturned
+from routelock.state.journal import Journal
 from routelock.testing import ScriptedHandler, assert_valid, call
 
 pytestmark = pytest.mark.anyio

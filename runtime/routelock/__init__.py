@@ -42,7 +42,7 @@ from routelock.tools.tool import Tool
 from routelock.usage import Usage
 
 if TYPE_CHECKING:
-    from routelock.run_state import RunState
+    from routelock.state.run_state import RunState
 
 __all__ = [
     "Agent",
@@ -92,7 +92,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Load what few programs need: what a `RunState` is made of takes a fifth of the time of all the rest."""
     if name == "RunState":
-        from routelock.run_state import RunState  # noqa: PLC0415
+        from routelock.state.run_state import RunState  # noqa: PLC0415
 
         return RunState
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

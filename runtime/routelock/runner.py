@@ -17,8 +17,8 @@ from routelock.run.start import DEFAULT_MAX_TURNS, is_state, start
 from routelock.run.stream import RunHandle, RunStream, finish
 
 if TYPE_CHECKING:  # loaded by those who use it
-    from routelock.run_state import RunState
     from routelock.sessions.session import Session
+    from routelock.state.run_state import RunState
 
 __all__ = ["Runner"]
 

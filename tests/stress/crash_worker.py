@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from routelock import Agent, Request, Tool, ToolContext, function_handler, handoff, tool
-from routelock.journal import Journal
+from routelock.state.journal import Journal
 from routelock.testing import call
 
 AT_ONCE = 8

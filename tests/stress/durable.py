@@ -29,9 +29,8 @@ from databases import Postgres, address, postgres_server
 from stress.crash import STEPS, step_of
 from stress.durable_worker import work
 
-from routelock.durable import RunClient
-from routelock.durable.connection import running_client
-from routelock.durable.library import WORKFLOW
+from routelock.state.dbos.database import WORKFLOW, running_client
+from routelock.state.durable import RunClient
 
 AT_HAND = 40
 """So many runs that are not done there are at least, as long as workers are killed."""

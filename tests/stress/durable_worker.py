@@ -11,8 +11,8 @@ from pathlib import Path
 import psycopg  # noqa: F401 - so that it is there when a worker is forked
 from stress.crash_worker import Log, agents
 
-from routelock.durable import WorkerSettings, serve_runs
-from routelock.durable.library import engine
+from routelock.state.dbos.database import engine
+from routelock.state.durable import WorkerSettings, serve_runs
 
 engine()
 

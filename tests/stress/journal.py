@@ -11,7 +11,7 @@ from routelock.errors import RoutelockError
 from routelock.handlers.events import HandlerEvent
 from routelock.handoff_request import HandoffStatus
 from routelock.run.executor import Call, InProcess, Outcome
-from routelock.step_entries import Given, given_by, lasting
+from routelock.state.steps import Given, given_by, lasting
 
 __all__ = ["Journal", "can_be_replayed"]
 

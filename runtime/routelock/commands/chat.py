@@ -29,9 +29,9 @@ from routelock.commands.words import bounded, call_arguments, money, told, usage
 from routelock.history.messages import Message
 from routelock.run.result import RunResult
 from routelock.run.stream import RunStream
-from routelock.run_state import RunState
 from routelock.runner import Runner
 from routelock.sessions import Session, SQLiteSessions
+from routelock.state.run_state import RunState
 from routelock.tools.approvals import Interruption
 from routelock.usage import Usage
 from routelock_providers.litellm_library import close_litellm

@@ -23,9 +23,9 @@ from routelock.history.messages import Message, RunInput
 from routelock.run.config import RunConfig
 from routelock.run.events import RunEvent
 from routelock.run.start import DEFAULT_MAX_TURNS
-from routelock.run_state import RunState
 from routelock.runner import Runner
 from routelock.serving.refusals import Refusal
+from routelock.state.run_state import RunState
 from routelock.tools.approvals import Interruption
 from routelock.tracing.file import as_line
 from routelock.tracing.recorder import TraceWriter

@@ -345,7 +345,7 @@ def run_events(run: Run) -> AsyncGenerator[RunEvent]:
 
 async def _go_on(run: Run) -> None:
     """Do what is left of the turn in which a resumed run stood."""
-    from routelock.resuming import settle  # noqa: PLC0415 - for the runs that do
+    from routelock.state.resume import settle  # noqa: PLC0415 - for the runs that do
 
     left = settle(run)
     if run.stop_reason != "unfinished":

@@ -22,7 +22,7 @@ from routelock.tools.approvals import Interruption
 from routelock.usage import Usage, summed
 
 if TYPE_CHECKING:
-    from routelock.run_state import RunState
+    from routelock.state.run_state import RunState
 
 __all__ = ["HandoffRecord", "ModelCall", "Problem", "RunResult", "Shown", "StopReason"]
 

@@ -54,8 +54,8 @@ from routelock.tools.approvals import NO_APPROVALS, Approvals, Interruption, sti
 from routelock.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
-    from routelock.run_document import RunDocument
-    from routelock.run_state import RunState
+    from routelock.state.document import RunDocument
+    from routelock.state.run_state import RunState
     from routelock.tracing.recorder import Tracing
 
 __all__ = ["RUN", "Books", "Hops", "Keeper", "ModelCalls", "Run"]

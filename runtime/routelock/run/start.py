@@ -23,7 +23,7 @@ from routelock.run.run import RUN, Run
 from routelock.tools.agent_tool import AgentCall
 
 if TYPE_CHECKING:
-    from routelock.run_state import RunState
+    from routelock.state.run_state import RunState
 
 __all__ = ["DEFAULT_MAX_TURNS", "input_items", "is_state", "run_graph", "start", "with_trace"]
 
@@ -108,7 +108,7 @@ def start(
     _check_arguments(agent, max_turns, hooks, config)
     config, max_turns = _limited(config or _DEFAULTS, max_turns)
     if not isinstance(input, str) and is_state(input):
-        from routelock.resuming import resumed  # noqa: PLC0415
+        from routelock.state.resume import resumed  # noqa: PLC0415
 
         return with_trace(resumed(agent, input, context, max_turns, hooks, config, stream=stream))
     items, known = _first_items(input)
@@ -139,7 +139,7 @@ def start(
 
 def is_state(input: object) -> TypeIs[RunState]:
     """Whether a run is to go on from there. Nobody has a state who has not loaded what it is."""
-    states = sys.modules.get("routelock.run_state")
+    states = sys.modules.get("routelock.state.run_state")
     return states is not None and isinstance(input, states.RunState)
 
 
@@ -157,7 +157,7 @@ def with_trace(run: Run) -> Run:
 
 
 def _captured(run: Run) -> RunState:
-    from routelock.capturing import captured  # noqa: PLC0415
+    from routelock.state.resume import captured  # noqa: PLC0415
 
     return captured(run)
 

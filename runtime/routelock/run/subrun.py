@@ -43,7 +43,7 @@ from routelock.tools.schema import clip
 from routelock.tools.tool import Tool, ToolOutcome, outcome_of
 
 if TYPE_CHECKING:
-    from routelock.run_document import RunDocument
+    from routelock.state.document import RunDocument
 
 __all__ = ["Consultation", "Events", "GraceOver", "consultations", "step_key"]
 
@@ -228,7 +228,7 @@ def _begun(run: Run, one: Consultation, max_turns: int | None) -> Run:
 
 
 def _gone_on(run: Run, one: Consultation, max_turns: int | None, stood: RunDocument) -> Run:
-    from routelock.resuming import resumed_within  # noqa: PLC0415 - for those that were stopped
+    from routelock.state.resume import resumed_within  # noqa: PLC0415 - for those that were stopped
 
     inner = with_trace(resumed_within(run, one.asked.agent, stood, max_turns, _config(run, one)))
     path = (*run.path, one.call["id"])

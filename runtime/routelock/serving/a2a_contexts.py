@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 import anyio
 
 from routelock._records import NEW_DICT
-from routelock.run_state import RunState
 from routelock.sessions.session import Session
 from routelock.sessions.stores import InMemorySessions, SessionStore
+from routelock.state.run_state import RunState
 
 __all__ = ["Contexts", "OpenContext"]
 

@@ -17,7 +17,6 @@ from routelock.history.messages import RunInput
 from routelock.run.config import RunConfig
 from routelock.run.events import AgentUpdated
 from routelock.run.result import RunResult
-from routelock.run_state import RunState
 from routelock.runner import Runner
 from routelock.serving.a2a_bodies import answer_parts, message_of, question_parts, usage_data, verdict_of
 from routelock.serving.a2a_contexts import Contexts, OpenContext
@@ -29,6 +28,7 @@ from routelock.serving.endpoints import log_refusal
 from routelock.serving.guards import Guards
 from routelock.serving.jobs import context_for, needs_approval
 from routelock.serving.refusals import Refusal, out_of_time, refusal_for
+from routelock.state.run_state import RunState
 
 if TYPE_CHECKING:
     from a2a.server.agent_execution import RequestContext

@@ -24,12 +24,12 @@ from routelock.history.unfinished_turn import left_over
 from routelock.history.view import View
 from routelock.run.handler_selection import handler_for
 from routelock.run.run import Run
-from routelock.run_document import RunDocument, items_of
 from routelock.sessions.entries import Entry, Part, item_document, record_text
 from routelock.sessions.log import Loaded, SessionLog
+from routelock.state.document import RunDocument, items_of
 
 if TYPE_CHECKING:
-    from routelock.run_state import RunState
+    from routelock.state.run_state import RunState
 
 __all__ = ["SessionKeeper"]
 

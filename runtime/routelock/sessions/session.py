@@ -16,7 +16,7 @@ from routelock.sessions.keeper import SessionKeeper
 from routelock.sessions.log import SessionLog
 
 if TYPE_CHECKING:
-    from routelock.run_state import RunState
+    from routelock.state.run_state import RunState
 
 __all__ = ["Conversation", "Session"]
 

@@ -9,7 +9,7 @@ from functools import partial
 from routelock.errors import ConfigError, SessionError
 from routelock.sessions.stores import Record, conflict
 from routelock.sessions.threads import in_thread
-from routelock.sqlite_file import SQLiteFile
+from routelock.state.sqlite import SQLiteFile
 
 __all__ = ["SQLiteSessions"]
 

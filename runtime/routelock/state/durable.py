@@ -9,9 +9,7 @@
 It is DBOS on PostgreSQL; asyncio only. For one process `routelock.journal` needs nothing but a file.
 """
 
-from routelock.durable.client import RunClient, StepPart
-from routelock.durable.documents import EndedRun
-from routelock.durable.settings import WorkerSettings
-from routelock.durable.worker import serve_runs, serving_runs
+from routelock.state.dbos.client import EndedRun, RunClient, StepPart
+from routelock.state.dbos.worker import WorkerSettings, serve_runs, serving_runs
 
 __all__ = ["EndedRun", "RunClient", "StepPart", "WorkerSettings", "serve_runs", "serving_runs"]

@@ -5,40 +5,201 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from dataclasses import asdict, dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NotRequired, TypedDict, cast
 
 from routelock.agents.agent import Agent
-from routelock.durable.connection import running_client
-from routelock.durable.documents import (
-    EndDocument,
-    EndedRun,
-    EndStatus,
-    JobDocument,
-    check_run_id,
-    next_id,
-    segment_id,
-    segment_of,
-)
-from routelock.durable.library import EVENTS, STEPS_VERSION, WORKFLOW, queue_of
 from routelock.errors import ConfigError
-from routelock.history.messages import RunInput, to_messages
+from routelock.handlers.events import AttemptFailed, HandlerEvent
+from routelock.history.messages import Message, RunInput, to_messages
+from routelock.run.executor import Call, Outcome
 from routelock.run.start import DEFAULT_MAX_TURNS
-from routelock.run_document import is_behind
-from routelock.run_state import RunState
+from routelock.state.dbos.database import EVENTS, STEPS_VERSION, WORKFLOW, engine, queue_of, running_client
+from routelock.state.document import is_behind
+from routelock.state.run_state import RunState
 
 if TYPE_CHECKING:
     from dbos import DBOSClient, WorkflowHandleAsync
 
-__all__ = ["RunClient", "StepPart"]
+__all__ = [
+    "EndDocument",
+    "EndStatus",
+    "EndedRun",
+    "JobDocument",
+    "RunClient",
+    "Showcase",
+    "StepPart",
+    "check_run_id",
+    "next_id",
+    "segment_id",
+    "segment_of",
+]
+
+
+EndStatus = Literal["done", "waiting", "failed", "cancelled"]
+"""``done``: there is a final output. ``waiting``: for answers or approvals. ``failed``: an error or a limit
+ended it. ``cancelled``: somebody did."""
+
+
+class JobDocument(TypedDict):
+    """A run, or a part of one, that a worker is to carry out."""
+
+    agent: str
+    run_id: str
+    input: list[Message] | None
+    state: str | None
+    """A `RunState` as JSON, from which it goes on."""
+    context: Any
+    """What the worker's ``context`` function is given."""
+    max_turns: int | None
+    until: float | None
+    """The time at which it has taken too long, in seconds since 1970."""
+    show: bool
+    """Whether its events are written down for others."""
+    follows: NotRequired[int]
+    """So many segments before this one are part of what `RunClient.events` shows."""
+    closes: NotRequired[str]
+    """A cancelled segment, by the engine's name: what is recorded of it is made a state, and no more."""
+    steps: NotRequired[dict[str, str]]
+    """Recorded steps of the segment before, by key, to which it did not come again before it ended."""
+
+
+class EndDocument(TypedDict):
+    """How it ended."""
+
+    status: Literal["done", "waiting", "failed", "cancelled", "moved"]
+    """``moved``: the run goes on in the next segment, with another worker."""
+    state: str | None
+    error: str | None
+    steps: NotRequired[dict[str, str]]
+    """Recorded steps to which the run did not come again, by key: the next segment is to find them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedRun:
+    """How a run ended, or where it stands and waits."""
+
+    run_id: str
+    segment: int
+    """A run that waited, was cancelled, or went to a worker elsewhere goes on in another segment: 1, 2, 3."""
+    agent: str
+    """Name of the agent in whose queue it was last."""
+    status: EndStatus
+    state_json: str | None = None
+    """None if it could not begin."""
+    error: str | None = None
+    """What ended it, in words."""
+
+    def state(self, *, agents: Sequence[Agent[Any]]) -> RunState:
+        """Return where it stands: its items, what it waits for, its usage.
+
+        Args:
+            agents: see `RunState.from_json`.
+
+        Raises:
+            ConfigError: there is no state.
+        """
+        if self.state_json is None:
+            raise ConfigError(
+                f"The run {self.run_id!r:.80} has no state: it was {self.status}. {self.error or ''}".strip()
+            )
+        return RunState.from_json(self.state_json, agents=agents)
+
+
+def check_run_id(run_id: str) -> None:
+    """Make sure that segments can be told apart.
+
+    Raises:
+        ConfigError: they could not.
+    """
+    if not re.fullmatch(r"[^#\s][^#]{0,199}", run_id):
+        raise ConfigError(f"A run_id has 1 to 200 characters and no '#', not {run_id!r:.80}.")
+
+
+def segment_id(run_id: str, segment: int) -> str:
+    """Return what the engine calls a segment of a run."""
+    return run_id if segment == 1 else f"{run_id}#{segment}"
+
+
+def segment_of(workflow_id: str) -> int:
+    """Return which segment it is."""
+    number = workflow_id.partition("#")[2]
+    return int(number) if number else 1
+
+
+def next_id(workflow_id: str) -> str:
+    """Return what the engine calls the segment after this one."""
+    return segment_id(workflow_id.partition("#")[0], segment_of(workflow_id) + 1)
+
+
+_EVERY = 0.05
+"""Each write is a transaction: one for each token would slow down the model."""
+
+
+class Showcase:
+    """Gathers the events of one step and writes them some milliseconds later, in order."""
+
+    def __init__(self, key: str, attempt: int, *, open: bool) -> None:
+        self._about = {"step": key, "attempt": attempt}
+        self._open = open
+        self._first = True
+        self._waiting: list[dict[str, Any]] = []
+        self._over = asyncio.Event()
+        self._writing: asyncio.Task[None] | None = None
+
+    def show(self, event: HandlerEvent) -> None:
+        """Let others see an event."""
+        if isinstance(event, AttemptFailed):
+            self._add({"attempt": event.attempt, "delay": event.delay, "error": str(event.error)}, event.type)
+        else:
+            self._add(asdict(event), event.type)
+
+    def show_outcome(self, call: Call, outcome: Outcome) -> None:
+        """Let others see how a tool call ended."""
+        self._add({"call": dict(call.args), "outcome": dict(outcome)}, "tool_outcome")
+
+    def _add(self, data: dict[str, Any], kind: str) -> None:
+        if self._open:
+            self._waiting.append({"type": kind, **data})
+
+    async def __aenter__(self) -> Showcase:
+        if self._open:
+            self._writing = asyncio.create_task(self._write_on())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        if self._writing is not None:
+            await self._writing
+
+    async def _write_on(self) -> None:
+        over = False
+        while not over:
+            with suppress(TimeoutError):
+                over = await asyncio.wait_for(self._over.wait(), _EVERY)
+            await self._write()
+
+    async def _write(self) -> None:
+        if not self._waiting:
+            return
+        events, self._waiting = self._waiting, []
+        part = {**self._about, "first": self._first, "events": events}
+        self._first = False
+        await engine().DBOS.write_stream_async(EVENTS, part)
+
 
 _log = logging.getLogger("routelock.durable")
+
 _DATABASE_IS_AWAY = 0.5
 """Seconds until it is asked again."""
+
 _ENDED = ("SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
 
 

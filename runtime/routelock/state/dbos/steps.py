@@ -12,18 +12,20 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from typing import Any
 
-from routelock.durable.library import RunLost, engine
-from routelock.durable.showcase import Showcase
 from routelock.errors import RoutelockError
 from routelock.handlers.events import HandlerEvent
-from routelock.journal_steps import JournalSteps
 from routelock.run.executor import Call, Outcome
-from routelock.step_entries import Given, lasting
+from routelock.state.dbos.client import Showcase
+from routelock.state.dbos.database import RunLost, engine
+from routelock.state.journal import JournalSteps
+from routelock.state.steps import Given, lasting
 
 __all__ = ["BEGINS", "DurableSteps", "RecordedSteps", "recorded_entries", "taken_over"]
 
+
 BEGINS = "begins"
 """The step with which each worker begins that takes a run over."""
+
 _CUT_OFF = "The run was cancelled while this was going on. Nobody knows whether it had an effect."
 
 

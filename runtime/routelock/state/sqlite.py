@@ -18,6 +18,7 @@ from routelock.errors import ConfigError, RoutelockError
 
 __all__ = ["SQLiteFile"]
 
+
 T = TypeVar("T")
 
 

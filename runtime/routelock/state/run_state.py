@@ -18,11 +18,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, cast
 
-from routelock._json import MAX_BYTES, MAX_DEPTH, decode, detached, encode
+from routelock._json import MAX_BYTES, MAX_DEPTH, check_json, decode, detached, encode, sendable
+from routelock._redaction import redact, redact_text
 from routelock.agents.agent import Agent
-from routelock.approval_documents import check_waiting, interruption_of
 from routelock.context import RunContext
-from routelock.document_checks import checked_document
 from routelock.errors import ConfigError
 from routelock.handoffs.context_fields import failing_as
 from routelock.handoffs.handoff import Handoff
@@ -30,18 +29,102 @@ from routelock.history.messages import Message, RunItem, ToolCall, checked_messa
 from routelock.history.unfinished_turn import left_over
 from routelock.run.config import RunConfig
 from routelock.run.routing import offer
-from routelock.run_document import (
+from routelock.state.document import (
     DecisionDocument,
     ItemDocument,
+    RequestDocument,
+    ResponseDocument,
     RunDocument,
+    check_waiting,
+    checked_document,
+    interruption_of,
     items_of,
     usage_of,
 )
-from routelock.run_state_text import answer_as_json, redacted
 from routelock.tools.approvals import Decision, Interruption, rejection
 from routelock.usage import Usage
 
-__all__ = ["RunState", "RunStatus"]
+__all__ = ["RunState", "RunStatus", "answer_as_json", "checked_json", "redacted"]
+
+
+def redacted(document: RunDocument) -> RunDocument:
+    """Return a document without the secrets in what it shares, and in what errors say.
+
+    What was said stays to the letter.
+    """
+    callers = [{**caller, "payload": redact(caller["payload"])} for caller in document["callers"]]
+    handoffs = [
+        {
+            **record,
+            "error": _words(record["error"]),
+            "request": _without(record["request"]),
+            "response": _without(record["response"]),
+        }
+        for record in document["handoffs"]
+    ]
+    narrowings = [{**each, "own": redact(each["own"])} for each in document["narrowings"]]
+    errors = [{**problem, "message": redact_text(problem["message"])} for problem in document["errors"]]
+    hidden: dict[str, Any] = {
+        "shared_memory": redact(document["shared_memory"]),
+        "payload": redact(document["payload"]),
+        "error": _words(document["error"]),
+        "errors": errors,
+        "callers": callers,
+        "handoffs": handoffs,
+        "narrowings": narrowings,
+    }
+    if inner := document.get("within"):
+        hidden["within"] = {call_id: redacted(each) for call_id, each in inner.items()}
+    return cast(RunDocument, {**document, **hidden})
+
+
+def _words(error: str | None) -> str | None:
+    return None if error is None else redact_text(error)
+
+
+def _without(said: RequestDocument | ResponseDocument | None) -> dict[str, Any] | None:
+    """Return a request or a response without the secrets in its metadata."""
+    return None if said is None else {**said, "metadata": redact(said["metadata"])}
+
+
+def checked_json(document: RunDocument) -> RunDocument:
+    """Return a copy of a document that shares nothing with the run that it was made of.
+
+    Half a surrogate pair, which models and tools now and then write, becomes U+FFFD: UTF-8 cannot hold it.
+
+    Raises:
+        ConfigError: something in it is no JSON; the message says where.
+    """
+    try:
+        return _checked(document)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"This run has no state that another process could read: {error}. What a run shares "
+            "must be JSON; keep other objects in the context."
+        ) from error
+
+
+def answer_as_json(place: int, message: Message) -> Message:
+    """Return a copy of an answer of the caller's, as `checked_json` would.
+
+    Raises:
+        ConfigError: something in it is no JSON; the message says where.
+    """
+    try:
+        return cast(Message, _checked(cast(Any, message)))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"Answer {place} must be JSON: {error}.") from error
+
+
+def _checked(document: RunDocument) -> RunDocument:
+    try:
+        check_json(document)
+    except ValueError as error:
+        if "surrogate" not in str(error):
+            raise
+        document = sendable(document)
+        check_json(document)
+    return detached(document)
 
 
 class RunStatus(StrEnum):

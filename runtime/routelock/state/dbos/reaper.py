@@ -19,8 +19,8 @@ from collections import Counter, defaultdict
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, LiteralString
 
-from routelock.durable.library import WORKFLOW, url_of
 from routelock.errors import ConfigError
+from routelock.state.dbos.database import WORKFLOW, url_of
 
 if TYPE_CHECKING:
     from dbos import DBOSClient
@@ -28,10 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Reaper"]
 
+
 _log = logging.getLogger("routelock.durable")
+
 _STRIKES = 2
+
 _NAME = "routelock.worker"
+
 _LOCK = "hashtextextended('routelock.worker.' || %s, 0)"
+
 _SOON_NOTICED: tuple[LiteralString, ...] = (
     "SET tcp_keepalives_idle = 2",  # a machine that vanishes says nothing: the server has to ask
     "SET tcp_keepalives_interval = 1",
@@ -39,6 +44,7 @@ _SOON_NOTICED: tuple[LiteralString, ...] = (
     "SET tcp_user_timeout = 4000",
     "SET lock_timeout = '15s'",  # the server may have to notice that a worker of the same name has gone
 )
+
 _END_THE_SILENT = (
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database()"
     f" AND application_name = '{_NAME}' AND pid <> pg_backend_pid() AND state = 'idle'"

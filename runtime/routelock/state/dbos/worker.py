@@ -1,4 +1,4 @@
-"""Carries out what the engine gives a worker: runs, parts of runs, and what is left of cancelled ones."""
+"""A process that carries out runs: as many as it may at once, those of dead workers included."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping
-from dataclasses import replace
+import uuid
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from routelock.agents.agent import Agent
-from routelock.durable.documents import EndDocument, JobDocument, next_id
-from routelock.durable.library import STEPS_VERSION, WORKFLOW, RunLost, engine, queue_of
-from routelock.durable.settings import WorkerSettings
-from routelock.durable.steps import RecordedSteps, recorded_entries, taken_over
-from routelock.errors import HandlerError, RoutelockError
+from routelock.agents.hooks import RunHooks
+from routelock.errors import ConfigError, HandlerError, RoutelockError
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Request
 from routelock.history.messages import Message
@@ -25,14 +26,71 @@ from routelock.run.executor import Executor
 from routelock.run.result import RunResult
 from routelock.run.start import start
 from routelock.run.stream import RunStream, finish
-from routelock.run_state import RunState
+from routelock.state.dbos.client import EndDocument, JobDocument, next_id
+from routelock.state.dbos.database import (
+    STEPS_VERSION,
+    WORKFLOW,
+    RunLost,
+    engine,
+    open_client,
+    pool,
+    queue_of,
+    running_client,
+)
+from routelock.state.dbos.reaper import Reaper
+from routelock.state.dbos.steps import RecordedSteps, recorded_entries, taken_over
+from routelock.state.run_state import RunState
 
 if TYPE_CHECKING:
     from dbos import DBOSClient
+    from sqlalchemy import Engine
 
-__all__ = ["Carrier"]
+__all__ = ["Carrier", "WorkerSettings", "serve_runs", "serving_runs"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """How a worker works."""
+
+    at_once: int = 8
+    """So many runs of each agent are carried out by one worker at a time; the others wait in the queue."""
+    name: str = "routelock"
+    """Of the application, in the database: small letters, digits, - and _."""
+    executor_id: str | None = None
+    """What this process is called; no two that live may have one name. None makes one up."""
+    poll: float = 0.1
+    """Seconds between two looks for work."""
+    watch: float = 0.3
+    """Seconds between two looks for dead workers: their runs go on after two of these and some moments."""
+    lease: float = 15.0
+    """Seconds without a sign of life after which a worker is taken for dead whose process is there still,
+    and frozen. A third of it is how long a transaction may stand still, and how long a run may be claimed by
+    this worker without being carried out."""
+    grace: float = 5.0
+    """Seconds in which nobody is declared dead after the database was away."""
+    drain: int = 0
+    """Seconds that runs may go on when the worker is stopped; what is left then goes on elsewhere."""
+    elsewhere: Collection[str] = ()
+    """Names of agents that other workers serve: a run that is handed over to one of them goes into its queue,
+    and on with one of those workers. Of such an agent this worker needs the name alone."""
+    run_config: RunConfig = field(default_factory=RunConfig)
+    """For all runs; without ``run_id`` and ``executor``."""
+    hooks: RunHooks | None = None
+    context: Callable[[Any], Any] | None = None
+    """Makes the context object of a run from the JSON that the client gave; None takes the JSON itself."""
+
+    def __post_init__(self) -> None:
+        if self.run_config.executor is not None or self.run_config.run_id is not None:
+            raise ConfigError("A worker sets run_id and executor of the RunConfig itself: leave them out.")
+        if not self.lease > 4 * self.watch > 0:
+            raise ConfigError(
+                f"WorkerSettings: lease must be more than four times watch, not {self.lease!r} with a watch "
+                f"of {self.watch!r}: a worker gives a sign of life every watch seconds."
+            )
+
 
 _log = logging.getLogger("routelock.durable")
+
 _MOVED: EndDocument = {"status": "moved", "state": None, "error": None}
 
 
@@ -208,3 +266,94 @@ def _first(several: BaseException) -> BaseException:
     while inner := getattr(error, "exceptions", ()):
         error = inner[0]
     return cast("BaseException", error)
+
+
+async def serve_runs(
+    agents: Sequence[Agent[Any]], database: str, settings: WorkerSettings | None = None
+) -> None:
+    """Carry out runs until cancelled. See `serving_runs`."""
+    async with serving_runs(agents, database, settings):
+        await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def serving_runs(
+    agents: Sequence[Agent[Any]], database: str, settings: WorkerSettings | None = None
+) -> AsyncGenerator[None]:
+    """Carry out runs that begin with these agents, as long as the block goes on.
+
+    There is one worker in a process, on asyncio. Its runs go on in the event loop that begins it.
+
+    Args:
+        agents: those that runs begin with.
+        database: the address of a PostgreSQL, such as ``"postgresql://user@host/name"``. Tables are made in
+            it, in a schema of their own, ``dbos``.
+        settings: see `WorkerSettings`.
+
+    Raises:
+        MissingExtra: DBOS is not installed.
+        ConfigError: the agents have one name twice, or the database is none.
+    """
+    settings = settings or WorkerSettings()
+    by_name = {agent.name: agent for agent in agents}
+    if not agents or len(by_name) != len(agents):
+        raise ConfigError("A worker needs agents, each with a name of its own.")
+    if both := sorted(by_name.keys() & set(settings.elsewhere)):
+        raise ConfigError(f"A worker cannot serve agents that are elsewhere: {', '.join(both):.200}.")
+    me = settings.executor_id or uuid.uuid4().hex
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(running_client(database))
+        connections = stack.enter_context(pool(database, longest_transaction=settings.lease / 3))
+        impatient = await stack.enter_async_context(open_client(database, patient=False))
+        carrier = Carrier(by_name, settings, client)
+        watch, lease, grace = settings.watch, settings.lease, settings.grace
+        reaper = Reaper(impatient, database, me, carrier.going_on, every=watch, lease=lease, grace=grace)
+        try:
+            await asyncio.to_thread(reaper.begin)
+            for name in by_name:
+                await client.register_queue_async(
+                    queue_of(name),
+                    worker_concurrency=settings.at_once,
+                    polling_interval_sec=settings.poll,
+                    application_name=settings.name,
+                )
+            _configure(me, connections, settings)
+            _register(carrier)
+            engine().DBOS.launch()  # here and not in a thread: runs go on in the loop in which it is called
+            reaper.watch()
+            yield
+        finally:
+            await _stop(settings.drain)
+            await asyncio.to_thread(reaper.end)
+
+
+async def _stop(drain: int) -> None:
+    stop = partial(engine().DBOS.destroy, workflow_completion_timeout_sec=drain, destroy_registry=True)
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor())  # the engine has made its threads those of this loop
+    await asyncio.to_thread(stop)
+    loop.set_default_executor(ThreadPoolExecutor())  # what was still going on may have done so again
+
+
+def _configure(me: str, connections: Engine, settings: WorkerSettings) -> None:
+    library = engine()
+    config = {
+        "name": settings.name,
+        "system_database_engine": connections,
+        "executor_id": me,
+        "application_version": STEPS_VERSION,
+        "serializer": library.DBOSPortableJSONSerializer(),
+        "run_migrations": False,  # the client saw to it
+        "log_level": "WARNING",
+    }
+    library.DBOS(config=config)
+
+
+def _register(carrier: Carrier) -> None:
+    dbos = engine().DBOS
+
+    async def carry_out(job: JobDocument) -> EndDocument:
+        return await carrier.carry_out(job, dbos.workflow_id)
+
+    dbos.listen_queues([queue_of(name) for name in carrier.agents])
+    dbos.workflow(name=WORKFLOW, max_recovery_attempts=None)(carry_out)
