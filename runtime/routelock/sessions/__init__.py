@@ -1,9 +1,12 @@
 """Conversations that outlive a run and its process.
 
-from routelock.sessions import Session, SQLiteSessions
+    from routelock.sessions import Session, SQLiteSessions
 
-store = SQLiteSessions("chats.db")
-result = await Runner.run(agent, "Hi", session=Session("user-7", store))
+    store = SQLiteSessions("chats.db")
+    result = await Runner.run(agent, "Hi", session=Session("user-7", store))
+
+Imports `state` (its SQLite file), `run` and the rooms below them. Start at `session.py`; a store of your
+own has the two methods of `SessionStore`.
 """
 
 from routelock.sessions.encrypted import EncryptedSessions

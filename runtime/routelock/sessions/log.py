@@ -2,19 +2,308 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import json
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import cast
+from dataclasses import dataclass, field
+from typing import Any, cast, get_args
 
 from routelock._callables import words_of
+from routelock._json import check_json, finite
 from routelock.errors import ConfigError, RoutelockError, SessionConflict, SessionError
-from routelock.history.messages import Message, RunItem, item_of, marked, shown_later
-from routelock.sessions.entries import Part, conversation_of, entries_of, parts_of
+from routelock.history.messages import (
+    ItemKind,
+    Message,
+    RunItem,
+    calls_of,
+    checked_message,
+    item_of,
+    marked,
+    shown_later,
+)
+from routelock.sessions.import_messages import messages_of, readable
 from routelock.sessions.stores import Record, SessionStore
-from routelock.sessions.window import newest_part
 
-__all__ = ["Loaded", "SessionLog"]
+__all__ = [
+    "NOTHING",
+    "Entry",
+    "Loaded",
+    "Part",
+    "SessionLog",
+    "conversation_of",
+    "entries_of",
+    "item_document",
+    "newest_part",
+    "parts_of",
+    "record_text",
+]
+
+
+def newest_part(
+    items: Sequence[RunItem], max_items: int | None, max_bytes: int | None
+) -> tuple[list[RunItem], bool]:
+    """Return the newest items within the limits, and whether older ones were left out.
+
+    Answers whose call is left out are left out as well.
+    """
+    start = _start(items, max_items, max_bytes)
+    if not start:
+        return list(items), False
+    seen: set[str] = set()
+    kept: list[RunItem] = []
+    for item in items[start:]:
+        seen.update(call.get("id") or "" for call in calls_of(item.message))
+        if item.message["role"] != "tool" or (item.message.get("tool_call_id") or "") in seen:
+            kept.append(item)
+    return kept, True
+
+
+def _start(items: Sequence[RunItem], max_items: int | None, max_bytes: int | None) -> int:
+    first = 0 if max_items is None else max(0, len(items) - max_items)
+    if max_bytes is None:
+        return first
+    left = max_bytes
+    for place in range(len(items) - 1, first - 1, -1):
+        text = json.dumps(items[place].message, ensure_ascii=False)
+        left -= len(text.encode("utf-8", "surrogatepass"))
+        if left < 0:
+            return place + 1
+    return first
+
+
+FORMAT_VERSION = 1
+
+NOTHING = json.dumps({"format_version": FORMAT_VERSION, "messages": []})
+"""An entry with nothing in it: what is left of a session that was cleared."""
+
+_KINDS: tuple[str, ...] = get_args(ItemKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What a run added in one turn; or messages that came from elsewhere."""
+
+    items: Sequence[Any]
+    """Documents of items (see `item_document`); of messages from elsewhere, these as they are."""
+    run: str = ""
+    """Id of the run; empty for messages from elsewhere."""
+    turn: int = 0
+    history: int = 0
+    """How many items the run had been given out of the session."""
+    first: int = 0
+    """Where this belongs among what the run added: it takes the place of whatever was there and after."""
+    agent: str | None = None
+    """Name of the agent that answers the next message, if that is not left to the next run."""
+    claims: int = 0
+    """How often what a state of the run left to do was begun, with this time; 0 if this is no beginning."""
+    writer: str = ""
+    """Who stores it: what somebody else stored is never taken for one's own, although it says the same."""
+
+
+def item_document(item: RunItem) -> dict[str, Any]:
+    """Return an item as JSON data, nothing left out that was said."""
+    made: dict[str, Any] = {"kind": item.kind, "message": item.message}
+    for name in ("agent", "origin", "asked_by"):
+        if (value := getattr(item, name)) is not None:
+            made[name] = value
+    return made
+
+
+# -- texts --
+
+
+def record_text(entries: Sequence[Entry]) -> str:
+    """Return entries as one text. It is ASCII: half a surrogate pair, or a NUL, comes back from any store.
+
+    A number that is none, NaN or infinity, is null in it: that is no reason to lose what was said.
+
+    Raises:
+        ConfigError: something in them is no JSON; the message says where.
+    """
+    documents = [_document(entry) for entry in entries]
+    made = documents[0] if len(documents) == 1 else {"format_version": FORMAT_VERSION, "entries": documents}
+    try:
+        text = json.dumps(made, separators=(",", ":"))
+        if "NaN" in text or "Infinity" in text:  # as a number, or somebody said so
+            text = json.dumps(finite(made), separators=(",", ":"))
+        return text
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"A session keeps JSON, and this is none: {_why(made, error)}.") from error
+
+
+def _why(value: object, error: Exception) -> str:
+    try:
+        check_json(value)
+    except ValueError as where:
+        return str(where)
+    return str(error)
+
+
+def _document(entry: Entry) -> dict[str, Any]:
+    made: dict[str, Any] = {"format_version": FORMAT_VERSION}
+    if entry.writer:
+        made["writer"] = entry.writer
+    if not entry.run:
+        return {**made, "messages": [*entry.items]}
+    if entry.claims:
+        made["claims"] = entry.claims
+    return {
+        **made,
+        "run": entry.run,
+        "turn": entry.turn,
+        "history": entry.history,
+        "first": entry.first,
+        "agent": entry.agent,
+        "items": [*entry.items],
+    }
+
+
+def entries_of(records: Iterable[Record]) -> tuple[list[Entry], list[str]]:
+    """Read what is stored, and say what of it could not be read.
+
+    Raises:
+        SessionError: a newer version of routelock wrote it.
+    """
+    found: list[Entry] = []
+    notes: list[str] = []
+    for number, text in records:
+        try:
+            found += _read(number, json.loads(text))
+        except (ValueError, RecursionError) as error:
+            notes.append(f"session: left out record {number}, which is not readable: {error}")
+    return found, notes
+
+
+def _read(number: int, data: object) -> list[Entry]:
+    """Return the entries of one text: ours, or what somebody else put there.
+
+    Raises:
+        ValueError: it is nothing of the kind.
+    """
+    if isinstance(data, list):
+        return [Entry(items=cast("list[object]", data))]
+    if not isinstance(data, dict):
+        raise ValueError(f"expected an object, not {type(data).__name__}")
+    document = cast("dict[str, Any]", data)
+    version: Any = document.get("format_version")
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        raise SessionError(
+            f"Record {number} of the session has the format {version}, and this version of routelock reads "
+            f"formats up to {FORMAT_VERSION}. Update routelock."
+        )
+    if isinstance(within := document.get("entries"), list):
+        return [entry for each in cast("list[object]", within) for entry in _read(number, each)]
+    if isinstance(messages := document.get("messages"), list):
+        return [Entry(items=cast("list[object]", messages), writer=_text(document, "writer") or "")]
+    if isinstance(document.get("items"), list):
+        return [_entry(document)]
+    return [Entry(items=[document])]
+
+
+def _entry(document: Mapping[str, Any]) -> Entry:
+    return Entry(
+        items=document["items"],
+        run=_text(document, "run") or "unknown",
+        turn=_count(document, "turn"),
+        history=_count(document, "history"),
+        first=_count(document, "first"),
+        agent=_text(document, "agent"),
+        claims=_count(document, "claims"),
+        writer=_text(document, "writer") or "",
+    )
+
+
+def _count(document: Mapping[str, Any], name: str) -> int:
+    value = document.get(name)
+    return max(0, value) if isinstance(value, int) else 0
+
+
+def _text(document: Mapping[str, Any], name: str) -> str | None:
+    value = document.get(name)
+    return value if isinstance(value, str) else None
+
+
+# -- conversations --
+
+
+@dataclass(slots=True)
+class Part:
+    """What one run added, as far as it was read."""
+
+    run: str
+    first: int
+    """How many items of the run came before these."""
+    items: list[Any] = field(default_factory=list[Any])
+    history: int = 0
+    agent: str | None = None
+    claimed: int = 0
+    """How often what a state of the run left to do was begun."""
+
+    def add(self, entry: Entry) -> None:
+        """Put an entry where it belongs."""
+        if entry.first < self.first:
+            self.items, self.first = [], entry.first
+        del self.items[entry.first - self.first :]
+        self.items += entry.items
+        self.history, self.agent = entry.history, entry.agent
+        self.claimed = max(self.claimed, entry.claims)
+
+
+def parts_of(entries: Iterable[Entry]) -> list[Part]:
+    """Return what each run added, in order."""
+    parts: list[Part] = []
+    for entry in entries:
+        last = parts[-1] if parts else None
+        goes_on = last is not None and entry.run == last.run and entry.first <= last.first + len(last.items)
+        if last is None or not entry.run or not goes_on:
+            last = Part(entry.run, entry.first)
+            parts.append(last)
+        last.add(entry)
+    return parts
+
+
+def conversation_of(parts: Iterable[Part]) -> tuple[list[RunItem], list[str]]:
+    """Return the items of a conversation, and what of it could not be read or had to be put differently."""
+    found: list[RunItem] = []
+    notes: list[str] = []
+    for part in parts:
+        if (known := finite(part.items)) is not part.items:
+            notes.append("session: put null for a number that is none (NaN or infinity)")
+            part.items = known
+        if not part.run:
+            messages, wrong = messages_of(part.items)
+            found += (item_of(message, 0, "input") for message in messages)
+            notes += wrong
+            continue
+        for document in part.items:
+            items, wrong = _items(document)
+            found += items
+            notes += wrong
+    return found, notes
+
+
+def _items(document: Any) -> tuple[list[RunItem], list[str]]:
+    known = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+    try:
+        message = checked_message(0, known.get("message"))
+    except ConfigError:
+        messages, notes = messages_of([known.get("message", cast(object, document))])
+        return [_item(known, message) for message in messages], notes
+    message, notes = (message, []) if _text(known, "origin") else readable(message)
+    return [_item(known, message)], notes
+
+
+def _item(document: Mapping[str, Any], message: Message) -> RunItem:
+    kind = document.get("kind")
+    return RunItem(
+        id=0,
+        kind=cast(ItemKind, kind) if kind in _KINDS else "input",
+        message=message,
+        agent=_text(document, "agent"),
+        origin=_text(document, "origin"),
+        asked_by=_text(document, "asked_by"),
+    )
+
 
 _FIRST_LOOK = 64
 """So many records are loaded at first where only the size is limited."""

@@ -8,8 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from routelock.errors import MissingExtra, SessionConflict, SessionError
-from routelock.sessions.stores import Record, conflict
-from routelock.sessions.threads import in_thread
+from routelock.sessions.stores import Record, conflict, in_thread
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -17,9 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresSessions"]
 
+
 _SCHEMA = 1
+
 _LOCK = 5127380116540721004
 """Held by whoever makes the tables: ``CREATE TABLE IF NOT EXISTS`` alone fails where two do so at once."""
+
 _TABLES = """
     CREATE TABLE IF NOT EXISTS routelock_schema (part text PRIMARY KEY, version integer NOT NULL);
     CREATE TABLE IF NOT EXISTS routelock_sessions (
@@ -27,12 +29,15 @@ _TABLES = """
     );
     INSERT INTO routelock_schema VALUES ('sessions', 1) ON CONFLICT DO NOTHING;
 """
+
 _APPEND = """
     INSERT INTO routelock_sessions (session, number, text)
     SELECT %(session)s, %(after)s + 1, %(text)s
     WHERE %(after)s = COALESCE((SELECT MAX(number) FROM routelock_sessions WHERE session = %(session)s), 0)
 """
+
 _DELETE = "DELETE FROM routelock_sessions WHERE session = %(session)s AND number <= %(after)s"
+
 _LOAD = "SELECT number, text FROM routelock_sessions WHERE session = %s ORDER BY number DESC LIMIT %s"
 
 

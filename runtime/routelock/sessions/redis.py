@@ -6,13 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from routelock.errors import ConfigError, MissingExtra
-from routelock.sessions.stores import Record, conflict
-from routelock.sessions.threads import in_thread
+from routelock.sessions.stores import Record, conflict, in_thread
 
 if TYPE_CHECKING:
     import redis
 
 __all__ = ["RedisSessions"]
+
 
 _APPEND = """
 local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)

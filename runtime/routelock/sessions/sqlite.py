@@ -7,11 +7,11 @@ import sqlite3
 from functools import partial
 
 from routelock.errors import ConfigError, SessionError
-from routelock.sessions.stores import Record, conflict
-from routelock.sessions.threads import in_thread
+from routelock.sessions.stores import Record, conflict, in_thread
 from routelock.state.sqlite import SQLiteFile
 
 __all__ = ["SQLiteSessions"]
+
 
 _TABLES = """
     CREATE TABLE IF NOT EXISTS routelock_sessions (

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+import anyio.to_thread
 
 from routelock.errors import SessionConflict
 
-__all__ = ["InMemorySessions", "Record", "SessionStore", "conflict"]
+__all__ = ["InMemorySessions", "Record", "SessionStore", "conflict", "in_thread"]
+
 
 Record = tuple[int, str]
 """The number of what is stored, which counts up by one, and the text."""
@@ -77,3 +80,14 @@ class InMemorySessions:
             if alone or not records:
                 records = self._records[session] = []
             records.append((after + 1, text))
+
+
+T = TypeVar("T")
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Do blocking work in a thread.
+
+    Whoever is cancelled does not wait for the thread: what it stores may be there afterwards, or not.
+    """
+    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)

@@ -18,13 +18,18 @@ from routelock.history.messages import Message, checked_message
 
 __all__ = ["messages_of", "readable"]
 
+
 _LANGCHAIN = {
     **{"human": "user", "ai": "assistant", "system": "system", "tool": "tool"},
     **{"HumanMessage": "user", "AIMessage": "assistant", "SystemMessage": "system", "ToolMessage": "tool"},
 }
+
 _TEXTS = ("text", "input_text", "output_text")
+
 _SAID = ("text", "refusal")
+
 _THOUGHTS = ("thinking", "redacted_thinking")
+
 _OTHER_PARTS = ("tool_use", "tool_result", "input_text", "output_text", "input_image", *_THOUGHTS)
 
 
