@@ -13,8 +13,7 @@ from typing import Any
 
 from replay.tape import asks_a_model
 from routelock.testing import use_cassette
-from routelock.testing.cassette import Cassette
-from routelock.testing.matching import Asked
+from routelock.testing.cassette import Asked, Cassette
 from routelock.testing.scrub import Scrubber
 from routelock_providers.litellm_library import load_litellm
 

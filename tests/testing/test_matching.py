@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from routelock.testing.matching import MAX_LINES, Asked, canonical, difference, nearest
+from routelock.testing.cassette import MAX_LINES, Asked, canonical, difference, nearest
 
 URL = "https://api.example.com/v1/chat/completions"
 

@@ -77,7 +77,7 @@ def test_no_test_reaches_the_network_unless_it_is_marked(suite: pytest.Pytester)
             assert socket.getaddrinfo is not before
 
         def test_closed_again():
-            assert socket.getaddrinfo.__module__ == "routelock.testing.network"
+            assert socket.getaddrinfo.__module__ == "routelock.testing.guards"
         """
     )
     run(suite).assert_outcomes(passed=3)

@@ -16,7 +16,7 @@ from routelock.commands.exit_codes import DONE, FAILED
 from routelock.commands.run import run_command
 from routelock.errors import ConfigError
 from routelock.testing.cassette import Cassette, CassetteMode, use_cassette
-from routelock.testing.network import no_network
+from routelock.testing.guards import no_network
 
 __all__ = ["record_command", "replay_command"]
 

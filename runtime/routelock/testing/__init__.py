@@ -1,6 +1,7 @@
-"""What tests of agents need: a scripted model, cassettes, two fences, and a check of histories.
+"""What tests of agents need: a scripted model, cassettes, two guards, and a check of histories.
 
-Nothing here is imported by the rest of routelock. Cassettes need the extra ``routelock[testing]``.
+Nothing here is imported by the rest of routelock. Cassettes need the extra ``routelock[testing]``. Start at
+`scripted.py`.
 """
 
 from __future__ import annotations
@@ -8,8 +9,7 @@ from __future__ import annotations
 from routelock.errors import CassetteMiss
 from routelock.history.repair import problems
 from routelock.testing.cassette import Cassette, UnplayedInteractions, use_cassette
-from routelock.testing.fence import ModelCallBlocked, no_models
-from routelock.testing.network import NetworkBlocked, no_network
+from routelock.testing.guards import ModelCallBlocked, NetworkBlocked, no_models, no_network
 from routelock.testing.profiles import PROFILES, Profile
 from routelock.testing.scripted import (
     ScriptedHandler,

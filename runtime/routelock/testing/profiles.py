@@ -14,9 +14,13 @@ from typing import Final
 
 __all__ = ["PROFILES", "Profile"]
 
+
 _ANYONE: Final = frozenset(("system", "user", "assistant", "tool"))
+
 _CHAT_KEYS: Final = frozenset(("role", "content", "name", "tool_calls", "tool_call_id"))
+
 _INPUT_KEYS: Final = frozenset(("role", "content", "name", "tool_call_id"))
+
 _GITHUB: Final = "https://github.com/"
 
 
@@ -68,7 +72,9 @@ class Profile:
 
 
 _NAME: Final = r"[a-zA-Z0-9_-]{1,64}"
+
 _USER_OR_TOOL: Final = frozenset(("user", "tool"))
+
 _USER: Final = frozenset(("user",))
 
 _OPENAI: Final = Profile(
@@ -87,6 +93,7 @@ _OPENAI: Final = Profile(
         "thoughts": "https://platform.openai.com/docs/api-reference/chat/create",
     },
 )
+
 _ANTHROPIC: Final = Profile(
     name="anthropic",
     starts_with=_USER,
@@ -110,6 +117,7 @@ _ANTHROPIC: Final = Profile(
         "tools_for_calls": _GITHUB + "BerriAI/litellm/issues/24712",
     },
 )
+
 _GEMINI: Final = Profile(
     name="gemini",
     starts_with=_USER,
@@ -129,6 +137,7 @@ _GEMINI: Final = Profile(
         "thoughts": "https://ai.google.dev/gemini-api/docs/thought-signatures",
     },
 )
+
 _MISTRAL: Final = Profile(
     name="mistral",
     roles=_ANYONE,
@@ -166,6 +175,7 @@ _MISTRAL: Final = Profile(
         "call_keys": _GITHUB + "BerriAI/litellm/issues/30835",
     },
 )
+
 _GROQ: Final = Profile(
     name="groq",
     keys=_CHAT_KEYS | {"reasoning"},
@@ -177,6 +187,7 @@ _GROQ: Final = Profile(
         "thoughts": _GITHUB + "vercel/ai/pull/8057",
     },
 )
+
 _DEEPSEEK: Final = Profile(
     name="deepseek",
     roles=_ANYONE,
@@ -190,6 +201,7 @@ _DEEPSEEK: Final = Profile(
         "needs_thought": _GITHUB + "craft-ai-agents/craft-agents-oss/issues/703",
     },
 )
+
 _COHERE: Final = Profile(
     name="cohere",
     roles=_ANYONE,
@@ -203,6 +215,7 @@ _COHERE: Final = Profile(
         "call_keys": _GITHUB + "BerriAI/litellm/issues/24031",
     },
 )
+
 _BEDROCK: Final = Profile(
     name="bedrock",
     starts_with=_USER,
@@ -227,6 +240,7 @@ _BEDROCK: Final = Profile(
         "tools_for_calls": _GITHUB + "vxcontrol/pentagi/pull/196",
     },
 )
+
 _OLLAMA: Final = Profile(
     name="ollama",
     answers_in_order=True,
@@ -236,6 +250,7 @@ _OLLAMA: Final = Profile(
         "thoughts": "https://docs.ollama.com/capabilities/thinking",
     },
 )
+
 _XAI: Final = Profile(
     name="xai",
     null_beside_calls=False,
@@ -247,6 +262,7 @@ _XAI: Final = Profile(
         "thoughts": "https://docs.x.ai/docs/guides/reasoning",
     },
 )
+
 _AZURE: Final = Profile(
     name="azure",
     call_id=_OPENAI.call_id,

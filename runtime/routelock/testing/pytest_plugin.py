@@ -27,8 +27,7 @@ import pytest
 from routelock.errors import CassetteMiss
 from routelock.handlers.port import FENCE, Request
 from routelock.testing.cassette import VARIABLE, Cassette, use_cassette
-from routelock.testing.fence import ModelCallBlocked
-from routelock.testing.network import no_network
+from routelock.testing.guards import ModelCallBlocked, no_network
 
 __all__ = ["cassette"]
 
@@ -73,6 +72,7 @@ class _Guard:
 
 
 _GUARD = pytest.StashKey[_Guard]()
+
 _STOPPED = pytest.StashKey[BaseException | None]()
 """Why a test did not come to its end: it failed, was skipped, or is expected to fail. None if it did."""
 

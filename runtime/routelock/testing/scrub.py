@@ -18,15 +18,18 @@ from routelock._redaction import scrubbed
 
 __all__ = ["SCRUBBED", "Scrubber", "secrets_in"]
 
+
 SCRUBBED = "SCRUBBED"
 """What stands in for a secret; it needs no quoting in URLs, JSON and YAML."""
 
 _KEPT_REQUEST_HEADERS = frozenset(("content-type", "accept", "anthropic-version", "anthropic-beta"))
+
 _KEPT_RESPONSE_HEADERS = frozenset(
     ("content-type", "content-encoding", "location", "retry-after", "retry-after-ms", "x-should-retry")
 )
 
 _SECRET_VARIABLE = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+
 _SHORTEST_SECRET = 8
 """Characters: a shorter value is likelier a word that happens to stand in a text."""
 

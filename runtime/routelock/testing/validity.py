@@ -15,6 +15,7 @@ from routelock.testing.profiles import PROFILES, Profile
 
 __all__ = ["assert_valid", "refusals"]
 
+
 _ROLES: Final = ("system", "developer", "user", "assistant", "tool")
 
 _THOUGHTS: Final = (

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 __all__ = ["TOKEN", "is_token_exchange", "placeholders"]
 
+
 PLACEHOLDER: Final = "no-key-needed-to-replay"
 
 _VENDORS: Final = (
@@ -25,11 +26,13 @@ _VENDORS: Final = (
     "NVIDIA_NIM OLLAMA OPENAI OPENROUTER PERPLEXITYAI REPLICATE SAMBANOVA TOGETHERAI V0 "
     "VERCEL_AI_GATEWAY VOLCENGINE WANDB XAI ZAI "
 ).split()
+
 _VARIABLES: Final = (
     *(f"{vendor}_API_KEY" for vendor in _VENDORS),
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
 )
+
 _GOOGLE: Final = ("VERTEXAI_CREDENTIALS", "GOOGLE_APPLICATION_CREDENTIALS")
 """Either of them will do, and litellm takes the first as JSON."""
 
