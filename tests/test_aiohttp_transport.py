@@ -18,7 +18,7 @@ from servers import HELLO, HELLO_STREAM, PATIENCE, Reply, Server, refused_url
 
 from routelock import Agent, Runner
 from routelock_providers import LiteLLM
-from routelock_providers.aiohttp_transport import AiohttpTransport
+from routelock_providers.http.httpx_transport import AiohttpTransport
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

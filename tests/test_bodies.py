@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 import anyio
 import pytest
 
-from routelock_providers.bodies import beginning
+from routelock_providers.http.body import beginning
 
 pytestmark = [pytest.mark.anyio, pytest.mark.virtual_time]
 

@@ -19,8 +19,8 @@ from rawserver import Raw, RawServer
 from servers import HELLO, Reply, Server
 
 from routelock.testing import use_cassette
-from routelock_providers.aiohttp_transport import AiohttpTransport
-from routelock_providers.http_client import HttpClient
+from routelock_providers.http.client import HttpClient
+from routelock_providers.http.httpx_transport import AiohttpTransport
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock_providers.received import JSON, Arrived, Received, parsed
+from routelock_providers.http.body import JSON, Arrived, Received, parsed
 
 pytestmark = pytest.mark.anyio
 

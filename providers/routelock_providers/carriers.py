@@ -34,8 +34,8 @@ def carrier(look_at: Callable[[Any], Awaitable[None]]) -> Any:
         return DefaultAsyncHttpxClient(event_hooks=hooks, cookies=cookies, follow_redirects=False)
     import httpx  # noqa: PLC0415 - takes longer than all of routelock
 
-    from routelock_providers.aiohttp_transport import AiohttpTransport  # noqa: PLC0415 - imports httpx
-    from routelock_providers.pools import trusted  # noqa: PLC0415 - imports aiohttp
+    from routelock_providers.http.client import trusted  # noqa: PLC0415 - imports aiohttp
+    from routelock_providers.http.httpx_transport import AiohttpTransport  # noqa: PLC0415 - imports httpx
 
     transport = AiohttpTransport(trusted())
     return httpx.AsyncClient(transport=transport, event_hooks=hooks, cookies=cookies, timeout=None)

@@ -14,9 +14,9 @@ from routelock.handlers.events import HandlerEvent
 from routelock.handlers.model_settings import settings_problems
 from routelock.handlers.port import Request, about_to_ask
 from routelock_providers.answers import no_key
-from routelock_providers.bodies import MOST_BYTES
 from routelock_providers.deadlines import check_seconds, deadline_for
 from routelock_providers.failures import cause_of, to_provider_error
+from routelock_providers.http.body import MOST_BYTES
 from routelock_providers.litellm_call import Target, call_for, find_target
 from routelock_providers.litellm_exchange import Exchange
 from routelock_providers.litellm_library import (

@@ -21,7 +21,6 @@ from routelock.errors import ProviderError
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Request
 from routelock_providers.answers import Answer, error_from_answer, no_key
-from routelock_providers.bodies import ACCEPTED, MOST_BYTES, beginning
 from routelock_providers.carriers import carrier, encoded
 from routelock_providers.chat import Chat, Response
 from routelock_providers.endpoints import (
@@ -36,6 +35,7 @@ from routelock_providers.endpoints import (
     shape_at,
     told_key,
 )
+from routelock_providers.http.body import ACCEPTED, MOST_BYTES, beginning
 from routelock_providers.redirects import redirect_refused
 from routelock_providers.vendors import provider_at
 

@@ -16,7 +16,6 @@ from routelock.errors import ConfigError, MissingExtra
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Request
 from routelock_providers.answers import no_key
-from routelock_providers.bodies import ACCEPTED, MOST_BYTES
 from routelock_providers.chat import Chat
 from routelock_providers.conversations import body_as_json
 from routelock_providers.deadlines import check_seconds
@@ -31,10 +30,11 @@ from routelock_providers.endpoints import (
     shape_at,
     told_key,
 )
+from routelock_providers.http.body import ACCEPTED, MOST_BYTES
 from routelock_providers.vendors import provider_at
 
 if TYPE_CHECKING:
-    from routelock_providers.http_client import HttpClient, HttpResponse
+    from routelock_providers.http.client import HttpClient, HttpResponse
 
 __all__ = ["OpenAICompatible"]
 
@@ -154,7 +154,7 @@ class OpenAICompatible:
 
     def _connected(self) -> HttpClient:
         try:
-            http_client: Any = importlib.import_module("routelock_providers.http_client")
+            http_client: Any = importlib.import_module("routelock_providers.http.client")
         except ImportError as error:
             raise MissingExtra(
                 "OpenAICompatible needs aiohttp, which is not installed: pip install 'routelock[direct]'."

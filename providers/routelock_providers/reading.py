@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handlers.stream_assembler import Assembler
-from routelock_providers.received import JSON, decoded
+from routelock_providers.http.body import JSON, decoded
 from routelock_providers.sse import EventDecoder
 
 __all__ = ["MISSHAPEN", "FailedReply", "Reading", "UnreadableEvent", "failure_in"]

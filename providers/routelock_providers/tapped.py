@@ -29,9 +29,9 @@ from litellm.llms.openai_like import json_loader
 
 from routelock._records import record
 from routelock.errors import ProviderError
-from routelock_providers.aiohttp_transport import AiohttpTransport, Sent
-from routelock_providers.bodies import ACCEPTED, beginning, body_of
 from routelock_providers.foreign import put_back
+from routelock_providers.http.body import ACCEPTED, beginning, body_of
+from routelock_providers.http.httpx_transport import AiohttpTransport, Sent
 from routelock_providers.tap import Tap
 
 __all__ = ["Line", "Ongoing", "Route", "close_client", "listen", "stop_listening", "tapped_client"]

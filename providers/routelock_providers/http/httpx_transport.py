@@ -16,10 +16,10 @@ import aiohttp
 import httpx
 from yarl import URL
 
-from routelock_providers.http_client import HttpResponse
-from routelock_providers.pools import Pool, options, proxy_for
+from routelock_providers.http.client import HttpResponse, Pool, options, proxy_for
 
 __all__ = ["AiohttpTransport", "Sent"]
+
 
 _ITS_OWN = frozenset(("content-length", "transfer-encoding"))
 """Headers of a body, which aiohttp writes anew."""
