@@ -17,8 +17,8 @@ from routelock.handlers.events import TextDelta
 from routelock.handlers.port import Handler
 from routelock.run.events import RunEvent
 from routelock_providers import LiteLLM, RemoteAgent, close_litellm
-from routelock_providers.openai import OpenAI
-from routelock_providers.openai_compatible import OpenAICompatible
+from routelock_providers.chat_completions.openai import OpenAI
+from routelock_providers.chat_completions.openai_compatible import OpenAICompatible
 
 LIMIT = 300_000
 """Bytes that a reply may have here."""

@@ -109,7 +109,7 @@ ASKERS = """
 from routelock import Agent
 from routelock_providers import OpenAICompatible
 from routelock_providers.litellm import LiteLLM
-from routelock_providers.openai import OpenAI
+from routelock_providers.chat_completions.openai import OpenAI
 from routelock_providers.remote import RemoteAgent
 
 local = OpenAICompatible("m1", base_url="http://ann:pw-hidden@127.0.0.1:9/v1?key=q-hidden")

@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock_providers.conversations import Conversation, Conversations, Toolboxes, body_as_json
+from routelock_providers.chat_completions.request_cache import (
+    Conversation,
+    Conversations,
+    Toolboxes,
+    body_as_json,
+)
 from routelock_providers.shapes import shape_of
 from routelock_providers.wire import Outgoing, prepare, tools_for
 

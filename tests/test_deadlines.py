@@ -18,8 +18,8 @@ from virtual import JumpingLoop, virtual_backends
 from routelock.errors import ConfigError, ProviderTimeout
 from routelock.handlers.port import Request
 from routelock_providers import LiteLLM, OpenAICompatible, close_litellm
+from routelock_providers.chat_completions.openai import OpenAI
 from routelock_providers.deadlines import AsyncioDeadline, Deadline, check_seconds, deadline_for
-from routelock_providers.openai import OpenAI
 
 pytestmark = pytest.mark.anyio
 

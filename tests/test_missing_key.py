@@ -33,7 +33,7 @@ _HEAD = """
 import json, sys, traceback
 from routelock import Agent, Runner
 from routelock_providers import LiteLLM, OpenAICompatible
-from routelock_providers.openai import OpenAI
+from routelock_providers.chat_completions.openai import OpenAI
 
 def run(model):
     try:

@@ -49,8 +49,8 @@ from routelock.errors import (
 from routelock.handlers.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from routelock.handlers.port import Handler, OutputSchema, Request, family_of
 from routelock.usage import Usage
-from routelock_providers.openai import OpenAI
-from routelock_providers.openai_compatible import OpenAICompatible
+from routelock_providers.chat_completions.openai import OpenAI
+from routelock_providers.chat_completions.openai_compatible import OpenAICompatible
 
 pytestmark = pytest.mark.anyio
 

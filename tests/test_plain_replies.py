@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routelock.handlers.stream_assembler import completion_done
-from routelock_providers.plain_replies import plain_reply
+from routelock_providers.chat_completions.plain_replies import plain_reply
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 2}}
 CALL = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}

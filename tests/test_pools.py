@@ -19,8 +19,8 @@ from routelock.errors import ConnectionFailed, ProviderError
 from routelock.handlers.port import Request
 from routelock.handlers.retry import Retry
 from routelock_providers import LiteLLM, OpenAICompatible, RemoteAgent, close_litellm
+from routelock_providers.chat_completions.openai import OpenAI
 from routelock_providers.http.client import HttpClient
-from routelock_providers.openai import OpenAI
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

@@ -13,8 +13,12 @@ from servers import USAGE, chunk, event
 
 from routelock.handlers.events import HandlerEvent, TextDelta, ToolCallDelta
 from routelock.handlers.stream_assembler import Assembler
-from routelock_providers.reading import FailedReply, Reading, UnreadableEvent
-from routelock_providers.sse import EventDecoder
+from routelock_providers.chat_completions.stream_reader import (
+    EventDecoder,
+    FailedReply,
+    Reading,
+    UnreadableEvent,
+)
 
 HEL = chunk({"content": "Hel"})
 LO = chunk({"content": "lo\u2028é"})

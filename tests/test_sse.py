@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock_providers.sse import EventDecoder
+from routelock_providers.chat_completions.stream_reader import EventDecoder
 
 
 def decoded(*pieces: bytes) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock_providers.thoughts import LeadingThought
+from routelock_providers.chat_completions.thinking_tags import LeadingThought
 
 
 def told(*pieces: str) -> tuple[str, str]:

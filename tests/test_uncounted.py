@@ -16,10 +16,10 @@ from routelock.run.config import Limits
 from routelock.testing import ScriptedHandler, call
 from routelock.usage import Usage
 from routelock_providers import OpenAICompatible, RemoteAgent
+from routelock_providers.chat_completions.openai import OpenAI
 from routelock_providers.estimates import estimated_usage
 from routelock_providers.litellm import LiteLLM
 from routelock_providers.litellm_library import close_litellm
-from routelock_providers.openai import OpenAI
 
 pytestmark = pytest.mark.anyio
 

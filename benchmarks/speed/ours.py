@@ -10,7 +10,7 @@ from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.port import Request
 from routelock.usage import Usage
 from routelock_providers import LiteLLM, OpenAICompatible, close_litellm
-from routelock_providers.openai import OpenAI
+from routelock_providers.chat_completions.openai import OpenAI
 from speed.scene import ANSWER, KEY, MODEL, SPECIALIST, TRIAGE, lookup
 from speed.script import Script
 

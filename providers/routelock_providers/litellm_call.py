@@ -10,7 +10,7 @@ from routelock._json import sendable
 from routelock._records import record
 from routelock.handlers.port import Request, ToolChoice, ToolSpec
 from routelock.history.messages import Message, calls_of
-from routelock_providers.endpoints import PATH
+from routelock_providers.chat_completions.openai_compatible import PATH
 from routelock_providers.litellm_library import model_info
 from routelock_providers.shapes import Shape, shape_of
 from routelock_providers.structured import Plan, plan_for, told

@@ -24,6 +24,8 @@ from routelock.history.messages import calls_of
 from routelock.history.repair import says_nothing
 from routelock.usage import Usage
 from routelock_providers.answers import error_from_answer, shortened, who
+from routelock_providers.chat_completions.stream_reader import MISSHAPEN
+from routelock_providers.chat_completions.thinking_tags import LeadingThought
 from routelock_providers.chat_mending import unshield
 from routelock_providers.deadlines import Deadline
 from routelock_providers.echoes import Echoes
@@ -32,11 +34,9 @@ from routelock_providers.failures import cause_of, to_provider_error
 from routelock_providers.foreign import set_aside
 from routelock_providers.litellm_call import Call, Target
 from routelock_providers.litellm_library import as_dict, cost_of, price
-from routelock_providers.reading import MISSHAPEN
 from routelock_providers.redirects import redirect_refused
 from routelock_providers.structured import as_answer
 from routelock_providers.tap import Tap
-from routelock_providers.thoughts import LeadingThought
 from routelock_providers.vendors import ignores_tool_choice
 
 __all__ = ["Exchange"]

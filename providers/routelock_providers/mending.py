@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from routelock.handlers.stream_assembler import Assembler, why_incomplete
-from routelock_providers.reading import MISSHAPEN, failure_in
+from routelock_providers.chat_completions.stream_reader import MISSHAPEN, failure_in
 
 __all__ = ["as_object", "error_in", "mend_event", "mend_reply", "reply_in_events"]
 

@@ -16,9 +16,9 @@ from routelock.handlers.port import Priority, Request
 from routelock.history.messages import Message, calls_of
 from routelock.scopes import Scope, checked_scope
 from routelock.usage import Usage
-from routelock_providers.chat import Chat
+from routelock_providers.chat_completions.chat import Chat
+from routelock_providers.chat_completions.openai_compatible import Destination, open_address
 from routelock_providers.deadlines import check_seconds
-from routelock_providers.endpoints import Destination, open_address
 from routelock_providers.remote_context import (
     handoff_context,
     tracking_headers,

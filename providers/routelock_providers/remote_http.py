@@ -21,8 +21,8 @@ from routelock.errors import (
     UnreadableResponse,
 )
 from routelock_providers.answers import Answer, error_from_answer, key_hint, shortened
-from routelock_providers.carriers import carrier, encoded
-from routelock_providers.chat import Incoming, Response
+from routelock_providers.chat_completions.chat import Incoming, Response
+from routelock_providers.chat_completions.httpx_client import carrier, encoded
 from routelock_providers.http.body import beginning, is_packed, parsed
 from routelock_providers.remote_urls import AgentUrl, UrlNotAllowed, redirect_target
 

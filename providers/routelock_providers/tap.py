@@ -21,10 +21,10 @@ from typing import Any, cast
 from pydantic_core import from_json
 
 from routelock_providers.answers import Answer
+from routelock_providers.chat_completions.stream_reader import MISSHAPEN
 from routelock_providers.chat_mending import as_chunk, mend_chunk, mend_completion
 from routelock_providers.marks import counts, ends, has_strange_calls, is_whole, talks, why_ended
 from routelock_providers.mending import error_in, mend_event, mend_reply, reply_in_events
-from routelock_providers.reading import MISSHAPEN
 
 __all__ = ["Tap"]
 

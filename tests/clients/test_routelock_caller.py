@@ -14,9 +14,9 @@ from routelock import Agent, ProviderError, Retry, RunConfig, Runner, function_t
 from routelock.errors import AuthenticationFailed
 from routelock.handlers.events import TextDelta
 from routelock.handlers.port import Handler
+from routelock_providers.chat_completions.openai import OpenAI
 from routelock_providers.litellm import LiteLLM
 from routelock_providers.litellm_library import close_litellm
-from routelock_providers.openai import OpenAI
 from routelock_providers.remote import RemoteAgent
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]

@@ -28,7 +28,7 @@ from routelock.history.messages import calls_of
 from routelock.testing import assert_valid, call, reply
 from routelock.usage import Usage
 from routelock_providers import OpenAICompatible
-from routelock_providers.openai import OpenAI
+from routelock_providers.chat_completions.openai import OpenAI
 
 __all__ = ["Echo", "Person", "crowd", "over_the_wire", "team"]
 

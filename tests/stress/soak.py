@@ -230,7 +230,7 @@ def make_model(through: str, url: str) -> tuple[Handler, Callable[[], Any]]:
         direct = OpenAICompatible("m", base_url=url, api_key="test-not-a-key")
         return direct, direct.aclose
     if through == "openai":
-        from routelock_providers.openai import OpenAI
+        from routelock_providers.chat_completions.openai import OpenAI
 
         handler = OpenAI("m", base_url=url, api_key="test-not-a-key")
         return handler, handler.aclose

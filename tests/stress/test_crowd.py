@@ -7,7 +7,7 @@ from stress.crowd import crowd, handler_crowd
 from stress.echo import echo_server
 
 from routelock_providers import OpenAICompatible
-from routelock_providers.openai import OpenAI
+from routelock_providers.chat_completions.openai import OpenAI
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from servers import HELLO, Server
 from routelock import Agent, Handler, Request, RunConfig, Runner, function_handler
 from routelock.testing import ModelCallBlocked, ScriptedHandler, no_models, use_cassette
 from routelock_providers import LiteLLM, OpenAICompatible, RemoteAgent
-from routelock_providers.openai import OpenAI
+from routelock_providers.chat_completions.openai import OpenAI
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

@@ -57,7 +57,7 @@ import asyncio, json, sys
 from routelock import Agent, Runner
 from routelock.testing import no_network, use_cassette
 from routelock_providers import LiteLLM, OpenAICompatible
-from routelock_providers.openai import OpenAI
+from routelock_providers.chat_completions.openai import OpenAI
 
 handlers, cassettes = json.load(sys.stdin)
 said = {}

@@ -20,7 +20,7 @@ from routelock.commands.keys import keys_present
 from routelock.commands.loading import load_agents
 from routelock.commands.waiting import Waiting
 from routelock.commands.words import told
-from routelock_providers.endpoints import Destination
+from routelock_providers.chat_completions.openai_compatible import Destination
 from routelock_providers.failures import to_provider_error
 from routelock_providers.litellm import LiteLLM
 from routelock_providers.litellm_library import load_litellm

@@ -23,13 +23,19 @@ from routelock.handlers.port import Request, ToolChoice, about_to_ask
 from routelock.handlers.stream_assembler import completion_done, why_incomplete
 from routelock.history.messages import Message, calls_of
 from routelock_providers.answers import Answer, error_from_answer, shortened, who
-from routelock_providers.conversations import Conversations, Toolboxes
+from routelock_providers.chat_completions.plain_replies import plain_reply
+from routelock_providers.chat_completions.request_cache import Conversations, Toolboxes
+from routelock_providers.chat_completions.stream_reader import (
+    MISSHAPEN,
+    FailedReply,
+    Reading,
+    UnreadableEvent,
+    failure_in,
+)
 from routelock_providers.deadlines import deadline_for
 from routelock_providers.estimates import estimated_usage
 from routelock_providers.failures import to_provider_error
 from routelock_providers.http.body import MOST_BYTES, Received, body_of, parsed
-from routelock_providers.plain_replies import plain_reply
-from routelock_providers.reading import MISSHAPEN, FailedReply, Reading, UnreadableEvent, failure_in
 from routelock_providers.shapes import Shape
 from routelock_providers.structured import PLAN, AnswerEvents, Plan, as_answer, plan_for
 from routelock_providers.vendors import can_be_forced, takes_schema
@@ -37,11 +43,15 @@ from routelock_providers.wire import prepare
 
 __all__ = ["Chat", "Incoming", "Post", "Response", "Wait"]
 
+
 T = TypeVar("T")
+
 _Json = Mapping[str, Any]
 
 _NOT_IN_THE_BODY = frozenset(("extra_headers", "extra_body", "tool_choice"))
+
 _EVENTS = re.compile(rb"(\xef\xbb\xbf)?\s*(data|event|id|retry)?:")
+
 _CLOSING = 5.0  # seconds after which a connection that does not close is given up
 
 

@@ -24,6 +24,7 @@ from routelock_providers.wire import Outgoing, opens, tools_for
 
 __all__ = ["Conversation", "Conversations", "Toolbox", "Toolboxes", "body_as_json"]
 
+
 _MOST = 1000
 """Conversations that are kept at most, those that were asked last."""
 

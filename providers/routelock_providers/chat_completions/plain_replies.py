@@ -16,10 +16,13 @@ from routelock.usage import to_usage
 
 __all__ = ["plain_reply"]
 
+
 _Json = Mapping[str, Any]
 
 _KNOWN = frozenset(("role", "content", "tool_calls"))
+
 _CALL: AbstractSet[str] = {"id", "type", "function"}
+
 _FUNCTION: AbstractSet[str] = {"name", "arguments"}
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 __all__ = ["LeadingThought"]
 
+
 _OPENING: tuple[str, ...] = ("<think>", "<thinking>", "<budget:thinking>")
+
 _CLOSING: tuple[str, ...] = ("</think>", "</thinking>", "</budget:thinking>")
 
 

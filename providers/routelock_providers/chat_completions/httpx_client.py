@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Any
 from urllib.request import getproxies
 
-from routelock_providers.conversations import body_as_json
+from routelock_providers.chat_completions.request_cache import body_as_json
 
 __all__ = ["carrier", "encoded"]
 

@@ -21,9 +21,9 @@ from routelock.errors import ProviderError
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Request
 from routelock_providers.answers import Answer, error_from_answer, no_key
-from routelock_providers.carriers import carrier, encoded
-from routelock_providers.chat import Chat, Response
-from routelock_providers.endpoints import (
+from routelock_providers.chat_completions.chat import Chat, Response
+from routelock_providers.chat_completions.httpx_client import carrier, encoded
+from routelock_providers.chat_completions.openai_compatible import (
     OPENAI,
     PATH,
     Destination,
