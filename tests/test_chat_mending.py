@@ -13,9 +13,9 @@ from servers import USAGE, Reply, Server, event, streamed
 
 from routelock.handlers.events import MessageDone, TextDelta
 from routelock.handlers.port import Request
-from routelock_providers.chat_mending import as_chunk, mend_chunk, mend_completion
-from routelock_providers.litellm import LiteLLM
-from routelock_providers.litellm_library import close_litellm
+from routelock_providers.litellm.fixes import as_chunk, mend_chunk, mend_completion
+from routelock_providers.litellm.handler import LiteLLM
+from routelock_providers.litellm.library import close_litellm
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def test_doctor_says_what_would_be_called(
 ASKERS = """
 from routelock import Agent
 from routelock_providers import OpenAICompatible
-from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.chat_completions.openai import OpenAI
 from routelock_providers.remote import RemoteAgent
 

@@ -23,8 +23,8 @@ from routelock.testing import ScriptedHandler
 from routelock.usage import Usage
 from routelock_providers import OpenAICompatible
 from routelock_providers.chat_completions.openai import OpenAI
-from routelock_providers.litellm import LiteLLM
-from routelock_providers.litellm_library import close_litellm
+from routelock_providers.litellm.handler import LiteLLM
+from routelock_providers.litellm.library import close_litellm
 
 pytestmark = pytest.mark.anyio
 

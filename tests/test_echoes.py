@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from routelock_providers.echoes import Echoes
+from routelock_providers.litellm.fixes import Echoes
 
 
 def thought(text: str, **more: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock_providers.foreign import put_back, set_aside
+from routelock_providers.litellm.fixes import put_back, set_aside
 
 DOCUMENT = {"type": "document_url", "document_url": "https://example.com/a.pdf"}
 TEXT = {"type": "text", "text": "Read this:"}

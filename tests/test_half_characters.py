@@ -29,8 +29,8 @@ from routelock.history.messages import Message
 from routelock.history.repair import repair
 from routelock_providers import OpenAICompatible
 from routelock_providers.chat_completions.openai import OpenAI
-from routelock_providers.litellm import LiteLLM
-from routelock_providers.litellm_library import close_litellm
+from routelock_providers.litellm.handler import LiteLLM
+from routelock_providers.litellm.library import close_litellm
 from routelock_providers.shapes import shape_of
 from routelock_providers.wire import prepare
 

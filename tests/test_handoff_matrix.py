@@ -21,8 +21,8 @@ from views import MODELS
 from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
 from routelock.history.messages import calls_of
 from routelock.testing import PROFILES, assert_valid
-from routelock_providers.litellm import LiteLLM
-from routelock_providers.litellm_library import close_litellm
+from routelock_providers.litellm.handler import LiteLLM
+from routelock_providers.litellm.library import close_litellm
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

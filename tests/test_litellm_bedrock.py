@@ -18,8 +18,8 @@ from servers import JSON, Reply, Server
 
 from routelock import Agent, Retry, RunConfig, Runner, RunResult, function_tool
 from routelock.errors import IncompleteResponse, ServerFailed
-from routelock_providers.litellm import LiteLLM
-from routelock_providers.litellm_library import close_litellm
+from routelock_providers.litellm.handler import LiteLLM
+from routelock_providers.litellm.library import close_litellm
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

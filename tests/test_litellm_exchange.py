@@ -19,8 +19,8 @@ from routelock.handlers.events import MessageDone, ReasoningDelta, TextDelta
 from routelock.handlers.port import Request
 from routelock.handlers.retry import Retry
 from routelock.history.messages import Message
-from routelock_providers.litellm import LiteLLM
-from routelock_providers.litellm_library import close_litellm
+from routelock_providers.litellm.handler import LiteLLM
+from routelock_providers.litellm.library import close_litellm
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

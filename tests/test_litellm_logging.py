@@ -13,8 +13,8 @@ import pytest
 from servers import HELLO, HELLO_STREAM, Server
 
 from routelock import Agent, Runner
-from routelock_providers.litellm import LiteLLM
-from routelock_providers.litellm_library import close_litellm, load_litellm
+from routelock_providers.litellm.handler import LiteLLM
+from routelock_providers.litellm.library import close_litellm, load_litellm
 
 RUNS = 4
 
@@ -90,8 +90,8 @@ _PROGRAM = """
 import asyncio, sys
 from servers import HELLO, Server
 from routelock import Agent, Runner
-from routelock_providers.litellm import LiteLLM
-from routelock_providers.litellm_library import load_litellm
+from routelock_providers.litellm.handler import LiteLLM
+from routelock_providers.litellm.library import load_litellm
 
 litellm = load_litellm()
 from litellm.integrations.custom_logger import CustomLogger

@@ -49,8 +49,8 @@ from routelock.handlers.events import HandlerEvent, MessageDone, ReasoningDelta,
 from routelock.handlers.port import Handler, OutputSchema, Request, family_of
 from routelock.handlers.retry import Retry
 from routelock.history.messages import calls_of
-from routelock_providers.litellm import LiteLLM
-from routelock_providers.litellm_library import close_litellm, load_litellm, price
+from routelock_providers.litellm.handler import LiteLLM
+from routelock_providers.litellm.library import close_litellm, load_litellm, price
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
@@ -877,7 +877,7 @@ async def test_groqs_own_count_of_a_stream_is_believed() -> None:
 FIRST_CALL = """
 import asyncio, sys, threading
 from routelock.handlers.port import Request
-from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm.handler import LiteLLM
 
 importers, asked = set(), Request(messages=[{"role": "user", "content": "Hi"}])
 

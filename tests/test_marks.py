@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from routelock_providers.marks import counts, ends, has_strange_calls, is_whole, talks
+from routelock_providers.litellm.response_filter import counts, ends, has_strange_calls, is_whole, talks
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,9 @@ from routelock.tools.tool import ToolOutcome, ToolResult
 from routelock.tracing import otel as otel_words
 from routelock.tracing.file import TraceFile
 from routelock_providers import OpenAICompatible
-from routelock_providers.litellm import LiteLLM
-from routelock_providers.litellm_call import as_sent
-from routelock_providers.litellm_library import close_litellm
+from routelock_providers.litellm.handler import LiteLLM
+from routelock_providers.litellm.library import close_litellm
+from routelock_providers.litellm.request import as_sent
 from routelock_providers.media import only
 
 pytestmark = pytest.mark.anyio

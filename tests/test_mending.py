@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock_providers.mending import mend_event, mend_reply, reply_in_events
+from routelock_providers.litellm.fixes import mend_event, mend_reply, reply_in_events
 
 
 def mended(provider: str, reply: Any) -> Any:

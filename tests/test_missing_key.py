@@ -145,7 +145,7 @@ def test_what_litellm_misses_itself_is_one_error_too(by_way: Any) -> None:
 
 
 _INTERRUPTED = """
-from routelock_providers.litellm_library import load_litellm
+from routelock_providers.litellm.library import load_litellm
 
 class Impatient:
     def __init__(self, module):

@@ -12,7 +12,7 @@ from routelock import Agent, RunConfig, Runner, function_tool
 from routelock.errors import ConfigError
 from routelock.testing import ScriptedHandler
 from routelock_providers import OpenAICompatible, RemoteAgent
-from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm.handler import LiteLLM
 from routelock_skills.specialist import SpecialistSkill
 
 pytestmark = pytest.mark.anyio

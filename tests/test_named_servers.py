@@ -14,8 +14,8 @@ from routelock.handlers.retry import Retry
 from routelock_providers import OpenAICompatible
 from routelock_providers.answers import Answer, error_from_answer, who
 from routelock_providers.chat_completions.openai import OpenAI
-from routelock_providers.litellm import LiteLLM
-from routelock_providers.litellm_library import close_litellm
+from routelock_providers.litellm.handler import LiteLLM
+from routelock_providers.litellm.library import close_litellm
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

@@ -16,8 +16,8 @@ from routelock.handlers.port import Request
 from routelock.history.messages import Message
 from routelock.testing import ScriptedHandler, call
 from routelock_providers import OpenAICompatible
-from routelock_providers.litellm import LiteLLM
-from routelock_providers.litellm_library import close_litellm
+from routelock_providers.litellm.handler import LiteLLM
+from routelock_providers.litellm.library import close_litellm
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from servers import HELLO, USAGE, Server, chunk, said, streamed
 
 from routelock.handlers.port import Request
 from routelock.testing import use_cassette
-from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm.handler import LiteLLM
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = ROOT / "benchmarks" / "replay_recordings.py"

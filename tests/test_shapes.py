@@ -14,7 +14,7 @@ from views import MODELS
 from routelock.history.messages import Message, calls_of
 from routelock.history.repair import problems
 from routelock.testing import PROFILES, assert_valid
-from routelock_providers.litellm_call import as_sent
+from routelock_providers.litellm.request import as_sent
 from routelock_providers.shapes import shape_of
 from routelock_providers.wire import prepare
 

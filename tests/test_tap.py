@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from routelock_providers.tap import Tap
+from routelock_providers.litellm.response_filter import Tap
 
 SSE = {"content-type": "text/event-stream"}
 ASKED = b'{"stream": true}'

@@ -21,8 +21,8 @@ from routelock.errors import InvalidRequest
 from routelock.handlers.port import Request
 from routelock.history.messages import Message
 from routelock.testing import PROFILES, call, refusals
-from routelock_providers.litellm import LiteLLM
-from routelock_providers.litellm_library import close_litellm
+from routelock_providers.litellm.handler import LiteLLM
+from routelock_providers.litellm.library import close_litellm
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

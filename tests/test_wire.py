@@ -14,7 +14,7 @@ from views import MODELS
 
 from routelock.history.messages import Message, calls_of
 from routelock.history.repair import problems
-from routelock_providers.litellm_call import as_sent
+from routelock_providers.litellm.request import as_sent
 from routelock_providers.shapes import Shape, shape_of
 from routelock_providers.wire import Outgoing, prepare, tools_for
 

@@ -10,7 +10,7 @@ from routelock.handlers.port import Request, ToolSpec
 from routelock.history.messages import Message, portable
 from routelock.history.repair import repair
 from routelock.testing import PROFILES, refusals
-from routelock_providers.litellm_call import as_sent
+from routelock_providers.litellm.request import as_sent
 
 MODELS = {
     "openai": "openai/gpt-4o-mini",

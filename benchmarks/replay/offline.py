@@ -15,7 +15,7 @@ from replay.tape import asks_a_model
 from routelock.testing import use_cassette
 from routelock.testing.cassette import Asked, Cassette
 from routelock.testing.scrub import Scrubber
-from routelock_providers.litellm_library import load_litellm
+from routelock_providers.litellm.library import load_litellm
 
 __all__ = ["DUMMY_KEY", "SIDE_HOSTS", "Played", "play", "prepare_process"]
 

@@ -16,7 +16,7 @@ from routelock import Agent, ConfigError, Retry, RoutelockError, RunConfig, Runn
 from routelock.handlers.events import MessageDone, TextDelta
 from routelock.history.messages import calls_of
 from routelock.run.result import RunResult
-from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm.handler import LiteLLM
 
 __all__ = ["Outcome", "run_chain", "run_single"]
 

@@ -10,7 +10,7 @@ from routelock.agents.skill import Skill
 from routelock.errors import ConfigError
 from routelock.handlers.port import Priority
 from routelock.scopes import Scope
-from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm.handler import LiteLLM
 
 __all__ = ["LiteLLMSkill"]
 

@@ -16,7 +16,7 @@ from routelock.handlers.model_settings import settings_problems
 from routelock.handlers.port import Handler, Priority, Request, family_of, is_handler
 from routelock.history.messages import Message, calls_of
 from routelock.scopes import Scope, checked_scope
-from routelock_providers.litellm import LiteLLM
+from routelock_providers.litellm.handler import LiteLLM
 
 __all__ = ["SpecialistSkill"]
 

@@ -13,7 +13,7 @@ from anyio import to_thread
 from clients.cast import DESK, FORECAST, GREETING, POLYGLOT, Log
 from clients.served import KEY, comes_true
 
-from routelock_providers.litellm_library import close_litellm
+from routelock_providers.litellm.library import close_litellm
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
@@ -149,7 +149,7 @@ async def test_a_caller_that_leaves_cancels_the_run(ask: Ask, desk_server: tuple
 ALONE = """
 import asyncio, sys
 import litellm
-from routelock_providers.litellm_library import close_litellm
+from routelock_providers.litellm.library import close_litellm
 
 async def main():
     answer = await litellm.acompletion(
@@ -160,7 +160,7 @@ async def main():
     await close_litellm()
 
 asyncio.run(main())
-assert "routelock_providers.tapped" not in sys.modules
+assert "routelock_providers.litellm.client" not in sys.modules
 """
 
 

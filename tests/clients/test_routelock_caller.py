@@ -15,8 +15,8 @@ from routelock.errors import AuthenticationFailed
 from routelock.handlers.events import TextDelta
 from routelock.handlers.port import Handler
 from routelock_providers.chat_completions.openai import OpenAI
-from routelock_providers.litellm import LiteLLM
-from routelock_providers.litellm_library import close_litellm
+from routelock_providers.litellm.handler import LiteLLM
+from routelock_providers.litellm.library import close_litellm
 from routelock_providers.remote import RemoteAgent
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]

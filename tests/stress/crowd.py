@@ -224,8 +224,8 @@ async def handler_crowd(kind: type[OpenAI | OpenAICompatible], url: str, runs: i
 
 async def litellm_crowd(url: str, runs: int) -> None:
     """Make many runs through litellm."""
-    from routelock_providers.litellm import LiteLLM
-    from routelock_providers.litellm_library import close_litellm
+    from routelock_providers.litellm.handler import LiteLLM
+    from routelock_providers.litellm.library import close_litellm
 
     try:
         await over_the_wire(

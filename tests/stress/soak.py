@@ -234,8 +234,8 @@ def make_model(through: str, url: str) -> tuple[Handler, Callable[[], Any]]:
 
         handler = OpenAI("m", base_url=url, api_key="test-not-a-key")
         return handler, handler.aclose
-    from routelock_providers.litellm import LiteLLM
-    from routelock_providers.litellm_library import close_litellm
+    from routelock_providers.litellm.handler import LiteLLM
+    from routelock_providers.litellm.library import close_litellm
 
     return LiteLLM("openai/gpt-4o-mini", api_base=url, api_key="test-not-a-key"), close_litellm
 

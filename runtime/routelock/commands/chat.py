@@ -34,7 +34,7 @@ from routelock.sessions import Session, SQLiteSessions
 from routelock.state.run_state import RunState
 from routelock.tools.approvals import Interruption
 from routelock.usage import Usage
-from routelock_providers.litellm_library import close_litellm
+from routelock_providers.litellm.library import close_litellm
 
 __all__ = ["chat_command"]
 

@@ -22,8 +22,8 @@ from routelock.commands.waiting import Waiting
 from routelock.commands.words import told
 from routelock_providers.chat_completions.openai_compatible import Destination
 from routelock_providers.failures import to_provider_error
-from routelock_providers.litellm import LiteLLM
-from routelock_providers.litellm_library import load_litellm
+from routelock_providers.litellm.handler import LiteLLM
+from routelock_providers.litellm.library import load_litellm
 from routelock_providers.vendors import split_model
 
 __all__ = ["doctor_command"]

@@ -13,7 +13,7 @@ from routelock.errors import ConfigError
 from routelock.run.config import RunConfig, listed
 from routelock.run.handler_selection import lineup
 from routelock.run.start import DEFAULT_MAX_TURNS
-from routelock_providers.litellm_library import load_litellm
+from routelock_providers.litellm.library import load_litellm
 
 __all__ = [
     "CONFIG",

@@ -31,7 +31,7 @@ from routelock.errors import ConfigError, RoutelockError
 from routelock.run.events import AgentUpdated, RunEvent, ToolCalled
 from routelock.run.result import RunResult
 from routelock.runner import Runner
-from routelock_providers.litellm_library import close_litellm
+from routelock_providers.litellm.library import close_litellm
 
 __all__ = ["run_command"]
 

@@ -122,6 +122,6 @@ def check_model(agent: Agent[Any], config: RunConfig) -> None:
 
 def _bundled(model: str) -> Handler:
     # The one upward import: the core must load without litellm, which costs seconds and 160 MB.
-    from routelock_providers.litellm import LiteLLM  # noqa: PLC0415
+    from routelock_providers.litellm.handler import LiteLLM  # noqa: PLC0415
 
     return LiteLLM(model)

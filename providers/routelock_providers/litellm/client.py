@@ -29,14 +29,16 @@ from litellm.llms.openai_like import json_loader
 
 from routelock._records import record
 from routelock.errors import ProviderError
-from routelock_providers.foreign import put_back
 from routelock_providers.http.body import ACCEPTED, beginning, body_of
 from routelock_providers.http.httpx_transport import AiohttpTransport, Sent
-from routelock_providers.tap import Tap
+from routelock_providers.litellm.fixes import put_back
+from routelock_providers.litellm.response_filter import Tap
 
 __all__ = ["Line", "Ongoing", "Route", "close_client", "listen", "stop_listening", "tapped_client"]
 
+
 _http = cast(Any, _untyped)
+
 _azure = cast(Any, AzureChatCompletion)()
 
 _ONGOING: ContextVar[Ongoing | None] = ContextVar("routelock_ongoing", default=None)
@@ -55,12 +57,16 @@ _UNREAD = frozenset("bedrock_mantle databricks_agent edenai langflow langgraph l
 """They are asked through such a client as well. How they answer was not looked at, so there is no tap."""
 
 _UNREAD_BY_SDK = frozenset(("bigmodel", "text-completion-openai"))
+
 _UNREAD_BY_KEY = frozenset(("anthropic_text", "cloudflare", "cohere", "gradient_ai"))
 
 _AZURE_OF_OLD = "azure_text"
 """Completions that are no chat."""
+
 _AZURE = frozenset(("azure", _AZURE_OF_OLD))
+
 _AZURE_KEYS = ("AZURE_OPENAI_API_KEY", "AZURE_API_KEY")
+
 _AZURE_LOGIN = (
     "azure_ad_token azure_ad_token_provider tenant_id client_id client_secret azure_username azure_password "
     "azure_scope".split()
@@ -68,6 +74,7 @@ _AZURE_LOGIN = (
 
 _NOT_BY_SDK = frozenset("anyscale chatgpt clarifai github_copilot ragflow".split())
 """Called compatible with OpenAI by litellm, and not asked through openai's library all the same."""
+
 
 # These lists were surveyed by calling every provider of litellm 1.105.3, 1.109.1 and 1.110.2; a provider that
 # is in none is asked through litellm's own client.

@@ -29,7 +29,8 @@ __all__ = [
     "settle_with_the_loop",
 ]
 
-_LISTENING = "routelock_providers.tapped"
+
+_LISTENING = "routelock_providers.litellm.client"
 
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # or importing it calls GitHub, and a thread tries again
@@ -42,7 +43,6 @@ _SETTINGS = (
     "suppress_debug_info",  # or it prints advice to stdout when a call fails
     "disable_hf_tokenizer_download",  # or it waits for Hugging Face to count tokens
 )
-
 
 _LISTENERS = ("callbacks", "success_callback", "_async_success_callback")
 """Where litellm keeps what an app wants to be told of each reply."""

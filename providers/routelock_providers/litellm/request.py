@@ -11,7 +11,7 @@ from routelock._records import record
 from routelock.handlers.port import Request, ToolChoice, ToolSpec
 from routelock.history.messages import Message, calls_of
 from routelock_providers.chat_completions.openai_compatible import PATH
-from routelock_providers.litellm_library import model_info
+from routelock_providers.litellm.library import model_info
 from routelock_providers.shapes import Shape, shape_of
 from routelock_providers.structured import Plan, plan_for, told
 from routelock_providers.vendors import (
@@ -25,6 +25,7 @@ from routelock_providers.vendors import (
 from routelock_providers.wire import prepare, tools_for
 
 __all__ = ["Call", "Target", "as_sent", "call_for", "find_target"]
+
 
 _READ_BY_LITELLM = frozenset("anthropic azure_ai bedrock databricks gemini vertex_ai vertex_ai_beta".split())
 """Providers for which litellm turns its own keys in a message back into what the vendor sent."""

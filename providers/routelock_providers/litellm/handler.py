@@ -17,15 +17,15 @@ from routelock_providers.answers import no_key
 from routelock_providers.deadlines import check_seconds, deadline_for
 from routelock_providers.failures import cause_of, to_provider_error
 from routelock_providers.http.body import MOST_BYTES
-from routelock_providers.litellm_call import Target, call_for, find_target
-from routelock_providers.litellm_exchange import Exchange
-from routelock_providers.litellm_library import (
+from routelock_providers.litellm.exchange import Exchange
+from routelock_providers.litellm.library import (
     is_loaded,
     load_in_a_thread,
     load_litellm,
     reads_no_file,
     settle_with_the_loop,
 )
+from routelock_providers.litellm.request import Target, call_for, find_target
 from routelock_providers.structured import AnswerEvents
 from routelock_providers.vendors import family_for, lacks_key, split_model
 

@@ -26,20 +26,19 @@ from routelock.usage import Usage
 from routelock_providers.answers import error_from_answer, shortened, who
 from routelock_providers.chat_completions.stream_reader import MISSHAPEN
 from routelock_providers.chat_completions.thinking_tags import LeadingThought
-from routelock_providers.chat_mending import unshield
 from routelock_providers.deadlines import Deadline
-from routelock_providers.echoes import Echoes
 from routelock_providers.estimates import estimated_usage
 from routelock_providers.failures import cause_of, to_provider_error
-from routelock_providers.foreign import set_aside
-from routelock_providers.litellm_call import Call, Target
-from routelock_providers.litellm_library import as_dict, cost_of, price
+from routelock_providers.litellm.fixes import Echoes, set_aside, unshield
+from routelock_providers.litellm.library import as_dict, cost_of, price
+from routelock_providers.litellm.request import Call, Target
+from routelock_providers.litellm.response_filter import Tap
 from routelock_providers.redirects import redirect_refused
 from routelock_providers.structured import as_answer
-from routelock_providers.tap import Tap
 from routelock_providers.vendors import ignores_tool_choice
 
 __all__ = ["Exchange"]
+
 
 T = TypeVar("T")
 
@@ -48,7 +47,6 @@ _CLOSING = 5.0
 
 _OWN_CONNECTION = frozenset(("client", "shared_session", "ssl_verify"))
 """Settings with which an app brings a connection of its own: such calls are not tapped."""
-
 
 _CALLED_STOP = ("MODEL_ARMOR", "ERROR_TOXIC")
 """Google's and Cohere's words for a filter that some releases of litellm call an ordinary end."""
@@ -87,7 +85,7 @@ class Exchange:
         self._echoes = Echoes()
         self._thought = LeadingThought()
         # imports litellm and httpx, which are not loaded before the first call
-        self._tapped: Any = importlib.import_module("routelock_providers.tapped")
+        self._tapped: Any = importlib.import_module("routelock_providers.litellm.client")
 
     async def next_chunk(self) -> object:
         """Return the next chunk of the reply, or None at its end. A whole reply is one chunk.

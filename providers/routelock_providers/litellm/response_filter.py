@@ -22,11 +22,113 @@ from pydantic_core import from_json
 
 from routelock_providers.answers import Answer
 from routelock_providers.chat_completions.stream_reader import MISSHAPEN
-from routelock_providers.chat_mending import as_chunk, mend_chunk, mend_completion
-from routelock_providers.marks import counts, ends, has_strange_calls, is_whole, talks, why_ended
-from routelock_providers.mending import error_in, mend_event, mend_reply, reply_in_events
+from routelock_providers.litellm.fixes import (
+    as_chunk,
+    error_in,
+    mend_chunk,
+    mend_completion,
+    mend_event,
+    mend_reply,
+    reply_in_events,
+)
 
-__all__ = ["Tap"]
+__all__ = ["Tap", "counts", "ends", "has_strange_calls", "is_whole", "talks", "why_ended"]
+
+
+_Json = Mapping[str, Any]
+
+_BEGINNINGS = ("message_start", "message-start", "response.", "content_", "content-")
+
+_ENDINGS = frozenset(
+    ("message_stop", "message-end", "response.completed", "response.incomplete", "response.failed")
+)
+
+_BEDROCK = "amazon-bedrock-invocationMetrics"
+"""What Bedrock adds to the last event of a model that it lets speak in its own words (``invoke``)."""
+
+_COUNTED = ("message", "response", "delta", "x_groq", "metadata")
+"""What holds the usage of an event, where the event itself does not."""
+
+
+def talks(event: _Json) -> bool:
+    """Whether it is part of a reply whose way of ending is known."""
+    if "choices" in event or "candidates" in event or event.get("done") is False:
+        return True
+    kind = event.get("type")
+    return isinstance(kind, str) and kind.startswith(_BEGINNINGS)
+
+
+def ends(event: _Json) -> bool:
+    """Whether the reply is whole with it.
+
+    Raises:
+        AttributeError, LookupError, TypeError: it has another shape than any vendor's.
+    """
+    for choice in event.get("choices") or event.get("candidates") or ():
+        if choice.get("finish_reason") or choice.get("finishReason"):
+            return True
+    if event.get("done") is True or event.get("type") in _ENDINGS or _BEDROCK in event:
+        return True
+    delta = event.get("delta")  # Anthropic's; in the Responses API it is text
+    if isinstance(delta, dict) and cast("_Json", delta).get("stop_reason"):
+        return True
+    feedback: _Json = event.get("promptFeedback") or {}
+    return bool(feedback.get("blockReason"))
+
+
+def why_ended(event: _Json) -> str:
+    """Return why a reply ended, or a prompt was refused, in Google's and Cohere's words; litellm has fewer.
+
+    Raises:
+        AttributeError, LookupError, TypeError: it has another shape than any vendor's.
+    """
+    feedback: _Json = event.get("promptFeedback") or {}
+    for candidate in event.get("candidates") or ():
+        if reason := candidate.get("finishReason"):
+            return str(feedback.get("blockReason") or reason)
+    return str(feedback.get("blockReason") or event.get("finish_reason") or "")
+
+
+def counts(event: _Json) -> bool:
+    """Whether the vendor says in it how many tokens there were.
+
+    Raises:
+        AttributeError, LookupError, TypeError: it has another shape than any vendor's.
+    """
+    if _usage_in(event) or event.get("usageMetadata"):
+        return True
+    if "eval_count" in event or "prompt_eval_count" in event:
+        return True
+    holders: list[Any] = [event[key] for key in _COUNTED if key in event]
+    holders += event.get("choices") or ()
+    return any(isinstance(each, dict) and _usage_in(cast("_Json", each)) for each in holders)
+
+
+def _usage_in(holder: _Json) -> bool:
+    return isinstance(holder.get("usage"), dict)
+
+
+def is_whole(event: _Json) -> bool:
+    """Whether it is a whole chat completion, such as nobody streams."""
+    choices = event.get("choices")
+    first: object = cast("list[object]", choices)[0] if isinstance(choices, list) and choices else None
+    return isinstance(first, dict) and "message" in first and "delta" not in first
+
+
+def has_strange_calls(event: _Json) -> bool:
+    """Whether a call in it has a shape that litellm drops from a stream without a word.
+
+    Raises:
+        AttributeError, LookupError, TypeError: likewise.
+    """
+    for choice in event.get("choices") or ():
+        said: _Json = choice.get("delta") or choice.get("message") or {}
+        for call in said.get("tool_calls") or ():
+            function: _Json = call.get("function") or {}
+            if not all(isinstance(each or "", str) for each in (call.get("id"), function.get("name"))):
+                return True
+    return False
+
 
 _LARGEST_NOTE = 64_000
 """Of a body that was an error, so many bytes are kept to read the reason from."""
@@ -37,19 +139,25 @@ _WHY = (b'"finishReason"', b'"blockReason"', b'"ERROR_TOXIC"')
 """What is in an event with a reason to end for which litellm has no word."""
 
 _ASKED_STREAM = re.compile(rb'"stream"\s*:\s*true')
+
 _BY_PATH = re.compile(r"(:\w+|/converse(-stream)?|/invoke(-with-response-stream)?)$")
 """Ends of paths that say by themselves whether a stream is asked for: Google's and Bedrock's."""
 
 _KIND = rb":event-type\x07\x00"
 """What stands before the kind of an event in Bedrock's binary stream, and in no text: that is JSON."""
+
 _BINARY_TALK = re.compile(_KIND + rb".(contentBlock(Start|Delta)|messageStart)", re.DOTALL)
+
 _BINARY_END = re.compile(_KIND + rb".messageStop", re.DOTALL)
+
 _BINARY_USAGE = re.compile(rb'"usage"\s*:\s*\{')
+
 _PACKED = re.compile(rb'"bytes"\s*:\s*"([A-Za-z0-9+/=]*+)("?)')
 """Where Bedrock passes on what a model says in the model's own words (``invoke``): JSON in base64, once per
 event. In text of a model the quotes would be escaped."""
 
 _DONE = (b"data: [DONE]", b"data:[DONE]")
+
 _SKIPPED = (b":", b"id:", b"retry:")
 """Lines of no use to a reply. openai's library takes a field alone for an event, and each empty line
 after an id as well; litellm takes a comment after the finish reason for the end, before the usage came."""
@@ -68,8 +176,10 @@ _UNSAFE = (
 )
 
 _BINARY = "amazon.eventstream"
+
 _LARGEST_EVENT = 2**20
 """Bytes of an event that are waited for; what is longer is no text."""
+
 _OVERLAP = 40
 """Bytes kept from one binary chunk to the next, so that a mark is found across the cut."""
 
