@@ -15,7 +15,7 @@ from routelock.handlers.events import TextDelta
 from routelock.history.messages import text_of
 from routelock.run.events import HandoffOccurred
 from routelock.testing import ScriptedHandler, call
-from routelock_providers.remote import RemoteAgent
+from routelock_providers.remote.agent import RemoteAgent
 
 
 @handler

@@ -110,7 +110,7 @@ from routelock import Agent
 from routelock_providers import OpenAICompatible
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.chat_completions.openai import OpenAI
-from routelock_providers.remote import RemoteAgent
+from routelock_providers.remote.agent import RemoteAgent
 
 local = OpenAICompatible("m1", base_url="http://ann:pw-hidden@127.0.0.1:9/v1?key=q-hidden")
 groq = OpenAICompatible("m2", base_url="https://api.groq.com/openai/v1")

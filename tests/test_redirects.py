@@ -18,8 +18,8 @@ from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Handler, Request
 from routelock.handlers.retry import Retry
 from routelock_providers import LiteLLM, OpenAICompatible, close_litellm
-from routelock_providers.a2a import A2AAgent
 from routelock_providers.chat_completions.openai import OpenAI
+from routelock_providers.remote.a2a import A2AAgent
 
 pytestmark = pytest.mark.anyio
 

@@ -35,7 +35,7 @@ from routelock.errors import (
     UnreadableResponse,
 )
 from routelock.handlers.events import MessageDone, TextDelta
-from routelock_providers.remote_urls import UrlNotAllowed
+from routelock_providers.remote.urls import UrlNotAllowed
 
 pytestmark = pytest.mark.anyio
 

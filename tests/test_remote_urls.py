@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from openai import AsyncOpenAI
 
 from routelock.errors import ConfigError
-from routelock_providers.remote_urls import AllowList, completions_url, parse_url, redirect_target
+from routelock_providers.remote.urls import AllowList, completions_url, parse_url, redirect_target
 
 LIBRARY_URL: Any = type(AsyncOpenAI(api_key="k").base_url)
 """The URL class of what sends the requests: httpx or httpx2."""

@@ -7,6 +7,6 @@ Importing this imports none of their libraries. The others are in modules of the
 from routelock_providers.chat_completions.openai_compatible import OpenAICompatible
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm, load_litellm
-from routelock_providers.remote import RemoteAgent
+from routelock_providers.remote.agent import RemoteAgent
 
 __all__ = ["LiteLLM", "OpenAICompatible", "RemoteAgent", "close_litellm", "load_litellm"]

@@ -12,8 +12,8 @@ from routelock.handlers.port import Priority
 from routelock.handoff_request import HandoffRequest
 from routelock.scopes import Scope
 from routelock.tools.decorators import tool
-from routelock_providers.remote import RemoteAgent
-from routelock_providers.remote_urls import AllowList, completions_url
+from routelock_providers.remote.agent import RemoteAgent
+from routelock_providers.remote.urls import AllowList, completions_url
 
 __all__ = ["AgentHandoffSkill"]
 

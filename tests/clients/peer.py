@@ -22,7 +22,7 @@ from routelock.handlers.port import Request
 from routelock.serving import ServeConfig, create_app
 from routelock.testing import call, reply
 from routelock.testing.scripted import Reply
-from routelock_providers.remote import RemoteAgent
+from routelock_providers.remote.agent import RemoteAgent
 
 MAX_HOPS = 3
 OPENING, PASSING, REST = "The specialist ", "Passing you on.", "is here."

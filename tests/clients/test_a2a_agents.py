@@ -32,7 +32,7 @@ from routelock.testing import ScriptedHandler, call
 
 pytest.importorskip("a2a")
 
-from routelock_providers.a2a import A2AAgent
+from routelock_providers.remote.a2a import A2AAgent
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

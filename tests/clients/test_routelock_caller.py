@@ -17,7 +17,7 @@ from routelock.handlers.port import Handler
 from routelock_providers.chat_completions.openai import OpenAI
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
-from routelock_providers.remote import RemoteAgent
+from routelock_providers.remote.agent import RemoteAgent
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 

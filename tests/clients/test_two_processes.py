@@ -20,7 +20,7 @@ from clients.served import KEY, PATIENCE, comes_true
 
 from routelock import Agent, ProviderError, Runner
 from routelock.handlers.events import TextDelta
-from routelock_providers.remote import RemoteAgent
+from routelock_providers.remote.agent import RemoteAgent
 
 REPO = Path(__file__).parents[2]
 ROOTS = os.pathsep.join(str(REPO / folder) for folder in ("runtime", "providers", "skills", "tests"))

@@ -17,17 +17,25 @@ from routelock.errors import ConfigError, InvalidRequest
 
 __all__ = ["AgentUrl", "AllowList", "UrlNotAllowed", "completions_url", "parse_url", "redirect_target"]
 
+
 _SUFFIX = "/chat/completions"
+
 _LONGEST = 8000
+
 _PORTS = {"http": 80, "https": 443}
 
 _AUTHORITY = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:@]+)(?::([0-9]{0,5}))?")
+
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+
 _TEXT = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
 """What a path or a query may hold (RFC 3986, section 3.3 and 3.4)."""
+
 _HIDDEN = re.compile(r"%(2F|5C|25|[01][0-9A-F]|7F)")
 """Escaped slashes, backslashes, per cents and control characters: servers disagree on what they mean."""
+
 _AMBIGUOUS = frozenset("ßẞς\u200c\u200d")
 """Letters that the two standards for international names (RFC 3490 and 5891) treat differently."""
 

@@ -24,16 +24,19 @@ from routelock_providers.answers import Answer, error_from_answer, key_hint, sho
 from routelock_providers.chat_completions.chat import Incoming, Response
 from routelock_providers.chat_completions.httpx_client import carrier, encoded
 from routelock_providers.http.body import beginning, is_packed, parsed
-from routelock_providers.remote_urls import AgentUrl, UrlNotAllowed, redirect_target
+from routelock_providers.remote.urls import AgentUrl, UrlNotAllowed, redirect_target
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 __all__ = ["Courier", "Trip"]
 
+
 _REDIRECTS = (301, 302, 303, 307, 308)
+
 _SAME_REQUEST = (307, 308)
 """Redirects that keep method and body (RFC 9110, section 15.4); the others make a GET of a POST."""
+
 _LOOP_DETECTED = 508  # RFC 5842; routelock's own server says so when too many servers were passed
 
 
@@ -176,6 +179,7 @@ _OURS = {
     "content-type": "application/json",
     "user-agent": "routelock",
 }
+
 _MORE = ("Authorization", "x-stainless-retry-count", "x-stainless-read-timeout")
 """Headers of the library that are not among its default ones."""
 

@@ -33,7 +33,7 @@ from routelock_providers.answers import key_hint
 from routelock_providers.deadlines import check_seconds
 from routelock_providers.failures import to_provider_error
 from routelock_providers.redirects import redirect_refused
-from routelock_providers.remote_urls import parse_url
+from routelock_providers.remote.urls import parse_url
 
 if TYPE_CHECKING:
     import httpx
@@ -42,12 +42,18 @@ if TYPE_CHECKING:
 
 __all__ = ["A2AAgent"]
 
+
 _LONGEST = 10 * 2**20
 """Characters of an answer."""
+
 _PARTING_SECONDS = 2.0
+
 _KEY_HINT = "Pass A2AAgent the api_key= that it wants."
+
 _DONE = ("TASK_STATE_COMPLETED", "TASK_STATE_INPUT_REQUIRED")
+
 _LOGIN = "TASK_STATE_AUTH_REQUIRED"
+
 _ENDS = (*_DONE, _LOGIN, "TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED")
 
 
