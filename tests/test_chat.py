@@ -21,7 +21,7 @@ from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.handlers.port import Request
 from routelock.usage import Usage
 from routelock_providers.chat_completions.chat import Chat
-from routelock_providers.shapes import Shape
+from routelock_providers.vendors import Shape
 
 pytestmark = pytest.mark.anyio
 

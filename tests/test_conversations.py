@@ -16,8 +16,8 @@ from routelock_providers.chat_completions.request_cache import (
     Toolboxes,
     body_as_json,
 )
-from routelock_providers.shapes import shape_of
-from routelock_providers.wire import Outgoing, prepare, tools_for
+from routelock_providers.request_shape import Outgoing, prepare, tools_for
+from routelock_providers.vendors import shape_of
 
 SYSTEM: Any = {"role": "system", "content": "Be brief."}
 USER: Any = {"role": "user", "content": "Hi"}

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from routelock import errors
 from routelock.errors import ProviderError
-from routelock_providers.answers import LONGEST_WAIT, Answer, error_from_answer, shortened
-from routelock_providers.failures import to_provider_error
+from routelock_providers.errors import LONGEST_WAIT, Answer, error_from_answer, shortened, to_provider_error
 
 NOT_RETRYABLE = (
     errors.InvalidRequest,

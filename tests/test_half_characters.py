@@ -31,8 +31,8 @@ from routelock_providers import OpenAICompatible
 from routelock_providers.chat_completions.openai import OpenAI
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
-from routelock_providers.shapes import shape_of
-from routelock_providers.wire import prepare
+from routelock_providers.request_shape import prepare
+from routelock_providers.vendors import shape_of
 
 pytestmark = pytest.mark.anyio
 

@@ -23,7 +23,7 @@ from routelock_providers import OpenAICompatible
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
 from routelock_providers.litellm.request import as_sent
-from routelock_providers.media import only
+from routelock_providers.request_shape import only
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ from routelock.errors import ProviderError
 from routelock.handlers.port import Handler
 from routelock.handlers.retry import Retry
 from routelock_providers import OpenAICompatible
-from routelock_providers.answers import Answer, error_from_answer, who
 from routelock_providers.chat_completions.openai import OpenAI
+from routelock_providers.errors import Answer, error_from_answer, who
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
 

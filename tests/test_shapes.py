@@ -15,8 +15,8 @@ from routelock.history.messages import Message, calls_of
 from routelock.history.repair import problems
 from routelock.testing import PROFILES, assert_valid
 from routelock_providers.litellm.request import as_sent
-from routelock_providers.shapes import shape_of
-from routelock_providers.wire import prepare
+from routelock_providers.request_shape import prepare
+from routelock_providers.vendors import shape_of
 
 QUICK = examples(30)
 

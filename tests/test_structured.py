@@ -10,7 +10,7 @@ import pytest
 from routelock.handlers.events import MessageDone, TextDelta, ToolCallDelta
 from routelock.handlers.port import OutputSchema, Request
 from routelock.history.messages import text_of
-from routelock_providers.structured import AnswerEvents, as_answer, plan_for, told
+from routelock_providers.structured_output import AnswerEvents, as_answer, plan_for, told
 
 SCHEMA = OutputSchema("answer", {"type": "object"}, strict=False)
 

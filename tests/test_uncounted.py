@@ -17,9 +17,9 @@ from routelock.testing import ScriptedHandler, call
 from routelock.usage import Usage
 from routelock_providers import OpenAICompatible, RemoteAgent
 from routelock_providers.chat_completions.openai import OpenAI
-from routelock_providers.estimates import estimated_usage
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
+from routelock_providers.usage_estimates import estimated_usage
 
 pytestmark = pytest.mark.anyio
 

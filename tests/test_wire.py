@@ -15,8 +15,8 @@ from views import MODELS
 from routelock.history.messages import Message, calls_of
 from routelock.history.repair import problems
 from routelock_providers.litellm.request import as_sent
-from routelock_providers.shapes import Shape, shape_of
-from routelock_providers.wire import Outgoing, prepare, tools_for
+from routelock_providers.request_shape import Outgoing, prepare, tools_for
+from routelock_providers.vendors import Shape, shape_of
 
 USER: Message = {"role": "user", "content": "Hi"}
 PROVIDERS = ["groq", "openai", "anthropic", "bedrock", "gemini", "mistral", "openrouter", "somebody_new"]

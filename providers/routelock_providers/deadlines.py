@@ -14,6 +14,7 @@ from routelock.errors import ConfigError, ProviderTimeout
 
 __all__ = ["AsyncioDeadline", "Deadline", "check_seconds", "deadline_for"]
 
+
 T = TypeVar("T")
 
 

@@ -22,7 +22,6 @@ from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handlers.port import Request, ToolChoice, about_to_ask
 from routelock.handlers.stream_assembler import completion_done, why_incomplete
 from routelock.history.messages import Message, calls_of
-from routelock_providers.answers import Answer, error_from_answer, shortened, who
 from routelock_providers.chat_completions.plain_replies import plain_reply
 from routelock_providers.chat_completions.request_cache import Conversations, Toolboxes
 from routelock_providers.chat_completions.stream_reader import (
@@ -33,13 +32,12 @@ from routelock_providers.chat_completions.stream_reader import (
     failure_in,
 )
 from routelock_providers.deadlines import deadline_for
-from routelock_providers.estimates import estimated_usage
-from routelock_providers.failures import to_provider_error
+from routelock_providers.errors import Answer, error_from_answer, shortened, to_provider_error, who
 from routelock_providers.http.body import MOST_BYTES, Received, body_of, parsed
-from routelock_providers.shapes import Shape
-from routelock_providers.structured import PLAN, AnswerEvents, Plan, as_answer, plan_for
-from routelock_providers.vendors import can_be_forced, takes_schema
-from routelock_providers.wire import prepare
+from routelock_providers.request_shape import prepare
+from routelock_providers.structured_output import PLAN, AnswerEvents, Plan, as_answer, plan_for
+from routelock_providers.usage_estimates import estimated_usage
+from routelock_providers.vendors import Shape, can_be_forced, takes_schema
 
 __all__ = ["Chat", "Incoming", "Post", "Response", "Wait"]
 

@@ -20,7 +20,6 @@ from anyio.lowlevel import RunVar
 from routelock.errors import ProviderError
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Request
-from routelock_providers.answers import Answer, error_from_answer, no_key
 from routelock_providers.chat_completions.chat import Chat, Response
 from routelock_providers.chat_completions.httpx_client import carrier, encoded
 from routelock_providers.chat_completions.openai_compatible import (
@@ -35,6 +34,7 @@ from routelock_providers.chat_completions.openai_compatible import (
     shape_at,
     told_key,
 )
+from routelock_providers.errors import Answer, error_from_answer, no_key
 from routelock_providers.http.body import ACCEPTED, MOST_BYTES, beginning
 from routelock_providers.redirects import redirect_refused
 from routelock_providers.vendors import provider_at

@@ -20,13 +20,12 @@ from routelock._redaction import redact_text
 from routelock.errors import ConfigError, MissingExtra
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Request
-from routelock_providers.answers import no_key
 from routelock_providers.chat_completions.chat import Chat
 from routelock_providers.chat_completions.request_cache import body_as_json
 from routelock_providers.deadlines import check_seconds
+from routelock_providers.errors import no_key
 from routelock_providers.http.body import ACCEPTED, MOST_BYTES
-from routelock_providers.shapes import Shape, shape_of
-from routelock_providers.vendors import provider_at
+from routelock_providers.vendors import Shape, provider_at, shape_of
 
 if TYPE_CHECKING:
     from routelock_providers.http.client import HttpClient, HttpResponse

@@ -19,8 +19,8 @@ from pydantic_core import to_json
 
 from routelock.handlers.port import ToolSpec
 from routelock.history.messages import Message
-from routelock_providers.shapes import Shape
-from routelock_providers.wire import Outgoing, opens, tools_for
+from routelock_providers.request_shape import Outgoing, opens, tools_for
+from routelock_providers.vendors import Shape
 
 __all__ = ["Conversation", "Conversations", "Toolbox", "Toolboxes", "body_as_json"]
 

@@ -21,7 +21,7 @@ import aiohttp
 from yarl import URL
 
 from routelock.errors import ProviderError
-from routelock_providers.answers import Answer, error_from_answer
+from routelock_providers.errors import Answer, error_from_answer
 from routelock_providers.http.body import Arrived, beginning
 from routelock_providers.redirects import redirect_refused
 

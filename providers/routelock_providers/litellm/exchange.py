@@ -23,18 +23,17 @@ from routelock.handlers.stream_assembler import Assembler, why_incomplete
 from routelock.history.messages import calls_of
 from routelock.history.repair import says_nothing
 from routelock.usage import Usage
-from routelock_providers.answers import error_from_answer, shortened, who
 from routelock_providers.chat_completions.stream_reader import MISSHAPEN
 from routelock_providers.chat_completions.thinking_tags import LeadingThought
 from routelock_providers.deadlines import Deadline
-from routelock_providers.estimates import estimated_usage
-from routelock_providers.failures import cause_of, to_provider_error
+from routelock_providers.errors import cause_of, error_from_answer, shortened, to_provider_error, who
 from routelock_providers.litellm.fixes import Echoes, set_aside, unshield
 from routelock_providers.litellm.library import as_dict, cost_of, price
 from routelock_providers.litellm.request import Call, Target
 from routelock_providers.litellm.response_filter import Tap
 from routelock_providers.redirects import redirect_refused
-from routelock_providers.structured import as_answer
+from routelock_providers.structured_output import as_answer
+from routelock_providers.usage_estimates import estimated_usage
 from routelock_providers.vendors import ignores_tool_choice
 
 __all__ = ["Exchange"]

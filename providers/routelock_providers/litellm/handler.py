@@ -13,9 +13,8 @@ from routelock.errors import ConfigError
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.model_settings import settings_problems
 from routelock.handlers.port import Request, about_to_ask
-from routelock_providers.answers import no_key
 from routelock_providers.deadlines import check_seconds, deadline_for
-from routelock_providers.failures import cause_of, to_provider_error
+from routelock_providers.errors import cause_of, no_key, to_provider_error
 from routelock_providers.http.body import MOST_BYTES
 from routelock_providers.litellm.exchange import Exchange
 from routelock_providers.litellm.library import (
@@ -26,7 +25,7 @@ from routelock_providers.litellm.library import (
     settle_with_the_loop,
 )
 from routelock_providers.litellm.request import Target, call_for, find_target
-from routelock_providers.structured import AnswerEvents
+from routelock_providers.structured_output import AnswerEvents
 from routelock_providers.vendors import family_for, lacks_key, split_model
 
 __all__ = ["LiteLLM"]

@@ -12,17 +12,18 @@ from routelock.handlers.port import Request, ToolChoice, ToolSpec
 from routelock.history.messages import Message, calls_of
 from routelock_providers.chat_completions.openai_compatible import PATH
 from routelock_providers.litellm.library import model_info
-from routelock_providers.shapes import Shape, shape_of
-from routelock_providers.structured import Plan, plan_for, told
+from routelock_providers.request_shape import prepare, tools_for
+from routelock_providers.structured_output import Plan, plan_for, told
 from routelock_providers.vendors import (
+    Shape,
     can_be_forced,
     cannot_stream,
     ignores_tool_choice,
+    shape_of,
     split_model,
     takes_schema,
     thinks_before_calls,
 )
-from routelock_providers.wire import prepare, tools_for
 
 __all__ = ["Call", "Target", "as_sent", "call_for", "find_target"]
 

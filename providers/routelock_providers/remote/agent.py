@@ -23,7 +23,7 @@ from routelock_providers.chat_completions.openai_compatible import Destination, 
 from routelock_providers.deadlines import check_seconds
 from routelock_providers.remote.http import Courier, Trip
 from routelock_providers.remote.urls import AgentUrl, AllowList, UrlNotAllowed, completions_url
-from routelock_providers.shapes import Shape
+from routelock_providers.vendors import Shape
 
 __all__ = ["RemoteAgent", "handoff_context", "tracking_headers", "url_in_context", "url_in_input"]
 

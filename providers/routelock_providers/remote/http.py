@@ -20,9 +20,9 @@ from routelock.errors import (
     ProviderError,
     UnreadableResponse,
 )
-from routelock_providers.answers import Answer, error_from_answer, key_hint, shortened
 from routelock_providers.chat_completions.chat import Incoming, Response
 from routelock_providers.chat_completions.httpx_client import carrier, encoded
+from routelock_providers.errors import Answer, error_from_answer, key_hint, shortened
 from routelock_providers.http.body import beginning, is_packed, parsed
 from routelock_providers.remote.urls import AgentUrl, UrlNotAllowed, redirect_target
 

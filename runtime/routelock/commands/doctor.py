@@ -21,7 +21,7 @@ from routelock.commands.loading import load_agents
 from routelock.commands.waiting import Waiting
 from routelock.commands.words import told
 from routelock_providers.chat_completions.openai_compatible import Destination
-from routelock_providers.failures import to_provider_error
+from routelock_providers.errors import to_provider_error
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import load_litellm
 from routelock_providers.vendors import split_model

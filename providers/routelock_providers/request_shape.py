@@ -8,35 +8,244 @@ preparing twice is preparing once.
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import math
 import operator
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, cast
 
-from routelock._json import sendable
+from pydantic_core import from_json
+
+from routelock._json import sendable, sendable_json
 from routelock.handlers.port import ToolSpec
 from routelock.history.messages import Message, ToolCall, calls_of, text_of
 from routelock.history.repair import says_nothing
-from routelock_providers.media import not_again, only
-from routelock_providers.repeated import without_repeated
-from routelock_providers.shapes import Shape
-from routelock_providers.wire_calls import WireIds, fit_calls, fit_speaker
+from routelock_providers.vendors import Shape
 
-__all__ = ["Outgoing", "opens", "prepare", "tools_for"]
+__all__ = [
+    "NOT_SHOWN",
+    "Outgoing",
+    "WireIds",
+    "fit_calls",
+    "fit_speaker",
+    "not_again",
+    "only",
+    "opens",
+    "prepare",
+    "tools_for",
+    "without_repeated",
+]
+
+
+NOT_SHOWN: Final = {"type": "text", "text": "(Something other than text, which is not shown again.)"}
+"""Stands for an image or a sound that a model made: no chat API takes one back from the assistant."""
+
+_NAMES: Final = {
+    "image_url": "An image",
+    "input_audio": "A sound",
+    "file": "A file",
+    "video_url": "A video",
+}
+
+
+def not_again(parts: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """Return what an assistant said without what cannot go back to one; the same object where that is all."""
+    return _same([NOT_SHOWN if part.get("type") in _NAMES else part for part in parts], parts)
+
+
+def only(parts: Sequence[dict[str, Any]], taken: Collection[str]) -> Sequence[dict[str, Any]]:
+    """Return the parts with a note for each whose kind is not ``taken``; the same object where all are."""
+    return _same([_noted(part, taken) for part in parts], parts)
+
+
+def _noted(part: dict[str, Any], taken: Collection[str]) -> dict[str, Any]:
+    kind: Any = part.get("type")
+    if kind in taken or kind == "text" or (taken and kind not in _NAMES):
+        return part
+    what = _NAMES.get(kind, "Something")  # to who takes text alone, nothing else is sent, known or not
+    return {"type": "text", "text": f"({what} that this model cannot be shown{_named(part)}.)"}
+
+
+def _named(part: Mapping[str, Any]) -> str:
+    match part:
+        case {"file": {"filename": str(name)}}:
+            return f": {name[:80]!r}"
+        case _:
+            return ""
+
+
+def _same(made: list[dict[str, Any]], parts: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    return parts if all(map(operator.is_, made, parts)) else made
+
+
+def without_repeated(message: Message) -> tuple[Message, Mapping[str, ToolCall]]:
+    """Return the message with each of its calls once, and the others by their ids.
+
+    Calls are the same as litellm compares them: by their names and by the values of their arguments.
+    """
+    seen: list[tuple[str, Any]] = []
+    kept: list[ToolCall] = []
+    repeated: dict[str, ToolCall] = {}
+    for call in calls_of(message):
+        said = (call["function"]["name"], json.loads(call["function"]["arguments"]))
+        if said in seen:
+            repeated[call["id"]] = call
+        else:
+            seen.append(said)
+            kept.append(call)
+    return ({**message, "tool_calls": kept}, repeated) if repeated else (message, repeated)
+
+
+_CALL_KEYS: Final = frozenset(("id", "type", "function"))
+
+_LONGEST_RAW_ARGUMENTS = 800
+
+_SURELY_SHALLOW: Final = 150
+"""Brackets in JSON that is not nested too deep."""
+
+_LONGEST_NAME: Final = 64
+
+_SPEAKER: Final = re.compile("[a-zA-Z0-9_-]{1,64}")
+
+
+def fit_calls(calls: list[ToolCall], shape: Shape, ids: WireIds) -> list[ToolCall]:
+    """Return calls as a vendor takes them; the same object when they are fine already."""
+    fitted = [_fit_call(call, shape, ids) for call in calls]
+    return calls if all(map(operator.is_, fitted, calls)) else fitted
+
+
+def _fit_call(call: ToolCall, shape: Shape, ids: WireIds) -> ToolCall:
+    call_id = ids.of(call.get("id") or "")
+    has_more = not call.keys() <= _CALL_KEYS or len(call["function"]) > 2
+    if has_more:  # what a vendor added
+        call = sendable(call)
+    function = call["function"]
+    name = _fit_name(function["name"], shape)
+    arguments = _fit_arguments(function["arguments"])
+    if has_more and shape.message_keys is not None:
+        return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    if name != function["name"] or arguments is not function["arguments"]:
+        function = {**function, "name": name, "arguments": arguments}
+    elif call_id == call.get("id") and call.get("type") == "function":
+        return call
+    return cast(ToolCall, {**call, "id": call_id, "type": "function", "function": function})
+
+
+def _fit_name(name: str, shape: Shape) -> str:
+    if shape.name_pattern.fullmatch(name):
+        return name
+    fit = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown_tool"
+    return fit if shape.name_pattern.fullmatch(fit) else f"_{fit}"[:64]
+
+
+def fit_speaker(name: str) -> str:
+    """Return the name of a speaker as OpenAI takes it, different for different ones.
+
+    Spaces, say, are refused (extended_openai_conversation 251, langchain 35054).
+    """
+    if _SPEAKER.fullmatch(name):
+        return name
+    fit = re.sub(r"[^a-zA-Z0-9_-]", "_", name)
+    if name.isascii() and len(name) <= _LONGEST_NAME:
+        return fit
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:6]
+    return f"{fit[: _LONGEST_NAME - 7]}_{digest}"
+
+
+def _fit_arguments(arguments: str) -> str:
+    """Return a JSON object: the same text if it is one, else one that quotes the beginning of it.
+
+    Anthropic and Gemini refuse anything else in the history (claude-code 6696), and half a
+    surrogate pair, which Python reads as an escape (claude-code 2108). The run has told the model what was
+    wrong; the transcript keeps the text as it came.
+    """
+    if not arguments:
+        return "{}"
+    fit = sendable_json(arguments)
+    if _is_object(fit):
+        return fit
+    return json.dumps({"_invalid_arguments": sendable(arguments)[:_LONGEST_RAW_ARGUMENTS]})
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        if arguments.count("[") + arguments.count("{") > _SURELY_SHALLOW:
+            from_json(arguments)  # goes 200 deep, as for tools; of what is deeper libraries fail
+        return isinstance(_STRICT_JSON.decode(arguments), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")  # Python reads NaN and Infinity, vendors do not
+
+
+def _finite(number: str) -> float:
+    if math.isinf(value := float(number)):
+        raise ValueError(f"{number} is more than a float holds")  # it would be sent as Infinity
+    return value
+
+
+_STRICT_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+
+
+class WireIds:
+    """The call ids of one request: deterministic, unique, and the same for a call and its answer.
+
+    Args:
+        shape: what the vendor demands.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._wire: dict[str, str] = {}
+        self._taken: dict[str, str] = {}
+        """The other way round."""
+
+    def of(self, call_id: str) -> str:
+        """Return the id on the wire of a call, or of the call that a result answers."""
+        if (known := self._wire.get(call_id)) is not None:
+            return known
+        wire, tries = call_id, 0
+        if not self._shape.id_pattern.fullmatch(call_id):
+            wire = self._made_from(call_id)
+        while wire in self._taken:
+            tries += 1
+            wire = self._made_from(f"{call_id} {tries}")
+        self._wire[call_id] = wire
+        self._taken[wire] = call_id
+        return wire
+
+    def _made_from(self, text: str) -> str:
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+        made = self._shape.id_prefix + base64.b32encode(digest).decode().lower()
+        return made[: self._shape.id_length]
+
 
 NO_OUTPUT: Final = "(no output)"
 """What a tool said that said nothing: an empty result is refused or dropped by half of the vendors."""
 
 EMPTY_MESSAGE: Final = "(empty message)"
+
 CONTINUE: Final[Message] = {"role": "user", "content": "Continue."}
+
 EARLIER: Final[Message] = {"role": "user", "content": "(Earlier messages are not shown.)"}
+
 NOTED: Final[Message] = {"role": "assistant", "content": "Noted."}
+
 SHOWN_BELOW: Final = "(The result is shown below.)"
+
 FROM_TOOLS: Final = {"type": "text", "text": "(From the tool results above:)"}
+
 BLANK_REASONING: Final = " "
 """What stands in for the reasoning of another model; litellm takes the same for DeepSeek."""
 
 _SYSTEM: Final = ("system", "developer")
+
 _AS_THEY_ARE: Final = ("user", "system")
 """Roles that every vendor knows by these names."""
 
@@ -321,9 +530,12 @@ def _known_texts(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 _NEVER_EMPTY: Final = ("name", "tool_calls")
+
 _TEXT_KEYS: Final = frozenset(("type", "text", "cache_control"))
+
 _SAID: Final = frozenset(("role", "content", "name", "cache_control"))
 """The last one is Claude's, as litellm takes it."""
+
 _INPUT_KEYS: Final[Mapping[str, frozenset[str]]] = {
     "system": _SAID,
     "developer": _SAID,
@@ -331,8 +543,10 @@ _INPUT_KEYS: Final[Mapping[str, frozenset[str]]] = {
     "tool": _SAID | {"tool_call_id"},
 }
 """The keys that are sent of a message that no model wrote."""
+
 _OF_A_CONTEXT: Final = ("timestamp", "metadata")
 """Keys of the messages of an `routelock.HandoffContext`."""
+
 _FITTED: Final = frozenset(("role", "content", "tool_calls", "tool_call_id"))
 """Keys of a message that every vendor takes, and whose values are made fit to be sent by themselves."""
 

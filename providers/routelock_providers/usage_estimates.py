@@ -12,6 +12,7 @@ from routelock.usage import Usage
 
 __all__ = ["estimated_usage"]
 
+
 _CHARACTERS = 4
 """Of English, so many are a token (OpenAI, "What are tokens and how to count them?")."""
 

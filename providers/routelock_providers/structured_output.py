@@ -19,7 +19,9 @@ from routelock.history.messages import Message, calls_of
 
 __all__ = ["AnswerEvents", "Plan", "as_answer", "plan_for", "told"]
 
+
 ANSWER_TOOL = "final_answer"
+
 _GAP = "\n\n"
 
 
