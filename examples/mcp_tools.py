@@ -9,8 +9,8 @@ import asyncio
 import sys
 
 from routelock import Agent, Runner
-from routelock.mcp import MCPClient
 from routelock.testing import ScriptedHandler, call
+from routelock_skills.mcp import MCPClient
 
 STOCK = """
 try:

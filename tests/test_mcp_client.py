@@ -16,9 +16,9 @@ from mcpservers import Office, over_streams, protocol_error
 from routelock import Agent, RunHooks, Runner, RunState, tool
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, ToolError, ToolTimeout
-from routelock.mcp import MCPClient
 from routelock.state.journal import Journal
 from routelock.testing import ScriptedHandler, UnexpectedModelCall, call
+from routelock_skills.mcp import MCPClient
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from routelock._names import odd_tool_name
 from routelock.errors import ConfigError
-from routelock.mcp.listing import WantedTools, offered_name, wanted_tools
-from routelock.mcp.places import OwnTransport, Program, ServerObject, WebServer, server_place
+from routelock_skills.mcp.servers import OwnTransport, Program, ServerObject, WebServer, server_place
+from routelock_skills.mcp.tools import WantedTools, offered_name, wanted_tools
 
 
 def listed(*names: str, **more: Any) -> list[dict[str, Any]]:

@@ -15,8 +15,8 @@ from mcpservers import raw
 from routelock import Agent, Runner
 from routelock.context import ToolContext
 from routelock.errors import ToolError
-from routelock.mcp import MCPClient
 from routelock.testing import ScriptedHandler, call
+from routelock_skills.mcp import MCPClient
 
 pytestmark = pytest.mark.anyio
 

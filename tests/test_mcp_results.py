@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from routelock.mcp.results import result_media, result_text
+from routelock_skills.mcp.results import result_media, result_text
 
 
 def text(said: str) -> dict[str, Any]:

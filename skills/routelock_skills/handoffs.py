@@ -26,6 +26,8 @@ def handoff(
     scope: Scope = "all",
     prompt: str | None = None,
 ) -> FunctionHandler: ...
+
+
 @overload
 def handoff(
     *,
@@ -35,6 +37,8 @@ def handoff(
     scope: Scope = "all",
     prompt: str | None = None,
 ) -> Callable[[Callable[..., Any]], FunctionHandler]: ...
+
+
 def handoff(
     function: Callable[..., Any] | None = None,
     /,

@@ -20,6 +20,7 @@ from routelock_providers.litellm.handler import LiteLLM
 
 __all__ = ["SpecialistSkill"]
 
+
 _Instructions = str | Callable[..., MaybeAwaitable[str]]
 
 

@@ -15,16 +15,24 @@ from routelock._json import sendable
 from routelock._redaction import redact_text
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, RoutelockError, ToolError, ToolTimeout
-from routelock.mcp.connection import ServerConnection, running_loop
-from routelock.mcp.library import ErrorAnswer, ServerLink, SessionExpired, library, linked
-from routelock.mcp.listing import ListedTool, WantedTools, check_known, wanted_tools
-from routelock.mcp.places import WebServer, server_place
-from routelock.mcp.results import result_media, result_text
 from routelock.tools.approvals import NeedsApproval
 from routelock.tools.invoke import failure_text, reason_of
 from routelock.tools.tool import Tool, ToolResult
+from routelock_skills.mcp.connection import (
+    ErrorAnswer,
+    ServerConnection,
+    ServerLink,
+    SessionExpired,
+    library,
+    linked,
+    running_loop,
+)
+from routelock_skills.mcp.results import result_media, result_text
+from routelock_skills.mcp.servers import WebServer, server_place
+from routelock_skills.mcp.tools import ListedTool, WantedTools, check_known, wanted_tools
 
 __all__ = ["MCPClient"]
+
 
 T = TypeVar("T")
 

@@ -11,7 +11,9 @@ from routelock.tools.invoke import to_text
 
 __all__ = ["result_media", "result_text"]
 
+
 _IMAGES = ("image/gif", "image/jpeg", "image/png", "image/webp")
+
 _SOUNDS = {"audio/mpeg": "mp3", "audio/mp3": "mp3"} | dict.fromkeys(
     ("audio/wav", "audio/wave", "audio/x-wav", "audio/vnd.wave"), "wav"
 )

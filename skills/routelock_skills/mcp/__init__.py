@@ -4,9 +4,9 @@
         agent = Agent("helper", model=..., tools=[*docs.tools])
         result = await Runner.run(agent, "How do I install it?")
 
-Works with versions 1 and 2 of the mcp package, on asyncio and trio. docs/mcp.md tells the rest.
+Works with versions 1 and 2 of the mcp package, on asyncio and trio. Start at `client.py`.
 """
 
-from routelock.mcp.client import MCPClient
+from routelock_skills.mcp.client import MCPClient
 
 __all__ = ["MCPClient"]
