@@ -13,8 +13,8 @@ import httpx
 from served import PATIENCE, listening
 
 from routelock import Agent, function_tool, handoff
-from routelock.dev import create_dev_app
 from routelock.history.filters import remove_all_tools
+from routelock.serving.dev import create_dev_app
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.usage import Usage
 

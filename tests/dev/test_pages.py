@@ -12,10 +12,10 @@ import pytest
 from devpage import dev_page
 
 from routelock import Agent
-from routelock.dev.pages import index_page, static_files
+from routelock.serving.dev.app import index_page, static_files
 from routelock.testing import ScriptedHandler
 
-STATIC = files("routelock.dev").joinpath("static")
+STATIC = files("routelock.serving.dev").joinpath("static")
 SCRIPTS = sorted(name for name in static_files() if name.endswith(".js"))
 
 

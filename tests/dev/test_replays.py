@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from routelock import Agent, RoutelockError, RunConfig, Runner
 from routelock._redaction import redact
-from routelock.dev.replays import replay_test
+from routelock.serving.dev.pytest_export import replay_test
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.tracing.file import as_line
 from routelock.tracing.reader import read_trace

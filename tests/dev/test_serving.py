@@ -15,8 +15,8 @@ import pytest
 
 from routelock import Agent, ConfigError
 from routelock.cli import main
-from routelock.dev import serve_dev
 from routelock.errors import MissingExtra
+from routelock.serving.dev import serve_dev
 from routelock.testing import ScriptedHandler
 
 REPO = Path(__file__).parents[2]

@@ -13,12 +13,12 @@ import pytest
 from devpage import Page, dev_page, lines_of, shop
 
 from routelock import Agent, RunConfig, function_tool
-from routelock.dev import create_dev_app
-from routelock.dev.talks import Talks
 from routelock.errors import ConfigError, ConnectionFailed
 from routelock.handlers.events import HandlerEvent, ReasoningDelta, TextDelta
 from routelock.handlers.port import Request
-from routelock.serving.refusals import Refusal
+from routelock.serving.dev import create_dev_app
+from routelock.serving.dev.conversations import Talks
+from routelock.serving.errors import Refusal
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.tracing.reader import read_trace
 

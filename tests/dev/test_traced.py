@@ -8,8 +8,8 @@ from devpage import dev_page, shop
 
 from routelock import Agent, Runner, function_handler, handoff
 from routelock.agents.graph import outline_of
-from routelock.dev.traced import outline_of_trace
 from routelock.run.config import RunConfig
+from routelock.serving.dev.app import outline_of_trace
 from routelock.testing import ScriptedHandler
 from routelock.tracing.records import RunStarted
 

@@ -10,11 +10,10 @@ from teams import agent
 
 from routelock import RunConfig, Runner
 from routelock.errors import LimitExceeded
-from routelock.serving.a2a_bodies import answer_parts, message_of, verdict_of
-from routelock.serving.a2a_contexts import Contexts
-from routelock.serving.a2a_tasks import Tasks
-from routelock.serving.a2a_telling import PieceFlow
-from routelock.serving.refusals import Refusal
+from routelock.serving.a2a.agent_executor import PieceFlow
+from routelock.serving.a2a.messages import answer_parts, message_of, verdict_of
+from routelock.serving.a2a.tasks import Contexts, Tasks
+from routelock.serving.errors import Refusal
 
 
 class Clock:

@@ -18,7 +18,7 @@ from routelock.errors import LimitExceeded
 from routelock.handlers.events import AttemptFailed, MessageDone, TextDelta
 from routelock.handlers.port import Request
 from routelock.run.events import RunDone
-from routelock.serving.chunks import Completion, DeltaWriter, usage_body
+from routelock.serving.completions import Completion, DeltaWriter, usage_body
 from routelock.testing import ScriptedHandler, call, reply
 
 pytestmark = pytest.mark.anyio

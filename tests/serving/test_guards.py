@@ -14,8 +14,8 @@ from served import PATIENCE, ask, events_of, post, served
 
 from routelock import Agent, ConfigError, Request, RunConfig
 from routelock.serving import ServeConfig
-from routelock.serving.guards import Guards, is_loopback
-from routelock.serving.refusals import Refusal
+from routelock.serving.auth import Guards, is_loopback
+from routelock.serving.errors import Refusal
 from routelock.testing import ScriptedHandler
 
 

@@ -21,9 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routelock import Agent, Request, function_handler, function_tool
-from routelock.dev import create_dev_app
 from routelock.history.messages import text_of
 from routelock.serving import A2A, ServeConfig, create_app
+from routelock.serving.dev import create_dev_app
 from routelock.testing import assert_valid, watch_requests
 
 PATIENCE = 60.0

@@ -8,7 +8,7 @@ import pytest
 
 from routelock import Agent, RunConfig, Runner, RunResult
 from routelock.history.messages import Message
-from routelock.serving.pending import PendingRuns
+from routelock.serving.pending_runs import PendingRuns
 from routelock.testing import ScriptedHandler, call
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ import pytest
 
 from routelock import errors
 from routelock.errors import NoHandlerError, ProviderTimeout, RateLimited, RoutelockError, ServerFailed
-from routelock.serving.refusals import Refusal, refusal_for
+from routelock.serving.errors import Refusal, refusal_for
 
 EVERY: list[type[RoutelockError]] = [
     kind

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock.serving.refusals import Refusal
+from routelock.serving.errors import Refusal
 from routelock.serving.requests import parse
 
 HI = [{"role": "user", "content": "Hi"}]

@@ -10,8 +10,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from routelock.serving.refusals import Refusal
-from routelock.serving.wire import ClientGone, EventStream, attended, headers_of, read_body, send_json
+from routelock.serving.completions import ClientGone, EventStream, attended, headers_of, read_body, send_json
+from routelock.serving.errors import Refusal
 
 pytestmark = pytest.mark.anyio
 

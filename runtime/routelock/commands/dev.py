@@ -6,7 +6,7 @@ import argparse
 
 from routelock.commands.command import Command
 from routelock.commands.options import declare_agent, declare_run, port, ready_litellm, run_options
-from routelock.dev import serve_dev
+from routelock.serving.dev import serve_dev
 
 __all__ = ["dev_command"]
 

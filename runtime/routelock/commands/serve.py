@@ -16,7 +16,7 @@ from routelock.commands.options import CONFIG, port, the_config
 from routelock.commands.waiting import Waiting
 from routelock.errors import ConfigError, MissingExtra
 from routelock.serving import A2A, ServeConfig, ServedRequest, create_app
-from routelock.serving.guards import is_loopback
+from routelock.serving.auth import is_loopback
 
 __all__ = ["serve_command"]
 

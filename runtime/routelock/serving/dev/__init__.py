@@ -4,12 +4,11 @@
 
 The command ``routelock dev module:agent`` does the same. The page is for one's own machine: it listens on
 loopback, answers to nobody else, and sends nothing anywhere but to the agents' models. Needs the extra
-``routelock[serve]``, when an app is made; importing this package does not.
+``routelock[serve]``, when an app is made; importing this package does not. Start at `app.py`.
 """
 
 from __future__ import annotations
 
-from routelock.dev.app import create_dev_app
-from routelock.dev.serving import serve_dev
+from routelock.serving.dev.app import create_dev_app, serve_dev
 
 __all__ = ["create_dev_app", "serve_dev"]

@@ -14,7 +14,7 @@ from typing import cast
 import anyio
 
 from routelock.serving.config import ServeConfig
-from routelock.serving.refusals import Refusal
+from routelock.serving.errors import Refusal
 
 __all__ = ["Guards", "Principal", "is_loopback"]
 

@@ -24,7 +24,7 @@ from routelock.run.config import RunConfig
 from routelock.run.events import RunEvent
 from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock.runner import Runner
-from routelock.serving.refusals import Refusal
+from routelock.serving.errors import Refusal
 from routelock.state.run_state import RunState
 from routelock.tools.approvals import Interruption
 from routelock.tracing.file import as_line
@@ -32,6 +32,7 @@ from routelock.tracing.recorder import TraceWriter
 from routelock.tracing.records import RunStarted, TraceRecord
 
 __all__ = ["Said", "Talk", "Talks", "Tell", "Word"]
+
 
 _logger = logging.getLogger("routelock.dev")
 

@@ -17,7 +17,7 @@ from routelock._json import integral
 from routelock.agents.agent import Agent
 from routelock.history.messages import Message
 from routelock.run.result import RunResult
-from routelock.serving.refusals import Refusal
+from routelock.serving.errors import Refusal
 from routelock.tools.approvals import Interruption
 from routelock.usage import Usage
 
@@ -31,8 +31,10 @@ __all__ = [
     "verdict_of",
 ]
 
+
 _PARSE_ERROR, _INVALID_REQUEST, _INTERNAL_ERROR, _SERVER_ERROR = -32700, -32600, -32603, -32000
 """Of JSON-RPC, the last for what a server defines: https://www.jsonrpc.org/specification#error_object."""
+
 _CONTENT_TYPE_NOT_SUPPORTED = -32005
 """Of the protocol: https://a2a-protocol.org/v1.0.0/specification/#54-error-code-mappings."""
 

@@ -16,16 +16,15 @@ from urllib.parse import quote
 import anyio
 
 from routelock.errors import MissingExtra
-from routelock.serving.a2a_bodies import card_body, refusal_body
-from routelock.serving.a2a_runs import Runs
-from routelock.serving.a2a_tasks import Tasks
-from routelock.serving.catalog import Catalog, ServedAgent
+from routelock.serving.a2a.agent_executor import Runs
+from routelock.serving.a2a.messages import card_body, refusal_body
+from routelock.serving.a2a.tasks import Tasks
+from routelock.serving.auth import Guards
+from routelock.serving.catalog import Catalog, Incoming, ServedAgent, ServedRoute, closing, log_refusal
+from routelock.serving.completions import AsgiReceive, ClientGone, EventStream, attended
 from routelock.serving.config import A2A, ServeConfig, ServedRequest
-from routelock.serving.endpoints import Incoming, ServedRoute, closing, log_refusal
-from routelock.serving.guards import Guards
-from routelock.serving.refusals import Refusal
+from routelock.serving.errors import Refusal
 from routelock.serving.requests import check_size, read_json
-from routelock.serving.wire import AsgiReceive, ClientGone, EventStream, attended
 
 if TYPE_CHECKING:
     from a2a.server.context import ServerCallContext
@@ -35,15 +34,22 @@ if TYPE_CHECKING:
 
 __all__ = ["A2ARoutes"]
 
+
 _CARD = "/.well-known/agent-card.json"
+
 _CARD_CACHING = "max-age=300"
+
 _PATH = "/a2a/"
+
 _ABOUT = "routelock.about"
 """Key of the ASGI scope for what is known of a request."""
+
 _LINE_ENDS = {ord(letter): f"\\u{ord(letter):04x}" for letter in "\x85\u2028\u2029"}
 """Letters that some readers take for the end of a line. The SDK sends them as they are, and its own client
 for Python then finds half an event."""
+
 _INTERNAL_ERROR = -32603
+
 _PARTING_SECONDS = 2.0
 
 

@@ -24,6 +24,7 @@ from routelock.tracing.records import ErrorTraced
 
 __all__ = ["Source", "replay_test"]
 
+
 _WIDTH = 96
 
 
