@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock.commands.blocks import Blocks
+from routelock.cli.blocks import Blocks
 
 PARTS = st.sampled_from(["a", "\n", "\n\n", "```", "~~~", "```py\n", "- b", "    c", " ", "| x |"])
 

@@ -17,8 +17,8 @@ import httpx
 import pytest
 
 from routelock import Agent, ConfigError
-from routelock.cli import main
-from routelock.commands.loading import load_agents
+from routelock.cli.main import main
+from routelock.cli.options import load_agents
 
 PATIENCE = 60.0
 
@@ -212,7 +212,7 @@ class Missing:
         if name.split(".")[0] == {missing!r}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Missing())
-from routelock.cli import main
+from routelock.cli.main import main
 sys.exit(main(["serve", "app:agent", *sys.argv[1:]]))
 """
 

@@ -17,7 +17,7 @@ from servers import HELLO_STREAM, USAGE, Server, said
 from terminals import APP, app_in, routelock
 
 from routelock import Agent, RunConfig, Runner, function_tool, tool
-from routelock.cli import main
+from routelock.cli.main import main
 from routelock.errors import HandlerError, MaxTurnsExceeded
 from routelock.testing import ScriptedHandler, call
 from routelock.tracing.file import TraceFile

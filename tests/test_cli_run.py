@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from terminals import APP, PATIENCE, app_in, environment, routelock
 
-from routelock.cli import main
+from routelock.cli.main import main
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from routelock.cli import main
+from routelock.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from routelock import Agent, ConfigError
-from routelock.cli import main
+from routelock.cli.main import main
 from routelock.errors import MissingExtra
 from routelock.serving.dev import serve_dev
 from routelock.testing import ScriptedHandler

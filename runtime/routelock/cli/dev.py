@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from routelock.commands.command import Command
-from routelock.commands.options import declare_agent, declare_run, port, ready_litellm, run_options
+from routelock.cli.command import Command
+from routelock.cli.options import declare_agent, declare_run, port, ready_litellm, run_options
 from routelock.serving.dev import serve_dev
 
 __all__ = ["dev_command"]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 __all__ = ["Blocks"]
 
+
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 

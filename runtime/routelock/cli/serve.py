@@ -9,21 +9,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from routelock._callables import MaybeAwaitable, takes
-from routelock.commands.command import Command
-from routelock.commands.exit_codes import DONE, WRONG
-from routelock.commands.loading import find_object, load_agents, load_object
-from routelock.commands.options import CONFIG, port, the_config
-from routelock.commands.waiting import Waiting
+from routelock.cli.command import DONE, WRONG, Command
+from routelock.cli.options import CONFIG, find_object, load_agents, load_object, port, the_config
+from routelock.cli.spinner import Waiting
 from routelock.errors import ConfigError, MissingExtra
 from routelock.serving import A2A, ServeConfig, ServedRequest, create_app
 from routelock.serving.auth import is_loopback
 
 __all__ = ["serve_command"]
 
+
 _CONTEXT = (
     "what tools and instructions are given; a function is called for it: once, or for each request if it "
     "takes one"
 )
+
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 

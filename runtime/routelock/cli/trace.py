@@ -8,9 +8,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from routelock.commands.command import Command
-from routelock.commands.exit_codes import DONE
-from routelock.commands.words import bounded, call_arguments, usage_line
+from routelock.cli.command import DONE, Command
+from routelock.cli.screen import bounded, call_arguments, usage_line
 from routelock.errors import ConfigError
 from routelock.history.messages import text_of
 from routelock.tracing.reader import TracedCall, TracedRun, read_trace
@@ -30,6 +29,7 @@ from routelock.tracing.records import (
 )
 
 __all__ = ["trace_command"]
+
 
 _ROOM = 300
 

@@ -10,8 +10,11 @@ from types import TracebackType
 
 __all__ = ["Waiting"]
 
+
 _FRAMES = "|/-\\"
+
 _PAUSE = 0.1
+
 _CLEAR = "\r\x1b[K"
 
 

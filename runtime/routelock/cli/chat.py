@@ -11,11 +11,9 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from routelock.commands.command import Command
-from routelock.commands.exit_codes import DONE, FAILED, INTERRUPTED, WAITS
-from routelock.commands.keyboard import edit_lines
-from routelock.commands.notes import Note, Screen, Teller
-from routelock.commands.options import (
+from routelock.cli.command import DONE, FAILED, INTERRUPTED, WAITS, Command
+from routelock.cli.keyboard import edit_lines
+from routelock.cli.options import (
     RunOptions,
     declare_agent,
     declare_run,
@@ -23,9 +21,18 @@ from routelock.commands.options import (
     ready_litellm,
     run_options,
 )
-from routelock.commands.plain_screen import PlainScreen
-from routelock.commands.rich_screen import RichScreen
-from routelock.commands.words import bounded, call_arguments, money, told, usage_line
+from routelock.cli.screen import (
+    Note,
+    PlainScreen,
+    RichScreen,
+    Screen,
+    Teller,
+    bounded,
+    call_arguments,
+    money,
+    told,
+    usage_line,
+)
 from routelock.history.messages import Message
 from routelock.run.result import RunResult
 from routelock.run.stream import RunStream
@@ -38,8 +45,11 @@ from routelock_providers.litellm.library import close_litellm
 
 __all__ = ["chat_command"]
 
+
 _HELP = """/new forgets the conversation, /quit or Ctrl-D ends it, Ctrl-C stops a reply."""
+
 _ALLOW = "Allow it? y, n, always, or why not"
+
 _NAME = "chat"
 """What the conversation is called in the file of ``--session``."""
 

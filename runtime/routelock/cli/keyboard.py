@@ -11,6 +11,7 @@ from typing import Any
 
 __all__ = ["edit_lines", "unseen"]
 
+
 _FLAGS = 3
 """Place of the local flags in what ``termios.tcgetattr`` returns."""
 

@@ -14,12 +14,10 @@ from typing import Any
 from routelock._redaction import redact_text
 from routelock._text import inert
 from routelock.agents.registry import Ranked
-from routelock.commands.command import Command
-from routelock.commands.exit_codes import DONE, FAILED
-from routelock.commands.keys import keys_present
-from routelock.commands.loading import load_agents
-from routelock.commands.waiting import Waiting
-from routelock.commands.words import told
+from routelock.cli.command import DONE, FAILED, Command
+from routelock.cli.options import keys_present, load_agents
+from routelock.cli.screen import told
+from routelock.cli.spinner import Waiting
 from routelock_providers.chat_completions.openai_compatible import Destination
 from routelock_providers.errors import to_provider_error
 from routelock_providers.litellm.handler import LiteLLM
@@ -28,9 +26,13 @@ from routelock_providers.vendors import split_model
 
 __all__ = ["doctor_command"]
 
+
 _LIBRARIES = ("litellm", "openai", "pydantic", "anyio", "docstring-parser", "typing-extensions")
+
 _SPEC = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
 _ADDRESSES = ("_BASE_URL", "_API_BASE", "_PROXY", "_proxy")
+
 _WORKSHOP = ("browser", "docs", "lint", "test")
 """Extras that only those need who work on routelock."""
 

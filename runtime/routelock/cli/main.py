@@ -1,4 +1,4 @@
-"""The command line: ``routelock chat module:agent``, and the other commands of `routelock.commands`."""
+"""The command line: ``routelock chat module:agent``, and the other commands of `routelock.cli`."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, cast
 
-from routelock.commands.cassettes import record_command, replay_command
-from routelock.commands.chat import chat_command
-from routelock.commands.command import Command
-from routelock.commands.dev import dev_command
-from routelock.commands.doctor import doctor_command
-from routelock.commands.exit_codes import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG, explained
-from routelock.commands.graph import graph_command
-from routelock.commands.run import run_command
-from routelock.commands.serve import serve_command
-from routelock.commands.trace import trace_command
-from routelock.commands.words import told
+from routelock.cli.cassettes import record_command, replay_command
+from routelock.cli.chat import chat_command
+from routelock.cli.command import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG, Command, explained
+from routelock.cli.dev import dev_command
+from routelock.cli.doctor import doctor_command
+from routelock.cli.graph import graph_command
+from routelock.cli.run import run_command
+from routelock.cli.screen import told
+from routelock.cli.serve import serve_command
+from routelock.cli.trace import trace_command
 from routelock.errors import ConfigError
 
 if TYPE_CHECKING:
     _Adds = argparse._SubParsersAction[Any]  # pyright: ignore[reportPrivateUsage]
 
 __all__ = ["main"]
+
 
 _COMMANDS: tuple[Command, ...] = (
     chat_command,

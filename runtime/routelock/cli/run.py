@@ -13,10 +13,8 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from routelock._text import inert
-from routelock.commands.command import Command
-from routelock.commands.exit_codes import DONE, FAILED, WAITS, WRONG
-from routelock.commands.notes import Teller
-from routelock.commands.options import (
+from routelock.cli.command import DONE, FAILED, WAITS, WRONG, Command
+from routelock.cli.options import (
     RunOptions,
     declare_agent,
     declare_run,
@@ -24,9 +22,8 @@ from routelock.commands.options import (
     ready_litellm,
     run_options,
 )
-from routelock.commands.plain_screen import PlainScreen
-from routelock.commands.waiting import Waiting
-from routelock.commands.words import bounded, call_arguments, told
+from routelock.cli.screen import PlainScreen, Teller, bounded, call_arguments, told
+from routelock.cli.spinner import Waiting
 from routelock.errors import ConfigError, RoutelockError
 from routelock.run.events import AgentUpdated, RunEvent, ToolCalled
 from routelock.run.result import RunResult
@@ -34,6 +31,7 @@ from routelock.runner import Runner
 from routelock_providers.litellm.library import close_litellm
 
 __all__ = ["run_command"]
+
 
 _NAMED = 3
 """So many calls that wait are named; ``--json`` has all."""

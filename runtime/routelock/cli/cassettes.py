@@ -11,14 +11,14 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from routelock.commands.command import Command
-from routelock.commands.exit_codes import DONE, FAILED
-from routelock.commands.run import run_command
+from routelock.cli.command import DONE, FAILED, Command
+from routelock.cli.run import run_command
 from routelock.errors import ConfigError
 from routelock.testing.cassette import Cassette, CassetteMode, use_cassette
 from routelock.testing.guards import no_network
 
 __all__ = ["record_command", "replay_command"]
+
 
 _STREAMED = re.compile(rb'"stream"\s*:\s*true')
 

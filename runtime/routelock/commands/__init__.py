@@ -1,1 +1,0 @@
-"""The subcommands of ``routelock``, a module with a `Command` each."""
