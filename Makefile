@@ -31,11 +31,11 @@ demo: $(VENV)/.ready-run
 	$(BIN)/python examples/support_desk.py
 
 durable-demo: $(VENV)/.ready-test
-	PYTHONPATH=tests $(BIN)/python scripts/durable_demo.py
+	PYTHONPATH=tests/support $(BIN)/python scripts/durable_demo.py
 
 # On all cores, with the gate on branch coverage; pytest's own summary stays the last thing shown. The order is that of
 # the files: by itself xdist leaves those with one long test to the end, where a core waits for the other. A part of it:
-#  make test PYTEST_ARGS="--no-cov -n 0 tests/test_loop.py"
+#  make test PYTEST_ARGS="--no-cov -n 0 tests/run/test_loop.py"
 test: $(VENV)/.ready-test $(VENV)/clients/.ready
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered $(PYTEST_ARGS)
 
@@ -61,7 +61,7 @@ docs: .venv-docs/.ready-docs
 
 # With seeds of its own, which it prints: half an hour and more, mostly litellm's
 stress: $(VENV)/.ready-test
-	PYTHONPATH=tests $(BIN)/python -m stress $(STRESS_ARGS)
+	PYTHONPATH=tests/support $(BIN)/python -m stress $(STRESS_ARGS)
 
 lint: $(VENV)/.ready-lint
 	$(BIN)/ruff check

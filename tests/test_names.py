@@ -6,15 +6,15 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from places import REPO
 
 from routelock._names import TRANSFER_PREFIX, slug, transfer_tool_name
 
-RUNTIME = Path(__file__).parents[1] / "runtime"
+RUNTIME = REPO / "runtime"
 NAMES = ["b", "Refund Agent", "東京", "北京", "😀", "a" * 80, "a" * 79 + "b", "Ärger", "___", "-", " "]
 
 

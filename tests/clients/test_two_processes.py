@@ -17,12 +17,12 @@ import openai
 import pytest
 from clients.peer import MAX_HOPS, OPENING, PASSING, REST
 from clients.served import KEY, PATIENCE, comes_true
+from places import REPO, SUPPORT
 
 from routelock import Agent, ProviderError, Runner
 from routelock.handlers.events import TextDelta
 from routelock_providers.remote.agent import RemoteAgent
 
-REPO = Path(__file__).parents[2]
 ROOTS = os.pathsep.join(str(REPO / folder) for folder in ("runtime", "providers", "skills", "tests"))
 
 ROUTES = {
@@ -66,7 +66,7 @@ def started(errors: Path) -> Iterator[Pair]:
 
     def start(which: int) -> subprocess.Popen[bytes]:
         listener = listeners[which].fileno()
-        command = [sys.executable, str(Path(__file__).parent / "peer.py"), str(listener), urls[1 - which]]
+        command = [sys.executable, str(SUPPORT / "clients" / "peer.py"), str(listener), urls[1 - which]]
         environment = {**os.environ, "PYTHONPATH": ROOTS}
         with errors.open("ab") as log:
             return subprocess.Popen(

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from places import REPO
 
-REPO = Path(__file__).parents[2]
 FOLDERS = (".ci", "benchmarks", "docs", "examples", "providers", "runtime", "scripts", "skills", "tests")
 """Not the cassettes: what models say is theirs."""
 SUFFIXES = (".css", ".html", ".js", ".md", ".mjs", ".py", ".sql", ".toml", ".txt", ".yaml", ".yml")

@@ -6,11 +6,11 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
+from places import REPO
 
 from routelock import Agent, AgentHooks, Handoff, Retry, RunConfig, RunHooks
 from routelock.handoffs.payload_types import HandoffTypes
@@ -20,7 +20,7 @@ from routelock.serving import ServeConfig
 from routelock.tools.tool import Tool
 from routelock.tracing.recorder import Trace
 
-PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text("utf-8")
+PAGE = (REPO / "docs" / "events.md").read_text("utf-8")
 EVENTS: tuple[type[Any], ...] = get_args(RunEvent)
 OWNERS: dict[str, Any] = {
     "Agent": Agent,

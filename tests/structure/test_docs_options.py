@@ -6,15 +6,15 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import get_args
 
 import pytest
+from places import REPO
 
 from routelock import Agent, RunConfig, handoff
 from routelock.run.result import StopReason
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = REPO / "docs"
 
 OPTIONS: dict[str, Iterable[str]] = {
     "handoff()": inspect.signature(handoff).parameters,

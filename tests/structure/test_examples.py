@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from places import REPO
 
-REPO = Path(__file__).parents[2]
-# that one takes as long as ten others, and is run by itself in tests/test_support_desk.py
+# that one takes as long as ten others, and is run by itself in tests/structure/test_support_desk.py
 EXAMPLES = sorted({*(REPO / "examples").glob("*.py")} - {REPO / "examples" / "support_desk.py"})
 
 _RUN = """

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "guarantees.md").read_text("utf-8")
+from places import REPO
+
+PAGE = (REPO / "docs" / "guarantees.md").read_text("utf-8")
 PROMISES = re.findall(r"^\*\*(.+?)\*\*(.*?)(?=^\*\*|^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -18,6 +18,6 @@ def test_every_promise_names_its_proof() -> None:
 
 def test_every_proof_is_there() -> None:
     named = set(re.findall(r"`(tests/[\w/]+\.py)`", PAGE))
-    missing = [name for name in named if not (ROOT / name).is_file()]
+    missing = [name for name in named if not (REPO / name).is_file()]
     assert missing == []
-    assert [name for name in named if "def test_" not in (ROOT / name).read_text("utf-8")] == []
+    assert [name for name in named if "def test_" not in (REPO / name).read_text("utf-8")] == []

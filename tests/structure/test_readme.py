@@ -14,10 +14,10 @@ from pathlib import Path
 
 import anyio
 import pytest
+from places import REPO
 
 from routelock.testing import no_network
 
-REPO = Path(__file__).parents[2]
 PAGES = [page for page in (REPO / "README.md", *sorted((REPO / "docs").glob("**/*.md"))) if page.exists()]
 
 _BLOCK = re.compile(

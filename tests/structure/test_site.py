@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
+from places import REPO
 
-REPO = Path(__file__).parents[2]
 ROOTS = ("runtime", "providers", "skills")
 DOCS = REPO / "docs"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))

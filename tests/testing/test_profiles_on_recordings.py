@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from places import REPO
 from vendor_bodies import read_body
 
 from routelock.testing import PROFILES, refusals
 
-ROOT = Path(__file__).resolve().parent.parent
-RECORDINGS = Path(os.environ.get("ROUTELOCK_RECORDINGS") or ROOT.parent / "shared" / "recordings")
+RECORDINGS = Path(os.environ.get("ROUTELOCK_RECORDINGS") or REPO.parent / "shared" / "recordings")
 VENDORS = {**{name: name for name in PROFILES}, "ollama_chat": "ollama", "ollama_local": "ollama"}
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Iterable
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,6 +15,7 @@ import pytest
 from benches import BOTH, MATRIX, Bench, Outcome, Provider, bench_for, run
 from effort import THOROUGH
 from faults import FAULTS, KEY, STREAM, Fault, hello, said
+from places import REPO
 from rawserver import Raw, in_chunks
 from servers import PATIENCE, refused_url
 
@@ -110,7 +110,7 @@ async def test_a_reply_that_has_finished_is_whole(bench: Bench, sent: int, then:
 
 def test_the_page_tells_what_becomes_what() -> None:
     """The table of docs/errors.md has every failure of the matrix, with its error."""
-    page = (Path(__file__).parents[1] / "docs" / "errors.md").read_text("utf-8")
+    page = (REPO / "docs" / "errors.md").read_text("utf-8")
     rows = re.findall(r"^\| (.+) \| `(\w+)` \| (yes|no) \|$", page, re.MULTILINE)
     told = [(name, error, again) for names, error, again in rows for name in names.split("; ")]
     known = [(each.name, each.error.__name__, "yes" if each.may_pass else "no") for each in FAULTS]

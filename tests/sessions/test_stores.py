@@ -19,6 +19,7 @@ from databases import postgres, redis_server
 from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from places import SUPPORT
 from sessionwriter import append_surely, opened
 
 from routelock import Runner
@@ -354,7 +355,7 @@ KILLS = int(os.environ.get("ROUTELOCK_KILLS") or 1)
 def writer(place: Place, *args: str) -> Iterator[subprocess.Popen[str]]:
     assert place.spec is not None
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    script = str(Path(__file__).with_name("sessionwriter.py"))
+    script = str(SUPPORT.joinpath("sessionwriter.py"))
     command = [sys.executable, script, place.spec, *args]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
         try:

@@ -15,6 +15,7 @@ from typing import Any
 
 import anyio
 import pytest
+from places import REPO
 from teams import outcome
 
 from routelock import Message, Runner, RunResult, ToolContext
@@ -22,7 +23,6 @@ from routelock.errors import AuthenticationFailed
 from routelock.history.messages import calls_of, text_of
 from routelock.testing import CassetteMiss, ScriptedHandler, assert_valid, call, use_cassette
 
-REPO = Path(__file__).parents[1]
 CASSETTES = REPO / "cassettes"
 CARD = "4111 1111 1111 1111"
 

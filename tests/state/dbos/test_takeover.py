@@ -18,6 +18,7 @@ import pytest
 from databases import Postgres, address, postgres_server
 from patience import until
 from paying_worker import QUICK, go_on, payer
+from places import SUPPORT
 
 from routelock import Agent, RunConfig, handoff, tool
 from routelock.state.dbos.database import STEPS_VERSION, WORKFLOW, running_client
@@ -110,7 +111,7 @@ def test_a_worker_that_was_frozen_writes_nothing_over_what_the_next_one_did(
     database: str, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    script = [sys.executable, str(Path(__file__).with_name("paying_worker.py")), database, str(log)]
+    script = [sys.executable, str(SUPPORT.joinpath("paying_worker.py")), database, str(log)]
 
     def said(frozen: int, what: str) -> bool:
         return log.exists() and f"{frozen} {what}" in log.read_text()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import TESTS
 from views import Views
 
 from routelock.handlers.port import Request
@@ -61,7 +61,7 @@ def same_watcher() -> Iterator[None]:
 @pytest.mark.usefixtures("same_watcher")
 def test_conftest_fails_a_test_whose_run_shows_what_is_refused(pytester: pytest.Pytester) -> None:
     """Whatever answers: here the request goes the way on which the loop sends all of them."""
-    pytester.makeconftest((Path(__file__).parent / "conftest.py").read_text("utf-8"))
+    pytester.makeconftest((TESTS / "conftest.py").read_text("utf-8"))
     pytester.makepyfile(
         """
         import anyio

@@ -12,14 +12,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from places import REPO
 
 from routelock import Agent, ConfigError
 from routelock.cli.main import main
 from routelock.errors import MissingExtra
 from routelock.serving.dev import serve_dev
 from routelock.testing import ScriptedHandler
-
-REPO = Path(__file__).parents[2]
 
 APP = """
 from routelock import Agent

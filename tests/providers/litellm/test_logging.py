@@ -7,9 +7,9 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
+from places import SUPPORT
 from servers import HELLO, HELLO_STREAM, Server
 
 from routelock import Agent, Runner
@@ -113,7 +113,7 @@ print(Log.count)
 
 
 def test_an_apps_own_log_has_every_reply() -> None:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), *sys.path])}
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM], env=env, capture_output=True, text=True, timeout=120
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
+from places import REPO
 from typing_extensions import TypedDict
 
 from routelock import Agent, RunConfig, RunContext, Runner, handoff
@@ -19,8 +19,6 @@ from routelock.handoffs.payload import HandoffPayload
 from routelock.handoffs.payload_types import HandoffTypes
 from routelock.history.filters import compose, keep_last, remove_all_tools
 from routelock.testing import ScriptedHandler, call
-
-REPO = Path(__file__).parents[1]
 
 
 class Order(TypedDict):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from places import SUPPORT
 from servers import HELLO, Server
 
 WHERE = {
@@ -60,7 +61,7 @@ def nothing_set(home: Path) -> dict[str, str]:
 
 def outcome(program: str, environment: Mapping[str, str]) -> Any:
     """Run a program on a machine without any key, and return what it prints as JSON."""
-    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    paths = os.pathsep.join([str(SUPPORT), *sys.path])
     env = {**environment, "PYTHONPATH": paths}
     command = [sys.executable, "-c", _HEAD + program]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=180)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from places import REPO
 
 from routelock import ToolContext
 from routelock.testing import CassetteMiss, ScriptedHandler, call
 
-REPO = Path(__file__).parents[1]
 NAMES = ("simple_triage", "math_specialist", "context_preservation", "guardrails")
 
 

@@ -12,21 +12,21 @@ from typing import Any
 
 import pytest
 import yaml
+from places import REPO
 from servers import HELLO, USAGE, Server, chunk, said, streamed
 
 from routelock.handlers.port import Request
 from routelock.testing import use_cassette
 from routelock_providers.litellm.handler import LiteLLM
 
-ROOT = Path(__file__).resolve().parent.parent
-SCRIPT = ROOT / "benchmarks" / "replay_recordings.py"
+SCRIPT = REPO / "benchmarks" / "replay_recordings.py"
 sys.path.insert(0, str(SCRIPT.parent))  # a program beside the packages, not one of them
 
 from replay_recordings import replay_all  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
-RECORDINGS = Path(os.environ.get("ROUTELOCK_RECORDINGS") or ROOT.parent / "shared" / "recordings")
+RECORDINGS = Path(os.environ.get("ROUTELOCK_RECORDINGS") or REPO.parent / "shared" / "recordings")
 CHAT = "https://api.openai.com/v1/chat/completions"
 HI = [{"role": "user", "content": "Hi"}]
 

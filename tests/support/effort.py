@@ -1,7 +1,7 @@
 """How much is tried: little in the suite, all of it in `make stress`, and by hand as much as you like.
 
-ROUTELOCK_EXAMPLES=20000 python -m pytest tests/test_repair_always.py --hypothesis-seed=1
-ROUTELOCK_THOROUGH=1 python -m pytest tests/test_cancelled_anywhere.py
+ROUTELOCK_EXAMPLES=20000 python -m pytest tests/history/test_repair_always.py --hypothesis-seed=1
+ROUTELOCK_THOROUGH=1 python -m pytest tests/run/test_cancelled_anywhere.py
 """
 
 from __future__ import annotations

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 from effort import THOROUGH
+from places import REPO
 
-SCRIPT = Path(__file__).resolve().parent.parent / "benchmarks" / "measure_speed.py"
+SCRIPT = REPO / "benchmarks" / "measure_speed.py"
 NAMES = ["by hand, no HTTP", "routelock, no HTTP", "by hand, aiohttp", "OpenAICompatible"]
 
 
