@@ -3,7 +3,7 @@
 import asyncio
 
 from routelock import Agent, Request, RunConfig, Runner, RunResult, function_handler, handoff
-from routelock.handoffs.capabilities import Capacity
+from routelock.handoffs import Capacity
 from routelock.testing import ScriptedHandler, call
 
 

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from routelock import Agent, Request, RunConfig, Runner, handler
 from routelock.errors import ProviderError, RoutelockError, SessionConflict
-from routelock.handlers.events import TextDelta
+from routelock.handlers import TextDelta
 from routelock.sessions import Session, SQLiteSessions
 
 CHATS = SQLiteSessions("backend.db")

@@ -5,8 +5,8 @@ import sys
 from datetime import UTC, datetime
 
 from routelock import Agent, RunConfig, Runner, tool
-from routelock.handoffs.context import HandoffContext, deserialize_context, serialize_context
-from routelock.history.messages import ToolCall
+from routelock.handoffs import HandoffContext, deserialize_context, serialize_context
+from routelock.history import ToolCall
 from routelock.testing import ScriptedHandler, call
 
 

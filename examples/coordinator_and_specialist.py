@@ -1,7 +1,7 @@
 """Shows skills: a coordinator and a specialist. The model hands over to it, and so may a tool."""
 
 from routelock import Agent, HandoffRequest, Runner
-from routelock.history.messages import calls_of
+from routelock.history import calls_of
 from routelock.testing import ScriptedHandler, call
 from routelock_skills import Skill, SpecialistSkill, prompt, tool
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 
 from routelock import Agent, Request, Runner, function_handler
-from routelock.history.messages import text_of
+from routelock.history import text_of
 from routelock.testing import ScriptedHandler, call
 
 ANSWERS = {"open": "We are open from 9 to 17.", "return": "You can return everything within 30 days."}

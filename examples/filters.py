@@ -4,8 +4,7 @@ import dataclasses
 import re
 
 from routelock import Agent, HandoffInputData, RunItem, Runner, function_tool, handoff
-from routelock.history.filters import compose, remove_all_tools
-from routelock.history.messages import text_of
+from routelock.history import compose, remove_all_tools, text_of
 from routelock.testing import ScriptedHandler, call
 
 

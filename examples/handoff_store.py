@@ -3,8 +3,15 @@
 import anyio
 
 from routelock import Agent, HandoffRequest, Runner, handoff
-from routelock.handoffs.context import HandoffContext, deserialize_context, serialize_context
-from routelock.handoffs.store import InMemoryHandoffStore, asks, finished, incoming
+from routelock.handoffs import (
+    HandoffContext,
+    InMemoryHandoffStore,
+    asks,
+    deserialize_context,
+    finished,
+    incoming,
+    serialize_context,
+)
 from routelock.testing import ScriptedHandler, call
 
 store = InMemoryHandoffStore()  # a database of yours has the same methods, and they may be async

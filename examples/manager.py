@@ -3,8 +3,8 @@
 import anyio
 
 from routelock import Agent, Runner, function_tool
-from routelock.handlers.events import MessageDone, TextDelta
-from routelock.run.events import NestedEvent, ToolCalled
+from routelock.handlers import MessageDone, TextDelta
+from routelock.run import NestedEvent, ToolCalled
 from routelock.testing import ScriptedHandler, call
 
 

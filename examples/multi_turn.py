@@ -1,7 +1,7 @@
 """Shows who answers the next message: the same agent again (reset), or whoever answered last (sticky)."""
 
 from routelock import Agent, Message, RunConfig, Runner
-from routelock.history.messages import ToolCall
+from routelock.history import ToolCall
 from routelock.testing import ScriptedHandler, call
 
 MESSAGES = ("Why was I charged twice?", "And when do I get it back?", "Thanks. My lamp flickers, too.")

@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 
 from routelock import Agent, Request, function_tool, handoff
-from routelock.cli.main import main
-from routelock.history.messages import text_of
+from routelock.cli import main
+from routelock.history import text_of
 from routelock.testing import ScriptedHandler, ScriptedReply, call, reply
 
 

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from routelock import Agent, Request, Runner, handler
-from routelock.handlers.events import TextDelta
-from routelock.history.messages import text_of
-from routelock.run.events import HandoffOccurred
+from routelock.handlers import TextDelta
+from routelock.history import text_of
+from routelock.run import HandoffOccurred
 from routelock.testing import ScriptedHandler, call
-from routelock_providers.remote.agent import RemoteAgent
+from routelock_providers import RemoteAgent
 
 
 @handler

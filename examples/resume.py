@@ -4,8 +4,8 @@ import subprocess
 import sys
 
 from routelock import Agent, MaxTurnsExceeded, Request, RunConfig, Runner, RunState, function_handler, tool
-from routelock.handlers.events import MessageDone
-from routelock.history.messages import ToolCall
+from routelock.handlers import MessageDone
+from routelock.history import ToolCall
 from routelock.testing import call
 
 ASK = {"type": "function", "function": {"name": "ask_manager", "description": "Ask a person for consent."}}

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from routelock import Agent, RunConfig, Runner, handoff, tool
-from routelock.history.messages import ToolCall
+from routelock.history import ToolCall
 from routelock.sessions import Session, SQLiteSessions
 from routelock.testing import ScriptedHandler, call
 

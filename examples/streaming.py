@@ -3,8 +3,8 @@
 import anyio
 
 from routelock import Agent, Runner, function_tool
-from routelock.handlers.events import TextDelta
-from routelock.run.events import AgentUpdated, HandoffOccurred, ToolCalled, ToolOutput
+from routelock.handlers import TextDelta
+from routelock.run import AgentUpdated, HandoffOccurred, ToolCalled, ToolOutput
 from routelock.testing import ScriptedHandler, call
 
 

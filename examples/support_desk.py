@@ -35,7 +35,7 @@ from routelock import (
     Runner,
     RunResult,
 )
-from routelock.history.messages import text_of
+from routelock.history import text_of
 from routelock.testing import CassetteMiss, UnplayedInteractions
 
 DEFAULT_MODEL = "openai/gpt-4o-mini"

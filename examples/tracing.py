@@ -3,10 +3,9 @@
 from tempfile import TemporaryDirectory
 
 from routelock import Agent, RunConfig, Runner, Usage, function_tool, handoff
-from routelock.history.filters import remove_all_tools
+from routelock.history import remove_all_tools
 from routelock.testing import ScriptedHandler, call, reply
-from routelock.tracing.reader import TracedRun, read_trace
-from routelock.tracing.records import numbers
+from routelock.tracing import TracedRun, numbers, read_trace
 
 
 @function_tool

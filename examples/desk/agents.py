@@ -17,8 +17,7 @@ from desk.shop import (
     search_manual,
 )
 from routelock import Agent, HandoffInputData, RunContext, RunItem, handoff
-from routelock.history.filters import compose, remove_all_tools
-from routelock.history.messages import text_of
+from routelock.history import compose, remove_all_tools, text_of
 
 __all__ = ["REFUNDS", "TECHNICAL", "TRIAGE", "RefundRequest", "hide_card_numbers"]
 

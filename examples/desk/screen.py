@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import Any, TextIO, cast
 
 from routelock import RunEvent, RunResult, Usage
-from routelock.handlers.events import AttemptFailed, MessageDone, TextDelta
-from routelock.run.events import (
+from routelock.handlers import AttemptFailed, MessageDone, TextDelta
+from routelock.run import (
     AgentUpdated,
     HandoffFailed,
     HandoffRequested,

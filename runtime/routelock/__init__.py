@@ -4,7 +4,8 @@
 
     result = await Runner.run(agent, "Where is my order?")
 
-Importing routelock loads neither litellm nor openai; they are loaded when a model is first called.
+What a program needs every day is here; the rest is in the rooms, such as `routelock.handoffs`. Importing
+routelock loads neither litellm nor openai; they are loaded when a model is first called.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -25,20 +26,20 @@ from routelock.errors import (
 )
 from routelock.guardrails import GuardrailResult
 from routelock.handlers.function_handler import function_handler, handler
-from routelock.handlers.port import Handler, ModelSettings, Request
+from routelock.handlers.port import Handler, ModelSettings, Priority, Request
 from routelock.handlers.retry import Retry
-from routelock.handoff_request import HandoffRequest
+from routelock.handoff_request import HandoffRequest, HandoffResponse
 from routelock.handoffs.handoff import Handoff, handoff
 from routelock.history.filters import HandoffInputData, HandoffInputFilter
 from routelock.history.messages import Message, RunItem
 from routelock.history.nesting import nest_handoff_history
-from routelock.run.config import RunConfig
+from routelock.run.config import Limits, RunConfig
 from routelock.run.events import RunEvent
 from routelock.run.result import HandoffRecord, RunResult
 from routelock.run.stream import RunHandle, RunStream
 from routelock.runner import Runner
 from routelock.tools.decorators import function_tool, tool
-from routelock.tools.tool import Tool
+from routelock.tools.tool import Tool, ToolResult
 from routelock.usage import Usage
 
 if TYPE_CHECKING:
@@ -56,11 +57,14 @@ __all__ = [
     "HandoffInputFilter",
     "HandoffRecord",
     "HandoffRequest",
+    "HandoffResponse",
     "LimitExceeded",
+    "Limits",
     "MaxTurnsExceeded",
     "Message",
     "ModelBehaviorError",
     "ModelSettings",
+    "Priority",
     "ProviderError",
     "Request",
     "Retry",
@@ -79,6 +83,7 @@ __all__ = [
     "Tool",
     "ToolContext",
     "ToolError",
+    "ToolResult",
     "Usage",
     "function_handler",
     "function_tool",

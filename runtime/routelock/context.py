@@ -53,7 +53,7 @@ class RunContext(Generic[T]):
     def handoff_payload(self) -> HandoffPayload | None:
         """The data that rode along with a transfer; None when there is none, or it cannot be read.
 
-        `routelock.payloads.payload_of` also says what is wrong with it. It is read anew each time.
+        `routelock.handoffs.payload_of` also says what is wrong with it. It is read anew each time.
         """
         from routelock.handoffs.payload import payload_of  # noqa: PLC0415 - see above
 

@@ -51,7 +51,7 @@ class GuardrailResult:
 Guardrail = Callable[[RunContext[Any], Any, Any], MaybeAwaitable[GuardrailResult]]
 """``(context, agent, value) -> GuardrailResult``, sync or async. For an input guardrail the value is a
 list of copies of the messages that the agent's model is shown next, without its system prompt;
-`routelock.messages.last_user_text` finds what the user asked. For an output guardrail: the final output."""
+`routelock.history.last_user_text` finds what the user asked. For an output guardrail: the final output."""
 
 ToolGuardrail = Callable[[ToolContext[Any], Any, Any], MaybeAwaitable[GuardrailResult]]
 """``(context, tool, value) -> GuardrailResult``, alike. Before a call the value is its arguments by name,

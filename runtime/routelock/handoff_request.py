@@ -175,12 +175,12 @@ class HandoffRequest:
     timeout: float | None = field(default=None, kw_only=True)
     """Seconds that the target has to accept, more than 0; None and infinity wait for ever."""
     payload: Any = field(default=None, kw_only=True)
-    """Data that rides along, see `routelock.payloads`."""
+    """Data that rides along, see `routelock.handoffs.payload`."""
     context_snapshot: bytes | None = field(default=None, kw_only=True)
-    """The conversation as `routelock.handoff_context.serialize_context` writes it, for a target that decides
+    """The conversation as `routelock.handoffs.serialize_context` writes it, for a target that decides
     in another process. A run needs none, and passes on what a tool gives."""
     priority: int = field(default=0, kw_only=True)
-    """For those who decide, such as an `routelock.handoff_store.HandoffStore`: lower first. A run tries the
+    """For those who decide, such as an `routelock.handoffs.HandoffStore`: lower first. A run tries the
     transfers of a reply in the order of the calls."""
     metadata: Mapping[str, Any] = field(default_factory=NEW_DICT, kw_only=True)
 
@@ -292,7 +292,7 @@ RESPONSE = maker(HandoffResponse, checked=False)
 
 def recordable(value: object) -> Any:
     """Return a value as JSON data, for a journal. What has no JSON form becomes text, never an error."""
-    from pydantic_core import from_json, to_json  # noqa: PLC0415 - see `routelock.schema`
+    from pydantic_core import from_json, to_json  # noqa: PLC0415 - see `routelock.tools.schema`
 
     try:
         return from_json(to_json(value, fallback=str, inf_nan_mode="strings"))

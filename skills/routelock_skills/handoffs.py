@@ -58,7 +58,7 @@ def handoff(
     Args:
         function: an async function or async generator, see `routelock.handlers.function_handler`.
         name: what it is called; the function's own name when left out.
-        family: whose private fields it can read, see `routelock.port.family_of`.
+        family: whose private fields it can read, see `routelock.handlers.family_of`.
         priority: the lowest of an agent's handlers is its default, with which each run begins. There is a
             transfer back to it as long as another handler is in charge.
         scope: who may use it, see `routelock.scopes`.

@@ -1,6 +1,7 @@
 """Streams, hooks, guardrails and limits as code for openai-agents uses them; what must not differ in silence.
 
-See tests/structure/test_openai_agents_names.py for agents, tools and handoffs, and docs/coming-from-openai-agents.md.
+See tests/structure/test_openai_agents_names.py for agents, tools and handoffs, and
+docs/coming-from-openai-agents.md.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from routelock import Agent, ProviderError, Runner
 from routelock.handlers.events import TextDelta
 from routelock_providers.remote.agent import RemoteAgent
 
-ROOTS = os.pathsep.join(str(REPO / folder) for folder in ("runtime", "providers", "skills", "tests"))
+ROOTS = os.pathsep.join(str(REPO / folder) for folder in ("runtime", "providers", "skills", "tests/support"))
 
 ROUTES = {
     "desk": [PASSING, OPENING + REST],

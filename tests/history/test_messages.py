@@ -311,7 +311,7 @@ def test_portable_leaves_a_call_without_an_id_to_repair() -> None:
 
 
 def test_an_item_has_its_own_fields_and_no_others() -> None:
-    """A type checker holds it to be frozen, see `routelock.records`."""
+    """A type checker holds it to be frozen, see `routelock._records`."""
     item = RunItem(id=0, kind="input", message=USER)
     with pytest.raises(AttributeError):
         item.mine = 1  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,4 +1,4 @@
-"""The cut that parts no call from its answers; `tests/history/test_filters.py` and the snapshots use it, too."""
+"""The cut that parts no call from its answers; filters and the snapshots use it, too."""
 
 from __future__ import annotations
 

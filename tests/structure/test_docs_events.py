@@ -95,7 +95,7 @@ def _calls(hint: Any) -> list[Any]:
 
 def _options(owner: Any) -> dict[str, list[Any]]:
     """Each option that takes a function, and what that is called with."""
-    hints = get_type_hints(owner, localns={"HandoffTypes": HandoffTypes, "Trace": Trace})
+    hints = get_type_hints(owner, localns={"Agent": Agent, "HandoffTypes": HandoffTypes, "Trace": Trace})
     fields = (
         [each.name for each in dataclasses.fields(owner) if each.init] if isinstance(owner, type) else hints
     )

@@ -63,7 +63,7 @@ def test_importing_routelock_loads_nothing_that_few_runs_need(offline_env: dict[
 
 
 def test_what_few_runs_need_is_there_all_the_same(offline_env: dict[str, str]) -> None:
-    code = "from routelock import *; from routelock.state.run_state import RunState as same; assert RunState is same"
+    code = "from routelock import *; from routelock.state import RunState as same; assert RunState is same"
     _run(code, offline_env)
 
 

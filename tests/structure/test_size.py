@@ -7,13 +7,17 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
-FILE_LINES = 500
+FILE_LINES = 700
 FUNCTION_LINES = 40
-PUBLIC_NAMES = 42
+PUBLIC_NAMES = 46
 
 EXCEPTIONS: dict[str, str] = {
+    "routelock.run.run": "until a run is one object with a stack of frames",
+    "routelock.run.tool_calls": "until tool calls are one async generator",
+    "routelock.state.document": "until pydantic reads and writes the documents",
+    "routelock_providers.errors": "what failed and what a vendor answered, until these are one table",
     # "routelock.module" or "routelock.module.function": why it may be bigger
-    "routelock.edges.handoff": "a list of options, each named three times and nothing else",
+    "routelock.handoffs.handoff.handoff": "a list of options, each named three times and nothing else",
 }
 
 

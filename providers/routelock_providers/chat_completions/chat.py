@@ -1,7 +1,7 @@
 """One chat completion: the body goes out, what comes back becomes events. Carrying it is another's work.
 
-Both handlers that speak to an HTTP API share this: `routelock_providers.openai.OpenAI` and
-`routelock_providers.remote.RemoteAgent`. It knows no HTTP library: it is given a function that sends.
+Both handlers that speak to an HTTP API share this: `routelock_providers.OpenAI` and
+`routelock_providers.RemoteAgent`. It knows no HTTP library: it is given a function that sends.
 """
 
 from __future__ import annotations

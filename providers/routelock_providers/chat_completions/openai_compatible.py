@@ -1,7 +1,7 @@
 """Chat completions straight over HTTP: every endpoint that speaks like OpenAI's, and OpenAI's own.
 
 Nothing stands between the request and the socket but aiohttp: JSON goes out, JSON comes in, and no
-library walks over it. For trio, or with a client of your own, there is `routelock_providers.openai.OpenAI`.
+library walks over it. For trio, or with a client of your own, there is `routelock_providers.OpenAI`.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def key_variable(provider: str) -> str:
 class OpenAICompatible:
     """A handler that asks one model of an endpoint with OpenAI's chat API; it runs on asyncio.
 
-    It says and refuses the same as `routelock_providers.openai.OpenAI`, in a fraction of the time. aiohttp
+    It says and refuses the same as `routelock_providers.OpenAI`, in a fraction of the time. aiohttp
     carries the requests; it comes with litellm, and with the extra ``routelock[direct]``.
 
     A streamed reply is complete when a finish reason or, last of all, the usage has come, or when the

@@ -1,7 +1,7 @@
 """A whole reply in the shape that nearly all have, read in one go. Pure functions.
 
-`routelock.assembly` reads every shape, piece by piece, and is always right; this gives the same for the
-ordinary ones in a third of the time, and gives up on any other.
+`routelock.handlers.stream_assembler` reads every shape, piece by piece, and is always right; this gives the
+same for the ordinary ones in a third of the time, and gives up on any other.
 """
 
 from __future__ import annotations

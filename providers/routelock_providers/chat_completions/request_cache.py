@@ -4,7 +4,7 @@ A run asks again and again with the same messages and a few more. Mending and en
 makes a long run cost the square of its length: with 400 calls of tools, a hundredfold. So both are done once
 per message. Tools are the same in every request of an agent, so what is sent of them is made once.
 
-Both are known by their identity: nobody edits what a model was shown, see `routelock.port.Request`.
+Both are known by their identity: nobody edits what a model was shown, see `routelock.handlers.Request`.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Line:
     is_tapped: bool = True
     """Else litellm alone reads the answer."""
     parts: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What is to stand in the request in the place of marks, see `routelock_providers.foreign`."""
+    """What is to stand in the request in the place of marks, see `routelock_providers.litellm.fixes`."""
     failure: httpx.TransportError | ProviderError | None = None
     response: Sent | None = None
 

@@ -42,7 +42,7 @@ class LiteLLM:
     """A handler that asks one model through litellm; it runs on asyncio, because litellm does.
 
     litellm is imported at the first call, in a thread, so that the event loop goes on; see
-    `routelock_providers.litellm_library.load_litellm`. Calls are made once: retrying is the run's.
+    `routelock_providers.load_litellm`. Calls are made once: retrying is the run's.
 
     Args:
         model: litellm's model string, such as ``"anthropic/claude-haiku-4-5"`` or

@@ -6,7 +6,7 @@ vendor or were guessed, why the vendor refused. The tap reads the same bytes fir
 said, and mends the few things that litellm cannot read. Whatever it does not know passes unchanged.
 
 It knows no vendor by name but where a rule says so, does no I/O and imports neither litellm nor an
-HTTP client; `routelock_providers.tapped` puts it into the stream of bytes.
+HTTP client; `routelock_providers.litellm.client` puts it into the stream of bytes.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Command:
     declare: Callable[[argparse.ArgumentParser], None]
     """Adds its arguments."""
     run: Callable[[argparse.Namespace], int]
-    """Carries it out and returns an exit code, see `routelock.commands.exit_codes`.
+    """Carries it out and returns an exit code, see `routelock.cli.command`.
 
     What it raises becomes one line on stderr.
     """

@@ -49,7 +49,7 @@ _PATIENCE = 0.2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Carry out a command line and return its exit code, see `routelock.commands.exit_codes`.
+    """Carry out a command line and return its exit code, see `routelock.cli.command`.
 
     Args:
         arguments: without the program's name; None takes those of the process.

@@ -116,7 +116,7 @@ def _said(message: Mapping[str, Any]) -> str:
 
 
 def _call_in(function: Mapping[str, Any]) -> str:
-    """Return a call; a file may have none of the arguments, see `routelock.trace_files`."""
+    """Return a call; a file may have none of the arguments, see `routelock.tracing.file`."""
     arguments = call_arguments(str(function.get("arguments") or ""), _ROOM)
     return f"{bounded(str(function.get('name', '?')), 80)}({arguments})"
 

@@ -291,7 +291,7 @@ class FunctionHandler:
     function: Callable[..., Any] = field(hash=False)
     name: str
     family: str = field(hash=False)
-    """Whose private fields it can read, see `routelock.port.family_of`."""
+    """Whose private fields it can read, see `routelock.handlers.family_of`."""
     priority: int = field(default=Priority.CUSTOM, hash=False)
     """The lowest of an agent's handlers is its default."""
     scope: Scope = field(default="all", hash=False)
@@ -440,7 +440,7 @@ def function_handler(
         function: an ``async def``, with or without ``yield``; a partial, a method, a callable object or a
             wrapper of one; or a sync function that is annotated to return something async.
         name: the handler's name; the function's own when left out.
-        family: see `routelock.port.family_of`; the name when left out.
+        family: see `routelock.handlers.family_of`; the name when left out.
         priority: the lowest of an agent's handlers is its default.
         scope: who may use it, see `routelock.scopes`.
         prompt: what it is for, in words for the model. The docstring is never shown.

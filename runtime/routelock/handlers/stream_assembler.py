@@ -13,7 +13,7 @@ from 202 recorded streams with tool calls and from the public issues named besid
 5. The first id that is not empty wins; arguments are appended, an object as JSON text. A name is often
    repeated (NousResearch/hermes-agent 8259) and seldom in pieces, which come before the arguments
    (continuedev/continue pull 5849); ``{}`` before the arguments is none (BerriAI/litellm 4537).
-6. Whatever else came is kept, because a provider must get back what it sent: see `routelock.pieces`.
+6. Whatever else came is kept, because a provider must get back what it sent.
 
 The result depends on the presence of calls only; a finish reason is reported and never believed.
 """

@@ -237,11 +237,11 @@ class Handoff:
     timeout: float | None = None
     """Seconds that the target has to accept, in its ``on_handoff_request``; None waits for ever."""
     payload: HandoffPayload | Mapping[str, Any] | Callable[..., MaybeAwaitable[Any]] | None = None
-    """Data that rides along, see `routelock.payloads`; or a function of the context, and of what the
+    """Data that rides along, see `routelock.handoffs.payload`; or a function of the context, and of what the
     model passed, that makes it."""
     share: Sequence[str] | None = None
     """Which keys of the shared memory the target sees, and may change; None for the same dict as the source.
-    A payload is not withheld. See `routelock.sharing`."""
+    A payload is not withheld. See `routelock.context`."""
     return_to_caller: bool = False
     """Whether the target's output answers the source's call, and the source goes on. If the target fails, the
     source is told, unless ``RunConfig.raise_on`` has ``"failed_handoff"``."""
@@ -476,9 +476,9 @@ def handoff(
         scope: who may hand over, see `routelock.scopes`; default: that of a handler, or all.
         capabilities_required: what the target must be able to do (``Agent.capabilities``).
         timeout: seconds that the target's ``on_handoff_request`` may take.
-        payload: data that rides along, see `routelock.payloads`, or a function of the context and what
-            the model passed, sync or async, that makes it.
-        share: which keys of the shared memory the target sees and may change, see `routelock.sharing`; None
+        payload: data that rides along, see `HandoffPayload`, or a function of the context and what the model
+            passed, sync or async, that makes it.
+        share: which keys of the shared memory the target sees and may change, see `routelock.context`; None
             for all.
         return_to_caller: the target's output answers the source's call, and the source goes on. If the
             target fails, the source is told instead.

@@ -48,7 +48,7 @@ _NAMES = ("source_agent", "handoff_type", "context_data", "handoff_reason", "exp
 
 @functools.cache
 def _contract() -> pydantic.TypeAdapter[dict[str, Any]]:
-    from pydantic import Field, TypeAdapter  # noqa: PLC0415 - see `routelock.schema`
+    from pydantic import Field, TypeAdapter  # noqa: PLC0415 - see `routelock.tools.schema`
 
     name, text = Annotated[str, Field(min_length=1)], NotRequired[str | None]
     hints = (name, name, NotRequired[dict[str, Any]], text, text)
@@ -122,7 +122,7 @@ class HandoffPayload:
         Raises:
             PayloadError: it does not fit; the message names the fields.
         """
-        from pydantic import TypeAdapter  # noqa: PLC0415 - see `routelock.schema`
+        from pydantic import TypeAdapter  # noqa: PLC0415 - see `routelock.tools.schema`
 
         try:
             return TypeAdapter(model).validate_python(dict(self.context_data))
@@ -160,7 +160,7 @@ class HandoffPayload:
     def preview(self, limit: int = 1000, *, markers: Collection[str] = ()) -> str:
         """Return one line for each key, cut where it does not fit; those of earlier payloads come last.
 
-        What is known for a secret (see `routelock.redaction`) is ``[redacted]``; tools have it all the same.
+        What is known for a secret (see `routelock._redaction`) is ``[redacted]``; tools have it all the same.
 
         No text in the data can begin a line, so it can forge no heading, role or marker. The time it takes
         does not depend on the size or the depth of the data.

@@ -62,7 +62,7 @@ __all__ = ["RUN", "Books", "Hops", "Keeper", "ModelCalls", "Run"]
 
 
 class Keeper(Protocol):
-    """Keeps one run. It is given the `routelock.run.Run`, which it may change in `begin` only."""
+    """Keeps one run. It is given the `routelock.run.run.Run`, which it may change in `begin` only."""
 
     async def begin(self, run: Any) -> None:
         """Put what came before in front of the run's input, and keep the input.
@@ -168,7 +168,7 @@ class Hops:
         ]
 
     def narrow(self, keys: Sequence[str] | None) -> None:
-        """Let whoever speaks next see a memory of its own, see `routelock.sharing`."""
+        """Let whoever speaks next see a memory of its own, see `routelock.context`."""
         narrowing = narrowed(self.shared_memory, keys)
         self.narrowings += (narrowing,)
         self.shared_memory = narrowing.inner
@@ -382,7 +382,7 @@ class ModelCalls(Books):
         self.check_budget()
 
     def begin_attempt(self) -> None:
-        """Note that the model call is being made, and not waited for (see `routelock.attempts`)."""
+        """Note that the model call is being made, and not waited for (see `routelock.handlers.retry`)."""
         self.attempted = True
 
     def count_failed(self, error: BaseException | None) -> None:
@@ -481,7 +481,7 @@ class Run(ModelCalls):
     failure: str | None = field(default=None, init=False)
     """The error that ended the run, in words."""
     capture: Callable[[Run], RunState] | None = None
-    """Makes the state of the run, see `routelock.capturing`."""
+    """Makes the state of the run, see `routelock.state.resume`."""
     keeper: Keeper | None = field(default=None, init=False)
     """Keeps the run in its session."""
     depth: int = field(default=0, init=False)
@@ -646,7 +646,7 @@ class Run(ModelCalls):
 
         Args:
             reply: as the handler gave it.
-            sound: whether it is known to be (see `routelock.replies.is_sound`).
+            sound: whether it is known to be (see `routelock.handlers.replies.is_sound`).
         """
         done, repairs = with_own_ids(reply, self.turn, self.call_ids, sound=sound)
         if repairs:

@@ -1,7 +1,7 @@
 """Runs within a run: how an agent answers a call as a tool.
 
 A nested run has a transcript, handoffs and turns of its own. It shares with the outer one the app's
-context object, the shared memory (until it hands over with a payload, see `routelock.sharing`), the scopes,
+context object, the shared memory (until it hands over with a payload, see `routelock.context`), the scopes,
 the hooks, the settings and the executor. What it uses counts as the outer run's, and the limits of that one
 hold for both together. The input and output guardrails of a run are about what enters and leaves it as a
 whole, so they do not see nested runs; those of the agents do.
@@ -49,7 +49,7 @@ __all__ = ["Consultation", "Events", "GraceOver", "consultations", "step_key"]
 
 
 Events = Callable[[Run], AsyncGenerator[RunEvent]]
-"""`routelock.loop.run_events`, which is given to those below it."""
+"""`routelock.run.loop.run_events`, which is given to those below it."""
 
 _DEEPEST = 20
 """So many runs may be within one another; each takes some frames of Python's stack."""

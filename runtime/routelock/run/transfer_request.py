@@ -312,7 +312,7 @@ def data_of(request: HandoffRequest) -> str:
     """Return the data that is passed along as JSON text; empty when there is none, or it has no such form."""
     if request.input is None:
         return ""
-    from pydantic_core import to_json  # noqa: PLC0415 - see `routelock.schema`
+    from pydantic_core import to_json  # noqa: PLC0415 - see `routelock.tools.schema`
 
     try:
         return to_json(request.input).decode()
@@ -326,7 +326,7 @@ def arguments_of(wanted: Wanted) -> str:
         return wanted.call["function"].get("arguments") or ""
     if (given := wanted.request.input) is None:
         return "{}"
-    from pydantic_core import to_json  # noqa: PLC0415 - see `routelock.schema`
+    from pydantic_core import to_json  # noqa: PLC0415 - see `routelock.tools.schema`
 
     return to_json(given, fallback=str).decode()
 

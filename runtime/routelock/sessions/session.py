@@ -44,7 +44,7 @@ __all__ = ["Conversation", "Session", "SessionKeeper"]
 
 
 class SessionKeeper:
-    """An `routelock.keeping.Keeper` that keeps a run in a session.
+    """An `routelock.run.run.Keeper` that keeps a run in a session.
 
     Args:
         log: of the session.
@@ -354,9 +354,9 @@ class Session(SessionLog):
     async def add(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
         """Add messages that come from elsewhere, such as the history of another framework.
 
-        They are stored as they are, and mended each time they are loaded; see `routelock.sessions.foreign`
-        for what is understood. Only a number that is none, NaN or infinity, becomes null. What others add in
-        the same moment is stored as well, before or after them.
+        They are stored as they are, and mended each time they are loaded; `import_messages.py` says what
+        is understood. Only a number that is none, NaN or infinity, becomes null.
+        What others add in the same moment is stored as well, before or after them.
 
         Raises:
             SessionConflict: others were faster each of a hundred times.

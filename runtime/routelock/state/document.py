@@ -116,7 +116,7 @@ class CallerDocument(Position):
 
 
 class NarrowedDocument(TypedDict):
-    """A memory within another, see `routelock.sharing`."""
+    """A memory within another, see `routelock.context`."""
 
     keys: list[str] | None
     same: list[str]

@@ -56,7 +56,7 @@ class StepLost(BaseException):
 
 
 class JournalSteps:
-    """The `routelock.executor.Executor` of one run.
+    """The `routelock.run.Executor` of one run.
 
     Args:
         entries: what is kept of the run, by key, in the order in which it was written.

@@ -141,7 +141,7 @@ class ScriptedHandler:
     Args:
         replies: what to answer, in order.
         name: the handler's name, and the model's in results.
-        family: whose private fields this handler can read, see `routelock.port.family_of`.
+        family: whose private fields this handler can read, see `routelock.handlers.family_of`.
         pieces: how the text of a streamed reply is cut.
     """
 

@@ -39,7 +39,7 @@ def assert_valid(
     call; ids must be there and differ; roles must be known; there must be something to answer.
 
     With a profile it also checks what that vendor alone demands of messages as they are sent. routelock's
-    providers see to that on the wire, so give it what `routelock_providers.litellm_call.as_sent` returns, or
+    providers see to that on the wire, so give it what `routelock_providers.litellm.as_sent` returns, or
     a request's body.
 
     Args:

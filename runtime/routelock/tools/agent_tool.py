@@ -1,7 +1,7 @@
 """Agents as tools: ``agent.as_tool()`` makes a `Tool` that a run answers with a run within itself.
 
 The agent that has the tool stays in charge: it asks, is answered, and goes on. That run is started by
-`routelock.nested`; here is only what it is told.
+`routelock.run.subrun`; here is only what it is told.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WHAT = "The task, with everything that the agent needs to know: it sees nothing
 
 @functools.cache
 def _task() -> JsonType[Any]:
-    import pydantic  # noqa: PLC0415 - see `routelock.schema`
+    import pydantic  # noqa: PLC0415 - see `routelock.tools.schema`
 
     make_type: Any = TypedDict
     return JsonType(make_type("Task", {"input": Annotated[str, pydantic.Field(description=_WHAT)]}))

@@ -136,7 +136,7 @@ class JsonCall:
         Raises:
             ModelBehaviorError: not JSON, not an object, or a required key is missing.
         """
-        from pydantic_core import from_json  # noqa: PLC0415 - see `routelock.schema`
+        from pydantic_core import from_json  # noqa: PLC0415 - see `routelock.tools.schema`
 
         sent = "{}" if not text or text.strip() in ("", "null") else text
         try:
@@ -207,7 +207,7 @@ def _whole_text(value: object) -> str:
         return sendable(str.__str__(value))  # the value of a string enum, not its name
     if value is None:
         return ""
-    from pydantic_core import PydanticSerializationError, to_json  # noqa: PLC0415 - see `routelock.schema`
+    from pydantic_core import PydanticSerializationError, to_json  # noqa: PLC0415 - see `routelock.tools.schema`
 
     odd: list[object] = []
 
@@ -235,7 +235,7 @@ def _without_halves(value: object, error: ValueError) -> str:
     Raises:
         NoTextError: it is something else that failed.
     """
-    from pydantic_core import to_json  # noqa: PLC0415 - see `routelock.schema`
+    from pydantic_core import to_json  # noqa: PLC0415 - see `routelock.tools.schema`
 
     try:
         data = sendable(json.loads(json.dumps(value)))

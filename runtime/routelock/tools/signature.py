@@ -68,7 +68,7 @@ class Signature:
         The strict form makes a model send every argument, with null for what it would leave out. A
         null that the argument's type takes is an ordinary value and is not looked at here.
         """
-        from pydantic_core import from_json, to_json  # noqa: PLC0415 - see `routelock.schema`
+        from pydantic_core import from_json, to_json  # noqa: PLC0415 - see `routelock.tools.schema`
 
         if text.strip() in ("", "null"):
             return "{}"
@@ -187,7 +187,7 @@ class _Field:
 
 
 def _field(function: Callable[..., Any], parameter: inspect.Parameter, owner: str) -> _Field:
-    from pydantic.fields import FieldInfo  # noqa: PLC0415 - see `routelock.schema`
+    from pydantic.fields import FieldInfo  # noqa: PLC0415 - see `routelock.tools.schema`
 
     try:
         hint = hint_of(function, parameter.annotation)
@@ -220,7 +220,7 @@ def _adapter(
     It is of a TypedDict and not of a model, because a parameter may be called ``schema`` or ``_id``,
     and because what is left out stays out, so that Python fills in its own default.
     """
-    from pydantic import ConfigDict, TypeAdapter  # noqa: PLC0415 - see `routelock.schema`
+    from pydantic import ConfigDict, TypeAdapter  # noqa: PLC0415 - see `routelock.tools.schema`
 
     keys = {each.name: NotRequired[each.hint] if each.is_optional else each.hint for each in fields}
     make_type: Any = TypedDict
@@ -234,7 +234,7 @@ def _adapter(
 
 
 def _culprit(owner: str, fields: Sequence[_Field], error: Exception) -> str:
-    from pydantic import TypeAdapter  # noqa: PLC0415 - see `routelock.schema`
+    from pydantic import TypeAdapter  # noqa: PLC0415 - see `routelock.tools.schema`
 
     for each in fields:
         try:

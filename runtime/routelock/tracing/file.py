@@ -2,9 +2,9 @@
 
     await Runner.run(agent, "Hi", run_config=RunConfig(trace="runs.jsonl"))
 
-`routelock.trace_records` says what the lines are, and `routelock.traces` reads them back. Nothing is sent
+`routelock.tracing.records` says what the lines are, and `read_trace` reads them back. Nothing is sent
 anywhere. A file holds what users and models said, unless ``TraceFile(..., content=False)`` leaves that out.
-Secrets are replaced in any case, as far as `routelock.redaction` knows them.
+Secrets are replaced in any case, as far as `routelock.tracing.redact` knows them.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
         for call in run.calls:
             print(call.start.agent, call.messages, call.reply)
 
-See `routelock.trace_records` for what a file holds, and `routelock.trace_files` for how one is written.
+See `routelock.tracing.records` for what a file holds, and `routelock.tracing.file` for how one is written.
 """
 
 from __future__ import annotations

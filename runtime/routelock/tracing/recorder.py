@@ -169,7 +169,7 @@ class Within:
     def stream(self, request: Request, /) -> AsyncGenerator[HandlerEvent]:
         """Answer as the handler does."""
         events = self._inner.stream(request)
-        # what is no generator is for `routelock.attempts` to complain about
+        # what is no generator is for `routelock.handlers.retry` to complain about
         return self._steps(events) if hasattr(events, "__aiter__") and hasattr(events, "aclose") else events
 
     async def _steps(self, events: AsyncGenerator[HandlerEvent]) -> AsyncGenerator[HandlerEvent]:

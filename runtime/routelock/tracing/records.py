@@ -144,7 +144,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemTraced:
-    """A message. See `routelock.messages.RunItem` for those of the transcript."""
+    """A message. See `routelock.history.RunItem` for those of the transcript."""
 
     type: ClassVar[str] = "item"
     run: str
@@ -242,7 +242,7 @@ class ModelEnded:
     response_id: str | None = None
     error: ErrorTraced | None = None
     reply: Any = field(default=None, repr=False, compare=False)
-    """The `routelock.events.MessageDone`; only in the process where it happened."""
+    """The `routelock.handlers.MessageDone`; only in the process where it happened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,7 +328,7 @@ class TookOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemTraced:
-    """Something went wrong that did not end the run. See `routelock.results.Problem`."""
+    """Something went wrong that did not end the run. See `routelock.run.Problem`."""
 
     type: ClassVar[str] = "problem"
     run: str
@@ -364,7 +364,7 @@ class RunEnded:
     pending: Sequence[Mapping[str, Any]] = ()
     """Calls that the caller has to answer."""
     interruptions: Sequence[Mapping[str, Any]] = ()
-    """Calls that wait for somebody's approval, as `routelock.approvals.Interruption` has them."""
+    """Calls that wait for somebody's approval, as `routelock.tools.Interruption` has them."""
 
 
 TraceRecord = (

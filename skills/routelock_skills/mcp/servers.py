@@ -90,7 +90,7 @@ class _UrlEntry(_Entry):
 
 
 def server_place(given: object) -> ServerPlace:
-    """Return what was meant; see `routelock.mcp.MCPClient` for what there is.
+    """Return what was meant; see `routelock_skills.mcp.MCPClient` for what there is.
 
     Raises:
         ConfigError: it is none of that; values are not quoted, since they may be secrets.

@@ -207,7 +207,7 @@ def offered_name(name: str) -> str:
     """Return a name that providers accept.
 
     Dots, slashes and spaces become underscores. Where more than that is lost, six hex digits of the name's
-    SHA-1 keep two names apart, as in `routelock.names.slug`.
+    SHA-1 keep two names apart, as in `routelock._names.slug`.
     """
     if not odd_tool_name(name):
         return name

@@ -302,7 +302,7 @@ class Desk:
         await asked.reply(id=talk.id, agent=agent.name, graph=picture)
 
     async def answer(self, asked: PageRequest) -> None:
-        """Answer the user's message, or words on calls that wait, with lines; see `routelock.dev.talks`."""
+        """Answer the user's message, or words on calls that wait, with lines; see `conversations.py`."""
         talk = self._talks.find(asked.path["id"])
         said = _said(await asked.body())
         out = EventStream(asked.send, {})

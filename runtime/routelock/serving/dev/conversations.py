@@ -1,7 +1,7 @@
 """Conversations of the page: each message of the user's is a run, told line by line while it happens.
 
-A line is a record of a trace (see `routelock.trace_records`), so the page shows a run and a file of traces by
-the same means; or it is one of the page's own: ``delta``, a piece of text or reasoning as it arrives, and
+A line is a record of a trace (see `routelock.tracing.records`), so the page shows a run and a file of traces
+by the same means; or it is one of the page's own: ``delta``, a piece of text or reasoning as it arrives, and
 ``end``, the last one.
 """
 

@@ -34,7 +34,7 @@ async def _kept_already(key: str, entry: str) -> None:
 
 
 class DurableSteps:
-    """The `routelock.executor.Executor` of one workflow.
+    """The `routelock.run.Executor` of one workflow.
 
     Args:
         entries: what is recorded, by key.
@@ -157,7 +157,7 @@ def recorded_entries(recorded: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 class RecordedSteps:
-    """The `routelock.executor.Executor` that tells what is recorded of a run, and ends it there.
+    """The `routelock.run.Executor` that tells what is recorded of a run, and ends it there.
 
     A tool of which nothing is recorded is answered by a note, as one that was cut off: it may have begun.
 
