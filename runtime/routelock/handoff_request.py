@@ -10,8 +10,8 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, cast
 
-from routelock._names import capable_name, in_order
 from routelock._records import NEW_DICT, dataclass, maker, remaker
+from routelock._tool_names import capable_name, in_order
 from routelock.errors import ConfigError, HandoffStateError
 
 __all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "recordable"]

@@ -75,7 +75,7 @@ def test_a_request_has_these_defaults() -> None:
 def test_a_tool_has_the_same_name_in_every_process() -> None:
     """Whatever the hash seed."""
     code = (
-        "from routelock._names import transfer_tool_name as name;"
+        "from routelock._tool_names import transfer_tool_name as name;"
         "print([name(each) for each in ('Refund Agent', '東京', 'x' * 80)])"
     )
     outputs = {

@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-from routelock._names import litellm_name
+from routelock._tool_names import litellm_name
 from routelock.errors import ConfigError
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.model_settings import settings_problems

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from routelock._json import integral, sendable
-from routelock._names import slug
+from routelock._tool_names import slug
 from routelock.errors import (
     AuthenticationFailed,
     ConfigError,

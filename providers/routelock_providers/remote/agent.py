@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from pydantic_core import to_jsonable_python
 
-from routelock._names import slug
+from routelock._tool_names import slug
 from routelock.errors import ConfigError, UnreadableResponse
 from routelock.handlers.events import HandlerEvent, MessageDone, ToolCallDelta
 from routelock.handlers.model_settings import settings_problems

@@ -11,8 +11,8 @@ from typing import Any, Generic, cast, get_args
 from typing_extensions import TypeVar
 
 from routelock._callables import MaybeAwaitable, name_of, resolve, takes, wants
-from routelock._names import frozen_list
 from routelock._records import NEW_DICT, dataclass
+from routelock._tool_names import frozen_list
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.agents.registry import Equipment, Ranked, Section, rank
 from routelock.agents.skill import Skill, equip

@@ -10,8 +10,8 @@ from dataclasses import field, replace
 from typing import Any, cast
 
 from routelock._callables import MaybeAwaitable
-from routelock._names import litellm_name
 from routelock._records import NEW_DICT, dataclass
+from routelock._tool_names import litellm_name
 from routelock.agents.hooks import AgentHooks
 from routelock.errors import ConfigError
 from routelock.handlers.function_handler import function_handler

@@ -11,7 +11,8 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from routelock.cli.command import DONE, FAILED, INTERRUPTED, WAITS, Command
+from routelock.cli.command import Command
+from routelock.cli.exit_codes import DONE, FAILED, INTERRUPTED, WAITS
 from routelock.cli.keyboard import edit_lines
 from routelock.cli.options import (
     RunOptions,

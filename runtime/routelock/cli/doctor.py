@@ -14,7 +14,8 @@ from typing import Any
 from routelock._redaction import redact_text
 from routelock._text import inert
 from routelock.agents.registry import Ranked
-from routelock.cli.command import DONE, FAILED, Command
+from routelock.cli.command import Command
+from routelock.cli.exit_codes import DONE, FAILED
 from routelock.cli.options import keys_present, load_agents
 from routelock.cli.screen import told
 from routelock.cli.spinner import Waiting

@@ -13,7 +13,8 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 
 from routelock._text import inert
-from routelock.cli.command import DONE, FAILED, WAITS, WRONG, Command
+from routelock.cli.command import Command
+from routelock.cli.exit_codes import DONE, WAITS, code_of
 from routelock.cli.options import (
     RunOptions,
     declare_agent,
@@ -61,7 +62,7 @@ def _run(given: argparse.Namespace) -> int:
         if not given.json or error.result is None:
             raise
         _print(_document(error.result, error))
-        return WRONG if isinstance(error, ConfigError) else FAILED
+        return code_of(error)
     waits = [*_waiting(result)]
     if given.json:
         _print(_document(result, None))

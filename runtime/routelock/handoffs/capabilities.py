@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Generic, Protocol, TypeVar, cast
 
 from routelock._callables import MaybeAwaitable, resolve, users_code
-from routelock._names import in_order
 from routelock._records import dataclass
+from routelock._tool_names import in_order
 from routelock.errors import ConfigError
 
 __all__ = [

@@ -280,7 +280,7 @@ def deserialize_context(
         if not isinstance(found, dict):
             raise ValueError(f"expected an object with {', '.join(FIELDS)}, not {kind_of(found)}")
         fields = cast("dict[str, Any]", found)
-        check_version(fields)
+        check_version(fields, FORMAT_VERSION)
         missing = ", ".join(name for name in FIELDS if name not in fields)
         if strict and missing:
             raise ValueError(f"{missing} missing; strict=False takes what is not there as empty")

@@ -17,8 +17,8 @@ from typing_extensions import TypeVar
 
 from routelock._callables import MaybeAwaitable, name_of, takes
 from routelock._json import sendable
-from routelock._names import capable_name, frozen_list, transfer_tool_name
 from routelock._records import NEW_DICT, dataclass
+from routelock._tool_names import capable_name, frozen_list, transfer_tool_name
 from routelock.context import RunContext
 from routelock.errors import ConfigError
 from routelock.handlers.port import (

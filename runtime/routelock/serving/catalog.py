@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import anyio
 
-from routelock._names import transfer_tool_name
+from routelock._tool_names import transfer_tool_name
 from routelock.agents.agent import Agent
 from routelock.errors import ConfigError, RoutelockError
 from routelock.handlers.port import ToolSpec, tool_name

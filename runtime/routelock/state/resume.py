@@ -28,6 +28,7 @@ from routelock.run.result import HandoffRecord, Problem
 from routelock.run.run import Run
 from routelock.run.start import run_graph
 from routelock.state.document import (
+    FORMAT_VERSION,
     CallerDocument,
     ItemDocument,
     NarrowedDocument,
@@ -50,8 +51,6 @@ from routelock.usage import NO_USAGE
 
 __all__ = ["captured", "resumed", "resumed_within", "settle"]
 
-
-FORMAT_VERSION = 1
 
 _NOT_TAKEN_OVER = "the run was interrupted before the target took over"
 

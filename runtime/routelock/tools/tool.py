@@ -15,8 +15,8 @@ import anyio
 
 from routelock._callables import MaybeAwaitable, cancelled_itself, is_failure, resolve
 from routelock._json import detached, sendable
-from routelock._names import odd_tool_name
 from routelock._records import NEW_DICT, dataclass, maker, record
+from routelock._tool_names import odd_tool_name
 from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
 from routelock.guardrails import ToolGuardrail, screened

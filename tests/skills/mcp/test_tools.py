@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock._names import odd_tool_name
+from routelock._tool_names import odd_tool_name
 from routelock.errors import ConfigError
 from routelock_skills.mcp.servers import OwnTransport, Program, ServerObject, WebServer, server_place
 from routelock_skills.mcp.tools import WantedTools, offered_name, wanted_tools

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from places import REPO
 
-from routelock._names import TRANSFER_PREFIX, slug, transfer_tool_name
+from routelock._tool_names import TRANSFER_PREFIX, slug, transfer_tool_name
 
 RUNTIME = REPO / "runtime"
 NAMES = ["b", "Refund Agent", "東京", "北京", "😀", "a" * 80, "a" * 79 + "b", "Ärger", "___", "-", " "]
@@ -104,7 +104,7 @@ def test_case_and_separators_fold_into_one_name(name: str) -> None:
 @pytest.mark.parametrize("seed", ["0", "1234"])
 def test_another_process_makes_the_same_names(seed: str) -> None:
     """Names made with hash() or id() would differ from process to process."""
-    code = f"from routelock._names import transfer_tool_name as t; print(*map(t, {NAMES!a}))"
+    code = f"from routelock._tool_names import transfer_tool_name as t; print(*map(t, {NAMES!a}))"
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(RUNTIME)}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
