@@ -60,6 +60,7 @@ NOTE = "Note of the runtime, not of the user"
 T = TypeVar("T")
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
+"""Who a message is from, as chat APIs say it."""
 
 
 class FunctionCall(TypedDict):

@@ -97,8 +97,10 @@ def _is_number(name: str, value: object) -> bool:
 Mistake = Literal["unknown_tool", "bad_arguments", "failed_handoff"]
 
 NextAgent = Literal["reset", "sticky"]
+"""The agent that the next run should begin with: the first one again, or the one that spoke last."""
 
 OnLimit = Literal["raise", "return"] | Callable[[LimitExceeded], MaybeAwaitable[Any]]
+"""What a limit does: raise, end the run with what there is, or end it with what a function returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -233,3 +233,4 @@ RunEvent = (
     | NestedEvent
     | RunDone
 )
+"""What a stream yields: each event has a ``type``, and the last one is `RunDone`."""

@@ -150,6 +150,7 @@ class JournalSteps:
 
 
 JournalStatus = Literal["running", "waiting", "done", "failed"]
+"""Where a run of a journal stands, see `JournaledRun`."""
 
 _TABLES = """
     CREATE TABLE IF NOT EXISTS routelock_runs (

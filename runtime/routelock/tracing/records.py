@@ -381,6 +381,7 @@ TraceRecord = (
     | ProblemTraced
     | RunEnded
 )
+"""A record of a trace; ``type`` tells which one."""
 
 RECORDS: Mapping[str, type[Any]] = {kind.type: kind for kind in get_args(TraceRecord)}
 """The class of each record by what its ``type`` is in a file."""
