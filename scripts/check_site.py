@@ -45,10 +45,9 @@ def wrong_names(site: Path) -> Iterator[str]:
         html = (site / folder / "index.html").read_text("utf-8")
         for module in re.findall(r"^::: (\S+)$", page.read_text("utf-8"), re.M):
             shown = set(re.findall(rf'<h3 id="{re.escape(module)}\.(\w+)"', html))
-            yield from (
-                f"{page.name} lacks {module}.{name}" for name in exported(module) if name not in shown
-            )
-            yield from (f"{page.name} shows {module}.{name}" for name in sorted(shown - {*exported(module)}))
+            names = set(exported(module))
+            yield from (f"{page.name} lacks {module}.{name}" for name in sorted(names - shown))
+            yield from (f"{page.name} shows {module}.{name}" for name in sorted(shown - names))
 
 
 def loaded_from_elsewhere(site: Path) -> Iterator[str]:
