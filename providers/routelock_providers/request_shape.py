@@ -545,7 +545,7 @@ _INPUT_KEYS: Final[Mapping[str, frozenset[str]]] = {
 """The keys that are sent of a message that no model wrote."""
 
 _OF_A_CONTEXT: Final = ("timestamp", "metadata")
-"""Keys of the messages of an `routelock.HandoffContext`."""
+"""Keys of the messages of a `routelock.handoffs.HandoffContext`."""
 
 _FITTED: Final = frozenset(("role", "content", "tool_calls", "tool_call_id"))
 """Keys of a message that every vendor takes, and whose values are made fit to be sent by themselves."""

@@ -180,7 +180,7 @@ class HandoffRequest:
     """The conversation as `routelock.handoffs.serialize_context` writes it, for a target that decides
     in another process. A run needs none, and passes on what a tool gives."""
     priority: int = field(default=0, kw_only=True)
-    """For those who decide, such as an `routelock.handoffs.HandoffStore`: lower first. A run tries the
+    """For those who decide, such as a `routelock.handoffs.HandoffStore`: lower first. A run tries the
     transfers of a reply in the order of the calls."""
     metadata: Mapping[str, Any] = field(default_factory=NEW_DICT, kw_only=True)
 

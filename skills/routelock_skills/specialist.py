@@ -35,7 +35,7 @@ class SpecialistSkill(Skill):
     the agent and its skills say there is not for it. (Where they say nothing, a system message that
     the input begins with is taken for theirs.) It may use the agent's tools, so that it can go on with
     the work where it stands, unless ``tools`` is false: then it is shown none, and a call all the same
-    is a `ModelBehaviorError`. Use an `routelock.Agent` and a handoff instead when it is to have tools
+    is a `ModelBehaviorError`. Use a `routelock.Agent` and a handoff instead when it is to have tools
     of its own, or is not to see everything.
 
     Args:

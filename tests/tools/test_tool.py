@@ -288,7 +288,7 @@ async def test_a_usage_that_is_none_is_the_tools_failure() -> None:
 
     outcome = await answer(f)
     assert (outcome.error, outcome.usage) == ("output", None)
-    assert "usage must be an routelock.Usage" in outcome.output
+    assert "usage must be a routelock.Usage" in outcome.output
 
 
 async def test_a_pair_of_text_and_a_dict_stays_content() -> None:

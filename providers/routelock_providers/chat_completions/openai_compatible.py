@@ -241,7 +241,7 @@ class OpenAICompatible:
         except RuntimeError as error:
             raise ConfigError(
                 f"{self.name} needs asyncio, because aiohttp does. Run it with asyncio, or on trio use "
-                "routelock_providers.openai.OpenAI with the same base_url."
+                "routelock_providers.OpenAI with the same base_url."
             ) from error
 
     def _connected(self) -> HttpClient:

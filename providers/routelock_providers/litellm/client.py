@@ -5,7 +5,7 @@ It follows no redirect, which litellm's own clients do, with key and conversatio
 One client serves all the calls of an event loop. Which call an answer belongs to is known from a
 context variable, because litellm creates tasks of its own.
 
-This imports httpx and litellm; `routelock_providers.litellm` imports it at the first call, not before.
+This imports httpx and litellm; `exchange.py` imports it at the first call, not before.
 """
 
 from __future__ import annotations

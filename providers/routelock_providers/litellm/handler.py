@@ -163,5 +163,5 @@ class LiteLLM:
         except RuntimeError as error:
             raise ConfigError(
                 f"{self.name} needs asyncio, because litellm does. Run it with asyncio, or on trio use "
-                "routelock_providers.openai.OpenAI with the vendor's base_url."
+                "routelock_providers.OpenAI with the vendor's base_url."
             ) from error

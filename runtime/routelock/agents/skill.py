@@ -1,13 +1,15 @@
 """Skills: tools, handlers, prompts and hooks that are registered on an agent together.
 
-class Weather(Skill):
-@tool
-def forecast(self, city: str) -> str: ...
+    class Weather(Skill):
+        @tool
+        def forecast(self, city: str) -> str: ...
 
-@prompt
-def style(self) -> str: ...
+        @prompt
+        def style(self) -> str: ...
 
-Agent("helper", model=..., skills=[Weather()])
+    Agent("helper", model=..., skills=[Weather()])
+
+What a skill brings is registered while the agent is made, see `registry.py`.
 """
 
 from __future__ import annotations

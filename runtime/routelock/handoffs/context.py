@@ -11,7 +11,7 @@ Decisions:
   A newer version is refused, other unknown keys are ignored.
 * **Secrets** are redacted in ``tool_state``, in ``metadata`` and in the ``metadata`` of messages. What was
   said stays to the letter, tool answers included: a changed word would be a changed conversation. Redact it
-  with `routelock._redaction.redact` where that matters more.
+  with `routelock.tracing.redact` where that matters more.
 * **Mistakes** are a `ValueError` that says where.
 """
 
@@ -237,7 +237,7 @@ def serialize_context(
         context: the snapshot; it is not changed.
         compress: ``"auto"`` gzips what is longer than 102,400 bytes, True everything, False nothing.
         include_secrets: whether secrets stay in ``tool_state`` and ``metadata``, where ``"[redacted]"``
-            stands in for them otherwise. See `routelock._redaction.redact` for what is taken for one.
+            stands in for them otherwise. See `routelock.tracing.redact` for what is taken for one.
         max_bytes: of the JSON; 64 MB, as `deserialize_context` reads it.
         max_depth: how many lists and dicts may be inside one another.
 

@@ -1,9 +1,9 @@
 """Making any list of messages one that a chat provider accepts, without losing what it says.
 
-The rules are the ones all chat APIs share: each tool call has exactly
-one answer, the answers follow their call with nothing in between, no answer lacks its call, call ids
-are there and differ, calls have their type, no assistant message is empty, and there is something to
-answer at all. What only one vendor demands is that vendor's shape, in the provider.
+The rules are the ones all chat APIs share: each tool call has exactly one answer, the answers follow their
+call with nothing in between, no answer lacks its call, call ids are there and differ, calls have their type,
+no assistant message is empty, and there is something to answer at all. What only one vendor demands is that
+vendor's shape, in the provider.
 """
 
 from __future__ import annotations

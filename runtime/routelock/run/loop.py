@@ -1,11 +1,13 @@
 """The one loop. Plain runs await it, streamed runs read what it shows; there is no other.
 
-view, handler, agent = start of the run          # in Run: the reset is structural
-for each turn:
-reply = the MessageDone among handler.stream(request)
-no tool calls -> final output
-answer every call exactly once, in call order
-a transfer was made -> the view, the agent or the handler changes
+    view, handler, agent = start of the run          # in Run: the reset is structural
+    for each turn:
+        reply = the MessageDone among handler.stream(request)
+        no tool calls -> final output
+        answer every call exactly once, in call order
+        a transfer was made -> the view, the agent or the handler changes
+
+Start at `run_loop`; `_take_turn` is one turn.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run leaves behind, and the events that announce it."""
+"""What a run leaves behind: its result, and the records in it."""
 
 from __future__ import annotations
 

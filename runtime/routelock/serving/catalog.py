@@ -90,7 +90,7 @@ class Catalog:
         wrong = [each for each in listed if not isinstance(cast(object, each), Agent)]
         if wrong or not listed:
             given = f"not {wrong[0]!r:.80}" if wrong else "and there is none"
-            raise ConfigError(f"An app serves an routelock.Agent or a list of them, {given}.")
+            raise ConfigError(f"An app serves a routelock.Agent or a list of them, {given}.")
         self._served = {agent.name: _served(agent, config) for agent in listed}
         if len(self._served) < len(listed):
             raise ConfigError("Two served agents have one name, and so one model id; rename one.")

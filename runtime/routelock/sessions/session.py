@@ -44,7 +44,7 @@ __all__ = ["Conversation", "Session", "SessionKeeper"]
 
 
 class SessionKeeper:
-    """An `routelock.run.run.Keeper` that keeps a run in a session.
+    """A `routelock.run.run.Keeper` that keeps a run in a session.
 
     Args:
         log: of the session.
@@ -329,7 +329,7 @@ class Session(SessionLog):
 
     Args:
         name: of the conversation within the store.
-        store: where it is kept, such as an `routelock.sessions.SQLiteSessions`.
+        store: where it is kept, such as a `routelock.sessions.SQLiteSessions`.
         max_items: at most so many messages, the newest, are given to a run. Answers whose call is not among
             them are left out. The store keeps all.
         max_bytes: at most so many bytes of JSON; four of them are about one token.

@@ -376,7 +376,7 @@ def outcome_of(value: Any, most: int | None) -> ToolOutcome:
     content: object = value.content if isinstance(value, ToolResult) else value
     usage = value.usage if isinstance(value, ToolResult) else None
     if usage is not None and not is_usage(usage):
-        raise NoTextError(f"usage must be an routelock.Usage of numbers, not {usage!r:.80}")
+        raise NoTextError(f"usage must be a routelock.Usage of numbers, not {usage!r:.80}")
     if isinstance(content, HandoffRequest):
         return OUTCOME(output=content.answer, usage=usage, value=value, handoff=content)
     if _hides_a_request(content):
