@@ -175,7 +175,7 @@ class HandoffRequest:
     timeout: float | None = field(default=None, kw_only=True)
     """Seconds that the target has to accept, more than 0; None and infinity wait for ever."""
     payload: Any = field(default=None, kw_only=True)
-    """Data that rides along, see `routelock.handoffs.payload`."""
+    """Data that rides along, see `routelock.handoffs.HandoffPayload`."""
     context_snapshot: bytes | None = field(default=None, kw_only=True)
     """The conversation as `routelock.handoffs.serialize_context` writes it, for a target that decides
     in another process. A run needs none, and passes on what a tool gives."""

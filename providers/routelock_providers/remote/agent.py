@@ -164,7 +164,7 @@ class RemoteAgent:
         name: the handler's name; default ``remote_<host and path>``, and the model's name.
         api_key: sent as a bearer token.
         headers: sent with each request.
-        allow: which other URLs may be called, see `AllowList`.
+        allow: which other URLs may be called, see `routelock_providers.remote.AllowList`.
         settings: further keys of the body, such as ``{"temperature": 0}`` or a ``response_format``.
         pass_tools: offer the remote agent the tools of this one. It may then call them and hand over
             with them, here.

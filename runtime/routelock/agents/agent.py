@@ -273,7 +273,7 @@ class Agent(AsTool, Generic[T]):
     output_type: Any = field(default=None, kw_only=True)
     """The type of the final output, a union or a literal too, which are no ``type``; text when None."""
     output_mode: OutputMode = field(default="auto", kw_only=True)
-    """How the model is asked for it, see `routelock.handlers.port`; by default its provider decides."""
+    """How the model is asked for it, see `routelock.handlers.OutputMode`; by default its provider decides."""
     input_guardrails: Sequence[Guardrail] = field(default=(), kw_only=True)
     output_guardrails: Sequence[Guardrail] = field(default=(), kw_only=True)
     hooks: AgentHooks | None = field(default=None, kw_only=True)

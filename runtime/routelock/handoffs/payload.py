@@ -160,7 +160,7 @@ class HandoffPayload:
     def preview(self, limit: int = 1000, *, markers: Collection[str] = ()) -> str:
         """Return one line for each key, cut where it does not fit; those of earlier payloads come last.
 
-        What is known for a secret (see `routelock._redaction`) is ``[redacted]``; tools have it all the same.
+        What `routelock.tracing.redact` takes for a secret is ``[redacted]``; tools have it all the same.
 
         No text in the data can begin a line, so it can forge no heading, role or marker. The time it takes
         does not depend on the size or the depth of the data.

@@ -202,7 +202,7 @@ class RunConfig:
     retry: Retry = field(default_factory=Retry)
     trace: str | PathLike[str] | Trace | Sequence[str | PathLike[str] | Trace] | None = None
     """What happens is written there as it happens: the path of a file, which is appended to, see
-    `routelock.tracing.file`; any other `routelock.tracing.Trace`; or several. None writes nothing."""
+    `routelock.tracing.TraceFile`; any other `routelock.tracing.Trace`; or several. None writes nothing."""
     executor: Executor | None = None
     """Carries out model and tool calls; None runs them right here."""
     run_id: str | None = None
