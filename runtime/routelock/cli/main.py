@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from routelock.cli.cassettes import record_command, replay_command
 from routelock.cli.chat import chat_command
-from routelock.cli.command import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG, Command, explained
+from routelock.cli.command import Command
 from routelock.cli.dev import dev_command
 from routelock.cli.doctor import doctor_command
+from routelock.cli.exit_codes import INTERRUPTED, PIPE_CLOSED, code_of, explained
 from routelock.cli.graph import graph_command
 from routelock.cli.run import run_command
 from routelock.cli.screen import told
 from routelock.cli.serve import serve_command
 from routelock.cli.trace import trace_command
-from routelock.errors import ConfigError
 
 if TYPE_CHECKING:
     _Adds = argparse._SubParsersAction[Any]  # pyright: ignore[reportPrivateUsage]
@@ -86,7 +86,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         if given.verbose:
             traceback.print_exception(error)
         sys.stderr.write(f"routelock: {told(error)}\n")
-        return WRONG if isinstance(error, ConfigError) else FAILED
+        return code_of(error)
 
 
 class _Parser(argparse.ArgumentParser):
