@@ -28,7 +28,8 @@ from routelock_providers.chat_completions.thinking_tags import LeadingThought
 from routelock_providers.deadlines import Deadline
 from routelock_providers.errors import cause_of, error_from_answer, shortened, to_provider_error, who
 from routelock_providers.litellm.fixes import Echoes, set_aside, unshield
-from routelock_providers.litellm.library import as_dict, cost_of, price
+from routelock_providers.litellm.library import as_dict
+from routelock_providers.litellm.prices import cost_of, price
 from routelock_providers.litellm.request import Call, Target
 from routelock_providers.litellm.response_filter import Tap
 from routelock_providers.redirects import redirect_refused

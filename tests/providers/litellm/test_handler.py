@@ -50,7 +50,8 @@ from routelock.handlers.port import Handler, OutputSchema, Request, family_of
 from routelock.handlers.retry import Retry
 from routelock.history.messages import calls_of
 from routelock_providers.litellm.handler import LiteLLM
-from routelock_providers.litellm.library import close_litellm, load_litellm, price
+from routelock_providers.litellm.library import close_litellm, load_litellm
+from routelock_providers.litellm.prices import price
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
