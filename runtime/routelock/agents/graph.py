@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from routelock._callables import name_of
-from routelock._text import inert
+from routelock._text import escape_control
 from routelock.agents.agent import Agent, connected, find_agent
 from routelock.handoffs.capabilities import missing_capability
 from routelock.handoffs.handoff import Handoff
@@ -193,7 +193,7 @@ def _arrow(link: Link) -> str:
 
 
 def _label(text: str) -> str:
-    line = " ".join(inert(text).split())
+    line = " ".join(escape_control(text).split())
     return _ACTIVE.sub(lambda found: f"#{ord(found[0])};", line)
 
 

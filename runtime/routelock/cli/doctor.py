@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any
 
 from routelock._redaction import redact_text
-from routelock._text import inert
+from routelock._text import escape_control
 from routelock.agents.registry import Ranked
 from routelock.cli.command import DONE, FAILED, Command
 from routelock.cli.options import keys_present, load_agents
@@ -53,7 +53,7 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _say(title: str, lines: Iterator[str] | list[str]) -> None:
-    sys.stdout.write(f"{title}\n" + "".join(f"  {inert(line)}\n" for line in lines))
+    sys.stdout.write(f"{title}\n" + "".join(f"  {escape_control(line)}\n" for line in lines))
 
 
 def _installed() -> Iterator[str]:

@@ -22,7 +22,7 @@ from routelock.handlers.events import (
     TextDelta,
     ToolCallDelta,
 )
-from routelock.handlers.stream_assembler import Assembler, completion_done, together, why_incomplete
+from routelock.handlers.stream_assembler import Assembler, completion_done, join_surrogates, why_incomplete
 from routelock.handoff_request import HandoffRequest
 from routelock.history.messages import Message, ToolCall, calls_of, text_of
 from routelock.history.repair import says_nothing
@@ -214,7 +214,7 @@ def _whole(call: ToolCall, index: int, turn: int, used: set[str], notes: list[st
 
 def _escaped(arguments: str) -> str:
     """Return JSON text with each half of a surrogate pair as an escape, which says the same."""
-    return together((arguments,)).encode(errors="backslashreplace").decode()
+    return join_surrogates((arguments,)).encode(errors="backslashreplace").decode()
 
 
 def is_empty(message: Message) -> bool:
@@ -268,7 +268,7 @@ def unseen_of(message: Message, shown: Sequence[str]) -> list[HandlerEvent]:
         shown: the pieces of text that were; empty when nothing at all was, not even a call.
     """
     if shown:
-        text, seen = text_of(message), sendable(together(shown))
+        text, seen = text_of(message), sendable(join_surrogates(shown))
         return [TextDelta(text[len(seen) :])] if text.startswith(seen) and text != seen else []
     return _deltas_of(message)
 
@@ -370,7 +370,7 @@ class Collector:
         done = dataclasses.replace(complete, usage=complete.usage or self._assembled().usage)
         if self._shown is None:  # the run shows it, if someone is watching
             return [done]
-        text, shown = done.message.get("content"), together(self._shown)
+        text, shown = done.message.get("content"), join_surrogates(self._shown)
         rest = text[len(shown) :] if isinstance(text, str) and text.startswith(shown) else ""
         return [TextDelta(rest), done] if rest else [done]
 

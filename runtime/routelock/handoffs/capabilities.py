@@ -13,7 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar, cast
 
-from routelock._callables import MaybeAwaitable, resolve, users_code
+from routelock._callables import MaybeAwaitable, callback_errors, resolve
 from routelock._names import in_order
 from routelock._records import dataclass
 from routelock.errors import ConfigError
@@ -106,7 +106,7 @@ class CapabilityRouter(Generic[T]):
         lacking = missing_capability(agent, required)
         if lacking or self._available is None:
             return lacking
-        with users_code(f"available, asked about {agent.name!r},"):
+        with callback_errors(f"available, asked about {agent.name!r},"):
             answer = self._available(agent)
         if inspect.isawaitable(answer):
             if inspect.iscoroutine(answer):
@@ -123,7 +123,7 @@ class CapabilityRouter(Generic[T]):
         lacking = missing_capability(agent, required)
         if lacking or self._available is None:
             return lacking
-        with users_code(f"available, asked about {agent.name!r},"):
+        with callback_errors(f"available, asked about {agent.name!r},"):
             answer: bool | str = await resolve(self._available(agent))
         return _why_not(answer, agent.name)
 
@@ -166,7 +166,7 @@ async def first_to_accept(
     """
     declined: list[tuple[str, str]] = []
     for agent in preferred:
-        with users_code(f"accepts, asked about {agent.name!r},"):
+        with callback_errors(f"accepts, asked about {agent.name!r},"):
             answer = await resolve(accepts(agent))
         why = _why_not(answer is None or answer, agent.name)
         if why is None:

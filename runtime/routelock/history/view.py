@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import cast
 
-from routelock._callables import MaybeAwaitable, is_failure, resolve, words_of
+from routelock._callables import MaybeAwaitable, error_text, is_error, resolve
 from routelock._json import detached
 from routelock.errors import ConfigError, HandoffFilterError
 from routelock.history.filters import HandoffInputData, as_items
@@ -148,7 +148,7 @@ async def filtered(
     except HandoffFilterError:
         raise
     except BaseException as error:
-        if not is_failure(error):
+        if not is_error(error):
             raise
         raise filter_failed(who, data, error) from error
     if not isinstance(result, HandoffInputData):
@@ -192,7 +192,7 @@ def _edge(data: HandoffInputData) -> str:
 
 
 def filter_failed(who: str, data: HandoffInputData, error: BaseException) -> HandoffFilterError:
-    why = f"{type(error).__name__}: {words_of(error)}".rstrip(": .")
+    why = f"{type(error).__name__}: {error_text(error)}".rstrip(": .")
     return HandoffFilterError(
         f"{who} raised on {_edge(data)}: {why}. "
         "The run stopped rather than show the target the unfiltered history."

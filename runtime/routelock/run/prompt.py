@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from routelock._callables import resolve, users_code, wants
+from routelock._callables import callback_errors, resolve, wants
 from routelock.agents.registry import Section
 from routelock.context import PAYLOAD_KEY
 from routelock.handoffs.handoff import Handoff
@@ -46,7 +46,7 @@ async def instructions(run: Run) -> str:
     if run.agent.instructions is None or isinstance(run.agent.instructions, str):
         return run.agent.instructions or ""
     what = f"The instructions of agent {run.agent.name!r}"
-    with users_code(what):
+    with callback_errors(what):
         prompt = await run.agent.get_system_prompt(run.now())
         if not isinstance(cast(object, prompt), str | None):
             raise TypeError(f"they must be text, not {type(prompt).__name__}")
@@ -117,7 +117,7 @@ async def _sections(run: Run, offered: Offer) -> list[str]:
 async def _written(run: Run, section: Section) -> str:
     if isinstance(section.text, str):
         return section.text
-    with users_code(f"A prompt of {section.name!r}, a skill of agent {run.agent.name!r},"):
+    with callback_errors(f"A prompt of {section.name!r}, a skill of agent {run.agent.name!r},"):
         text = await resolve(section.text(*(run.now(), run.agent)[: wants(section.text, 2)]))
         if not isinstance(cast(object, text), str | None):
             raise TypeError(f"it must be text, not {type(text).__name__}")

@@ -28,7 +28,7 @@ from routelock.errors import (
 from routelock.handlers.events import AttemptFailed, MessageDone
 from routelock.handlers.port import Handler, Request, family_of, tool_name
 from routelock.handlers.replies import is_empty, with_own_ids, wrong_with
-from routelock.handlers.stream_assembler import together
+from routelock.handlers.stream_assembler import join_surrogates
 from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.capabilities import Places
 from routelock.history.messages import ITEM, ItemKind, Message, RunItem, ToolCall
@@ -662,7 +662,7 @@ class Run(ModelCalls):
         """Keep what arrived of a reply whose call did not come to its end, and count the call."""
         if self.open_call is None:
             return
-        reply, text = self.arrived, sendable(together(self.partial))
+        reply, text = self.arrived, sendable(join_surrogates(self.partial))
         refused = isinstance(error, ContentRefused)  # vendors refuse a history that holds what they refused
         if reply is not None and not refused and not wrong_with(reply.message):
             self.accept(reply)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import anyio
 import anyio.lowlevel
 
-from routelock._callables import is_failure
+from routelock._callables import is_error
 from routelock._concurrency import isolated, run_all
 from routelock._records import dataclass, maker
 from routelock._showing import show, show_all
@@ -702,7 +702,7 @@ def _refuse_unknown_targets(run: Run, planned: Plan, answers: _Answers) -> None:
 async def _transfer(run: Run, wanted: Wanted, answers: _Answers) -> Transfer:
     run.begun.add(wanted.call["id"])
     transfer = await try_transfer(run, wanted)
-    if transfer.exception is not None and not is_failure(transfer.exception):
+    if transfer.exception is not None and not is_error(transfer.exception):
         put_on_record(run, transfer)
         raise transfer.exception
     if transfer.target is not None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 import anyio
 
-from routelock._callables import is_failure, resolve
+from routelock._callables import is_error, resolve
 from routelock._json import unshared
 from routelock._records import NEW_LIST, dataclass, maker, record
 from routelock.agents.agent import Agent, find_agent
@@ -244,7 +244,7 @@ async def _check_available(run: Run, target: Target, late: _Late) -> None:
         try:
             why = await router.check(target)
         except BaseException as error:
-            if not is_failure(error):
+            if not is_error(error):
                 raise
             log(run, _log, logging.ERROR, "available raised, asked about %r", target.name, error=error)
             raise Refused(reason_of(error), cause=error) from error
@@ -291,7 +291,7 @@ async def _consent(
         try:
             answer = await _asked(run, edge, target, request)
         except BaseException as error:
-            if not is_failure(error):
+            if not is_error(error):
                 raise
             log(run, _log, logging.ERROR, "on_handoff_request of agent %r raised", target.name, error=error)
             said = HandoffResponse(from_agent=target.name)
@@ -525,7 +525,7 @@ def _not_made(wanted: Wanted, request: HandoffRequest, error: BaseException) -> 
         told = clip(f"{why} ({others})", LONGEST_REASON) if others else why
         refusal, passed = error.refusal, error.passed_over
     else:
-        cancelled = not is_failure(error)
+        cancelled = not is_error(error)
         why = told = CANCELLED if cancelled else clip(reason_of(error), LONGEST_REASON)
         status, exception, refusal, passed = HandoffStatus.FAILED, error, None, ()
     return Transfer(

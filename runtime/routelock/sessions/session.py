@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
-from routelock._callables import words_of
+from routelock._callables import error_text
 from routelock.errors import (
     ConfigError,
     InputGuardrailTripped,
@@ -173,7 +173,7 @@ class SessionKeeper:
             except Exception as failed:
                 wrong = failed
         self._on = False
-        what = f"The end of the run is not in session {self._log.name!r:.80}: {words_of(wrong)}"
+        what = f"The end of the run is not in session {self._log.name!r:.80}: {error_text(wrong)}"
         run.problem("session", what, error=wrong)
 
     async def _store(self, run: Run, items: Sequence[RunItem], claims: int = 0) -> None:
