@@ -33,10 +33,10 @@ __all__ = [
     "has_thoughts",
     "is_empty",
     "is_sound",
-    "unseen_of",
+    "missing_deltas",
+    "reply_problem",
     "was_cut_short",
-    "with_own_ids",
-    "wrong_with",
+    "with_unique_ids",
 ]
 
 
@@ -90,7 +90,7 @@ def _is_whole(call: object) -> bool:
     return _is_text(function.get("name")) and _is_text(function.get("arguments"))
 
 
-def wrong_with(message: object) -> str | None:
+def reply_problem(message: object) -> str | None:
     """Say why a message cannot be taken as a model's reply, or return None if it can."""
     reply: Any = message
     if not isinstance(message, dict):
@@ -137,7 +137,7 @@ def _wrong_call(call: object) -> str | None:
     return None
 
 
-def with_own_ids(
+def with_unique_ids(
     reply: MessageDone, turn: int, used: set[str], *, sound: bool = False
 ) -> tuple[MessageDone, Sequence[str]]:
     """Return a reply that can be kept and sent back, and what had to be changed in it, one line each.
@@ -260,7 +260,7 @@ def filtered_out(reply: MessageDone) -> str | None:
     return f"finish reason {reply.finish_reason!r}{told}"
 
 
-def unseen_of(message: Message, shown: Sequence[str]) -> list[HandlerEvent]:
+def missing_deltas(message: Message, shown: Sequence[str]) -> list[HandlerEvent]:
     """Return what of a whole reply was not shown, as the deltas of a handler that streams.
 
     Args:

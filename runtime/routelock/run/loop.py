@@ -36,9 +36,9 @@ from routelock.handlers.replies import (
     filtered_out,
     has_thoughts,
     is_sound,
-    unseen_of,
+    missing_deltas,
+    reply_problem,
     was_cut_short,
-    wrong_with,
 )
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import Message, calls_of, refusal_of, text_of
@@ -600,7 +600,7 @@ def _accept(run: Run) -> tuple[Sequence[RunEvent], MessageDone]:
             "Every handler must yield exactly one, with the complete message."
         )
     sound = is_sound(reply.message)
-    if not sound and (wrong := wrong_with(reply.message)):
+    if not sound and (wrong := reply_problem(reply.message)):
         raise HandlerError(f"Handler {run.handler.name!r} gave a reply in turn {run.turn} with {wrong}.")
     if reply.finish_reason not in _WHOLE and was_cut_short(reply.finish_reason):
         if not sound and (why := filtered_out(reply)):
@@ -610,7 +610,7 @@ def _accept(run: Run) -> tuple[Sequence[RunEvent], MessageDone]:
     shown, known = run.partial.copy() if run.stream else (), len(run.repairs)
     reply = run.accept(reply, sound=sound)
     repaired = [Repaired(agent=run.agent.name, repair=each) for each in run.repairs[known:]]
-    return [*unseen_of(reply.message, shown), *repaired] if run.stream else repaired, reply
+    return [*missing_deltas(reply.message, shown), *repaired] if run.stream else repaired, reply
 
 
 def _check_choice(run: Run, reply: MessageDone) -> None:
