@@ -113,7 +113,7 @@ def _of_agent(agent: Agent[Any]) -> Node:
     return Node(
         name=agent.name,
         handlers=tuple(
-            each.handler if isinstance(each.handler, str) else each.name for each in agent.equipment.handlers
+            each.handler if isinstance(each.handler, str) else each.name for each in agent.registered.handlers
         ),
         about=agent.handoff_description,
         tools=tuple(tool.name for tool in agent.all_tools),

@@ -64,7 +64,7 @@ def hears(run: Run, hook: str) -> bool:
         return True
     hooks = run.agent.hooks
     own = hooks is not None and not _does_nothing(hooks, AgentHooks, hook)
-    return own or hook in run.agent.equipment.hooks
+    return own or hook in run.agent.registered.hooks
 
 
 def _does_nothing(hooks: object, kind: type[object], name: str) -> bool:
@@ -109,7 +109,7 @@ async def tell_of_handoff(run: Run, of: Agent[Any], source: Agent[Any], target: 
 def _hooks(agent: Agent[Any], name: str) -> list[Any]:
     """Return what an agent's hooks and those of its skills have for an event; None for a missing method."""
     own = [] if agent.hooks is None else [getattr(agent.hooks, name, None)]
-    return [*own, *agent.equipment.hooks.get(name, ())]
+    return [*own, *agent.registered.hooks.get(name, ())]
 
 
 async def _call(run: Run, name: str, hook: Any, context: Any, *args: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from routelock._callables import callback_errors, resolve, wants
-from routelock.agents.registry import Section
+from routelock.agents.registry import PromptSection
 from routelock.context import PAYLOAD_KEY
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import payload_of
@@ -105,7 +105,7 @@ async def _sections(run: Run, offered: Offer) -> list[str]:
     """
     edges = [route for route in offered.routes.values() if isinstance(route, Handoff)]
     reachable = {edge.to_handler.name for edge in edges if edge.to_handler}
-    reachable |= {each.name for each in run.agent.equipment.handlers} | {run.handler.name}
+    reachable |= {each.name for each in run.agent.registered.handlers} | {run.handler.name}
     reachable.discard(run.default_handler)
     return [
         await _written(run, section)
@@ -114,7 +114,7 @@ async def _sections(run: Run, offered: Offer) -> list[str]:
     ]
 
 
-async def _written(run: Run, section: Section) -> str:
+async def _written(run: Run, section: PromptSection) -> str:
     if isinstance(section.text, str):
         return section.text
     with callback_errors(f"A prompt of {section.name!r}, a skill of agent {run.agent.name!r},"):

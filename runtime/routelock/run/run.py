@@ -37,7 +37,7 @@ from routelock.history.view import View
 from routelock.run.config import Limits, RunConfig
 from routelock.run.events import HandoffCompleted
 from routelock.run.frames import Caller, waiting_one
-from routelock.run.handler_selection import lineup
+from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.loop_guard import PROGRESS, Progress
 from routelock.run.result import (
     REMADE_RECORD,
@@ -575,7 +575,7 @@ class Run(ModelCalls):
         """Let another agent, or another handler of the same agent, go on with what it is given."""
         if agent is not self.agent:
             self.agent_turns = 0
-            self.default_handler = lineup(agent, self.config)[0].name
+            self.default_handler = handlers_by_priority(agent, self.config)[0].name
         self.stands_in = agent is self.agent and handler.name != self.default_handler
         self.agent, self.handler, self.handoff_input = agent, handler, given
         self.moment = self.read_by = self.offered = None

@@ -42,7 +42,7 @@ from routelock.run.events import (
     ToolOutput,
 )
 from routelock.run.executor import Call, Outcome
-from routelock.run.handler_selection import lineup
+from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.result import Problem
 from routelock.run.routing import Offer, Plan, Wanted, unknown_tool
 from routelock.run.run import Run
@@ -577,7 +577,7 @@ def _way(run: Run, request: HandoffRequest) -> Handoff | str:
         return str(error)
     if edge is not None:
         return edge
-    every = {*(each.name for each in lineup(run.agent, run.config)), *run.graph}
+    every = {*(each.name for each in handlers_by_priority(run.agent, run.config)), *run.graph}
     others = sorted(every - {run.agent.name, run.handler.name})
     known = f"There are: {', '.join(others)}." if others else "There is no other."
     return f"Handoff target {request.target_name!r} was not found. {known}"

@@ -165,7 +165,7 @@ def _permitted(run: Run, edge: Handoff, target: Target) -> bool:
     if not permits(edge.scope or "all", run.scopes):
         return False
     if not isinstance(target, Agent):
-        return run.agent.equipment.opens(target, run.scopes)
+        return run.agent.registered.opens(target, run.scopes)
     if edge.target is not None or edge.on_invoke_handoff is not None:
         return True
     # found by what it can do: that must not get round the scope of the way that is declared
@@ -452,7 +452,7 @@ def _way_to(run: Run, target: Any) -> Handoff | None:
                 return replace(edge, target=one, others=(), agent_name="")
     if not isinstance(target, str):
         return Handoff(target=target)
-    if known := run.agent.equipment.get(target):
+    if known := run.agent.registered.get(target):
         return Handoff(target=load(known), scope=known.scope)
     return Handoff(target=run.graph[target]) if target in run.graph else None
 

@@ -22,7 +22,7 @@ from routelock.history.unfinished_turn import LeftOver, left_over
 from routelock.history.view import View
 from routelock.run.config import RunConfig
 from routelock.run.frames import Caller
-from routelock.run.handler_selection import find_handler, handler_for, lineup
+from routelock.run.handler_selection import find_handler, handler_for, handlers_by_priority
 from routelock.run.loop_guard import Progress
 from routelock.run.result import HandoffRecord, Problem
 from routelock.run.run import Run
@@ -376,7 +376,7 @@ def _check(document: RunDocument, config: RunConfig) -> None:
 
 
 def _default(agent: Agent[Any], config: RunConfig) -> str:
-    return next((each.name for each in lineup(agent, config)), "")
+    return next((each.name for each in handlers_by_priority(agent, config)), "")
 
 
 def _handler(
@@ -389,7 +389,7 @@ def _handler(
         others = {handler for owner, handler in failed if owner == agent.name and handler != name}
         return handler_for(agent, config, others)
     if (found := find_handler(agent, name, config)) is None:
-        known = ", ".join(repr(each.name) for each in lineup(agent, config)) or "none"
+        known = ", ".join(repr(each.name) for each in handlers_by_priority(agent, config)) or "none"
         raise ConfigError(
             f"The RunState names the handler {name!r:.80} of agent {agent.name!r}, which is not there, or "
             f"not for whoever is asking. Known: {known:.400}."

@@ -30,7 +30,7 @@ from routelock.history.messages import Message, RunItem, ToolCall, is_note, port
 from routelock.history.notes import unforged
 from routelock.run.config import RunConfig, listed
 from routelock.run.emit import log
-from routelock.run.handler_selection import lineup
+from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.result import HandoffRecord, Problem, Shown
 from routelock.run.run import Run
 from routelock.tools.agent_tool import AgentCall
@@ -198,7 +198,7 @@ def agent_traced(agent: Agent[Any], config: RunConfig) -> AgentTraced:
     return AgentTraced(
         name=agent.name,
         description=agent.handoff_description or "",
-        handlers=[each.name for each in lineup(agent, config)],
+        handlers=[each.name for each in handlers_by_priority(agent, config)],
         tools=[name for name, _ in asked],
         agent_tools={name: how.agent.name for name, how in asked if isinstance(how, AgentCall)},
         handoffs=[_edge(edge) for edge in agent.edges],
