@@ -138,8 +138,8 @@ class Registry:
         other = self._handlers.get(registered.name)
         if other is not None and other.handler != registered.handler and _both_count(other, registered):
             raise ConfigError(
-                f"Agent {self.agent!r}: two handlers are named {registered.name!r}, one of {other.source!r} and "
-                f"one of {registered.source!r}. Give one another name."
+                f"Agent {self.agent!r}: two handlers are named {registered.name!r}, one of {other.source!r} "
+                f"and one of {registered.source!r}. Give one another name."
             )
         self._handlers[registered.name] = registered
 

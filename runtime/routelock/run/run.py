@@ -16,7 +16,7 @@ from routelock._json import detached, sendable
 from routelock._records import NEW_DICT, NEW_LIST, NEW_SET, dataclass, maker
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import RunHooks
-from routelock.context import MOMENT, PAYLOAD_KEY, Narrowed, RunContext, narrowed
+from routelock.context import MOMENT, PAYLOAD_KEY, MemoryScope, RunContext, scoped
 from routelock.errors import (
     BudgetExceeded,
     ContentRefused,
@@ -30,7 +30,7 @@ from routelock.handlers.port import Handler, Request, family_of, tool_name
 from routelock.handlers.replies import is_empty, reply_problem, with_unique_ids
 from routelock.handlers.stream_assembler import join_surrogates
 from routelock.handoff_request import HandoffStatus
-from routelock.handoffs.capabilities import Places
+from routelock.handoffs.capabilities import Slots
 from routelock.history.messages import ITEM, ItemKind, Message, RunItem, ToolCall
 from routelock.history.notes import AUDIENCE, Audience
 from routelock.history.view import View
@@ -116,12 +116,12 @@ class Hops:
     """What each transfer's target consumed, by its id: whatever the run counts while it is in charge."""
     shared_memory: dict[str, Any] = field(default_factory=NEW_DICT)
     """What whoever speaks sees of it, see ``Handoff.share``."""
-    narrowings: tuple[Narrowed, ...] = field(default=(), init=False)
+    narrowings: tuple[MemoryScope, ...] = field(default=(), init=False)
     """Those that made it what it is, the newest last."""
     closed: tuple[HandoffRecord, ...] = field(default=(), init=False)
     """Of transfers whose end was not shown yet."""
 
-    parted: tuple[Sequence[Narrowed], Any] | None = field(default=None, init=False)
+    parted: tuple[Sequence[MemoryScope], Any] | None = field(default=None, init=False)
     """The narrowings and the payload that the end of the run did away with; its state needs them."""
 
     def next_handoff_id(self) -> str:
@@ -169,7 +169,7 @@ class Hops:
 
     def narrow(self, keys: Sequence[str] | None) -> None:
         """Let whoever speaks next see a memory of its own, see `routelock.context`."""
-        narrowing = narrowed(self.shared_memory, keys)
+        narrowing = scoped(self.shared_memory, keys)
         self.narrowings += (narrowing,)
         self.shared_memory = narrowing.inner
 
@@ -432,7 +432,7 @@ class Run(ModelCalls):
     """What the last transfer passed along."""
     callers: tuple[Caller, ...] = field(default=(), init=False)
     """Who waits for an answer, the innermost last."""
-    places: Places = field(default_factory=Places, init=False)
+    places: Slots = field(default_factory=Slots, init=False)
     """Those of whoever speaks and of those who wait, see ``RunConfig.capacity``."""
     payload_note: str | None = field(default=None, init=False)
     """The section of the prompt about the payload that rides along, once it was written."""

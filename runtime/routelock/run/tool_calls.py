@@ -706,7 +706,7 @@ async def _transfer(run: Run, wanted: Wanted, answers: _Answers) -> Transfer:
         put_on_record(run, transfer)
         raise transfer.exception
     if transfer.target is not None:
-        run.places.take_over(transfer.place, waits=transfer.waits)
+        run.places.acquire(transfer.place, waits=transfer.waits)
     kind: Literal["tool", "handoff"] = "tool" if transfer.by_tool else "handoff"
     answer = _ANSWER(text=transfer.answer, kind=kind, error=transfer.error, exception=transfer.exception)
     if transfer.returns:

@@ -15,7 +15,7 @@ from routelock._callables import is_error, resolve
 from routelock._json import unshared
 from routelock._records import NEW_LIST, dataclass, maker, record
 from routelock.agents.agent import Agent, find_agent
-from routelock.context import RunContext, narrowed
+from routelock.context import RunContext, scoped
 from routelock.errors import ModelBehaviorError
 from routelock.handlers.port import Handler
 from routelock.handoff_request import REMADE_REQUEST, REQUEST, HandoffRequest, HandoffResponse, HandoffStatus
@@ -24,7 +24,7 @@ from routelock.handoffs.capabilities import (
     NONE_AVAILABLE,
     NONE_CAPABLE,
     CapabilityRouter,
-    Place,
+    Slot,
     missing_capability,
 )
 from routelock.handoffs.handoff import Handoff
@@ -98,7 +98,7 @@ class Agreed:
     """A target that said yes, with the place it holds."""
 
     target: Target
-    place: Place | None = None
+    place: Slot | None = None
     passed_over: list[tuple[str, str]] = field(default_factory=NEW_LIST)
     response: HandoffResponse | None = None
     """What it said, if it was asked."""
@@ -192,7 +192,7 @@ def _leads_to(way: Handoff, target: Target) -> bool:
 
 async def _agreed(
     run: Run, edge: Handoff, target: Target, request: HandoffRequest
-) -> tuple[Place | None, HandoffResponse | None]:
+) -> tuple[Slot | None, HandoffResponse | None]:
     """Ask one target: what it can do, whether it is available, and whether it wants to.
 
     It is not asked for what the run would not let happen anyway.
@@ -276,9 +276,7 @@ def _seen_by_target(run: Run, edge: Handoff) -> RunContext[Any]:
     """Return the context with as much of the shared memory as the target would see, see ``Handoff.share``."""
     now = run.now()
     return (
-        now
-        if edge.share is None
-        else replace(now, shared_memory=narrowed(now.shared_memory, edge.share).inner)
+        now if edge.share is None else replace(now, shared_memory=scoped(now.shared_memory, edge.share).inner)
     )
 
 
@@ -347,7 +345,7 @@ class Transfer:
     target: Target | None = None
     handler: Handler | None = None
     """What answers from then on."""
-    place: Place | None = None
+    place: Slot | None = None
     """The target's place, see ``RunConfig.capacity``."""
     error: str | None = None
     refusal: RefusedBy | None = None
