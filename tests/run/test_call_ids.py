@@ -234,7 +234,7 @@ async def test_half_a_character_in_a_name_is_replaced(watched: bool) -> None:
 
 @WATCHED
 async def test_half_a_character_in_arguments_is_written_as_json_does(watched: bool) -> None:
-    """It is the same JSON, so the tool refuses it as it would have: no call is made of what was mended."""
+    """It is the same JSON, so the tool refuses it as it would have: no call is made of what was repaired."""
     asked = call("pay", id="p")
     asked["function"]["arguments"] = '{"amount": 5, "x": "\ud83d"}'
     till = Till()

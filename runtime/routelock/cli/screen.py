@@ -251,7 +251,7 @@ def _of_trouble(event: RunEvent) -> Note | None:
         case HandlerFallback(handler=failed, next_handler=following):
             return Note("problem", bounded(f"{failed} failed, {following} answers", 200))
         case Repaired(repair=repair):
-            return Note("info", f"mended: {bounded(repair, _ROOM)}")
+            return Note("info", f"repaired: {bounded(repair, _ROOM)}")
         case EmptyReply(agent=agent):
             return Note("info", f"{bounded(agent, 80)} said nothing")
         case _:

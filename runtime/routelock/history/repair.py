@@ -114,7 +114,7 @@ def says_nothing(message: Message) -> bool:
 
 
 def repair(messages: Sequence[Message]) -> tuple[list[Message], list[str]]:
-    """Return a valid list of messages and what was mended, one line each.
+    """Return a valid list of messages and what was repaired, one line each.
 
     A valid list comes back with the very same message objects and no repairs, and repairing twice is
     repairing once. Nothing that was said is dropped: a missing answer is filled in, an answer without

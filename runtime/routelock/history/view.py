@@ -54,7 +54,7 @@ class View:
         self._rendered, self._told = 0, ()
 
     def messages(self, family: str, audience: Audience | None = None) -> tuple[list[Message], Sequence[str]]:
-        """Return the messages for a handler of ``family``, and what had to be mended since the last time.
+        """Return the messages for a handler of ``family``, and what had to be repaired since the last time.
 
         With an ``audience``, calls that it cannot make are told to it in notes.
         """

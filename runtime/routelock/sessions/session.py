@@ -317,7 +317,7 @@ class Conversation:
     messages: Sequence[Message]
     """Valid input for a run, as ``RunResult.to_input_list`` gives it."""
     repairs: Sequence[str]
-    """What was mended for that, and what could not be read. The store keeps it as it is."""
+    """What was repaired for that, and what could not be read. The store keeps it as it is."""
     next_agent: str | None
     """Name of the agent that answers the next message, if that was stored (``next_agent="sticky"``)."""
 
@@ -354,7 +354,7 @@ class Session(SessionLog):
     async def add(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
         """Add messages that come from elsewhere, such as the history of another framework.
 
-        They are stored as they are, and mended each time they are loaded; `import_messages.py` says what
+        They are stored as they are, and repaired each time they are loaded; `import_messages.py` says what
         is understood. Only a number that is none, NaN or infinity, becomes null.
         What others add in the same moment is stored as well, before or after them.
 
