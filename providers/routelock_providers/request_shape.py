@@ -2,7 +2,7 @@
 
 The core hands over messages that every chat API understands. Vendors differ in smaller things: the
 alphabet of call ids, whether a request may end on an assistant turn, what they do with a blank text.
-`prepare` mends those on the wire only. Messages that are fine go out as the very same objects, and
+`prepare` repairs those on the wire only. Messages that are fine go out as the very same objects, and
 preparing twice is preparing once.
 """
 

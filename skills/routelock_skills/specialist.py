@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from routelock._callables import MaybeAwaitable, resolve, users_code, wants
+from routelock._callables import MaybeAwaitable, callback_errors, resolve, wants
 from routelock.agents.registry import Registry
 from routelock.agents.skill import Skill
 from routelock.errors import ConfigError, ModelBehaviorError
@@ -120,7 +120,7 @@ class _Specialist:
     async def _system_prompt(self, request: Request) -> str:
         if isinstance(self.instructions, str):
             return self.instructions
-        with users_code(f"The instructions of specialist {self.name!r}"):
+        with callback_errors(f"The instructions of specialist {self.name!r}"):
             given = (request.context,)[: wants(self.instructions, 1)]
             text = cast("object", await resolve(self.instructions(*given)))
             if not isinstance(text, str | None):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock.handlers.stream_assembler import add_blocks, joined, merge, together
+from routelock.handlers.stream_assembler import add_blocks, join_surrogates, joined, merge
 
 
 def merged(*pieces: object, key: str = "x") -> Any:
@@ -26,11 +26,11 @@ def test_a_character_that_was_cut_in_two_is_whole_again(wide: str, more: str, da
     cuts = sorted(data.draw(st.lists(st.integers(0, len(units) // 2))))
     ends = zip([0, *cuts], [*cuts, len(units) // 2], strict=True)
     pieces = [units[2 * a : 2 * b].decode("utf-16-le", "surrogatepass") for a, b in ends]
-    assert together(pieces) == text
+    assert join_surrogates(pieces) == text
 
 
 def test_half_a_character_that_stays_alone_is_left() -> None:
-    assert together(["a\ud83d", "b"]) == "a\ud83db"
+    assert join_surrogates(["a\ud83d", "b"]) == "a\ud83db"
 
 
 @pytest.mark.parametrize(

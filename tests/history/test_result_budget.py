@@ -219,7 +219,7 @@ def test_calls_go_with_their_answers_when_not_even_notices_fit() -> None:
 
 
 def test_an_answer_without_a_call_counts_too() -> None:
-    """A history of foreign make; the run mends it afterwards."""
+    """A history of foreign make; the run repairs it afterwards."""
     assert shown([USER, told("a", "x" * 99)], 10) == [USER]
 
 

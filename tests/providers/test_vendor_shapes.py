@@ -32,7 +32,7 @@ def test_what_is_sent_is_accepted(vendor: str, messages: list[Message]) -> None:
 @pytest.mark.parametrize("vendor", PROFILES)
 @QUICK
 @given(messages=handed_over())
-def test_what_is_sent_needs_no_more_mending(vendor: str, messages: list[Message]) -> None:
+def test_what_is_sent_needs_no_more_repair(vendor: str, messages: list[Message]) -> None:
     provider, _, model = MODELS[vendor].partition("/")
     before = copy.deepcopy(messages)
     once = prepare(messages, shape_of(provider, model))

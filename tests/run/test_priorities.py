@@ -438,9 +438,9 @@ async def test_the_handlers_of_a_run_are_loaded_from_nothing_but_the_agent() -> 
         tools=[asks("s")],
         handlers=[Voice("s", "S.")],
     )
-    before = agent.equipment
+    before = agent.registered
     assert [(await Runner.run(agent, "Hi")).last_handler for _ in range(2)] == ["s", "m"]
-    assert agent.equipment is before
+    assert agent.registered is before
 
 
 async def test_what_a_handler_used_is_added_up() -> None:

@@ -236,7 +236,7 @@ async def test_a_failed_model_call_is_on_record_without_a_reply() -> None:
 
 
 async def test_repairs_are_reported() -> None:
-    """What the caller passed was broken, and the result says what was mended."""
+    """What the caller passed was broken, and the result says what was repaired."""
     poisoned: list[Any] = [USER, {"role": "assistant", "tool_calls": [call("look", id="c")]}, USER]
     result = await Runner.run(Agent("A", model=ScriptedHandler(["Hi"])), poisoned)
     assert result.repairs == ("added a missing answer to tool call 'c'",)

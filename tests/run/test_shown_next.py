@@ -120,7 +120,7 @@ KINDS: dict[str, tuple[Callable[[Models], Agent[Any]], Callable[[Models], Awaita
     ),
     "there and back again": (round_trip, hi, RunConfig()),
     "what another agent did before": (over, earlier, RunConfig()),
-    "an input that must be mended": (over, poisoned, RunConfig()),
+    "an input that must be repaired": (over, poisoned, RunConfig()),
 }
 
 

@@ -1,4 +1,4 @@
-"""Asking for a transfer: what can fail about one, what tools ask for, and places that never leak."""
+"""Asking for a transfer: what can fail about one, what tools ask for, and slots that never leak."""
 
 from __future__ import annotations
 
@@ -340,10 +340,10 @@ async def test_every_id_is_there_once_over_made_declined_and_passed_over_ones() 
     assert ids == [f"h-r-{n}" for n in range(1, 6)]
 
 
-# -- places --
+# -- slots --
 
 
-def one_place() -> Capacity:
+def one_slot() -> Capacity:
     return Capacity({"B": 1})
 
 
@@ -353,7 +353,7 @@ def crowd(answer: Any = "Done.", **options: Any) -> Agent[Any]:
 
 async def test_two_runs_at_once_do_not_get_the_same_place() -> None:
     """The second is declined, word for word, and goes on."""
-    capacity, inside, leave = one_place(), anyio.Event(), anyio.Event()
+    capacity, inside, leave = one_slot(), anyio.Event(), anyio.Event()
 
     async def wait(_: Any) -> str:
         inside.set()
@@ -379,7 +379,7 @@ async def test_two_runs_at_once_do_not_get_the_same_place() -> None:
 
 async def test_a_place_is_free_after_the_answer() -> None:
     """It is taken while the target works."""
-    capacity, seen = one_place(), list[Any]()
+    capacity, seen = one_slot(), list[Any]()
 
     def look(_: Any) -> str:
         seen.append(capacity.free("B"))
@@ -391,14 +391,14 @@ async def test_a_place_is_free_after_the_answer() -> None:
 
 
 async def test_a_place_is_free_after_an_error() -> None:
-    capacity = one_place()
+    capacity = one_slot()
     with pytest.raises(RoutelockError):
         await Runner.run(crowd(ValueError("no")), "Hi", run_config=RunConfig(capacity=capacity))
     assert capacity.free("B") == 1
 
 
 async def test_a_place_is_free_after_a_filter_that_broke() -> None:
-    capacity = one_place()
+    capacity = one_slot()
 
     def broken(data: Any) -> Any:
         raise ValueError("no")
@@ -422,7 +422,7 @@ async def test_a_place_is_free_after_the_next_transfer() -> None:
 
 
 async def test_a_place_is_free_after_a_stream_that_was_left() -> None:
-    capacity = one_place()
+    capacity = one_slot()
     run = Runner.run_streamed(crowd("One two three"), "Hi", run_config=RunConfig(capacity=capacity))
     async with aclosing(run):
         async for event in run:
@@ -436,7 +436,7 @@ async def test_a_place_is_free_after_a_stream_that_was_left() -> None:
 @pytest.mark.parametrize("where", ["consent", "payload", "on_handoff", "filter", "received", "model"])
 async def test_a_place_is_free_after_a_cancellation_anywhere(where: str) -> None:
     """Also between the yes of the target and the transfer itself."""
-    capacity, there = one_place(), anyio.Event()
+    capacity, there = one_slot(), anyio.Event()
 
     async def stay(*_: Any) -> Any:
         there.set()
@@ -468,7 +468,7 @@ async def test_a_place_is_free_after_a_cancellation_anywhere(where: str) -> None
 
 @pytest.mark.parametrize("broken", ["consent", "late", "payload", "on_handoff", "message", "model"])
 async def test_a_place_is_free_after_a_transfer_that_came_to_nothing(broken: str) -> None:
-    capacity = one_place()
+    capacity = one_slot()
 
     def fail(*_: Any) -> Any:
         raise ValueError("no")
@@ -629,7 +629,7 @@ async def test_a_callback_that_waits_for_something_cancelled_does_not_end_the_ru
     async def two(context: Any, given: Any) -> Any:
         await wait()
 
-    capacity = one_place()
+    capacity = one_slot()
     hook: dict[str, Any] = {where: one} if where == "on_handoff_request" else {}
     edge: dict[str, Any] = {} if hook else {where: two if where == "payload" else one}
     a = agent("A", TO_B, "Mine.", handoffs=[handoff(agent("B", **hook), **edge)])

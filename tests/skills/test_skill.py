@@ -626,4 +626,4 @@ def test_the_agents_own_handlers_come_before_equal_ones_of_skills() -> None:
         return "own"
 
     made = Agent("A", handlers=[own], skills=[Weather()])
-    assert [each.name for each in made.equipment.handlers] == ["own", "expert"]
+    assert [each.name for each in made.registered.handlers] == ["own", "expert"]

@@ -69,7 +69,7 @@ class Played:
 
     def asked(self, name: str) -> list[Request]:
         """What the handler of that name was asked in the streamed run, if the agent has it."""
-        found = [each.handler for each in self.agent.equipment.handlers if each.name == name]
+        found = [each.handler for each in self.agent.registered.handlers if each.name == name]
         assert isinstance(found[0], ScriptedHandler)
         return found[0].requests
 

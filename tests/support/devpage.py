@@ -84,13 +84,13 @@ class Page:
         records = [each for each in lines if each["type"] not in ("delta", "end")]
         return self.post("/test", {"records": records})
 
-    def say(self, talk: str, text: str) -> list[dict[str, Any]]:
+    def say(self, conversation: str, text: str) -> list[dict[str, Any]]:
         """Say something and return the lines of the answer."""
-        return lines_of(self.post(f"/talks/{talk}/messages", {"text": text}))
+        return lines_of(self.post(f"/talks/{conversation}/messages", {"text": text}))
 
-    def decide(self, talk: str, *words: dict[str, Any]) -> list[dict[str, Any]]:
+    def decide(self, conversation: str, *words: dict[str, Any]) -> list[dict[str, Any]]:
         """Say a word on each call that waits, and return the lines of the answer."""
-        return lines_of(self.post(f"/talks/{talk}/messages", {"words": words}))
+        return lines_of(self.post(f"/talks/{conversation}/messages", {"words": words}))
 
 
 def lines_of(response: httpx.Response) -> list[dict[str, Any]]:

@@ -156,7 +156,7 @@ class OpenAICompatible:
         max_bytes: what one reply may have at most, unpacked; None for no limit. A longer one is an error,
             and is not read.
         name: the handler's name; default ``<vendor>_<model>``.
-        priority: where handlers are ranked, the lower number comes first.
+        priority: of the handlers of an agent, the lower number comes first.
 
     Settings pass through to the API, but ``None`` leaves a key out, ``stream_options=None`` included, for
     endpoints that refuse it. ``extra_headers`` and ``extra_body`` are added to headers and body. Redirects

@@ -60,7 +60,7 @@ class LiteLLM:
             settings win. ``tools`` of the vendor's own stand beside the agent's. ``drop_params=False``
             makes a setting that the vendor does not know an error.
         name: the handler's name; default ``litellm_<model>``.
-        priority: where handlers are ranked, the lower number comes first.
+        priority: of the handlers of an agent, the lower number comes first.
 
     Raises:
         ConfigError: an argument that cannot work.

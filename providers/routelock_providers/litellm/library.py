@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-_LISTENING = "routelock_providers.litellm.client"
+_CLIENT_MODULE = "routelock_providers.litellm.client"
 
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # or importing it calls GitHub, and a thread tries again
@@ -90,19 +90,19 @@ def _imported() -> Any:
 
 async def load_in_a_thread() -> None:
     """Import litellm, and what listens in on it, while the event loop goes on."""
-    if _listening() is None:
+    if _client_module() is None:
         await asyncio.to_thread(_load)
 
 
-def _listening() -> Any:
+def _client_module() -> Any:
     """Return the module that listens in, or None before it is loaded."""
-    module = sys.modules.get(_LISTENING)
+    module = sys.modules.get(_CLIENT_MODULE)
     return module if hasattr(module, "close_client") else None  # half of a module is in there as well
 
 
 def _load() -> None:
     load_litellm()
-    importlib.import_module(_LISTENING)
+    importlib.import_module(_CLIENT_MODULE)
 
 
 async def settle_with_the_loop() -> None:
@@ -150,8 +150,8 @@ async def close_litellm() -> None:
     """
     if "litellm" not in sys.modules:
         return
-    if (tapped := _listening()) is not None:  # an app may have asked litellm by itself alone
-        await tapped.close_client()
+    if (client_module := _client_module()) is not None:  # an app may have asked litellm by itself alone
+        await client_module.close_client()
     litellm = load_litellm()
     await _settle()
     await litellm.close_litellm_async_clients()

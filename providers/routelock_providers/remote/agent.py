@@ -170,7 +170,7 @@ class RemoteAgent:
             with them, here.
         pass_instructions: send system and developer messages too.
         prompt: when to use the agent, for the model that may hand over to it.
-        priority: where handlers are ranked, the lower number comes first.
+        priority: of the handlers of an agent, the lower number comes first.
         scope: who may reach it, see `routelock.scopes`.
         expose: whether a model is offered ``transfer_to_<name>`` without an edge to it.
         timeout: seconds for one whole reply, streamed or not; None for no limit.

@@ -18,7 +18,7 @@ from routelock.agents.agent import Agent
 from routelock.cli.spinner import Waiting
 from routelock.errors import ConfigError
 from routelock.run.config import RunConfig, listed
-from routelock.run.handler_selection import lineup
+from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock_providers.litellm.library import load_litellm
 
@@ -267,7 +267,11 @@ def needs_litellm(options: RunOptions) -> bool:
     """Whether a model is given as a string, so that litellm answers for it."""
     graphs = (one.graph.values() for one in (options.agent, *options.config.agents))
     members = (member for graph in graphs for member in graph)
-    return any(isinstance(each.handler, str) for member in members for each in lineup(member, options.config))
+    return any(
+        isinstance(each.handler, str)
+        for member in members
+        for each in handlers_by_priority(member, options.config)
+    )
 
 
 def ready_litellm(options: RunOptions) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from routelock._text import inert
+from routelock._text import escape_control
 from routelock.cli.command import Command
 from routelock.cli.exit_codes import DONE, WAITS, code_of
 from routelock.cli.options import (
@@ -155,7 +155,7 @@ def _output(value: Any) -> str:
 
 def _print(text: str) -> None:
     """Print a result: for people so that no terminal obeys it, for programs as it is."""
-    sys.stdout.write((inert(text) if sys.stdout.isatty() else text) + "\n")
+    sys.stdout.write((escape_control(text) if sys.stdout.isatty() else text) + "\n")
 
 
 def _document(result: RunResult[Any], error: RoutelockError | None) -> str:

@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, cast
 
-from routelock._callables import words_of
-from routelock._text import inert
+from routelock._callables import error_text
+from routelock._text import escape_control
 from routelock.cli.blocks import Blocks
 from routelock.cli.keyboard import unseen
 from routelock.cli.spinner import Waiting
@@ -63,11 +63,11 @@ _DIFFERENCES = (CassetteMiss, UnplayedInteractions)
 def told(error: BaseException) -> str:
     """Return what an error says, on one line; errors of the program itself say so."""
     if isinstance(error, _DIFFERENCES):
-        return inert(words_of(error))
-    said = words_of(error)
+        return escape_control(error_text(error))
+    said = error_text(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         said = f"{error.filename} could not be opened: {error.strerror}."
-    text = " ".join(inert(said).split()) or type(error).__name__
+    text = " ".join(escape_control(said).split()) or type(error).__name__
     if isinstance(error, RoutelockError | OSError):
         return text
     return f"{type(error).__name__}: {text} (--verbose shows where)"
@@ -75,7 +75,7 @@ def told(error: BaseException) -> str:
 
 def bounded(text: str, room: int) -> str:
     """Return text on one line of at most ``room`` characters that no terminal obeys."""
-    line = " ".join(inert(text[: room * 2]).split())
+    line = " ".join(escape_control(text[: room * 2]).split())
     return line if len(line) <= room and len(text) <= room * 2 else f"{line[: max(room - 3, 0)].rstrip()}..."
 
 
@@ -251,7 +251,7 @@ def _of_trouble(event: RunEvent) -> Note | None:
         case HandlerFallback(handler=failed, next_handler=following):
             return Note("problem", bounded(f"{failed} failed, {following} answers", 200))
         case Repaired(repair=repair):
-            return Note("info", f"mended: {bounded(repair, _ROOM)}")
+            return Note("info", f"repaired: {bounded(repair, _ROOM)}")
         case EmptyReply(agent=agent):
             return Note("info", f"{bounded(agent, 80)} said nothing")
         case _:
@@ -296,7 +296,7 @@ class PlainScreen:
 
     def say(self, text: str) -> None:
         """Write a piece of what is said."""
-        text = inert(text)
+        text = escape_control(text)
         if not self._in_line:
             text = text.lstrip("\n")
             if not text:
@@ -318,7 +318,7 @@ class PlainScreen:
     def line(self, text: str = "") -> None:
         """Write a line."""
         self.end()
-        self._write(f"{inert(text)}\n")
+        self._write(f"{escape_control(text)}\n")
 
     def ask(self, prompt: str) -> str:
         """Return the next line of stdin; where nobody sees what is typed, it is written down as well."""
@@ -397,7 +397,7 @@ class RichScreen:
 
     def say(self, text: str) -> None:
         """Show a piece of what is said."""
-        for block in self._blocks.feed(inert(text)):
+        for block in self._blocks.feed(escape_control(text)):
             self._set(block)
 
     def end(self) -> None:
@@ -415,7 +415,7 @@ class RichScreen:
     def line(self, text: str = "") -> None:
         """Print a line."""
         self.end()
-        self._print(inert(text), "dim")
+        self._print(escape_control(text), "dim")
 
     def ask(self, prompt: str) -> str:
         """Return what the person types."""

@@ -10,7 +10,7 @@ from typing import Final
 
 import anyio
 
-from routelock._callables import cancelled_itself
+from routelock._callables import is_spurious_cancel
 from routelock._records import dataclass
 from routelock._showing import show, shown_by
 from routelock.errors import ConfigError, HandlerError, ProviderError
@@ -99,7 +99,7 @@ async def attempt(
                 raise
             failed = AttemptFailed(error=error, attempt=number, delay=delay)
         except BaseException as error:
-            if not cancelled_itself(error):
+            if not is_spurious_cancel(error):
                 raise
             raise HandlerError(f"Handler {handler.name!r} was cancelled from within.") from error
         await _wait(failed, retry, note)

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from routelock._records import NEW_DICT, NEW_LIST, dataclass
-from routelock.context import Narrowed, narrowed
+from routelock.context import MemoryScope, scoped
 from routelock.handoff_request import HandoffStatus
 from routelock.run.config import RunConfig
 from routelock.run.events import HandoffCompleted
@@ -38,12 +38,12 @@ class Hops:
     """What each transfer's target consumed, by its id: whatever the run counts while it is in charge."""
     shared_memory: dict[str, Any] = field(default_factory=NEW_DICT)
     """What whoever speaks sees of it, see ``Handoff.share``."""
-    narrowings: tuple[Narrowed, ...] = field(default=(), init=False)
+    narrowings: tuple[MemoryScope, ...] = field(default=(), init=False)
     """Those that made it what it is, the newest last."""
     closed: tuple[HandoffRecord, ...] = field(default=(), init=False)
     """Of transfers whose end was not shown yet."""
 
-    parted: tuple[Sequence[Narrowed], Any] | None = field(default=None, init=False)
+    parted: tuple[Sequence[MemoryScope], Any] | None = field(default=None, init=False)
     """The narrowings and the payload that the end of the run did away with; its state needs them."""
 
     def next_handoff_id(self) -> str:
@@ -91,7 +91,7 @@ class Hops:
 
     def narrow(self, keys: Sequence[str] | None) -> None:
         """Let whoever speaks next see a memory of its own, see `routelock.context`."""
-        narrowing = narrowed(self.shared_memory, keys)
+        narrowing = scoped(self.shared_memory, keys)
         self.narrowings += (narrowing,)
         self.shared_memory = narrowing.inner
 

@@ -25,16 +25,16 @@ from routelock.errors import (
 )
 from routelock.handlers.events import AttemptFailed, MessageDone
 from routelock.handlers.port import Handler, Request, family_of, tool_name
-from routelock.handlers.replies import is_empty, with_own_ids, wrong_with
-from routelock.handlers.stream_assembler import together
+from routelock.handlers.replies import is_empty, reply_problem, with_unique_ids
+from routelock.handlers.stream_assembler import join_surrogates
 from routelock.handoff_request import HandoffStatus
-from routelock.handoffs.capabilities import Places
+from routelock.handoffs.capabilities import Slots
 from routelock.history.messages import ITEM, ItemKind, Message, RunItem, ToolCall
-from routelock.history.notes import READER, Reader
+from routelock.history.notes import AUDIENCE, Audience
 from routelock.history.view import View
 from routelock.run.budget import Books
 from routelock.run.frames import Caller, waiting_one
-from routelock.run.handler_selection import lineup
+from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.loop_guard import PROGRESS, Progress
 from routelock.run.result import (
     RESULT,
@@ -202,11 +202,11 @@ class Run(ModelCalls):
     """What the last transfer passed along."""
     callers: tuple[Caller, ...] = field(default=(), init=False)
     """Who waits for an answer, the innermost last."""
-    places: Places = field(default_factory=Places, init=False)
+    places: Slots = field(default_factory=Slots, init=False)
     """Those of whoever speaks and of those who wait, see ``RunConfig.capacity``."""
     payload_note: str | None = field(default=None, init=False)
     """The section of the prompt about the payload that rides along, once it was written."""
-    read_by: Reader | None = field(default=None, init=False)
+    read_by: Audience | None = field(default=None, init=False)
     """Who is shown the history, once it was asked for."""
     source_prompt: str | None = field(default=None, init=False)
     """The section of the prompt with the source's instructions, when the last handoff passes them on."""
@@ -284,12 +284,12 @@ class Run(ModelCalls):
             self.looked_at = PROGRESS()
         return self.looked_at
 
-    def reader(self) -> Reader | None:
+    def reader(self) -> Audience | None:
         """Return for whom foreign calls are told; the same one as long as the same handler is in charge."""
         if self.config.foreign_calls == "shown" or not (self.handoffs or self.read_calls):
             return None  # every call in the history is the agent's own
         if self.read_by is None:
-            self.read_by = READER(
+            self.read_by = AUDIENCE(
                 agent=self.agent.name,
                 stands_in=self.stands_in,
                 can_call=self._can_call(),
@@ -304,11 +304,11 @@ class Run(ModelCalls):
     def _can_call(self) -> Collection[str]:
         """Return the names of the tools and transfers of whoever is in charge, and of the caller's tools."""
         agent, handler = self.agent, self.handler.name
-        names: frozenset[str] | None = agent.worked_out.get((Reader, handler))
+        names: frozenset[str] | None = agent.worked_out.get((Audience, handler))
         if names is None:
             edges = [edge for edge in agent.edges if (to := edge.to_handler) is None or to.name != handler]
             names = frozenset([tool.name for tool in agent.all_tools] + [edge.tool_name for edge in edges])
-            agent.worked_out[Reader, handler] = names
+            agent.worked_out[Audience, handler] = names
         external = self.config.external_tools
         return names.union(map(tool_name, external)) if external else names
 
@@ -345,7 +345,7 @@ class Run(ModelCalls):
         """Let another agent, or another handler of the same agent, go on with what it is given."""
         if agent is not self.agent:
             self.agent_turns = 0
-            self.default_handler = lineup(agent, self.config)[0].name
+            self.default_handler = handlers_by_priority(agent, self.config)[0].name
         self.stands_in = agent is self.agent and handler.name != self.default_handler
         self.agent, self.handler, self.handoff_input = agent, handler, given
         self.moment = self.read_by = self.offered = None
@@ -418,7 +418,7 @@ class Run(ModelCalls):
             reply: as the handler gave it.
             sound: whether it is known to be (see `routelock.handlers.replies.is_sound`).
         """
-        done, repairs = with_own_ids(reply, self.turn, self.call_ids, sound=sound)
+        done, repairs = with_unique_ids(reply, self.turn, self.call_ids, sound=sound)
         if repairs:
             self.repairs += (*repairs,)
         self.end_call(done)
@@ -432,9 +432,9 @@ class Run(ModelCalls):
         """Keep what arrived of a reply whose call did not come to its end, and count the call."""
         if self.open_call is None:
             return
-        reply, text = self.arrived, sendable(together(self.partial))
+        reply, text = self.arrived, sendable(join_surrogates(self.partial))
         refused = isinstance(error, ContentRefused)  # vendors refuse a history that holds what they refused
-        if reply is not None and not refused and not wrong_with(reply.message):
+        if reply is not None and not refused and not reply_problem(reply.message):
             self.accept(reply)
             return
         self.end_call(reply if refused else None, error)

@@ -123,7 +123,7 @@ def _served(agent: Agent[Any], config: RunConfig) -> ServedAgent:
     tools = {tool_name(tool) for member in graph.values() for tool in member.all_tools}
     tools |= {tool_name(tool) for tool in config.external_tools}
     handlers = {
-        transfer_tool_name(each.name) for member in graph.values() for each in member.equipment.handlers
+        transfer_tool_name(each.name) for member in graph.values() for each in member.registered.handlers
     }
     return ServedAgent(
         agent=agent,

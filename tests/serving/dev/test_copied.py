@@ -160,10 +160,10 @@ def _passes(code: str, folder: Path) -> None:
 
 def _copied(page: Page, *said: str) -> str:
     """Say some things in one conversation, and copy the last run."""
-    talk = page.begin()
+    conversation = page.begin()
     lines: list[dict[str, Any]] = []
     for text in said:
-        lines = page.say(talk, text)
+        lines = page.say(conversation, text)
     response = page.test_of(lines)
     assert response.status_code == 200, response.text
     return str(response.json()["code"])

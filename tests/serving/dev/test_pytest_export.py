@@ -146,9 +146,9 @@ def test_what_went_before_is_given_again(app: str) -> None:
     module = _loaded(app)
     module.agent = Agent("triage", model=ScriptedHandler(["One.", "Two."]))
     with dev_page(module.agent, spec=f"{app}:agent") as page:
-        talk = page.begin()
-        page.say(talk, "First")
-        lines = page.say(talk, "Second")[:-1]
+        conversation = page.begin()
+        page.say(conversation, "First")
+        lines = page.say(conversation, "Second")[:-1]
         code = page.post("/test", {"records": [each for each in lines if each["type"] != "delta"]}).json()[
             "code"
         ]

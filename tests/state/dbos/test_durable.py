@@ -21,7 +21,7 @@ from routelock import Agent, Request, RunConfig, Runner, ToolContext, function_h
 from routelock.errors import ConfigError, ProviderTimeout, RateLimited, RoutelockError
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.history.messages import calls_of
-from routelock.state.dbos.client import Showcase, segment_id, segment_of
+from routelock.state.dbos.client import StepStream, segment_id, segment_of
 from routelock.state.dbos.database import engine, url_of
 from routelock.state.dbos.steps import taken_over
 from routelock.state.durable import EndedRun, RunClient, StepPart, WorkerSettings, serving_runs
@@ -434,8 +434,8 @@ def test_who_watches_is_told_that_a_step_begins_anew_and_hears_nothing_more_from
 
         async def lives(job: Any) -> None:
             for attempt, text in ((1, "It w"), (2, "It is"), (1, "as")):
-                async with Showcase("t1.model.a", attempt, open=True) as showcase:
-                    showcase.show(TextDelta(text))
+                async with StepStream("t1.model.a", attempt, open=True) as out:
+                    out.show(TextDelta(text))
 
         with SetWorkflowID("lives"):
             handle = await DBOS.start_workflow_async(DBOS.workflow(name="lives")(lives), {})
