@@ -10,11 +10,11 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 
 import coverage
 import pytest
-from effort import THOROUGH, examples
 from hypothesis import HealthCheck, settings
 from pairwise import in_turn, pairwise
-from views import Views
-from virtual import virtual_backends
+from thoroughness import THOROUGH, examples
+from view_checks import Views
+from virtual_time import virtual_backends
 
 from routelock.testing import watch_requests
 

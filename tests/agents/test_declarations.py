@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from teams import agent
+from scripted_agents import agent
 
 from routelock import Agent, Handoff, RunConfig, handoff
 from routelock.agents.agent import agent_problems

@@ -12,7 +12,7 @@ import pytest
 from clients.a2a_cast import ORDER_DATA, a2a_agents
 from clients.cast import BEATS, DESK, GREETING, POLYGLOT, Log
 from clients.served import KEY, comes_true, served
-from rawserver import RawServer
+from raw_server import RawServer
 from servers import JSON, SSE, Reply, Server, refused_url
 
 from routelock import Agent, Request, Runner, handoff

@@ -9,10 +9,10 @@ from typing import Any
 
 import anyio.lowlevel
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from thoroughness import examples
 
 from routelock import function_handler
 from routelock.errors import ConnectionFailed, HandlerError, IncompleteResponse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bothways import both
+from plain_and_streamed import both
 from pydantic import BaseModel
 
 from routelock import Agent, function_tool

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from places import TESTS
-from views import Views
+from paths import TESTS
+from view_checks import Views
 
 from routelock.handlers.port import Request
 from routelock.handlers.retry import WATCHER

@@ -12,14 +12,14 @@ from contextlib import aclosing, suppress
 from typing import Any, cast
 
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 from pydantic_core import from_json
+from scripted_agents import agent, requests
 from servers import Server, failed
-from teams import agent, requests
-from views import MODELS
+from thoroughness import examples
+from view_checks import MODELS
 
 from routelock import Agent, ModelSettings, RunConfig, Runner, Tool, handoff, tool
 from routelock._json import sendable, sendable_json

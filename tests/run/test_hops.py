@@ -7,10 +7,10 @@ from typing import Any
 
 import anyio
 import pytest
-from bothways import QUICK
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import TO_B, agent, pair
+from plain_and_streamed import QUICK
+from scripted_agents import TO_B, agent, pair
 
 from routelock import Agent, RunConfig, Runner, function_handler, function_tool, handoff
 from routelock.errors import ConnectionFailed, RoutelockError, RunTimeout

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 from pydantic import BaseModel
-from teams import agent, look_up, shown
+from scripted_agents import agent, look_up, shown
 
 from routelock import Agent, Message, RunConfig, Runner, RunResult, RunState, function_tool, handoff
 from routelock.errors import LimitExceeded

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bothways import both
-from teams import agent, look_up
+from plain_and_streamed import both
+from scripted_agents import agent, look_up
 
 from routelock import Agent, Retry, RunConfig, Runner, RunState, handoff
 from routelock.errors import (

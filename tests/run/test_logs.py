@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
-from teams import TO_B, agent, pair
+from scripted_agents import TO_B, agent, pair
 
 from routelock import Agent, RunConfig, RunContext, Runner, handoff
 from routelock.handoff_request import HandoffResponse

@@ -9,11 +9,11 @@ from typing import Any
 
 import anyio
 import pytest
-from bothways import both
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_and_streamed import both
 from pydantic import BaseModel
-from teams import TO_B, agent, requests, shown
+from scripted_agents import TO_B, agent, requests, shown
 
 from routelock import (
     Agent,

@@ -7,9 +7,9 @@ from typing import Any
 
 import anyio
 import pytest
-from bothways import Played, Voice, both
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_and_streamed import Played, Voice, both
 
 from routelock import (
     Agent,

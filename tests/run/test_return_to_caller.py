@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 from scenes import facts
-from teams import HI, TO_B, agent, answers_of, look_up, requests, shown, statuses
+from scripted_agents import HI, TO_B, agent, answers_of, look_up, requests, shown, statuses
 
 from routelock import (
     Agent,

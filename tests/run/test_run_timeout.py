@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from bothways import QUICK, both
-from managers import Ended, ask, run
-from managers import both as both_managers
-from teams import agent, answers_of
+from manager_agents import Ended, ask, run
+from manager_agents import both as both_managers
+from plain_and_streamed import QUICK, both
+from scripted_agents import agent, answers_of
 
 from routelock import (
     Agent,

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from bothways import Voice
-from teams import look_up
+from plain_and_streamed import Voice
+from scripted_agents import look_up
 
 from routelock import (
     Agent,

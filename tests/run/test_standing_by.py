@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-from teams import TO_B, agent, answers_of, look_up, requests, shown
+from scripted_agents import TO_B, agent, answers_of, look_up, requests, shown
 
 from routelock import (
     Agent,

@@ -10,13 +10,13 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from bothways import QUICK, Played, Voice, both, check
 from executors import Recording, Replaying
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_and_streamed import QUICK, Played, Voice, both, check
 from pydantic import BaseModel
 from scenes import facts
-from teams import outcome
+from scripted_agents import outcome
 
 from routelock import (
     Agent,

@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from managers import ask, both, manager, run
-from teams import agent, answers_of, look_up
+from manager_agents import ask, both, manager, run
+from scripted_agents import agent, answers_of, look_up
 
 from routelock import Agent, Handoff, Runner, Skill, function_handler, handoff
 from routelock.agents.registry import Registry

@@ -11,10 +11,10 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from bothways import both
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import HI, TO_B, agent, answers_of, pair, requests, shown
+from plain_and_streamed import both
+from scripted_agents import HI, TO_B, agent, answers_of, pair, requests, shown
 
 from routelock import Agent, HandoffRequest, RunConfig, Runner, function_tool, handoff
 from routelock.errors import ConfigError, HandoffError, HandoffFilterError, RoutelockError

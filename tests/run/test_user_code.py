@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from bothways import both
 from hypothesis import given
 from hypothesis import strategies as st
-from managers import both as both_nested
-from teams import agent, answers_of, look_up, requests
+from manager_agents import both as both_nested
+from plain_and_streamed import both
+from scripted_agents import agent, answers_of, look_up, requests
 
 from routelock import Agent, GuardrailResult, Handoff, RunConfig, Runner, function_handler, handoff
 from routelock.errors import InvalidRequest, RoutelockError

@@ -16,11 +16,11 @@ from typing import Any
 import anyio
 import pytest
 from databases import postgres, redis_server
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from places import SUPPORT
-from sessionwriter import append_surely, opened
+from paths import SUPPORT
+from session_writer import append_surely, opened
+from thoroughness import examples
 
 from routelock import Runner
 from routelock.errors import ConfigError, SessionConflict, SessionError
@@ -355,7 +355,7 @@ KILLS = int(os.environ.get("ROUTELOCK_KILLS") or 1)
 def writer(place: Place, *args: str) -> Iterator[subprocess.Popen[str]]:
     assert place.spec is not None
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    script = str(SUPPORT.joinpath("sessionwriter.py"))
+    script = str(SUPPORT.joinpath("session_writer.py"))
     command = [sys.executable, script, place.spec, *args]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
         try:

@@ -10,10 +10,10 @@ from contextlib import aclosing
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from effort import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
-from teams import TO_B, agent, look_up, pair
+from scripted_agents import TO_B, agent, look_up, pair
+from thoroughness import examples
 
 from routelock import (
     Agent,

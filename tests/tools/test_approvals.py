@@ -11,10 +11,10 @@ import anyio
 import anyio.lowlevel
 import pydantic
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import agent, answers_of, requests, shown
+from scripted_agents import agent, answers_of, requests, shown
+from thoroughness import examples
 
 from routelock import (
     Agent,

@@ -15,11 +15,11 @@ from typing import Any
 
 import anyio
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from managers import ask, manager
-from teams import agent as made
+from manager_agents import ask, manager
+from scripted_agents import agent as made
+from thoroughness import examples
 
 from routelock import Agent, Retry, RunConfig, Runner, RunState, function_tool
 from routelock.errors import ConfigError, ConnectionFailed, HandlerError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from scenes import SCENES, Stage
-from traced import accounted_for, only, same
+from trace_checks import accounted_for, only, same
 
 from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
 from routelock.errors import ConfigError, RoutelockError

@@ -9,7 +9,7 @@ import sys
 import threading
 
 import pytest
-from places import SUPPORT
+from paths import SUPPORT
 from servers import HELLO, HELLO_STREAM, Server
 
 from routelock import Agent, Runner

@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 import pytest
-from teams import agent
+from scripted_agents import agent
 
 from routelock import RunConfig, Runner
 from routelock.errors import LimitExceeded

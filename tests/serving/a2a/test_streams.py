@@ -15,7 +15,7 @@ import httpx
 import pytest
 from a2a_calls import SERVED, ask, post, rpc, task_of, text_of, told
 from clients.a2a_cast import payer
-from served import PATIENCE, listening
+from served_apps import PATIENCE, listening
 
 from routelock import Agent, Request, handler
 from routelock.serving import A2A, create_app

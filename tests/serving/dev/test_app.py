@@ -12,7 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from places import REPO
+from paths import REPO
 
 from routelock import Agent, ConfigError
 from routelock.cli.main import main

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from devpage import Page, dev_page
+from dev_page import Page, dev_page
 from terminals import PATIENCE, environment
 
 from routelock import RunConfig

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from mcpservers import raw
+from mcp_servers import raw
 
 from routelock import Agent, Runner
 from routelock.context import ToolContext

@@ -12,10 +12,10 @@ from typing import Any
 
 import anyio
 import pytest
+from crashes import Dies, is_crash
 from databases import address, postgres
-from dying import Dies, is_crash
-from patience import until
 from scenes import SCENES, Scene, Stage, facts
+from waiting import until
 
 from routelock import Agent, Request, RunConfig, Runner, ToolContext, function_handler, tool
 from routelock.errors import ConfigError, ProviderTimeout, RateLimited, RoutelockError

@@ -16,9 +16,9 @@ from typing import Any
 import psycopg
 import pytest
 from databases import Postgres, address, postgres_server
-from patience import until
+from paths import SUPPORT
 from paying_worker import QUICK, go_on, payer
-from places import SUPPORT
+from waiting import until
 
 from routelock import Agent, RunConfig, handoff, tool
 from routelock.state.dbos.database import STEPS_VERSION, WORKFLOW, running_client

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio.lowlevel
 from scenes import facts
-from teams import outcome
+from scripted_agents import outcome
 
 from routelock import Agent, Retry, RunConfig, RunResult, RunStream
 from routelock.errors import RoutelockError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from faults import KEY, hello
-from rawserver import RawServer
+from raw_server import RawServer
 
 from routelock import Agent, Retry, RunConfig, Runner, RunResult
 from routelock.errors import RoutelockError

@@ -10,17 +10,17 @@ from typing import Any, cast
 
 import anyio
 import mcp
-import rawmcp
+import raw_mcp_server
 
 __all__ = ["Office", "over_streams", "protocol_error", "raw"]
 
 types: Any = mcp.types
 IS_2 = hasattr(mcp, "Client")
-RAW = Path(rawmcp.__file__)
+RAW = Path(raw_mcp_server.__file__)
 
 
 def raw(notes: Path | None = None, *more: str) -> dict[str, Any]:
-    """Return where `rawmcp` is, for an `MCPClient`."""
+    """Return where `raw_mcp_server` is, for an `MCPClient`."""
     return {"command": sys.executable, "args": ["-S", str(RAW), *([str(notes)] if notes else ()), *more]}
 
 

@@ -1,6 +1,6 @@
 """A `HandoffStore` over SQLite, as an app might write one: the contract is enough for two processes.
 
-python sqlitestore.py FILE AGENT    waits for one handoff to AGENT, accepts it, and completes it
+python sqlite_handoff_store.py FILE AGENT    waits for one handoff to AGENT, accepts it, and completes it
 """
 
 from __future__ import annotations

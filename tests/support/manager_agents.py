@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from bothways import QUICK
+from plain_and_streamed import QUICK
 from scenes import facts
-from teams import agent, look_up
+from scripted_agents import agent, look_up
 
 from routelock import Agent, RunConfig, Runner, RunResult
 from routelock.errors import RoutelockError

@@ -1,6 +1,6 @@
 """A process that writes to a session, and says what it was told is stored.
 
-python sessionwriter.py "KIND WHERE" SESSION NAME COUNT [FIRST]
+python session_writer.py "KIND WHERE" SESSION NAME COUNT [FIRST]
 """
 
 from __future__ import annotations
