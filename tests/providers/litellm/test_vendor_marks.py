@@ -1,4 +1,4 @@
-"""Where each vendor says what about a reply; `test_tap.py` has the dialects from end to end."""
+"""Where each vendor says what about a reply; `test_response_filter.py` has the dialects from end to end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold where one agent hands over to another; test_answers has several transfers in one reply."""
+"""What must hold where one agent hands over to another."""
 
 from __future__ import annotations
 
