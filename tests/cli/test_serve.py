@@ -1,4 +1,4 @@
-"""The command line: what it serves, and what it refuses in one line."""
+"""``routelock serve``: who is served, under which settings, and how it ends."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from routelock import Agent, ConfigError
 from routelock.cli.main import main
-from routelock.cli.options import load_agents
 
 PATIENCE = 60.0
 
@@ -92,50 +90,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         del sys.modules[module]
 
 
-@pytest.mark.parametrize(
-    ("attribute", "names"),
-    [("agent", "A"), ("team", "AB"), ("make", "A"), ("make_team", "AB"), ("holder.agent", "A")],
-)
-def test_a_spec_stands_for_agents(folder: str, attribute: str, names: str) -> None:
-    agents = load_agents(f"{folder}:{attribute}")
-    assert "".join(agent.name for agent in agents) == names
-    assert all(isinstance(agent, Agent) for agent in agents)
-
-
-@pytest.mark.parametrize(
-    ("spec", "said"),
-    [
-        ("{}", "module:attribute"),
-        (":agent", "module:attribute"),
-        ("{}:", "module:attribute"),
-        ("{}:nobody_there", "has no 'nobody_there'. Its agents: agent, busy, slow, told."),
-        ("{}:number", "must be an Agent"),
-        ("{}:nobody", "must be an Agent"),
-        ("{}:holder.nothing", "has no 'holder.nothing'"),
-        ("{}:fail", "raised ValueError: no shop today ("),
-        ("{}_missing:agent", "There is no module"),
-        ("{}.inner:agent", "There is no module"),
-        ("{}_broken:agent", "raised ModuleNotFoundError: No module named 'nothing_of_that_name'"),
-        ("{}_wrong:agent", "_wrong.py, line 1)"),
-        ("{}_ends:agent", "raised SystemExit: 3 ("),
-        ("{}:end", "raised SystemExit: 3 ("),
-    ],
-)
-def test_a_wrong_spec_is_told_in_one_line(
-    folder: str, spec: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["serve", spec.format(folder)]) == 2
-    shown = capsys.readouterr().err
-    assert shown.startswith("routelock: ")
-    assert said in shown
-    assert shown.count("\n") == 1
-
-
-def test_the_error_is_one_of_routelocks() -> None:
-    with pytest.raises(ConfigError):
-        load_agents("nowhere")
-
-
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "agents.example"])
 def test_other_machines_are_not_served_without_a_key(
     folder: str, host: str, capsys: pytest.CaptureFixture[str]
@@ -157,52 +111,6 @@ def test_a_key_that_is_not_set_is_no_key(
 def test_a_number_that_cannot_be_is_told(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", f"{folder}:agent", "--max-concurrent", "0"]) == 2
     assert "max_concurrent" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--config", "{}:agent"], "must be a RunConfig"),
-        (["--config", "{}:nothing"], "has no 'nothing'"),
-        (["--context", "{}:nothing"], "has no 'nothing'"),
-        (["--context", "{}:fail"], "raised ValueError: no shop today ("),
-    ],
-)
-def test_a_wrong_context_or_config_is_told(
-    folder: str, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["serve", f"{folder}:agent", *(each.format(folder) for each in options)]) == 2
-    assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("command", ["serve", "run", "graph"])
-def test_an_unknown_argument_shows_the_usage_of_its_command(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main([command, "app:agent", "--nope"])
-    assert caught.value.code == 2
-    shown = capsys.readouterr().err
-    assert shown.startswith(f"usage: routelock {command} ")
-    assert shown.endswith(f"routelock {command}: error: unrecognized arguments: --nope\n")
-
-
-def test_an_unknown_argument_before_the_command_shows_the_usage_of_the_program(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["--nope", "serve", "app:agent"])
-    assert caught.value.code == 2
-    shown = capsys.readouterr().err
-    assert shown.startswith("usage: routelock [-h] ")
-    assert shown.endswith("routelock: error: unrecognized arguments: --nope\n")
-
-
-def test_an_unknown_command_is_2(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["dance"])
-    assert caught.value.code == 2
-    assert "serve" in capsys.readouterr().err
 
 
 _WITHOUT = """
@@ -282,17 +190,6 @@ def running(cwd: Path, *arguments: str, **environment: str) -> Iterator[tuple[An
         process.wait(PATIENCE)
         reader.join(PATIENCE)
         process.stderr.close()
-
-
-@pytest.mark.parametrize("command", ["serve", "dev"])
-@pytest.mark.parametrize("number", ["65536", "-1", "http"])
-def test_a_port_that_there_is_not_is_told(
-    command: str, number: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main([command, "app:agent", f"--port={number}"])
-    assert caught.value.code == 2
-    assert f"'{number}' is no port: it is a number from 0 to 65535" in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken_is_2(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from served_apps import PATIENCE, listening
 
 from routelock import Agent, Request, handler
 from routelock.serving import A2A, create_app
+from routelock.serving.a2a.agent_executor import PieceFlow
 
 pytest.importorskip("a2a")
 
@@ -108,3 +109,47 @@ def _unread(url: str, body: Any) -> socket.socket:
     connection = socket.create_connection((address.hostname, address.port), PATIENCE)
     connection.sendall(head.encode() + data)
     return connection
+
+
+# -- pieces --
+
+
+@pytest.mark.anyio
+async def test_pieces_are_sent_at_once_and_none_is_lost() -> None:
+    sent: list[str] = []
+    first = anyio.Event()
+
+    async def send(text: str) -> None:
+        await anyio.lowlevel.checkpoint()
+        sent.append(text)
+        first.set()
+
+    pieces = PieceFlow(send)
+
+    async def work() -> None:
+        pieces.add("one ")
+        await first.wait()
+        for word in ("two ", "", "three ", "four"):
+            pieces.add(word)
+            await anyio.lowlevel.checkpoint()
+
+    await pieces.flow_during(work)
+    assert (sent[0], "".join(sent)) == ("one ", "one two three four")
+
+
+@pytest.mark.anyio
+async def test_what_was_said_before_an_error_is_sent_before_it_is_raised() -> None:
+    sent: list[str] = []
+
+    async def send(text: str) -> None:
+        sent.append(text)
+
+    pieces = PieceFlow(send)
+
+    async def work() -> None:
+        pieces.add("Half an ")
+        raise ValueError("gone")
+
+    with pytest.raises(ValueError, match="gone"):
+        await pieces.flow_during(work)
+    assert sent == ["Half an "]
