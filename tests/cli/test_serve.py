@@ -40,8 +40,6 @@ async def short(request):
 
 busy = Agent("Busy", model=ScriptedHandler([endless, endless]))
 slow = Agent("Slow", model=ScriptedHandler([short]))
-number = 7
-nobody = []
 
 def tell(request):
     return request.messages[0]["content"]
@@ -58,20 +56,6 @@ def of_request(request):
 
 config = RunConfig(model=ScriptedHandler(["As configured."]))
 
-def make():
-    return agent
-
-def make_team():
-    return team
-
-def fail():
-    raise ValueError("no shop today")
-
-def end():
-    raise SystemExit(3)
-
-class holder:
-    agent = agent
 """
 
 
@@ -80,9 +64,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A folder to be in, with an app; its module has a name of its own for each test."""
     name = f"app_{tmp_path.name.replace('-', '_')}"
     (tmp_path / f"{name}.py").write_text(APP)
-    (tmp_path / f"{name}_broken.py").write_text("import nothing_of_that_name")
-    (tmp_path / f"{name}_wrong.py").write_text("x = (")
-    (tmp_path / f"{name}_ends.py").write_text("raise SystemExit(3)")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     yield name

@@ -21,8 +21,7 @@ from routelock import Agent, Request, RunConfig, Runner, ToolContext, function_h
 from routelock.errors import ConfigError, ProviderTimeout, RateLimited, RoutelockError
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
 from routelock.history.messages import calls_of
-from routelock.state.dbos.client import Showcase, segment_id, segment_of
-from routelock.state.dbos.database import engine, url_of
+from routelock.state.dbos.client import Showcase
 from routelock.state.dbos.steps import taken_over
 from routelock.state.durable import EndedRun, RunClient, StepPart, WorkerSettings, serving_runs
 from routelock.testing import ScriptedHandler, call
@@ -550,32 +549,3 @@ def test_a_handler_that_was_too_slow_is_not_asked_again_by_whoever_takes_over(wo
     result = worker.do(_too_slow_once())
     assert result.final_output == "Done."
     assert [type(problem.error) for problem in result.errors] == [ProviderTimeout]
-
-
-# -- settings --
-
-
-def test_words_that_all_agree_on() -> None:
-    assert [segment_id("r", 1), segment_id("r", 3), segment_of("r"), segment_of("r#3")] == ["r", "r#3", 1, 3]
-    assert url_of("postgresql://u@h/n", "+psycopg") == "postgresql+psycopg://u@h/n"
-    with pytest.raises(ConfigError, match="kept in PostgreSQL"):
-        url_of("sqlite:///x.db")
-    with pytest.raises(ConfigError, match="leave them out"):
-        WorkerSettings(run_config=RunConfig(run_id="r"))
-    with pytest.raises(ConfigError, match="more than four times watch"):
-        WorkerSettings(lease=1)
-    assert engine().DBOS
-
-
-def test_a_worker_needs_agents_with_names_of_their_own() -> None:
-    async def act() -> None:
-        twice = Agent("A", model=Talker())
-        for given in ([], [twice, Agent("A", model=Talker())]):
-            with pytest.raises(ConfigError, match="a name of its own"):
-                async with serving_runs(given, "postgresql://u@h/n"):
-                    pass
-        with pytest.raises(ConfigError, match="elsewhere: A"):
-            async with serving_runs([twice], "postgresql://u@h/n", WorkerSettings(elsewhere=["A"])):
-                pass
-
-    asyncio.run(act())

@@ -263,19 +263,3 @@ def watched(database: str, run_id: str) -> list[Any]:
 async def shown(client: RunClient, run_id: str, offset: int = 0) -> list[Any]:
     async with aclosing(client.events(run_id, offset=offset)) as events:
         return [part async for part in events]
-
-
-def test_without_the_extra_one_is_told_what_to_install() -> None:
-    code = """if True:
-        import sys
-        sys.modules["dbos"] = None
-        from routelock.state.dbos.database import engine
-        from routelock.errors import MissingExtra
-        try:
-            engine()
-        except MissingExtra as error:
-            assert "routelock[durable]" in str(error)
-        else:
-            raise AssertionError
-    """
-    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
