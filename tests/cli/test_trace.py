@@ -69,24 +69,6 @@ def _stepped(
     return [line.strip().rpartition(" s  ")[2] for line in lines]
 
 
-def _stepped(
-    file: Path,
-    agent: Agent[Any],
-    capsys: pytest.CaptureFixture[str],
-    *,
-    content: bool = True,
-    max_turns: int = 9,
-) -> list[str]:
-    """Run an agent, and return the lines that its trace is stepped through in, without their times."""
-    where = {"type": "function", "function": {"name": "where"}}
-    config = RunConfig(trace=TraceFile(file, content=content), external_tools=[where])
-    with suppress(HandlerError, MaxTurnsExceeded):
-        Runner.run_sync(agent, "Hi", max_turns=max_turns, run_config=config)
-    assert main(["trace", str(file), "--seen"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    return [line.strip().rpartition(" s  ")[2] for line in lines]
-
-
 def test_a_trace_without_content_says_what_kind_of_error_it_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from routelock.history.messages import ItemKind, RunItem
 from routelock.history.unfinished_turn import LeftOver, left_over
 
-CALLS = [
+CALLS: list[Any] = [
     {"id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}}
     for call_id in ("a", "b")
 ]
