@@ -9,7 +9,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import TO_B, agent
+from scripted_agents import TO_B, agent
 
 from routelock import (
     Agent,

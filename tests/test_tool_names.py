@@ -10,7 +10,7 @@ import sys
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from places import REPO
+from paths import REPO
 
 from routelock._tool_names import TRANSFER_PREFIX, slug, transfer_tool_name
 

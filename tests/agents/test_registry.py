@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from bothways import Voice
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_and_streamed import Voice
 
 from routelock import Agent, Request, Tool, handler
 from routelock.agents.registry import RegisteredHandler, Registry, register

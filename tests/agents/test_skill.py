@@ -10,9 +10,9 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from bothways import Voice
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_and_streamed import Voice
 
 from routelock import Agent, Request, RunContext, Skill, handler, tool
 from routelock.agents.hooks import AgentHooks

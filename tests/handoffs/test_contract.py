@@ -12,9 +12,9 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from bothways import both
 from executors import Recording, Replaying
-from teams import HI, TO_B, agent, answers_of, look_up, pair, requests, shown
+from plain_and_streamed import both
+from scripted_agents import HI, TO_B, agent, answers_of, look_up, pair, requests, shown
 
 from routelock import (
     Agent,

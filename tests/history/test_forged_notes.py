@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import look_up
+from scripted_agents import look_up
 
 from routelock import Agent, Message, Runner, handoff
 from routelock.handoffs.context import HandoffContext

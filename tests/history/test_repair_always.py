@@ -11,10 +11,10 @@ import json
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from views import refused_by
+from thoroughness import examples
+from view_checks import refused_by
 
 from routelock import Agent, Runner
 from routelock.history.filters import (

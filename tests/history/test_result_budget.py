@@ -6,9 +6,9 @@ import copy
 from typing import Any
 
 import pytest
-from effort import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from routelock import Agent, Runner, handoff, nest_handoff_history, tool
 from routelock._callables import resolve

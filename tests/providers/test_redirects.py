@@ -9,7 +9,7 @@ from typing import Any
 
 import openai
 import pytest
-from rawserver import RawServer
+from raw_server import RawServer
 from servers import HELLO, HELLO_STREAM, Reply, Server
 
 from routelock import Agent, RunConfig, Runner

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from views import MODELS
+from view_checks import MODELS
 
 from routelock.history.messages import Message, calls_of
 from routelock.history.repair import problems

@@ -6,10 +6,10 @@ import copy
 import json
 
 import pytest
-from effort import examples
 from histories import handed_over
 from hypothesis import given
-from views import MODELS
+from thoroughness import examples
+from view_checks import MODELS
 
 from routelock.history.messages import Message, calls_of
 from routelock.history.repair import problems

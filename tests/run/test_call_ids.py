@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import agent, answers_of
+from scripted_agents import agent, answers_of
+from thoroughness import examples
 
 from routelock import Agent, Runner, RunResult, RunState, Tool, handler, tool
 from routelock.errors import ConfigError

@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
-from bothways import QUICK, Played, Voice, both
 from executors import Recording
+from plain_and_streamed import QUICK, Played, Voice, both
 from scenes import facts
 
 from routelock import (

@@ -10,11 +10,11 @@ from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from scenes import SCENES, Stage
-from teams import outcome
+from scripted_agents import outcome
+from thoroughness import examples
 
 from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
 from routelock.context import RunContext

@@ -10,10 +10,10 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from scenes import SCENES, Recorder, Scene, Stage, facts
+from thoroughness import examples
 
 from routelock import Agent, Retry, RunConfig, Runner, RunStream, function_handler, function_tool, handoff
 from routelock._callables import callback_errors

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from served import served
+from served_apps import served
 from servers import HELLO, HELLO_STREAM, Server, chunk, failed, refused_url, said, streamed
 
 from routelock import Agent, HandoffRequest, Request, Retry, Runner

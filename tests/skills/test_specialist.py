@@ -10,7 +10,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import requests, statuses
+from scripted_agents import requests, statuses
 
 from routelock import Agent, HandoffRequest, Message, Request, RunContext, Runner, Usage
 from routelock.errors import CallbackError, ConfigError, InvalidRequest, ModelBehaviorError

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 from scenes import Scene, Stage, facts
-from scenes_of_states import MORE
+from scenes_of_resuming import MORE
 
 from routelock import RunConfig, Runner, RunState
 

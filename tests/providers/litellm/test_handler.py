@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import anyio
 import pytest
+from scripted_agents import look_up
 from servers import (
     HELLO,
     JSON,
@@ -27,7 +28,6 @@ from servers import (
     streamed,
 )
 from servers import chunk as undated_chunk
-from teams import look_up
 
 from routelock import Agent, RunConfig, Runner
 from routelock.errors import (

@@ -10,7 +10,7 @@ from typing import Any
 
 import anyio
 import pytest
-from devpage import Page, dev_page, lines_of, shop
+from dev_page import Page, dev_page, lines_of, shop
 
 from routelock import Agent, RunConfig, function_tool
 from routelock.errors import ConfigError, ConnectionFailed

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from devpage import Page, dev_page
+from dev_page import Page, dev_page
 
 from routelock import Agent
 from routelock.testing import ScriptedHandler

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from devpage import dev_page
-from effort import examples
+from dev_page import dev_page
 from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from routelock import Agent, RoutelockError, RunConfig, Runner
 from routelock._redaction import redact
@@ -22,7 +22,7 @@ from routelock.tracing.reader import read_trace
 from routelock.tracing.records import RunStarted, TraceRecord
 
 APP = """
-from devpage import shop
+from dev_page import shop
 from routelock import Agent, function_tool
 from routelock.testing import ScriptedHandler
 
