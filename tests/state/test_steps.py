@@ -7,7 +7,7 @@ import pytest
 from routelock.errors import ConfigError, HandlerError, HandoffTimeout, RateLimited
 from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
 from routelock.run.executor import Call
-from routelock.state.steps import Given, given_by, lasting
+from routelock.state.steps import ModelStep, recorded_error
 from routelock.usage import Usage
 
 STEP = Call("r", "t1.model.A", "model", {"agent": "A", "handler": "m"})
@@ -18,19 +18,19 @@ DONE = MessageDone(
 )
 
 
-def read_back(given: Given) -> Given:
-    return given_by(given.entry())
+def read_back(given: ModelStep) -> ModelStep:
+    return ModelStep.from_json(given.to_json())
 
 
 def test_a_reply_comes_back_whole_and_its_pieces_are_not_kept_beside_it() -> None:
-    given = Given()
+    given = ModelStep()
     for event in (TextDelta("H"), TextDelta("i."), DONE):
         given.note(event)
     assert read_back(given).events() == [DONE]
 
 
 def test_what_was_said_before_it_broke_off_comes_back() -> None:
-    given = Given(error=HandlerError("It broke."))
+    given = ModelStep(error=HandlerError("It broke."))
     for event in (TextDelta("Half "), TextDelta("a word")):
         given.note(event)
     back = read_back(given)
@@ -39,13 +39,13 @@ def test_what_was_said_before_it_broke_off_comes_back() -> None:
 
 
 def test_that_something_was_shown_is_kept_also_where_it_is_no_text() -> None:
-    given = Given()
+    given = ModelStep()
     given.note(ReasoningDelta("Hm"))
     assert read_back(given).text == [""]
 
 
 def test_an_attempt_that_failed_is_told_again_with_the_vendors_words() -> None:
-    given = Given()
+    given = ModelStep()
     given.note(TextDelta("H"))
     error = RateLimited("Slow down.", status=429, retry_after=2.0, provider="openai", model="m")
     given.note(AttemptFailed(error=error, attempt=1, delay=0.5))
@@ -60,17 +60,17 @@ def test_an_attempt_that_failed_is_told_again_with_the_vendors_words() -> None:
 def test_who_was_too_late_and_for_whom_comes_back() -> None:
     late = HandoffTimeout("Too late.")
     late.call_id, late.asked = "t", True
-    back = read_back(Given(error=late)).error
+    back = read_back(ModelStep(error=late)).error
     assert isinstance(back, HandoffTimeout)
     assert (back.call_id, back.asked) == ("t", True)
 
 
 def test_an_error_of_the_apps_own_lasts_as_a_failure_of_its_handler() -> None:
-    kept = lasting(OSError("away"), STEP)
+    kept = recorded_error(OSError("away"), STEP)
     assert isinstance(kept, HandlerError)
     assert "Handler 'm' of agent 'A' raised" in str(kept)
 
 
 @pytest.mark.parametrize("error", [AssertionError("a test"), ConfigError("wrong")])
 def test_what_is_to_end_the_run_does_not_last(error: Exception) -> None:
-    assert lasting(error, STEP) is None
+    assert recorded_error(error, STEP) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from places import REPO
+from paths import REPO
 
 ROOTS = ("", "runtime", "runtime/routelock", "providers", "providers/routelock_providers", "skills")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from servers import HELLO, Server
 
-from routelock_providers.chat_completions.httpx_client import carrier, encoded
+from routelock_providers.chat_completions.httpx_client import encoded, httpx_client
 
 pytestmark = pytest.mark.anyio
 
@@ -25,14 +25,14 @@ async def test_each_answer_is_looked_at_before_its_body_is_read() -> None:
         looked.append(response.status_code)
 
     with Server(HELLO) as server:
-        async with carrier(look) as client:
+        async with httpx_client(look) as client:
             answer = await client.post(server.url, json={})
     assert looked == [200]
     assert answer.json()["choices"]
 
 
 async def test_no_redirect_is_followed_whatever_carries() -> None:
-    async with carrier(nothing) as client:
+    async with httpx_client(nothing) as client:
         assert not client.follow_redirects
 
 

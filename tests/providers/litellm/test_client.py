@@ -20,9 +20,9 @@ def route(provider: str, **more: Any) -> Any:
 
 
 async def given_for(one: Any) -> Any:
-    from routelock_providers.litellm.client import tapped_client
+    from routelock_providers.litellm.client import filtered_client
 
-    return tapped_client(one)
+    return filtered_client(one)
 
 
 async def test_calls_of_one_loop_share_a_client() -> None:
@@ -46,7 +46,7 @@ async def test_a_provider_that_takes_no_client_is_asked_through_litellms_own() -
     assert await given_for(route("openai", api_key=None)) is None
 
 
-async def test_answers_that_nobody_knows_how_to_read_are_not_tapped() -> None:
-    assert route("anthropic").is_tapped
-    assert not route("langflow").is_tapped
-    assert route("langflow", responses=True).is_tapped
+async def test_answers_that_nobody_knows_how_to_read_are_not_filtered() -> None:
+    assert route("anthropic").is_filtered
+    assert not route("langflow").is_filtered
+    assert route("langflow", responses=True).is_filtered

@@ -12,7 +12,7 @@ from routelock.errors import RoutelockError
 from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.run.executor import Call, Outcome
 from routelock.state.dbos.steps import RecordedSteps, recorded_entries
-from routelock.state.steps import Given
+from routelock.state.steps import ModelStep
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +38,7 @@ def test_steps_are_found_by_their_key_and_those_of_the_engine_are_left_out() -> 
 
 async def test_a_reply_that_is_recorded_is_told() -> None:
     done = MessageDone(message={"role": "assistant", "content": "Hi."})
-    steps = RecordedSteps({MODEL.key: Given(done=done).entry()})
+    steps = RecordedSteps({MODEL.key: ModelStep(done=done).to_json()})
     async with aclosing(steps.stream(MODEL, never)) as events:
         assert [event async for event in events] == [done]
 
