@@ -113,6 +113,7 @@ async def test_the_events_say_so() -> None:
     ]
 
 
+@pytest.mark.virtual_time
 async def test_an_agent_that_is_handed_on_to_has_the_same_time() -> None:
     made = team(agent("B", call("transfer_to_c"), handoffs=[slow("C")]))
     result = await play(made)
