@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.util
 import os
 import sys
 import time
@@ -12,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 from routelock.cli.command import DONE, FAILED, INTERRUPTED, WAITS, Command
-from routelock.cli.keyboard import edit_lines
 from routelock.cli.options import (
     RunOptions,
     declare_agent,
@@ -29,7 +27,9 @@ from routelock.cli.screen import (
     Teller,
     bounded,
     call_arguments,
+    edit_lines,
     money,
+    moves,
     told,
     usage_line,
 )
@@ -256,8 +256,7 @@ def _run(given: argparse.Namespace) -> int:
 
 def _screen(plain: bool) -> Screen:
     """Return rich's screen where there is rich, and a terminal for it."""
-    fancy = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not plain
-    return RichScreen() if fancy and importlib.util.find_spec("rich") else PlainScreen(sys.stdout)
+    return RichScreen() if moves(sys.stdout) and not plain else PlainScreen(sys.stdout)
 
 
 chat_command = Command(

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from routelock._callables import takes
 from routelock.agents.agent import Agent
-from routelock.cli.spinner import Waiting
+from routelock.cli.screen import Waiting
 from routelock.errors import ConfigError
 from routelock.run.config import RunConfig, listed
 from routelock.run.handler_selection import lineup
