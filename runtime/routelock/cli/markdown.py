@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import ClassVar, TypeAlias
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import Markdown, MarkdownElement, TableElement
 from rich.segment import Segment, SegmentLines
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["blocks", "last_lines", "lines", "whole"]
+__all__ = ["last_lines", "lines", "whole"]
 
 
 _Lines: TypeAlias = list[list[Segment]]
@@ -24,13 +24,6 @@ _NARROWEST = 6
 
 _MOST = 4000
 """Characters that are set as Markdown again and again while they grow."""
-
-
-def blocks(text: str) -> list[str]:
-    """Cut text into paragraphs, lists, tables and the like."""
-    rows = text.split("\n")
-    between = pairwise([*_starts(text), len(rows)])
-    return ["\n".join(rows[start:end]).rstrip("\n") for start, end in between]
 
 
 def whole(text: str) -> int:
@@ -59,16 +52,35 @@ def last_lines(console: Console, text: str, most: int, *, gap: bool = False) -> 
 
 def _starts(text: str) -> list[int]:
     """Return the first row of each block."""
-    return [token.map[0] for token in _parser().parse(text) if token.map and not token.level]
+    return [block[0].map[0] for block in _blocks(text) if block[0].map]
+
+
+def _blocks(text: str) -> list[list[Token]]:
+    """Return the tokens of each paragraph, list, table and the like."""
+    found: list[list[Token]] = []
+    for token in _parser().parse(text):
+        if not token.level and token.nesting >= 0:
+            found.append([])
+        found[-1].append(token)
+    return found
 
 
 def _set(console: Console, text: str, gap: bool) -> _Lines:
     """Return the lines of blocks, with an empty one between two of them."""
+    page = _Page("", hyperlinks=False, code_theme="ansi_dark")
     shown: _Lines = []
-    for block in blocks(text):
-        if rendered := _rendered(console, _Page(block)):
+    for block in _blocks(text):
+        page.parsed = [_with_hard_breaks(token) for token in block]
+        if rendered := _rendered(console, page):
             shown += [[], *rendered] if shown or gap else rendered
     return shown
+
+
+def _with_hard_breaks(token: Token) -> Token:
+    for child in token.children or ():
+        if child.type == "softbreak":
+            child.type = "hardbreak"
+    return token
 
 
 def _rendered(console: Console, text: RenderableType) -> _Lines:
@@ -104,14 +116,6 @@ class _Table(TableElement):
 
 class _Page(Markdown):
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "table_open": _Table}
-
-    def __init__(self, text: str) -> None:
-        super().__init__("", hyperlinks=False, code_theme="ansi_dark")
-        self.markup = text
-        self.parsed = _parser().parse(text)
-        for child in (child for token in self.parsed for child in token.children or ()):
-            if child.type == "softbreak":
-                child.type = "hardbreak"
 
 
 def _unpadded(line: list[Segment]) -> list[Segment]:

@@ -287,7 +287,8 @@ class _Doing:
         from rich.text import Text  # noqa: PLC0415 - an extra
 
         seconds = int(time.monotonic() - self._since)
-        return Text(self.what + (f" ({seconds} s)" if seconds else ""), style="dim")
+        label = self.what + (f" ({seconds} s)" if seconds else "")
+        return Text(label, style="dim", no_wrap=True, overflow="ellipsis")
 
 
 _SECONDS = 1.0
@@ -476,8 +477,8 @@ _LOOKS = {
     "info": ("- ", "dim"),
 }
 
-_STEP = 200
-"""So many characters have to come at least until what is whole is looked for again."""
+_LONG = 2000
+"""Where so many characters or more are one block, it has to grow by a quarter to be looked at again."""
 
 
 class RichScreen:
@@ -498,7 +499,7 @@ class RichScreen:
         self._open = ""
         """What is being said, and was not printed yet."""
         self._due = 0
-        """How long that is when it is looked at for what is whole."""
+        """How long that has to be until what is whole in it is looked for."""
         self._in_message = False
         """Whether something of the present message was printed."""
         self._colours: dict[str, str] = {}
@@ -532,21 +533,20 @@ class RichScreen:
     def say(self, text: str) -> None:
         """Show a piece of what is said."""
         self._open += inert(text)
+        if "\n" in text and len(self._open) >= self._due and self._is_high():
+            self._print_whole()
         if self._busy and self._live is None and self._open.strip():
             self._write()
-        if len(self._open) >= self._due:
-            self._print_whole()
-            self._due = len(self._open) + max(_STEP, len(self._open) // 4)
 
     def end(self) -> None:
         """Print what is left of what is being said."""
         left, self._open, self._due = self._open, "", 0
-        if left.strip() or not self._busy:
-            with self._console:  # at once, so that nothing flickers
-                self._clear()
-                self._set(left)
+        if left.strip():
+            self._set(left)
         self._in_message = False
-        if self._busy and self._status is None:
+        if not self._busy:
+            self._clear()
+        elif self._status is None:
             self._wait()
 
     def note(self, note: Note) -> None:
@@ -572,25 +572,28 @@ class RichScreen:
 
         self._console.print(Padding(Text(text, style=style), (0, 0, 0, indent), expand=False))
 
+    def _is_high(self) -> bool:
+        """Tell whether what is being said takes half of the terminal, or more."""
+        rows = self._open.count("\n") + len(self._open) // self._console.width
+        return rows >= self._console.height // 2
+
     def _print_whole(self) -> None:
         """Print what no longer changes above what does."""
         from routelock.cli.markdown import whole  # noqa: PLC0415 - it needs an extra
 
-        end = whole(self._open)
-        done, self._open = self._open[:end], self._open[end:]
-        self._set(done)
+        if end := whole(self._open):
+            done, self._open = self._open[:end], self._open[end:]
+            self._set(done)
+        self._due = len(self._open) * 5 // 4 if len(self._open) >= _LONG else 0
 
     def _set(self, text: str) -> None:
-        """Print a part of the message that is complete."""
+        """Print a part of the message in the place of what is drawn."""
         from routelock.cli.markdown import lines  # noqa: PLC0415 - it needs an extra
 
-        if not text.strip():
-            return
         printed = lines(self._console, text, gap=self._in_message)
         self._in_message = True
-        with self._console:
-            if self._live is not None:
-                self._live.refresh()  # it no longer has what is printed now
+        with self._console:  # at once, so that nothing flickers
+            self._clear()  # rich's thread would draw over it if it drew between two steps of printing
             self._console.print(printed)
 
     def _wait(self) -> None:
@@ -611,12 +614,12 @@ class RichScreen:
 
     def _clear(self) -> None:
         """Draw nothing, and print what a tool has printed without a line end, which rich would drop."""
-        display = self._live or self._status
+        display, streams = self._live or self._status, (sys.stdout, sys.stderr)
         self._live = self._status = None
         if display is not None:
-            sys.stdout.flush()
-            sys.stderr.flush()
             display.stop()
+            for each in streams:
+                each.flush()
 
     def _growing(self) -> RenderableType:
         """Return what is still changing, at most as high as the terminal."""
