@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from routelock.cli.markdown import last_lines, lines, whole
+from routelock.cli.markdown import last_lines, lines, settled
 
 PARTS = st.sampled_from(
     [
@@ -44,7 +44,7 @@ def shown(text: str, *, width: int = 80, gap: bool = False) -> str:
 
 @given(TEXTS, TEXTS)
 def test_what_is_whole_does_not_change_as_more_comes(text: str, more: str) -> None:
-    end = whole(text)
+    end = settled(text)
     done = shown(text[:end])
     assert done + shown((text + more)[end:], gap=bool(done)) == shown(text + more)
 
@@ -69,7 +69,7 @@ def test_no_letter_is_lost(text: str) -> None:
     ],
 )
 def test_the_last_block_may_still_change(text: str, done: str) -> None:
-    assert text[: whole(text)] == done
+    assert text[: settled(text)] == done
 
 
 @pytest.mark.parametrize("width", [12, 20, 40, 80])

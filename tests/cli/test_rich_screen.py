@@ -182,6 +182,13 @@ def test_a_plain_chat_gets_a_line(folder: Path) -> None:
     assert terminal.leave() == 0
 
 
+def test_a_plain_chat_loads_without_anything_that_moves(folder: Path) -> None:
+    terminal = Terminal("chat", "app:slow", "--plain", cwd=folder)
+    assert "\x1b[2K" not in terminal.wait_for("loading app:slow ...\r\n")
+    assert terminal.leave() == 0
+    assert "\x1b[2K" not in terminal.shown
+
+
 def test_what_is_printed_meanwhile_goes_where_it_would_go(folder: Path) -> None:
     """A line on stderr takes nothing from stdout, which may be a file."""
     end, terminal = pty.openpty()

@@ -13,7 +13,7 @@ from rich.segment import Segment, SegmentLines
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["last_lines", "lines", "whole"]
+__all__ = ["last_lines", "lines", "settled"]
 
 
 _Lines: TypeAlias = list[list[Segment]]
@@ -26,7 +26,7 @@ _MOST = 4000
 """Characters that are set as Markdown again and again while they grow."""
 
 
-def whole(text: str) -> int:
+def settled(text: str) -> int:
     """Return how many characters of a text that still grows are whole: all blocks but the last."""
     finished = text[: text.rfind("\n") + 1]
     starts = _starts(finished)

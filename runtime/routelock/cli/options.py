@@ -219,7 +219,7 @@ def the_agent(given: argparse.Namespace) -> Agent[Any]:
 
 def _found(given: argparse.Namespace) -> tuple[Agent[Any], Agent[Any]]:
     """Return the agent that begins, and the one through which it was found: its graph has them both."""
-    with Waiting(f"loading {given.spec}"):
+    with Waiting(f"loading {given.spec}", still=getattr(given, "plain", False)):
         agents = load_agents(given.spec)
     if given.agent is None:
         return agents[0], agents[0]
@@ -270,8 +270,8 @@ def needs_litellm(options: RunOptions) -> bool:
     return any(isinstance(each.handler, str) for member in members for each in lineup(member, options.config))
 
 
-def ready_litellm(options: RunOptions) -> None:
-    """Load litellm if a run will need it, which takes seconds, and say so."""
+def ready_litellm(options: RunOptions, *, still: bool = False) -> None:
+    """Load litellm if a run will need it, which takes seconds, and say so by what moves, unless ``still``."""
     if needs_litellm(options):
-        with Waiting("loading litellm, once"):
+        with Waiting("loading litellm, once", still=still):
             load_litellm()

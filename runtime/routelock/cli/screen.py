@@ -485,7 +485,7 @@ class RichScreen:
     """Shows a conversation in a terminal.
 
     What is being said is drawn again as it grows. That part is never higher than the terminal, where rich
-    could not draw over it: blocks that are whole are printed above it, and of a block that is too high its
+    could not draw over it: blocks that are settled are printed above it, and of a block that is too high its
     end is drawn until it is printed.
 
     Args:
@@ -499,7 +499,7 @@ class RichScreen:
         self._open = ""
         """What is being said, and was not printed yet."""
         self._due = 0
-        """How long that has to be until what is whole in it is looked for."""
+        """How long that has to be until it is looked at for what is settled."""
         self._in_message = False
         """Whether something of the present message was printed."""
         self._colours: dict[str, str] = {}
@@ -518,7 +518,10 @@ class RichScreen:
                 yield
             finally:
                 self._busy = False
-                self.end()
+                try:
+                    self.end()
+                finally:  # or the cursor would stay hidden
+                    self._clear()
 
     def waits_for(self, what: str) -> None:
         """Say what is going on."""
@@ -534,7 +537,7 @@ class RichScreen:
         """Show a piece of what is said."""
         self._open += inert(text)
         if "\n" in text and len(self._open) >= self._due and self._is_high():
-            self._print_whole()
+            self._print_settled()
         if self._busy and self._live is None and self._open.strip():
             self._write()
 
@@ -544,9 +547,7 @@ class RichScreen:
         if left.strip():
             self._set(left)
         self._in_message = False
-        if not self._busy:
-            self._clear()
-        elif self._status is None:
+        if self._busy and self._status is None:
             self._wait()
 
     def note(self, note: Note) -> None:
@@ -577,11 +578,11 @@ class RichScreen:
         rows = self._open.count("\n") + len(self._open) // self._console.width
         return rows >= self._console.height // 2
 
-    def _print_whole(self) -> None:
+    def _print_settled(self) -> None:
         """Print what no longer changes above what does."""
-        from routelock.cli.markdown import whole  # noqa: PLC0415 - it needs an extra
+        from routelock.cli.markdown import settled  # noqa: PLC0415 - it needs an extra
 
-        if end := whole(self._open):
+        if end := settled(self._open):
             done, self._open = self._open[:end], self._open[end:]
             self._set(done)
         self._due = len(self._open) * 5 // 4 if len(self._open) >= _LONG else 0
