@@ -17,8 +17,7 @@ from routelock.agents.registry import RegisteredHandler
 from routelock.cli.command import Command
 from routelock.cli.exit_codes import DONE, FAILED
 from routelock.cli.options import keys_present, load_agents
-from routelock.cli.screen import told
-from routelock.cli.spinner import Waiting
+from routelock.cli.screen import Waiting, told
 from routelock_providers.chat_completions.openai_compatible import Destination
 from routelock_providers.errors import to_provider_error
 from routelock_providers.litellm.handler import LiteLLM

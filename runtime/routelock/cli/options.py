@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from routelock._callables import takes
 from routelock.agents.agent import Agent
-from routelock.cli.spinner import Waiting
+from routelock.cli.screen import Waiting
 from routelock.errors import ConfigError
 from routelock.run.config import RunConfig, listed
 from routelock.run.handler_selection import handlers_by_priority
@@ -219,7 +219,7 @@ def the_agent(given: argparse.Namespace) -> Agent[Any]:
 
 def _found(given: argparse.Namespace) -> tuple[Agent[Any], Agent[Any]]:
     """Return the agent that begins, and the one through which it was found: its graph has them both."""
-    with Waiting(f"loading {given.spec}"):
+    with Waiting(f"loading {given.spec}", still=getattr(given, "plain", False)):
         agents = load_agents(given.spec)
     if given.agent is None:
         return agents[0], agents[0]
@@ -274,8 +274,8 @@ def needs_litellm(options: RunOptions) -> bool:
     )
 
 
-def ready_litellm(options: RunOptions) -> None:
-    """Load litellm if a run will need it, which takes seconds, and say so."""
+def ready_litellm(options: RunOptions, *, still: bool = False) -> None:
+    """Load litellm if a run will need it, which takes seconds, and say so by what moves, unless ``still``."""
     if needs_litellm(options):
-        with Waiting("loading litellm, once"):
+        with Waiting("loading litellm, once", still=still):
             load_litellm()

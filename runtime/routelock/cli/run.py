@@ -23,8 +23,7 @@ from routelock.cli.options import (
     ready_litellm,
     run_options,
 )
-from routelock.cli.screen import PlainScreen, Teller, bounded, call_arguments, told
-from routelock.cli.spinner import Waiting
+from routelock.cli.screen import PlainScreen, Teller, Waiting, bounded, call_arguments, told
 from routelock.errors import ConfigError, RoutelockError
 from routelock.run.events import AgentUpdated, RunEvent, ToolCalled
 from routelock.run.result import RunResult
@@ -97,7 +96,8 @@ async def _answer(options: RunOptions, text: str, *, steps: bool) -> RunResult[A
         with Waiting(f"{bounded(options.agent.name, 80)} answers") as waiting:
             async with stream:
                 async for event in stream:
-                    waiting.what = _what(event) or waiting.what
+                    if what := _what(event):
+                        waiting.becomes(what)
                     if teller is not None:
                         teller.tell(event)
         return stream.result

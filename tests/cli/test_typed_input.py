@@ -12,7 +12,7 @@ from terminals import environment
 
 IN_A_TERMINAL = """
 import pty, sys, termios
-from routelock.cli.keyboard import unseen
+from routelock.cli.screen import _unseen as unseen
 
 def echoes():
     return bool(termios.tcgetattr(0)[3] & termios.ECHO)
@@ -52,7 +52,7 @@ def test_what_is_typed_is_not_shown_meanwhile_however_that_ends(tmp_path: Path) 
 
 
 PIPED = """
-from routelock.cli.keyboard import unseen
+from routelock.cli.screen import _unseen as unseen
 
 with unseen():
     print(input())
