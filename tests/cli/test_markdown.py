@@ -85,16 +85,8 @@ def test_a_picture_and_a_definition_show_where_they_lead() -> None:
 
 
 def test_one_empty_line_is_between_blocks() -> None:
-    assert shown("one\n\n\n\n```\nx\n```\n\n| a |\n|---|\n| b |\n").split("\n") == [
-        "one",
-        "",
-        " x",
-        "",
-        " a",
-        " ─",
-        " b",
-        "",
-    ]
+    text = shown("one\n\n\n\n```\nx\n\ny\n```\n\n- b\n\n\nEnd\n")
+    assert text.split("\n") == ["one", "", " x", "", " y", "", " • b", "", "End", ""]
 
 
 @pytest.mark.parametrize("size", [10, 5000])

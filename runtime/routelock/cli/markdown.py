@@ -8,8 +8,10 @@ from typing import ClassVar, TypeAlias
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.markdown import Markdown, MarkdownElement, TableElement
+from rich.markdown import CodeBlock, Markdown, MarkdownElement, TableElement
+from rich.padding import Padding
 from rich.segment import Segment, SegmentLines
+from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
@@ -114,8 +116,21 @@ class _Table(TableElement):
             yield Text(" | ").join(cell.content for cell in row.cells)
 
 
+class _Code(CodeBlock):
+    """Code whose padding is its own: rich before 14.1 loses letters of long words where code has both."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        code = Syntax(str(self.text).rstrip(), self.lexer_name, theme=self.theme, word_wrap=True)
+        yield Padding(code, 1)
+
+
 class _Page(Markdown):
-    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "table_open": _Table}
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "code_block": _Code,
+        "fence": _Code,
+        "table_open": _Table,
+    }
 
 
 def _unpadded(line: list[Segment]) -> list[Segment]:
