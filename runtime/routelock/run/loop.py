@@ -69,168 +69,6 @@ from routelock.tools.invoke import NoTextError, to_text
 
 __all__ = ["begin", "close", "conclude", "end_badly", "judge", "run_events", "run_loop", "within"]
 
-
-async def conclude(run: Run, reply: MessageDone) -> None:
-    """Turn a reply without calls into an output, or tell the model what is wrong with it.
-
-    The output is the final one, or goes back to the agent that waits for it.
-    """
-    returned = await _concluded(run, reply)
-    if run.watched:
-        await show_all(run.take_completed())
-        if returned is not None:
-            await show(returned)
-
-
-async def _concluded(run: Run, reply: MessageDone) -> HandoffReturned | None:
-    text = text_of(reply.message) or refusal_of(reply.message)
-    output: Any = text
-    if run.agent.output is not None:
-        if (refusal := refusal_of(reply.message)) and text == refusal:
-            raise ModelBehaviorError(f"The model of agent {run.agent.name!r} refused: {refusal}")
-        try:
-            output = run.agent.output.parse(json_in(text))
-        except ModelBehaviorError as error:
-            _ask_again(run, str(error))
-            return None
-    if run.agent.output_guardrails or run.config.output_guardrails:
-        await _guard(run, output)
-    if run.callers and waiting_one(run.callers) is not None:
-        await tell(run, "on_agent_end", "on_end", own_copy(output))
-        return come_back(run, text)
-    run.final_output = output
-    run.stop_reason = "done"
-    run.close_record(HandoffStatus.COMPLETED)
-    stop_all_standing_by(run)
-    if heard(run):
-        await tell(run, "on_agent_end", "on_end", own_copy(output))
-    return None
-
-
-async def _guard(run: Run, output: Any) -> None:
-    """Ask the guardrails of the agent, and of the run if the output is its final one."""
-    is_final = not run.callers or waiting_one(run.callers) is None
-    agent, now = run.agent, run.now()
-    of_run = run.config.output_guardrails if is_final else ()
-    asked = output_questions(agent.output_guardrails, now, agent, output, whose=f"agent {agent.name!r}")
-    await ask_all([*asked, *output_questions(of_run, now, agent, output, whose="the run")])
-
-
-def _ask_again(run: Run, wrong: str) -> None:
-    run.mistakes += 1
-    run.problem("output", wrong)
-    if run.mistakes >= run.config.max_mistakes:
-        raise ModelBehaviorError(
-            f"Agent {run.agent.name!r} gave no valid final output in {run.mistakes} turns in a row: {wrong}"
-        )
-    text = f"Your answer is not valid: {wrong} Answer again with nothing but the corrected JSON."
-    nudge: Message = {"role": "user", "content": text}
-    run.add("nudge", nudge)
-
-
-async def begin(run: Run) -> None:
-    """Open the books of a run: its trace, and its session."""
-    if run.tracing is not None:
-        run.tracing.begin()
-    if run.keeper is not None:
-        await run.keeper.begin(run)
-
-
-async def within(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> AsyncGenerator[RunEvent]:
-    """Carry out a run that is cancelled when its time is up, which is the end of it as any limit is."""
-    setting = run.set_by("seconds", seconds, "RunConfig(timeout=...)")
-    late = RunTimeout(
-        f"The run took longer than its timeout of {seconds:g} s: agent {run.first.name!r} began it. Raise "
-        f"{setting}, or take what there is from error.result."
-    )
-    raised: Exception | None = None
-    try:
-        async with aclosing(in_time(events, seconds, late)) as in_due_time:
-            async for event in in_due_time:
-                yield event
-        return
-    except RunTimeout as error:
-        if error is not late:
-            raise
-        raised = await end_badly(run, late)
-    finally:
-        if run.tracing is not None:
-            run.tracing.end(raised)
-    for event in run.take_completed():
-        yield event
-    if raised is not None:
-        raise raised
-    yield RunDone(run.result())
-
-
-async def close(run: Run, raised: Exception | None) -> None:
-    """Close the books of a run, however it ended."""
-    run.keep_partial()
-    run.wind_up()
-    if run.keeper is not None:
-        await run.keeper.last(run)
-    # what was cancelled may be so because its time is up, which `within` knows
-    if run.tracing is not None and (run.config.timeout is None or run.stop_reason != "unfinished"):
-        run.tracing.end(raised)
-
-
-async def end_badly(run: Run, error: Exception) -> Exception | None:
-    """End the run; return the error to raise, with the partial result. None: the limit is to be a result."""
-    run.keep_partial(error)
-    if run.keeper is not None:
-        await run.keeper.last(run, error)
-    run.stop_reason, run.failure = "error", f"{type(error).__name__}: {error_text(error)}"
-    fresh = isinstance(error, LimitExceeded) and error.result is None  # not that of a run within this one
-    if fresh:
-        run.wind_up()
-    else:
-        run.wind_up(HandoffStatus.FAILED, run.failure)
-    if fresh and run.config.on_limit != "raise":
-        return await _end_at_limit(run, cast(LimitExceeded, error))
-    if isinstance(error, RoutelockError):
-        error.result = run.result()
-        return error
-    if isinstance(error, AssertionError):  # a test's own complaint is not the handler's fault
-        return error
-    raised = HandlerError(
-        f"Handler {run.handler.name!r} of agent {run.agent.name!r} raised {type(error).__name__} "
-        f"in turn {run.turn}: {error_text(error)}"
-    )
-    raised.result, raised.__cause__ = run.result(), error
-    return raised
-
-
-async def _end_at_limit(run: Run, error: LimitExceeded) -> RoutelockError | None:
-    """Take the limit as the end of the run; the app may say what its final output is."""
-    run.stop_reason = "limit"
-    run.problem("limit", str(error), error=error)
-    if not callable(run.config.on_limit):
-        return None
-    error.result = run.result()
-    try:
-        with callback_errors("The on_limit function of the run"):
-            run.final_output = await resolve(run.config.on_limit(error))
-        await _put_in(run, run.final_output)
-    except RoutelockError as failed:
-        run.stop_reason = "error"
-        failed.result = run.result()
-        return failed
-    return None
-
-
-async def _put_in(run: Run, output: object) -> None:
-    """Make the answer of ``on_limit`` a part of the conversation: it is what the user is told."""
-    try:
-        text = to_text(output)
-    except NoTextError as error:
-        run.warn(f"what on_limit answered is not in the conversation: {error}")
-        return
-    if text.strip():
-        run.add("model", {"role": "assistant", "content": text}, final=True)
-        if run.keeper is not None:
-            await run.keeper.last(run)
-
-
 _MISTAKES = ("unknown_tool", "bad_arguments", "handoff")
 
 _REPEATS = (
@@ -238,81 +76,25 @@ _REPEATS = (
     "new. Use what you have, try something else, or answer the user."
 )
 
-
-def judge(run: Run, turn: Answered) -> None:
-    """End the run if the turn calls for it. Everything that happened is in the transcript by now.
-
-    Args:
-        run: the run.
-        turn: what came of the calls of a reply.
-
-    Raises:
-        ModelBehaviorError: nothing but mistakes for too many turns.
-        HandoffError: as ``raise_on`` says.
-        LimitExceeded: too many transfers, or going round without progress.
-    """
-    planned, transfer = turn.planned, turn.transfer
-    if planned.waiting or run.kept or run.interruptions:
-        run.interruptions = all_waiting(run, planned)
-    if turn.raised is not None:
-        raise turn.raised
-    if planned.external or planned.waiting or run.kept:
-        run.pending = tuple(detached(call) for call in planned.external)
-        run.stop_reason = "requires_action"
-        return
-    if transfer is not None and transfer.error is not None:
-        _judge_failed_transfer(run, transfer)
-    handed_over = transfer is not None and transfer.target is not None
-    run.mistakes = run.mistakes + 1 if turn.only_mistakes and not handed_over else 0
-    if run.mistakes >= run.config.max_mistakes:
-        raise ModelBehaviorError(
-            f"Agent {run.agent.name!r} made nothing but mistakes in {run.mistakes} turns in a row. The last: "
-            f"{_last_mistake(run)}"
-        )
-    if (planned.tools or planned.declined or planned.unavailable) and run.config.detect_loops:
-        _judge_repetition(run)
-
-
-def _last_mistake(run: Run) -> str:
-    """Return what the model is to blame for in this turn: hooks and limits are among the errors, too."""
-    mistakes = [each.message for each in run.errors if each.turn == run.turn and each.kind in _MISTAKES]
-    return mistakes[-1] if mistakes else "several transfers at once"
-
-
-def _judge_failed_transfer(run: Run, transfer: Transfer) -> None:
-    if transfer.refusal == "arguments" and "bad_arguments" in run.config.raise_on:
-        raise asked_for(run, transfer.answer)
-    if "failed_handoff" in run.config.raise_on:
-        raise failed_handoff(run, transfer)
-    again = f"Agent {run.agent.name!r} asked again after it was told: {transfer.answer}."
-    if transfer.refusal == "limit":
-        run.over_limit += 1
-        if run.over_limit > 1:
-            raise MaxHandoffsExceeded(again)
-    elif transfer.refusal == "loop":
-        run.progress.refused += 1
-        if run.progress.refused > 1:
-            raise LoopDetected(again)
-
-
-def _judge_repetition(run: Run) -> None:
-    seen = run.progress
-    if seen.is_stuck:
-        raise LoopDetected(
-            f"Agent {run.agent.name!r} was told that it goes round, and went on: {seen.idle} turns in a row "
-            f"with the same results as before ({seen.what}). The partial result is in error.result; set "
-            "RunConfig(detect_loops=False) if that is what it is for."
-        )
-    if seen.needs_nudge:
-        text = _REPEATS.format(what=seen.what, turns=seen.idle)
-        run.problem("loop", text)
-        run.add("nudge", {"role": "user", "content": text})
-
-
 _WHOLE = ("stop", "tool_calls", None)
 """The finish reasons of nearly all replies."""
 
 _SAY_SOMETHING = "Your reply was empty. Answer the user, or call a tool."
+
+
+@record(frozen=True, slots=True)
+class _Turn:
+    """What a turn begins with."""
+
+    request: Request
+    shown: Shown
+    offered: Offer
+    repairs: Sequence[str]
+    check: Check | None
+    """Judges the input while the model is asked."""
+
+
+_TURN = maker(_Turn)
 
 
 async def run_loop(run: Run) -> None:
@@ -403,21 +185,6 @@ async def _take_turn(run: Run) -> None:
             await show_all([*run.take_completed(), replaced])
         return
     await _after(run, turn.offered, unseen, reply)
-
-
-@record(frozen=True, slots=True)
-class _Turn:
-    """What a turn begins with."""
-
-    request: Request
-    shown: Shown
-    offered: Offer
-    repairs: Sequence[str]
-    check: Check | None
-    """Judges the input while the model is asked."""
-
-
-_TURN = maker(_Turn)
 
 
 async def _begin_turn(run: Run) -> _Turn:
@@ -637,3 +404,234 @@ def _refused(run: Run, reply: MessageDone, why: str) -> ContentRefused:
         provider=model_of(run.handler)["provider"] or "",
         model=reply.model or "",
     )
+
+
+async def conclude(run: Run, reply: MessageDone) -> None:
+    """Turn a reply without calls into an output, or tell the model what is wrong with it.
+
+    The output is the final one, or goes back to the agent that waits for it.
+    """
+    returned = await _concluded(run, reply)
+    if run.watched:
+        await show_all(run.take_completed())
+        if returned is not None:
+            await show(returned)
+
+
+async def _concluded(run: Run, reply: MessageDone) -> HandoffReturned | None:
+    text = text_of(reply.message) or refusal_of(reply.message)
+    output: Any = text
+    if run.agent.output is not None:
+        if (refusal := refusal_of(reply.message)) and text == refusal:
+            raise ModelBehaviorError(f"The model of agent {run.agent.name!r} refused: {refusal}")
+        try:
+            output = run.agent.output.parse(json_in(text))
+        except ModelBehaviorError as error:
+            _ask_again(run, str(error))
+            return None
+    if run.agent.output_guardrails or run.config.output_guardrails:
+        await _guard(run, output)
+    if run.callers and waiting_one(run.callers) is not None:
+        await tell(run, "on_agent_end", "on_end", own_copy(output))
+        return come_back(run, text)
+    run.final_output = output
+    run.stop_reason = "done"
+    run.close_record(HandoffStatus.COMPLETED)
+    stop_all_standing_by(run)
+    if heard(run):
+        await tell(run, "on_agent_end", "on_end", own_copy(output))
+    return None
+
+
+async def _guard(run: Run, output: Any) -> None:
+    """Ask the guardrails of the agent, and of the run if the output is its final one."""
+    is_final = not run.callers or waiting_one(run.callers) is None
+    agent, now = run.agent, run.now()
+    of_run = run.config.output_guardrails if is_final else ()
+    asked = output_questions(agent.output_guardrails, now, agent, output, whose=f"agent {agent.name!r}")
+    await ask_all([*asked, *output_questions(of_run, now, agent, output, whose="the run")])
+
+
+def _ask_again(run: Run, wrong: str) -> None:
+    run.mistakes += 1
+    run.problem("output", wrong)
+    if run.mistakes >= run.config.max_mistakes:
+        raise ModelBehaviorError(
+            f"Agent {run.agent.name!r} gave no valid final output in {run.mistakes} turns in a row: {wrong}"
+        )
+    text = f"Your answer is not valid: {wrong} Answer again with nothing but the corrected JSON."
+    nudge: Message = {"role": "user", "content": text}
+    run.add("nudge", nudge)
+
+
+async def begin(run: Run) -> None:
+    """Open the books of a run: its trace, and its session."""
+    if run.tracing is not None:
+        run.tracing.begin()
+    if run.keeper is not None:
+        await run.keeper.begin(run)
+
+
+async def within(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> AsyncGenerator[RunEvent]:
+    """Carry out a run that is cancelled when its time is up, which is the end of it as any limit is."""
+    setting = run.set_by("seconds", seconds, "RunConfig(timeout=...)")
+    late = RunTimeout(
+        f"The run took longer than its timeout of {seconds:g} s: agent {run.first.name!r} began it. Raise "
+        f"{setting}, or take what there is from error.result."
+    )
+    raised: Exception | None = None
+    try:
+        async with aclosing(in_time(events, seconds, late)) as in_due_time:
+            async for event in in_due_time:
+                yield event
+        return
+    except RunTimeout as error:
+        if error is not late:
+            raise
+        raised = await end_badly(run, late)
+    finally:
+        if run.tracing is not None:
+            run.tracing.end(raised)
+    for event in run.take_completed():
+        yield event
+    if raised is not None:
+        raise raised
+    yield RunDone(run.result())
+
+
+async def close(run: Run, raised: Exception | None) -> None:
+    """Close the books of a run, however it ended."""
+    run.keep_partial()
+    run.wind_up()
+    if run.keeper is not None:
+        await run.keeper.last(run)
+    # what was cancelled may be so because its time is up, which `within` knows
+    if run.tracing is not None and (run.config.timeout is None or run.stop_reason != "unfinished"):
+        run.tracing.end(raised)
+
+
+async def end_badly(run: Run, error: Exception) -> Exception | None:
+    """End the run; return the error to raise, with the partial result. None: the limit is to be a result."""
+    run.keep_partial(error)
+    if run.keeper is not None:
+        await run.keeper.last(run, error)
+    run.stop_reason, run.failure = "error", f"{type(error).__name__}: {error_text(error)}"
+    fresh = isinstance(error, LimitExceeded) and error.result is None  # not that of a run within this one
+    if fresh:
+        run.wind_up()
+    else:
+        run.wind_up(HandoffStatus.FAILED, run.failure)
+    if fresh and run.config.on_limit != "raise":
+        return await _end_at_limit(run, cast(LimitExceeded, error))
+    if isinstance(error, RoutelockError):
+        error.result = run.result()
+        return error
+    if isinstance(error, AssertionError):  # a test's own complaint is not the handler's fault
+        return error
+    raised = HandlerError(
+        f"Handler {run.handler.name!r} of agent {run.agent.name!r} raised {type(error).__name__} "
+        f"in turn {run.turn}: {error_text(error)}"
+    )
+    raised.result, raised.__cause__ = run.result(), error
+    return raised
+
+
+async def _end_at_limit(run: Run, error: LimitExceeded) -> RoutelockError | None:
+    """Take the limit as the end of the run; the app may say what its final output is."""
+    run.stop_reason = "limit"
+    run.problem("limit", str(error), error=error)
+    if not callable(run.config.on_limit):
+        return None
+    error.result = run.result()
+    try:
+        with callback_errors("The on_limit function of the run"):
+            run.final_output = await resolve(run.config.on_limit(error))
+        await _put_in(run, run.final_output)
+    except RoutelockError as failed:
+        run.stop_reason = "error"
+        failed.result = run.result()
+        return failed
+    return None
+
+
+async def _put_in(run: Run, output: object) -> None:
+    """Make the answer of ``on_limit`` a part of the conversation: it is what the user is told."""
+    try:
+        text = to_text(output)
+    except NoTextError as error:
+        run.warn(f"what on_limit answered is not in the conversation: {error}")
+        return
+    if text.strip():
+        run.add("model", {"role": "assistant", "content": text}, final=True)
+        if run.keeper is not None:
+            await run.keeper.last(run)
+
+
+def judge(run: Run, turn: Answered) -> None:
+    """End the run if the turn calls for it. Everything that happened is in the transcript by now.
+
+    Args:
+        run: the run.
+        turn: what came of the calls of a reply.
+
+    Raises:
+        ModelBehaviorError: nothing but mistakes for too many turns.
+        HandoffError: as ``raise_on`` says.
+        LimitExceeded: too many transfers, or going round without progress.
+    """
+    planned, transfer = turn.planned, turn.transfer
+    if planned.waiting or run.kept or run.interruptions:
+        run.interruptions = all_waiting(run, planned)
+    if turn.raised is not None:
+        raise turn.raised
+    if planned.external or planned.waiting or run.kept:
+        run.pending = tuple(detached(call) for call in planned.external)
+        run.stop_reason = "requires_action"
+        return
+    if transfer is not None and transfer.error is not None:
+        _judge_failed_transfer(run, transfer)
+    handed_over = transfer is not None and transfer.target is not None
+    run.mistakes = run.mistakes + 1 if turn.only_mistakes and not handed_over else 0
+    if run.mistakes >= run.config.max_mistakes:
+        raise ModelBehaviorError(
+            f"Agent {run.agent.name!r} made nothing but mistakes in {run.mistakes} turns in a row. The last: "
+            f"{_last_mistake(run)}"
+        )
+    if (planned.tools or planned.declined or planned.unavailable) and run.config.detect_loops:
+        _judge_repetition(run)
+
+
+def _last_mistake(run: Run) -> str:
+    """Return what the model is to blame for in this turn: hooks and limits are among the errors, too."""
+    mistakes = [each.message for each in run.errors if each.turn == run.turn and each.kind in _MISTAKES]
+    return mistakes[-1] if mistakes else "several transfers at once"
+
+
+def _judge_failed_transfer(run: Run, transfer: Transfer) -> None:
+    if transfer.refusal == "arguments" and "bad_arguments" in run.config.raise_on:
+        raise asked_for(run, transfer.answer)
+    if "failed_handoff" in run.config.raise_on:
+        raise failed_handoff(run, transfer)
+    again = f"Agent {run.agent.name!r} asked again after it was told: {transfer.answer}."
+    if transfer.refusal == "limit":
+        run.over_limit += 1
+        if run.over_limit > 1:
+            raise MaxHandoffsExceeded(again)
+    elif transfer.refusal == "loop":
+        run.progress.refused += 1
+        if run.progress.refused > 1:
+            raise LoopDetected(again)
+
+
+def _judge_repetition(run: Run) -> None:
+    seen = run.progress
+    if seen.is_stuck:
+        raise LoopDetected(
+            f"Agent {run.agent.name!r} was told that it goes round, and went on: {seen.idle} turns in a row "
+            f"with the same results as before ({seen.what}). The partial result is in error.result; set "
+            "RunConfig(detect_loops=False) if that is what it is for."
+        )
+    if seen.needs_nudge:
+        text = _REPEATS.format(what=seen.what, turns=seen.idle)
+        run.problem("loop", text)
+        run.add("nudge", {"role": "user", "content": text})

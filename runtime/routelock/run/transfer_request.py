@@ -56,7 +56,6 @@ __all__ = [
     "try_transfer",
 ]
 
-
 GOES_ROUND = (
     "this transfer was already made and nothing new has come up since; "
     "answer the user yourself, or say what is missing"
@@ -104,121 +103,6 @@ class Agreed:
     """What it said, if it was asked."""
 
 
-async def ask(run: Run, wanted: Wanted, request: HandoffRequest) -> Agreed:
-    """Ask the targets of a handoff in order, and return the first that agrees.
-
-    Raises:
-        Refused: none does. With a single target the reason is its own.
-    """
-    edge = wanted.edge
-    if edge.target is None and edge.on_invoke_handoff is None:
-        nearest_first = {**run.agent.graph, **run.graph}  # wherever the run has been before
-        candidates: list[object] = [each for each in nearest_first.values() if each is not run.agent]
-        none_left = NONE_CAPABLE
-    else:
-        candidates = [edge.target, *edge.others]
-        none_left = NONE_AVAILABLE
-    passed: list[tuple[str, str]] = []
-    for each in candidates:
-        try:
-            target = await _target(run, each, wanted)
-            place, response = await _agreed(run, edge, target, request)
-        except Refused as no:
-            if len(candidates) == 1 and none_left is NONE_AVAILABLE:
-                raise
-            passed.append((str(getattr(each, "name", each)), str(no)))
-        else:
-            return Agreed(target, place, passed, response)
-    raise Refused(none_left, passed_over=passed)
-
-
-async def _target(run: Run, target: object, wanted: Wanted) -> Target:
-    edge = wanted.edge
-    if edge.on_invoke_handoff is not None:
-        target = await resolve(edge.on_invoke_handoff(run.now(), arguments_of(wanted)))
-    if isinstance(target, str):
-        target = find_agent(run.graph, target, run.agent.name)
-    if target is run.agent:
-        raise Refused("an agent cannot hand off to itself")
-    if not isinstance(target, Agent) and not callable(getattr(target, "stream", None)):
-        raise TypeError(f"on_invoke_handoff must return an Agent or a Handler, not {type(target).__name__}")
-    found = cast("Target", target)
-    if not isinstance(found, Agent) and found.name == run.handler.name:
-        raise Refused("it is in charge already; answer the user yourself")
-    if why := _barred(run, edge, found):
-        raise Refused(why)
-    if isinstance(found, Agent) and run.graph.get(found.name, found) is not found:
-        raise Refused(f"another agent of this run is named {found.name!r}, too")
-    return found
-
-
-def _barred(run: Run, edge: Handoff, target: Target) -> str | None:
-    """Say why this way does not lead to the target, if it does not."""
-    if not _permitted(run, edge, target):
-        return "whoever is asking may not reach it; answer the user yourself"
-    gate = _gate(run, edge, target)
-    return f"it needs somebody's approval: call {gate}, which can wait for it" if gate else None
-
-
-def _permitted(run: Run, edge: Handoff, target: Target) -> bool:
-    """Whether the scopes of the run open both the way and what it leads to."""
-    if not permits(edge.scope or "all", run.scopes):
-        return False
-    if not isinstance(target, Agent):
-        return run.agent.registered.opens(target, run.scopes)
-    if edge.target is not None or edge.on_invoke_handoff is not None:
-        return True
-    # found by what it can do: that must not get round the scope of the way that is declared
-    ways = _ways(run, target)
-    return not ways or any(permits(way.scope or "all", run.scopes) for way in ways)
-
-
-def _gate(run: Run, edge: Handoff, target: Target) -> str | None:
-    """Return the tool for a target that was found by what it can do, if each declared way needs approval."""
-    if edge.target is not None or edge.on_invoke_handoff is not None or edge.needs_approval is not False:
-        return None
-    ways = _ways(run, target)
-    return ways[0].tool_name if ways and all(way.needs_approval is not False for way in ways) else None
-
-
-def _ways(run: Run, target: Target) -> list[Handoff]:
-    """Return the declared ways to a target."""
-    return [way for way in run.agent.edges if _leads_to(way, target)]
-
-
-def _leads_to(way: Handoff, target: Target) -> bool:
-    return any(end is target or end == target.name for end in (way.target, *way.others))
-
-
-async def _agreed(
-    run: Run, edge: Handoff, target: Target, request: HandoffRequest
-) -> tuple[Slot | None, HandoffResponse | None]:
-    """Ask one target: what it can do, whether it is available, and whether it wants to.
-
-    It is not asked for what the run would not let happen anyway.
-    """
-    if run.config.detect_loops and run.progress.goes_round(run.in_charge, target.name, data_of(request)):
-        raise Refused(GOES_ROUND, refusal="loop")
-    if why := missing_capability(target, request.capabilities_required):
-        raise Refused(why)
-    consents = isinstance(target, Agent) and target.on_handoff_request is not None
-    late = _Late(run, target, request) if consents or run.config.available is not None else None
-    if run.config.available is not None and late is not None:
-        await _check_available(run, target, late)
-    place = None
-    if run.config.capacity is not None and (place := run.config.capacity.take(target)) is None:
-        raise Refused(AT_MAXIMUM)
-    response: HandoffResponse | None = None
-    try:
-        if isinstance(target, Agent) and consents and late is not None:
-            response = await _consent(run, edge, target, _copy(request, target.name), late)
-    except BaseException:
-        if place is not None:
-            place.release()
-        raise
-    return place, response
-
-
 class _Late:
     """How long a target has to accept; the look-up whether it is available is within that time."""
 
@@ -234,99 +118,6 @@ class _Late:
         if scope.cancelled_caught or anyio.current_time() > self.deadline:
             over = f"the caller of {self._caller!r} timed out"
             raise Refused(self._why if self.deadline < self._patience else over, status=HandoffStatus.EXPIRED)
-
-
-async def _check_available(run: Run, target: Target, late: _Late) -> None:
-    """See whether the target is available. What raises, and so cannot say yes, has said no."""
-    router = CapabilityRouter((target,), cast(Any, run.config.available))
-    why: str | None = None
-    with anyio.CancelScope(deadline=late.deadline) as scope:
-        try:
-            why = await router.check(target)
-        except BaseException as error:
-            if not is_error(error):
-                raise
-            log(run, _log, logging.ERROR, "available raised, asked about %r", target.name, error=error)
-            raise Refused(reason_of(error), cause=error) from error
-    late.check(scope)
-    if why is not None:
-        raise Refused(why)
-
-
-def _copy(request: HandoffRequest, target: str) -> HandoffRequest:
-    """Return the request as one target is shown it: what that one changes in it is its own."""
-    sent = cast("HandoffPayload | None", request.payload)
-    return replace(
-        request,
-        to_agent=target,
-        input=unshared(request.input),
-        metadata=unshared(request.metadata),
-        payload=None if sent is None else replace(sent, context_data=unshared(sent.context_data)),
-    )
-
-
-async def _asked(run: Run, edge: Handoff, target: Agent[Any], request: HandoffRequest) -> object:
-    hook: Any = target.on_handoff_request
-    if "on_handoff_request" not in target.told_context:
-        return cast(object, await resolve(hook(request)))
-    return cast(object, await resolve(hook(request, _seen_by_target(run, edge))))
-
-
-def _seen_by_target(run: Run, edge: Handoff) -> RunContext[Any]:
-    """Return the context with as much of the shared memory as the target would see, see ``Handoff.share``."""
-    now = run.now()
-    return (
-        now if edge.share is None else replace(now, shared_memory=scoped(now.shared_memory, edge.share).inner)
-    )
-
-
-async def _consent(
-    run: Run, edge: Handoff, target: Agent[Any], request: HandoffRequest, late: _Late
-) -> HandoffResponse:
-    """Return the target's response, which accepts the request."""
-    answer: object = None
-    with anyio.CancelScope(deadline=late.deadline) as scope:
-        try:
-            answer = await _asked(run, edge, target, request)
-        except BaseException as error:
-            if not is_error(error):
-                raise
-            log(run, _log, logging.ERROR, "on_handoff_request of agent %r raised", target.name, error=error)
-            said = HandoffResponse(from_agent=target.name)
-            raise Refused(reason_of(error), cause=error, response=said) from error
-    late.check(scope)
-    if not isinstance(answer, HandoffResponse | None):
-        raise Refused(f"on_handoff_request must return a HandoffResponse or None, not {answer!r:.80}")
-    given = answer or HandoffResponse.accept()
-    response = replace(given, from_agent=target.name, metadata=unshared(dict(given.metadata)))
-    if not response.accepted:
-        status = response.status if response.status is HandoffStatus.EXPIRED else HandoffStatus.REJECTED
-        why = str(response.rejection_reason or f"{target.name!r} declined")
-        raise Refused(why, status=status, response=response)
-    return response
-
-
-def data_of(request: HandoffRequest) -> str:
-    """Return the data that is passed along as JSON text; empty when there is none, or it has no such form."""
-    if request.input is None:
-        return ""
-    from pydantic_core import to_json  # noqa: PLC0415 - see `routelock.tools.schema`
-
-    try:
-        return to_json(request.input).decode()
-    except ValueError:
-        return ""
-
-
-def arguments_of(wanted: Wanted) -> str:
-    """Return as JSON text what the model or the tool passed along."""
-    if wanted.request is None:
-        return wanted.call["function"].get("arguments") or ""
-    if (given := wanted.request.input) is None:
-        return "{}"
-    from pydantic_core import to_json  # noqa: PLC0415 - see `routelock.tools.schema`
-
-    return to_json(given, fallback=str).decode()
 
 
 CANCELLED = "it was cancelled before it was decided"
@@ -393,66 +184,6 @@ class Transfer:
 
 
 _TRANSFER = maker(Transfer)
-
-
-def edge_for(run: Run, request: HandoffRequest) -> Handoff | None:
-    """Return the way to what a tool asks to hand over to; None when there is nothing of that name.
-
-    A handoff that the agent declares counts with its filter and callback, offered or not. An object is
-    itself, and not another one of the same name. What the request says of its own is added.
-
-    Raises:
-        ConfigError: the object can answer nothing.
-    """
-    edge = _way_to_capable(run, request) if request.to_agent is None else _way_to(run, request.to_agent)
-    if edge is None:
-        return None
-    own: dict[str, Any] = {
-        name: value
-        for name, value in (
-            ("timeout", request.timeout),
-            ("payload", request.payload),
-            ("capabilities_required", _both(edge, request)),
-        )
-        if value is not None
-    }
-    if not request.preserve_context and edge.preserve_context:
-        own |= {"preserve_context": False, "input_filter": None}
-    return replace(edge, **own) if own else edge
-
-
-def _both(edge: Handoff, request: HandoffRequest) -> Sequence[str] | None:
-    """Return what the way and the request require together: a tool cannot ask for less than was declared."""
-    more = [name for name in request.capabilities_required if name not in edge.capabilities_required]
-    return (*edge.capabilities_required, *more) if more else None
-
-
-def _way_to_capable(run: Run, request: HandoffRequest) -> Handoff:
-    """Return the way to an agent that can do what is required: the declared one for just that, if any."""
-    required = request.capabilities_required
-    for edge in run.agent.edges:
-        found_later = edge.target is None and edge.on_invoke_handoff is None
-        if found_later and set(edge.capabilities_required) == set(required):
-            return edge
-    return Handoff(capabilities_required=required)
-
-
-def _way_to(run: Run, target: Any) -> Handoff | None:
-    for edge in run.agent.edges:
-        end = run.graph.get(edge.target) if isinstance(edge.target, str) else edge.target
-        if target == edge.agent_name if isinstance(target, str) else target is end:
-            return edge
-    for edge in run.agent.edges:  # one of several: what is declared holds, and nobody else is asked
-        for one in edge.others:
-            name = one if isinstance(one, str) else one.name
-            end = run.graph.get(one) if isinstance(one, str) else one
-            if target == name if isinstance(target, str) else target is end:
-                return replace(edge, target=one, others=(), agent_name="")
-    if not isinstance(target, str):
-        return Handoff(target=target)
-    if known := run.agent.registered.get(target):
-        return Handoff(target=load(known), scope=known.scope)
-    return Handoff(target=run.graph[target]) if target in run.graph else None
 
 
 async def try_transfer(run: Run, wanted: Wanted) -> Transfer:
@@ -647,3 +378,271 @@ async def _payload(run: Run, edge: Handoff, request: HandoffRequest) -> HandoffP
     if warning is not None:
         run.warn(f"turn {run.turn}: {warning}")
     return payload
+
+
+async def ask(run: Run, wanted: Wanted, request: HandoffRequest) -> Agreed:
+    """Ask the targets of a handoff in order, and return the first that agrees.
+
+    Raises:
+        Refused: none does. With a single target the reason is its own.
+    """
+    edge = wanted.edge
+    if edge.target is None and edge.on_invoke_handoff is None:
+        nearest_first = {**run.agent.graph, **run.graph}  # wherever the run has been before
+        candidates: list[object] = [each for each in nearest_first.values() if each is not run.agent]
+        none_left = NONE_CAPABLE
+    else:
+        candidates = [edge.target, *edge.others]
+        none_left = NONE_AVAILABLE
+    passed: list[tuple[str, str]] = []
+    for each in candidates:
+        try:
+            target = await _target(run, each, wanted)
+            place, response = await _agreed(run, edge, target, request)
+        except Refused as no:
+            if len(candidates) == 1 and none_left is NONE_AVAILABLE:
+                raise
+            passed.append((str(getattr(each, "name", each)), str(no)))
+        else:
+            return Agreed(target, place, passed, response)
+    raise Refused(none_left, passed_over=passed)
+
+
+async def _target(run: Run, target: object, wanted: Wanted) -> Target:
+    edge = wanted.edge
+    if edge.on_invoke_handoff is not None:
+        target = await resolve(edge.on_invoke_handoff(run.now(), arguments_of(wanted)))
+    if isinstance(target, str):
+        target = find_agent(run.graph, target, run.agent.name)
+    if target is run.agent:
+        raise Refused("an agent cannot hand off to itself")
+    if not isinstance(target, Agent) and not callable(getattr(target, "stream", None)):
+        raise TypeError(f"on_invoke_handoff must return an Agent or a Handler, not {type(target).__name__}")
+    found = cast("Target", target)
+    if not isinstance(found, Agent) and found.name == run.handler.name:
+        raise Refused("it is in charge already; answer the user yourself")
+    if why := _barred(run, edge, found):
+        raise Refused(why)
+    if isinstance(found, Agent) and run.graph.get(found.name, found) is not found:
+        raise Refused(f"another agent of this run is named {found.name!r}, too")
+    return found
+
+
+def _barred(run: Run, edge: Handoff, target: Target) -> str | None:
+    """Say why this way does not lead to the target, if it does not."""
+    if not _permitted(run, edge, target):
+        return "whoever is asking may not reach it; answer the user yourself"
+    gate = _gate(run, edge, target)
+    return f"it needs somebody's approval: call {gate}, which can wait for it" if gate else None
+
+
+def _permitted(run: Run, edge: Handoff, target: Target) -> bool:
+    """Whether the scopes of the run open both the way and what it leads to."""
+    if not permits(edge.scope or "all", run.scopes):
+        return False
+    if not isinstance(target, Agent):
+        return run.agent.registered.opens(target, run.scopes)
+    if edge.target is not None or edge.on_invoke_handoff is not None:
+        return True
+    # found by what it can do: that must not get round the scope of the way that is declared
+    ways = _ways(run, target)
+    return not ways or any(permits(way.scope or "all", run.scopes) for way in ways)
+
+
+def _gate(run: Run, edge: Handoff, target: Target) -> str | None:
+    """Return the tool for a target that was found by what it can do, if each declared way needs approval."""
+    if edge.target is not None or edge.on_invoke_handoff is not None or edge.needs_approval is not False:
+        return None
+    ways = _ways(run, target)
+    return ways[0].tool_name if ways and all(way.needs_approval is not False for way in ways) else None
+
+
+def _ways(run: Run, target: Target) -> list[Handoff]:
+    """Return the declared ways to a target."""
+    return [way for way in run.agent.edges if _leads_to(way, target)]
+
+
+def _leads_to(way: Handoff, target: Target) -> bool:
+    return any(end is target or end == target.name for end in (way.target, *way.others))
+
+
+async def _agreed(
+    run: Run, edge: Handoff, target: Target, request: HandoffRequest
+) -> tuple[Slot | None, HandoffResponse | None]:
+    """Ask one target: what it can do, whether it is available, and whether it wants to.
+
+    It is not asked for what the run would not let happen anyway.
+    """
+    if run.config.detect_loops and run.progress.goes_round(run.in_charge, target.name, data_of(request)):
+        raise Refused(GOES_ROUND, refusal="loop")
+    if why := missing_capability(target, request.capabilities_required):
+        raise Refused(why)
+    consents = isinstance(target, Agent) and target.on_handoff_request is not None
+    late = _Late(run, target, request) if consents or run.config.available is not None else None
+    if run.config.available is not None and late is not None:
+        await _check_available(run, target, late)
+    place = None
+    if run.config.capacity is not None and (place := run.config.capacity.take(target)) is None:
+        raise Refused(AT_MAXIMUM)
+    response: HandoffResponse | None = None
+    try:
+        if isinstance(target, Agent) and consents and late is not None:
+            response = await _consent(run, edge, target, _copy(request, target.name), late)
+    except BaseException:
+        if place is not None:
+            place.release()
+        raise
+    return place, response
+
+
+async def _check_available(run: Run, target: Target, late: _Late) -> None:
+    """See whether the target is available. What raises, and so cannot say yes, has said no."""
+    router = CapabilityRouter((target,), cast(Any, run.config.available))
+    why: str | None = None
+    with anyio.CancelScope(deadline=late.deadline) as scope:
+        try:
+            why = await router.check(target)
+        except BaseException as error:
+            if not is_error(error):
+                raise
+            log(run, _log, logging.ERROR, "available raised, asked about %r", target.name, error=error)
+            raise Refused(reason_of(error), cause=error) from error
+    late.check(scope)
+    if why is not None:
+        raise Refused(why)
+
+
+def _copy(request: HandoffRequest, target: str) -> HandoffRequest:
+    """Return the request as one target is shown it: what that one changes in it is its own."""
+    sent = cast("HandoffPayload | None", request.payload)
+    return replace(
+        request,
+        to_agent=target,
+        input=unshared(request.input),
+        metadata=unshared(request.metadata),
+        payload=None if sent is None else replace(sent, context_data=unshared(sent.context_data)),
+    )
+
+
+async def _asked(run: Run, edge: Handoff, target: Agent[Any], request: HandoffRequest) -> object:
+    hook: Any = target.on_handoff_request
+    if "on_handoff_request" not in target.told_context:
+        return cast(object, await resolve(hook(request)))
+    return cast(object, await resolve(hook(request, _seen_by_target(run, edge))))
+
+
+def _seen_by_target(run: Run, edge: Handoff) -> RunContext[Any]:
+    """Return the context with as much of the shared memory as the target would see, see ``Handoff.share``."""
+    now = run.now()
+    return (
+        now if edge.share is None else replace(now, shared_memory=scoped(now.shared_memory, edge.share).inner)
+    )
+
+
+async def _consent(
+    run: Run, edge: Handoff, target: Agent[Any], request: HandoffRequest, late: _Late
+) -> HandoffResponse:
+    """Return the target's response, which accepts the request."""
+    answer: object = None
+    with anyio.CancelScope(deadline=late.deadline) as scope:
+        try:
+            answer = await _asked(run, edge, target, request)
+        except BaseException as error:
+            if not is_error(error):
+                raise
+            log(run, _log, logging.ERROR, "on_handoff_request of agent %r raised", target.name, error=error)
+            said = HandoffResponse(from_agent=target.name)
+            raise Refused(reason_of(error), cause=error, response=said) from error
+    late.check(scope)
+    if not isinstance(answer, HandoffResponse | None):
+        raise Refused(f"on_handoff_request must return a HandoffResponse or None, not {answer!r:.80}")
+    given = answer or HandoffResponse.accept()
+    response = replace(given, from_agent=target.name, metadata=unshared(dict(given.metadata)))
+    if not response.accepted:
+        status = response.status if response.status is HandoffStatus.EXPIRED else HandoffStatus.REJECTED
+        why = str(response.rejection_reason or f"{target.name!r} declined")
+        raise Refused(why, status=status, response=response)
+    return response
+
+
+def data_of(request: HandoffRequest) -> str:
+    """Return the data that is passed along as JSON text; empty when there is none, or it has no such form."""
+    if request.input is None:
+        return ""
+    from pydantic_core import to_json  # noqa: PLC0415 - see `routelock.tools.schema`
+
+    try:
+        return to_json(request.input).decode()
+    except ValueError:
+        return ""
+
+
+def arguments_of(wanted: Wanted) -> str:
+    """Return as JSON text what the model or the tool passed along."""
+    if wanted.request is None:
+        return wanted.call["function"].get("arguments") or ""
+    if (given := wanted.request.input) is None:
+        return "{}"
+    from pydantic_core import to_json  # noqa: PLC0415 - see `routelock.tools.schema`
+
+    return to_json(given, fallback=str).decode()
+
+
+def edge_for(run: Run, request: HandoffRequest) -> Handoff | None:
+    """Return the way to what a tool asks to hand over to; None when there is nothing of that name.
+
+    A handoff that the agent declares counts with its filter and callback, offered or not. An object is
+    itself, and not another one of the same name. What the request says of its own is added.
+
+    Raises:
+        ConfigError: the object can answer nothing.
+    """
+    edge = _way_to_capable(run, request) if request.to_agent is None else _way_to(run, request.to_agent)
+    if edge is None:
+        return None
+    own: dict[str, Any] = {
+        name: value
+        for name, value in (
+            ("timeout", request.timeout),
+            ("payload", request.payload),
+            ("capabilities_required", _both(edge, request)),
+        )
+        if value is not None
+    }
+    if not request.preserve_context and edge.preserve_context:
+        own |= {"preserve_context": False, "input_filter": None}
+    return replace(edge, **own) if own else edge
+
+
+def _both(edge: Handoff, request: HandoffRequest) -> Sequence[str] | None:
+    """Return what the way and the request require together: a tool cannot ask for less than was declared."""
+    more = [name for name in request.capabilities_required if name not in edge.capabilities_required]
+    return (*edge.capabilities_required, *more) if more else None
+
+
+def _way_to_capable(run: Run, request: HandoffRequest) -> Handoff:
+    """Return the way to an agent that can do what is required: the declared one for just that, if any."""
+    required = request.capabilities_required
+    for edge in run.agent.edges:
+        found_later = edge.target is None and edge.on_invoke_handoff is None
+        if found_later and set(edge.capabilities_required) == set(required):
+            return edge
+    return Handoff(capabilities_required=required)
+
+
+def _way_to(run: Run, target: Any) -> Handoff | None:
+    for edge in run.agent.edges:
+        end = run.graph.get(edge.target) if isinstance(edge.target, str) else edge.target
+        if target == edge.agent_name if isinstance(target, str) else target is end:
+            return edge
+    for edge in run.agent.edges:  # one of several: what is declared holds, and nobody else is asked
+        for one in edge.others:
+            name = one if isinstance(one, str) else one.name
+            end = run.graph.get(one) if isinstance(one, str) else one
+            if target == name if isinstance(target, str) else target is end:
+                return replace(edge, target=one, others=(), agent_name="")
+    if not isinstance(target, str):
+        return Handoff(target=target)
+    if known := run.agent.registered.get(target):
+        return Handoff(target=load(known), scope=known.scope)
+    return Handoff(target=run.graph[target]) if target in run.graph else None
