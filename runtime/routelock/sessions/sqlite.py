@@ -8,7 +8,7 @@ from functools import partial
 
 from routelock.errors import ConfigError, SessionError
 from routelock.sessions.stores import Record, conflict, in_thread
-from routelock.state.sqlite import SQLiteFile
+from routelock.state.sqlite_file import SQLiteFile
 
 __all__ = ["SQLiteSessions"]
 

@@ -35,7 +35,7 @@ from routelock.run.start import DEFAULT_MAX_TURNS, start
 from routelock.run.stream import RunStream, finish
 from routelock.state.document import is_behind
 from routelock.state.run_state import RunState
-from routelock.state.sqlite import SQLiteFile
+from routelock.state.sqlite_file import SQLiteFile
 from routelock.state.steps import ModelStep, recorded_error
 from routelock.tools.tool import LOST
 

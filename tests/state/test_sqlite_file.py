@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from routelock.errors import ConfigError, SessionError
-from routelock.state.sqlite import SQLiteFile
+from routelock.state.sqlite_file import SQLiteFile
 
 pytestmark = pytest.mark.anyio
 
