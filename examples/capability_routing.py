@@ -1,4 +1,4 @@
-"""Shows routing by capability: who can, who has a place, and who takes over when nobody else does."""
+"""Shows routing by capability: who can, who has a free slot, and who takes over when nobody else does."""
 
 import asyncio
 

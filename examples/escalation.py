@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from routelock import Agent, HandoffRequest, RunContext, Runner, handoff
-from routelock.handoff_request import HandoffResponse
+from routelock import Agent, HandoffRequest, HandoffResponse, RunContext, Runner, handoff
 from routelock.testing import ScriptedHandler, call
 
 

@@ -36,7 +36,7 @@ def say(agent: Agent, words: str, path: str) -> None:
         f"  Ann: {words}\n  {result.last_agent.name}, who was given {given} messages: {result.final_output}"
     )
     for repair in result.repairs:
-        print(f"    mended: {repair}")
+        print(f"    repaired: {repair}")
 
 
 Scene = tuple[str, list[ToolCall | str], list[ToolCall | str]]

@@ -1,7 +1,7 @@
 """Finish the site that was built, and check what the builder does not.
 
 * Every page's Markdown is put beside it, as docs/llms.txt says.
-* Every name in `__all__` of each module that docs/reference lists is in the reference.
+* Every name in `__all__` of each module that docs/reference lists is in the reference, and no other name.
 * No page loads anything from elsewhere.
 
 usage: check_site.py SITE
@@ -38,14 +38,16 @@ def exported(module: str) -> list[str]:
     raise SystemExit(f"docs/reference names {module}, which exports nothing")
 
 
-def missing_names(site: Path) -> Iterator[str]:
-    """Yield the names that the reference should have and has not."""
+def wrong_names(site: Path) -> Iterator[str]:
+    """Yield the names that the reference should have and has not, or has and should not."""
     for page in sorted((DOCS / "reference").glob("*.md")):
         folder = "reference" if page.stem == "index" else f"reference/{page.stem}"
         html = (site / folder / "index.html").read_text("utf-8")
         for module in re.findall(r"^::: (\S+)$", page.read_text("utf-8"), re.M):
-            names = (f"{module}.{name}" for name in exported(module))
-            yield from (f"{page.name} lacks {name}" for name in names if f'id="{name}"' not in html)
+            shown = set(re.findall(rf'<h3 id="{re.escape(module)}\.(\w+)"', html))
+            names = set(exported(module))
+            yield from (f"{page.name} lacks {module}.{name}" for name in sorted(names - shown))
+            yield from (f"{page.name} shows {module}.{name}" for name in sorted(shown - names))
 
 
 def loaded_from_elsewhere(site: Path) -> Iterator[str]:
@@ -61,7 +63,7 @@ def main(site: Path) -> None:
         target = site / page.relative_to(DOCS)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(page, target)
-    wrong = [*missing_names(site), *loaded_from_elsewhere(site)]
+    wrong = [*wrong_names(site), *loaded_from_elsewhere(site)]
     if wrong:
         raise SystemExit("\n".join(wrong))
     print(f"{site}: {len(list(site.rglob('index.html')))} pages; python -m http.server -d {site}")

@@ -101,7 +101,7 @@ def draw_run() -> str:
     )
 
 
-def draw_lineup() -> str:
+def draw_priority() -> str:
     """Who answers in three runs of one agent."""
     return columns(
         "Three runs of one agent with the handlers fast and steady",
@@ -147,7 +147,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "agent.svg": draw_agent,
     "graph.svg": draw_graph,
     "handoff.svg": draw_handoff,
-    "lineup.svg": draw_lineup,
+    "priority.svg": draw_priority,
     "run.svg": draw_run,
     "view.svg": draw_view,
 }

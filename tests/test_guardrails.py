@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from teams import outcome
+from scripted_agents import outcome
 
 from routelock import Agent, GuardrailResult, Request, Retry, RunConfig, Runner, function_handler, tool
 from routelock.errors import (

@@ -106,7 +106,7 @@ def test_runs_without_a_name_have_different_ones(start: Start) -> None:
 @pytest.mark.parametrize(
     ("args", "settings", "wrong"),
     [
-        (("A", "Hi"), {}, "needs an routelock.Agent to start with, not str"),
+        (("A", "Hi"), {}, "needs a routelock.Agent to start with, not str"),
         ((agent(), []), {}, "Input is empty"),
         ((agent(), 5), {}, "Input must be text or a list of messages, not int"),
         ((agent(), [{"content": "Hi"}]), {}, "Input message 0 has role None"),

@@ -6,9 +6,9 @@ import itertools
 from typing import Any
 
 import pytest
-from bothways import Voice, both
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_and_streamed import Voice, both
 
 from routelock import (
     Agent,

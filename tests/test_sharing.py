@@ -9,7 +9,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import TO_B, agent
+from scripted_agents import TO_B, agent
 
 from routelock import (
     Agent,
@@ -21,7 +21,7 @@ from routelock import (
     function_tool,
     handoff,
 )
-from routelock.context import narrowed
+from routelock.context import scoped
 from routelock.errors import ConfigError, RoutelockError
 from routelock.handlers.events import TextDelta
 from routelock.handlers.port import Request
@@ -373,7 +373,7 @@ def test_what_comes_back_is_what_was_done_to_what_is_shared(
 ) -> None:
     """As if it had been done to the outer dict itself; all else stays as it was."""
     before = dict(outer)
-    inner = narrowed(outer, keys)
+    inner = scoped(outer, keys)
     assert outer == before
     expected = dict(before)
     for key, value in changes:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from routelock._text import fit, glimpse, plain
+from routelock._text import fit, plain, preview
 
 HOSTILE = [
     "\n# Heading",
@@ -76,10 +76,10 @@ class Order(pydantic.BaseModel):
 @given(ANYTHING, st.integers(-3, 200), st.sampled_from([(), ("=== END",), ("Über",)]))
 @example("é" * 50, 21, ())
 @example({"a": "<" * 100}, 20, ())
-def test_a_glimpse_is_one_short_line_without_a_marker(
+def test_a_preview_is_one_short_line_without_a_marker(
     value: Any, room: int, markers: tuple[str, ...]
 ) -> None:
-    line = glimpse(value, room, markers=markers)
+    line = preview(value, room, markers=markers)
     assert len(line.encode()) <= max(room, 0)
     assert line.splitlines() in ([], [line])
     assert "<" not in line
@@ -99,7 +99,7 @@ def test_plain_text_is_one_short_line_too(text: str, room: int) -> None:
 @example([0.1, 10**29, -1, True, None, "🧑‍🚀\u200c", "\U000e0041"])
 def test_json_that_fits_can_be_read_back(value: Any) -> None:
     """So nothing in it can be taken for anything else."""
-    assert json.loads(glimpse(value, 100_000)) == value
+    assert json.loads(preview(value, 100_000)) == value
 
 
 @pytest.mark.parametrize(
@@ -130,14 +130,14 @@ def test_json_that_fits_can_be_read_back(value: Any) -> None:
     ids=lambda each: ascii(each)[:20] if isinstance(each, str) else type(each).__name__,
 )
 def test_values_are_shown_like_json_and_what_is_none_is_named(value: Any, shown: str) -> None:
-    assert glimpse(value, 200) == shown
+    assert preview(value, 200) == shown
 
 
 def test_what_does_not_fit_is_cut() -> None:
-    assert glimpse("abcdefghij", 8) == '"abcd...'
+    assert preview("abcdefghij", 8) == '"abcd...'
     assert plain("abcdefghij", 8) == "abcde..."
     assert plain("abcdefgh", 8) == "abcdefgh"
-    assert glimpse("日本語", 8) == '"日...'
+    assert preview("日本語", 8) == '"日...'
 
 
 DOCUMENT = {"content": "x" * 5000, "type": "pdf", "filename": "contract.pdf"}
@@ -156,7 +156,7 @@ DOCUMENT = {"content": "x" * 5000, "type": "pdf", "filename": "contract.pdf"}
 )
 def test_what_is_short_stays_whole_beside_what_is_long(value: Any) -> None:
     """At each level: a target must know the name of the file that its tool is to read."""
-    line = glimpse(value, 300)
+    line = preview(value, 300)
     assert len(line) > 250
     for short in ('"type": "pdf"', '"filename": "contract.pdf"', '"content": "xxxxxxxxxx'):
         assert short in line
@@ -164,15 +164,15 @@ def test_what_is_short_stays_whole_beside_what_is_long(value: Any) -> None:
 
 
 def test_what_is_cut_within_has_an_end() -> None:
-    assert glimpse({"a": "x" * 99, "b": 1}, 30) == '{"a": "xxxxxxxxxx"..., "b": 1}'
-    assert glimpse([["x" * 99, "<" * 99], 1], 60) == f'[["{"x" * 20}"..., "\\u003c\\u003c\\u003c"...], 1]'
-    assert glimpse({"k" * 99: 1, "b": 2}, 60) == f'{{"{"k" * 24}"...: 1, "b": 2}}'
-    assert glimpse({"a": list(range(99)), "b": 2}, 40) == '{"a": [0, 1, 2, 3, 4, 5, ...], "b": 2}'
+    assert preview({"a": "x" * 99, "b": 1}, 30) == '{"a": "xxxxxxxxxx"..., "b": 1}'
+    assert preview([["x" * 99, "<" * 99], 1], 60) == f'[["{"x" * 20}"..., "\\u003c\\u003c\\u003c"...], 1]'
+    assert preview({"k" * 99: 1, "b": 2}, 60) == f'{{"{"k" * 24}"...: 1, "b": 2}}'
+    assert preview({"a": list(range(99)), "b": 2}, 40) == '{"a": [0, 1, 2, 3, 4, 5, ...], "b": 2}'
 
 
 @given(st.dictionaries(st.text("ab", max_size=4), ANYTHING, max_size=4), TEXT, st.integers(300, 400))
 def test_a_short_value_is_whole_whatever_is_beside_it(beside: Any, text: str, room: int) -> None:
-    line = glimpse({**beside, "long": text * 300, "file name": "contract.pdf"}, room)
+    line = preview({**beside, "long": text * 300, "file name": "contract.pdf"}, room)
     assert '"file name": "contract.pdf"' in line
 
 
@@ -195,19 +195,19 @@ def test_a_look_takes_time_by_its_room_and_not_by_the_data() -> None:
 
     for width in (30, 300, 3000):
         looked = 0
-        glimpse(tree(width, 6), 1000)
+        preview(tree(width, 6), 1000)
         assert looked < 3000
 
 
 def test_a_cut_text_inside_of_a_set_says_so() -> None:
-    assert glimpse({"a" * 90, "b"}, 100) == f'["{"a" * 51}"..., "b"]'
+    assert preview({"a" * 90, "b"}, 100) == f'["{"a" * 51}"..., "b"]'
 
 
 def test_depth_and_circles_end() -> None:
     circle: list[Any] = []
     circle.append(circle)
-    assert glimpse(circle, 100) == "[[[[[[[...]]]]]]]"
-    assert "bottom" not in glimpse(deep(5000), 10_000)
+    assert preview(circle, 100) == "[[[[[[[...]]]]]]]"
+    assert "bottom" not in preview(deep(5000), 10_000)
 
 
 def test_only_what_is_shown_is_looked_at() -> None:
@@ -220,7 +220,7 @@ def test_only_what_is_shown_is_looked_at() -> None:
                 asked.append(number)
                 yield f"key {number}", number
 
-    assert glimpse(Counting(a=1), 30) == '{"key 0": 0, "key 1": 1, "k...'
+    assert preview(Counting(a=1), 30) == '{"key 0": 0, "key 1": 1, "k...'
     assert len(asked) < 10
 
 

@@ -8,9 +8,9 @@ from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
-from bothways import both
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_and_streamed import both
 
 from routelock import Agent, Request, Retry, RunConfig, Runner, Usage, function_tool, handler
 from routelock.errors import ProviderTimeout

@@ -2,7 +2,7 @@
 
 The core hands over messages that every chat API understands. Vendors differ in smaller things: the
 alphabet of call ids, whether a request may end on an assistant turn, what they do with a blank text.
-`prepare` mends those on the wire only. Messages that are fine go out as the very same objects, and
+`prepare` repairs those on the wire only. Messages that are fine go out as the very same objects, and
 preparing twice is preparing once.
 """
 
@@ -545,7 +545,7 @@ _INPUT_KEYS: Final[Mapping[str, frozenset[str]]] = {
 """The keys that are sent of a message that no model wrote."""
 
 _OF_A_CONTEXT: Final = ("timestamp", "metadata")
-"""Keys of the messages of an `routelock.HandoffContext`."""
+"""Keys of the messages of a `routelock.handoffs.HandoffContext`."""
 
 _FITTED: Final = frozenset(("role", "content", "tool_calls", "tool_call_id"))
 """Keys of a message that every vendor takes, and whose values are made fit to be sent by themselves."""

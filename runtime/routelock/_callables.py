@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MaybeAwaitable",
-    "cancelled_itself",
+    "callback_errors",
+    "error_text",
     "hint_of",
-    "is_failure",
+    "is_error",
     "is_method",
+    "is_spurious_cancel",
     "name_of",
     "resolve",
     "takes",
     "types_in",
     "unbound",
-    "users_code",
     "wants",
-    "words_of",
 ]
 
 
@@ -92,24 +92,24 @@ def wants(function: Callable[..., Any], most: int) -> int:
 
 
 @contextmanager
-def users_code(what: str) -> Generator[None]:
+def callback_errors(what: str) -> Generator[None]:
     """Turn an exception of the app's own function into a `CallbackError` that says which it was."""
     try:
         yield
     except RoutelockError:
         raise
     except BaseException as error:
-        if not is_failure(error):
+        if not is_error(error):
             raise
-        raise CallbackError(f"{what} raised {type(error).__name__}: {words_of(error)}") from error
+        raise CallbackError(f"{what} raised {type(error).__name__}: {error_text(error)}") from error
 
 
-def is_failure(error: BaseException) -> bool:
+def is_error(error: BaseException) -> bool:
     """Whether what came out of the app's code is a failure of that code, and not a word from outside."""
-    return isinstance(error, Exception) or cancelled_itself(error)
+    return isinstance(error, Exception) or is_spurious_cancel(error)
 
 
-def cancelled_itself(error: BaseException) -> bool:
+def is_spurious_cancel(error: BaseException) -> bool:
     """Whether asyncio's CancelledError came out of the app's code although nobody cancelled this task.
 
     It happens when a function awaits something of its own that was cancelled. Letting it pass would end
@@ -127,7 +127,7 @@ def cancelled_itself(error: BaseException) -> bool:
     return task is not None and not task.cancelling()
 
 
-def words_of(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return the text of an exception, also of one whose class cannot put itself into words."""
     try:
         return str(error)

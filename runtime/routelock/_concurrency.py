@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar, cast
 import anyio
 from anyio.abc import TaskGroup
 
-from routelock._callables import MaybeAwaitable, resolve, users_code
+from routelock._callables import MaybeAwaitable, callback_errors, resolve
 from routelock._records import dataclass
 
 __all__ = ["Question", "ask_all", "in_context", "isolated", "open_group", "run_all"]
@@ -104,7 +104,7 @@ class Question(Generic[T]):
 
     async def later(self, context: Context, found: Awaitable[Any]) -> T:
         """Return the answer once it is there."""
-        with users_code(self.whose):
+        with callback_errors(self.whose):
             return self.read(await in_context(context, resolve(found)))
 
 
@@ -124,7 +124,7 @@ async def ask_all(questions: Sequence[Question[T]]) -> list[T]:
     try:
         for place, question in enumerate(questions):
             context = copy_context()
-            with users_code(question.whose):
+            with callback_errors(question.whose):
                 found = context.run(question.ask)
                 if not isawaitable(found):
                     answers[place] = question.read(found)

@@ -16,7 +16,7 @@ from datetime import date, time
 from enum import Enum
 from typing import Any, NamedTuple, cast
 
-__all__ = ["fit", "glimpse", "inert", "plain", "shares"]
+__all__ = ["escape_control", "fit", "plain", "preview", "shares"]
 
 
 _CUT = "..."
@@ -52,7 +52,7 @@ _JOINERS = "\u200c\u200d"
 """Format characters that words and emoji are made of."""
 
 
-def glimpse(value: object, room: int, *, markers: Collection[str] = ()) -> str:
+def preview(value: object, room: int, *, markers: Collection[str] = ()) -> str:
     """Return a value as one line that reads like JSON, cut where it does not fit.
 
     Where an object or a list does not fit, what is short in it stays whole and what is long is cut, at each
@@ -73,7 +73,7 @@ def plain(text: str, room: int, *, markers: Collection[str] = ()) -> str:
     return _clipped(_guarded(inside, markers) + _CUT * (len(text) > room), room)
 
 
-def inert(text: str) -> str:
+def escape_control(text: str) -> str:
     """Return text that a terminal only shows: what could move its cursor or turn its lines is spelled out.
 
     Line feeds and tabs stay, carriage returns go. A text that arrives in pieces may be treated piece by

@@ -14,7 +14,7 @@ from routelock.usage import Usage
 if TYPE_CHECKING:
     from routelock.handoffs.payload import HandoffPayload
 
-__all__ = ["PAYLOAD_KEY", "Narrowed", "RunContext", "ToolContext", "narrowed"]
+__all__ = ["PAYLOAD_KEY", "MemoryScope", "RunContext", "ToolContext", "scoped"]
 
 
 PAYLOAD_KEY = "handoff_context"
@@ -96,8 +96,8 @@ class ToolContext(RunContext[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowed:
-    """One dict within another."""
+class MemoryScope:
+    """A part of a shared memory, as a dict of its own."""
 
     outer: dict[str, Any]
     inner: dict[str, Any]
@@ -122,11 +122,11 @@ class Narrowed:
         return self.outer
 
 
-def narrowed(memory: dict[str, Any], keys: Sequence[str] | None) -> Narrowed:
+def scoped(memory: dict[str, Any], keys: Sequence[str] | None) -> MemoryScope:
     """Return a dict of its own within a memory, with these keys of it; None for all.
 
     A payload is not withheld: it is for the target.
     """
     kept = memory if keys is None else (*keys, PAYLOAD_KEY)
     given = {key: memory[key] for key in kept if key in memory}
-    return Narrowed(memory, dict(given), given, None if keys is None else tuple(keys))
+    return MemoryScope(memory, dict(given), given, None if keys is None else tuple(keys))

@@ -45,8 +45,8 @@
           CassetteMiss            a test replays a recording that does not have this request
 
 Every error that ends a run carries the partial result as ``error.result``: all that happened until
-then, the usage included. A cancellation is no error of this
-tree: an `routelock.RunHandle` has the result then.
+then, the usage included. A cancellation is no error of this tree: a `routelock.RunHandle` has the result
+then.
 """
 
 from __future__ import annotations

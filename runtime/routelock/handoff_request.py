@@ -10,8 +10,8 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, cast
 
-from routelock._names import capable_name, in_order
 from routelock._records import NEW_DICT, dataclass, maker, remaker
+from routelock._tool_names import capable_name, in_order
 from routelock.errors import ConfigError, HandoffStateError
 
 __all__ = ["HandoffRequest", "HandoffResponse", "HandoffStatus", "recordable"]
@@ -175,12 +175,12 @@ class HandoffRequest:
     timeout: float | None = field(default=None, kw_only=True)
     """Seconds that the target has to accept, more than 0; None and infinity wait for ever."""
     payload: Any = field(default=None, kw_only=True)
-    """Data that rides along, see `routelock.handoffs.payload`."""
+    """Data that rides along, see `routelock.handoffs.HandoffPayload`."""
     context_snapshot: bytes | None = field(default=None, kw_only=True)
     """The conversation as `routelock.handoffs.serialize_context` writes it, for a target that decides
     in another process. A run needs none, and passes on what a tool gives."""
     priority: int = field(default=0, kw_only=True)
-    """For those who decide, such as an `routelock.handoffs.HandoffStore`: lower first. A run tries the
+    """For those who decide, such as a `routelock.handoffs.HandoffStore`: lower first. A run tries the
     transfers of a reply in the order of the calls."""
     metadata: Mapping[str, Any] = field(default_factory=NEW_DICT, kw_only=True)
 

@@ -11,7 +11,7 @@ from typing_extensions import TypeIs
 
 from routelock._records import dataclass, maker
 
-__all__ = ["USAGE", "Usage", "is_usage", "summed", "to_usage"]
+__all__ = ["USAGE", "Usage", "is_usage", "to_usage", "total_by"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -123,7 +123,7 @@ def _dollars(told: object) -> float | None:
     return float(told) if 0 <= told < inf else None
 
 
-def summed(*parts: Iterable[tuple[K, Usage]]) -> dict[K, Usage]:
+def total_by(*parts: Iterable[tuple[K, Usage]]) -> dict[K, Usage]:
     """Return what was consumed under each key, added up."""
     used: dict[K, Usage] = {}
     for key, usage in chain(*parts):

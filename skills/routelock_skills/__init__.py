@@ -6,6 +6,8 @@
 
 Importing this loads neither litellm nor openai nor httpx. `handoff` and `Handoff` here are about
 handlers, for those who come from webagents; the edge from one agent to another is `routelock.handoff`.
+
+Imports `routelock` and `routelock_providers`. Start at `specialist.py`; `mcp/` has the tools of MCP servers.
 """
 
 from routelock import Skill, handler, tool

@@ -32,7 +32,7 @@ class AgentHandoffSkill(Skill):
 
     Args:
         url: where the agent is, such as ``"https://agents.example.com/v1"``.
-        allow: which other URLs may be called, see `routelock_providers.remote.urls.AllowList`.
+        allow: which other URLs may be called, see `routelock_providers.remote.AllowList`.
         name: what the skill and its handler are called.
         prompt: when to hand over to it, in words for the model that may.
         model: which agent of the server.

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from routelock._callables import MaybeAwaitable, resolve, users_code, wants
+from routelock._callables import MaybeAwaitable, callback_errors, resolve, wants
 from routelock.agents.registry import Registry
 from routelock.agents.skill import Skill
 from routelock.errors import ConfigError, ModelBehaviorError
@@ -35,7 +35,7 @@ class SpecialistSkill(Skill):
     the agent and its skills say there is not for it. (Where they say nothing, a system message that
     the input begins with is taken for theirs.) It may use the agent's tools, so that it can go on with
     the work where it stands, unless ``tools`` is false: then it is shown none, and a call all the same
-    is a `ModelBehaviorError`. Use an `routelock.Agent` and a handoff instead when it is to have tools
+    is a `ModelBehaviorError`. Use a `routelock.Agent` and a handoff instead when it is to have tools
     of its own, or is not to see everything.
 
     Args:
@@ -120,7 +120,7 @@ class _Specialist:
     async def _system_prompt(self, request: Request) -> str:
         if isinstance(self.instructions, str):
             return self.instructions
-        with users_code(f"The instructions of specialist {self.name!r}"):
+        with callback_errors(f"The instructions of specialist {self.name!r}"):
             given = (request.context,)[: wants(self.instructions, 1)]
             text = cast("object", await resolve(self.instructions(*given)))
             if not isinstance(text, str | None):

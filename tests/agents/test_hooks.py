@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from scenes import SCENES, AgentRecorder, Recorder, Stage
-from teams import TO_B, agent, outcome
+from scripted_agents import TO_B, agent, outcome
 
 from routelock import Agent, AgentHooks, RunHooks, Runner, Skill, ToolContext, function_tool
 from routelock.agents.skill import hook

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import pytest
-from places import REPO
+from paths import REPO
 from typing_extensions import TypedDict
 
 from routelock import Agent, RunConfig, RunContext, Runner, handoff

@@ -1,4 +1,4 @@
-"""What an agent is equipped with: handlers in their order, and what skills register."""
+"""What is registered on an agent: handlers in their order, and what skills register."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from bothways import Voice
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_and_streamed import Voice
 
 from routelock import Agent, Request, Tool, handler
-from routelock.agents.registry import Ranked, Registry, rank
+from routelock.agents.registry import RegisteredHandler, Registry, register
 from routelock.errors import ConfigError
 from routelock.handlers.port import Priority
 from routelock.run.config import RunConfig
-from routelock.run.handler_selection import handler_for, lineup, named, next_handler
+from routelock.run.handler_selection import handler_for, handlers_by_priority, named, next_handler
 from routelock.testing import ScriptedHandler
 
 
@@ -56,35 +56,35 @@ def test_the_order_is_by_priority_and_then_by_registration(priorities: list[int]
 
 
 def test_a_handler_that_does_not_say_has_50() -> None:
-    assert rank(ScriptedHandler([])).priority == Priority.CUSTOM == 50
+    assert register(ScriptedHandler([])).priority == Priority.CUSTOM == 50
 
 
 def test_a_model_that_does_not_say_has_10() -> None:
     agent = Agent(
         "A", model=ScriptedHandler([], name="m"), handlers=[Voice("a", priority=11), Voice("b", priority=9)]
     )
-    assert [each.name for each in agent.equipment.handlers] == ["b", "m", "a"]
-    assert agent.equipment.handlers[1].priority == 10
+    assert [each.name for each in agent.registered.handlers] == ["b", "m", "a"]
+    assert agent.registered.handlers[1].priority == 10
 
 
 def test_a_model_that_says_so_has_its_own() -> None:
     agent = Agent("A", model=Voice("m", priority=60), handlers=[Voice("a")])
-    assert [each.name for each in agent.equipment.handlers] == ["a", "m"]
+    assert [each.name for each in agent.registered.handlers] == ["a", "m"]
 
 
 def test_a_model_string_has_10_and_its_own_name() -> None:
-    (only,) = Agent("A", model="openai/gpt-4o").equipment.handlers
+    (only,) = Agent("A", model="openai/gpt-4o").registered.handlers
     assert (only.name, only.priority) == ("litellm_openai_gpt-4o", 10)
 
 
 def test_the_model_comes_before_its_equals() -> None:
     agent = Agent("A", model=ScriptedHandler([], name="m"), handlers=[Voice("a", priority=10)])
-    assert agent.equipment.handlers[0].name == "m"
+    assert agent.registered.handlers[0].name == "m"
 
 
 def test_a_model_among_the_handlers_is_one_handler() -> None:
     model = ScriptedHandler([], name="m")
-    (only,) = Agent("A", model=model, handlers=[model]).equipment.handlers
+    (only,) = Agent("A", model=model, handlers=[model]).registered.handlers
     assert only.priority == 10
 
 
@@ -113,7 +113,7 @@ def test_two_declared_handlers_of_one_name_are_refused(model: Any) -> None:
 
 def test_the_same_handler_twice_is_that_handler() -> None:
     one = Voice("h")
-    assert len(Agent("A", handlers=[one, one]).equipment.handlers) == 1
+    assert len(Agent("A", handlers=[one, one]).registered.handlers) == 1
 
 
 @pytest.mark.parametrize("name", ["", None, 5])
@@ -155,18 +155,18 @@ def test_a_sync_function_is_refused() -> None:
 @pytest.mark.parametrize("priority", ["1", 1.5, [1], "high"])
 def test_a_priority_is_a_whole_number(priority: Any) -> None:
     with pytest.raises(ConfigError, match="Handler 'h': priority must be a whole number, lower first, not"):
-        rank(Voice("h", priority=priority))
+        register(Voice("h", priority=priority))
 
 
 def test_a_scope_is_checked() -> None:
     odd: Any = 5
     with pytest.raises(ConfigError, match="Handler 'h': scope must be"):
-        rank(Voice("h", scope=odd))
+        register(Voice("h", scope=odd))
 
 
 def test_a_handlers_own_scope_counts_and_else_the_sources() -> None:
-    assert rank(Voice("h", scope="admin"), scope="owner").scope == "admin"
-    assert rank(Voice("h"), scope="owner").scope == "owner"
+    assert register(Voice("h", scope="admin"), scope="owner").scope == "admin"
+    assert register(Voice("h"), scope="owner").scope == "owner"
 
 
 # -- what can be asked --
@@ -183,11 +183,11 @@ def test_handlers_are_listed_in_their_order() -> None:
     assert [each["target"] for each in registry(Voice("b"), Voice("a", priority=1)).list()] == ["a", "b"]
 
 
-def test_equipment_is_asked_by_name() -> None:
-    equipment = registry(Voice("a")).close()
-    found = equipment.get("a")
-    assert isinstance(found, Ranked)
-    assert equipment.get("b") is None
+def test_registered_handler_is_found_by_name() -> None:
+    registered = registry(Voice("a")).close()
+    found = registered.get("a")
+    assert isinstance(found, RegisteredHandler)
+    assert registered.get("b") is None
 
 
 # -- tools, prompts, hooks --
@@ -280,10 +280,10 @@ TEAM = Agent(
 
 
 def line(**settings: Any) -> list[str]:
-    return [each.name for each in lineup(TEAM, RunConfig(**settings))]
+    return [each.name for each in handlers_by_priority(TEAM, RunConfig(**settings))]
 
 
-def test_the_lineup_is_what_is_in_scope() -> None:
+def test_handlers_by_priority_are_those_in_scope() -> None:
     assert line() == ["m", "a", "b"]
     assert line(scopes=["admin"]) == ["root", "m", "a", "b"]
 
@@ -343,8 +343,8 @@ def test_a_decorated_handler_keeps_what_it_says() -> None:
     async def some(request: Request) -> str:
         return ""
 
-    ranked = rank(some)
-    assert (ranked.name, ranked.priority, ranked.prompt, ranked.scope, ranked.expose) == (
+    registered = register(some)
+    assert (registered.name, registered.priority, registered.prompt, registered.scope, registered.expose) == (
         "x",
         7,
         "Knows.",

@@ -10,14 +10,14 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from bothways import Voice
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_and_streamed import Voice
 
 from routelock import Agent, Request, RunContext, Skill, handler, tool
 from routelock.agents.hooks import AgentHooks
 from routelock.agents.registry import Registry
-from routelock.agents.skill import Hook, Prompt, equip, hook, prompt
+from routelock.agents.skill import Hook, Prompt, hook, prompt, register_all
 from routelock.errors import ConfigError, SkillInitError
 from routelock.testing import ScriptedHandler
 
@@ -49,8 +49,8 @@ class Weather(Skill):
         return "not registered"
 
 
-def equipped(*skills: Skill, **options: Any) -> Any:
-    return Agent("A", model=ScriptedHandler([], name="m"), skills=skills, **options).equipment
+def registered_on(*skills: Skill, **options: Any) -> Any:
+    return Agent("A", model=ScriptedHandler([], name="m"), skills=skills, **options).registered
 
 
 SUNNY = Weather({"mood": "sunny"})
@@ -60,23 +60,24 @@ SUNNY = Weather({"mood": "sunny"})
 
 
 def test_tools_are_registered() -> None:
-    assert [each.name for each in equipped(SUNNY).tools] == ["forecast"]
+    assert [each.name for each in registered_on(SUNNY).tools] == ["forecast"]
 
 
 def test_handlers_are_registered_with_the_skill_as_their_source() -> None:
-    found = {each.name: each.source for each in equipped(SUNNY).handlers}
+    found = {each.name: each.source for each in registered_on(SUNNY).handlers}
     assert found == {"m": "agent", "storms": "Weather", "winds": "Weather"}
 
 
 def test_prompts_are_registered_and_no_docstring_with_them() -> None:
     texts = [
-        section.text() if callable(section.text) else section.text for section in equipped(SUNNY).sections
+        section.text() if callable(section.text) else section.text
+        for section in registered_on(SUNNY).sections
     ]
     assert texts == ["Be sunny.", "Knows storms."]
 
 
 def test_hooks_are_registered() -> None:
-    hooks = equipped(SUNNY).hooks
+    hooks = registered_on(SUNNY).hooks
     assert list(hooks) == ["on_tool_end"]
     assert hooks["on_tool_end"][0].__self__ is SUNNY
 
@@ -117,7 +118,7 @@ def test_parts_come_in_the_order_of_the_class_body_the_base_first() -> None:
             """M."""
             return ""
 
-    assert [each.name for each in equipped(More()).tools] == ["zebra", "apple", "middle"]
+    assert [each.name for each in registered_on(More()).tools] == ["zebra", "apple", "middle"]
 
 
 def test_an_overridden_part_is_registered_once() -> None:
@@ -127,7 +128,7 @@ def test_an_overridden_part_is_registered_once() -> None:
             """Blow."""
             return "wind"
 
-    (only,) = equipped(Windy({"mood": ""})).tools
+    (only,) = registered_on(Windy({"mood": ""})).tools
     assert only.description == "Blow."
 
 
@@ -136,7 +137,7 @@ def test_a_part_that_is_overridden_by_a_plain_method_is_gone() -> None:
         def style(self) -> str:  # type: ignore[override]
             return "nobody asks"
 
-    assert [section.name for section in equipped(Silent({"mood": ""})).sections] == ["storms"]
+    assert [section.name for section in registered_on(Silent({"mood": ""})).sections] == ["storms"]
 
 
 def test_parts_of_a_mixin_count() -> None:
@@ -148,7 +149,7 @@ def test_parts_of_a_mixin_count() -> None:
 
     class Both(Mixin, Skill): ...
 
-    assert [each.name for each in equipped(Both()).tools] == ["mixed"]
+    assert [each.name for each in registered_on(Both()).tools] == ["mixed"]
 
 
 def test_a_property_is_not_asked_while_looking() -> None:
@@ -157,7 +158,7 @@ def test_a_property_is_not_asked_while_looking() -> None:
         def expensive(self) -> str:
             raise AssertionError("nobody should ask")
 
-    assert equipped(Lazy()).tools == ()
+    assert registered_on(Lazy()).tools == ()
 
 
 # -- prompts and hooks --
@@ -185,7 +186,7 @@ def test_hooks_of_one_event_are_ordered_by_priority_over_all_skills() -> None:
         @hook("on_start", priority=1)
         def first(self, context: Any, agent: Any) -> None: ...
 
-    found = [function.__name__ for function in equipped(Late(), Early()).hooks["on_start"]]
+    found = [function.__name__ for function in registered_on(Late(), Early()).hooks["on_start"]]
     assert found == ["first", "second", "late"]
 
 
@@ -234,7 +235,7 @@ class Parts(Skill):
 
 
 def test_the_skills_scope_is_that_of_all_parts_that_have_none() -> None:
-    found = equipped(Parts(scope="admin"))
+    found = registered_on(Parts(scope="admin"))
     assert [each.scope for each in found.tools] == ["admin", "owner"]
     assert {each.name: each.scope for each in found.handlers} == {
         "m": "all",
@@ -248,7 +249,7 @@ def test_the_skills_scope_is_that_of_all_parts_that_have_none() -> None:
 @pytest.mark.parametrize("scope", [5, "", []])
 def test_a_skills_scope_is_checked(scope: Any) -> None:
     with pytest.raises(ConfigError, match="Skill 'Parts': scope must be"):
-        equipped(Parts(scope=scope))
+        registered_on(Parts(scope=scope))
 
 
 def test_a_class_may_say_its_scope_name_and_dependencies() -> None:
@@ -268,7 +269,7 @@ def test_a_skill_that_does_not_call_its_base_still_is_one() -> None:
             self.url = "x"
 
     agent = Agent("A", model=ScriptedHandler([]), skills=[Careless()])
-    assert agent.equipment.tools == ()
+    assert agent.registered.tools == ()
 
 
 def test_settings_that_nobody_gave_are_nobodys() -> None:
@@ -304,13 +305,13 @@ def noting(name: str, seen: list[str], *dependencies: str) -> Skill:
 
 def test_skills_are_initialised_in_their_order() -> None:
     seen: list[str] = []
-    equipped(noting("b", seen), noting("a", seen))
+    registered_on(noting("b", seen), noting("a", seen))
     assert seen == ["b", "a"]
 
 
 def test_dependencies_come_first() -> None:
     seen: list[str] = []
-    equipped(noting("a", seen, "c", "b"), noting("b", seen, "c"), noting("c", seen))
+    registered_on(noting("a", seen, "c", "b"), noting("b", seen, "c"), noting("c", seen))
     assert seen == ["c", "b", "a"]
 
 
@@ -320,7 +321,7 @@ def test_dependencies_come_first() -> None:
 )
 def test_any_order_that_can_be_kept_is(edges: list[tuple[int, int]], declared: list[int]) -> None:
     seen: list[str] = []
-    equipped(*[noting(str(n), seen, *[str(b) for a, b in edges if a == n]) for n in declared])
+    registered_on(*[noting(str(n), seen, *[str(b) for a, b in edges if a == n]) for n in declared])
     assert sorted(seen) == [str(n) for n in range(6)]
 
 
@@ -334,13 +335,13 @@ def test_any_order_that_can_be_kept_is(edges: list[tuple[int, int]], declared: l
 )
 def test_a_circle_is_shown(edges: dict[str, list[str]], circle: str) -> None:
     with pytest.raises(ConfigError, match=f"depend on each other in a circle: {circle}\\."):
-        equipped(*[Skill(name=name, dependencies=needed) for name, needed in edges.items()])
+        registered_on(*[Skill(name=name, dependencies=needed) for name, needed in edges.items()])
 
 
 def test_a_dependency_that_is_not_there_is_named() -> None:
     expected = "skill 'a' depends on 'nobody', which the agent does not have. It has: a, b"
     with pytest.raises(ConfigError, match=expected):
-        equipped(Skill(name="a", dependencies=["nobody"]), Skill(name="b"))
+        registered_on(Skill(name="a", dependencies=["nobody"]), Skill(name="b"))
 
 
 def test_a_skill_finds_those_that_it_depends_on() -> None:
@@ -351,7 +352,7 @@ def test_a_skill_finds_those_that_it_depends_on() -> None:
             assert registry.skills["Weather"] is SUNNY
             assert registry.agent == "A"
 
-    equipped(Needs(), SUNNY)
+    registered_on(Needs(), SUNNY)
 
 
 def test_decorated_parts_are_there_when_a_skill_is_initialised() -> None:
@@ -359,11 +360,11 @@ def test_decorated_parts_are_there_when_a_skill_is_initialised() -> None:
         def initialize(self, registry: Registry) -> None:
             assert registry.get("storms") is not None
 
-    equipped(Looks({"mood": ""}))
+    registered_on(Looks({"mood": ""}))
 
 
 def test_one_skill_may_serve_two_agents() -> None:
-    first, second = equipped(SUNNY), equipped(SUNNY)
+    first, second = registered_on(SUNNY), registered_on(SUNNY)
     assert [each.name for each in first.tools] == [each.name for each in second.tools]
 
 
@@ -380,7 +381,7 @@ def test_a_skill_that_cannot_be_initialised_is_named() -> None:
     with pytest.raises(
         SkillInitError, match="Agent 'A': skill 'Broken' could not be initialised: KeyError: 'url'"
     ) as e:
-        equipped(Broken())
+        registered_on(Broken())
     assert isinstance(e.value.__cause__, KeyError)
 
 
@@ -389,31 +390,31 @@ def test_an_async_initialize_is_refused() -> None:
         async def initialize(self, registry: Registry) -> None: ...  # type: ignore[override]
 
     with pytest.raises(SkillInitError, match="initialize of skill 'Async'"):
-        equipped(Async())
+        registered_on(Async())
 
 
 @pytest.mark.parametrize("skill", [Weather, 5, "Weather", ScriptedHandler([])])
 def test_what_is_no_skill_is_refused(skill: Any) -> None:
     with pytest.raises(ConfigError, match="is not a Skill"):
-        equipped(skill)
+        registered_on(skill)
 
 
 def test_a_class_in_place_of_a_skill_is_told_what_to_do() -> None:
     skill: Any = Weather
     with pytest.raises(ConfigError, match=r"pass Weather\(\)"):
-        equipped(skill)
+        registered_on(skill)
 
 
 def test_two_skills_of_one_name_are_refused() -> None:
     with pytest.raises(ConfigError, match="Agent 'A' has two skills named 'Weather'; give one another name"):
-        equipped(SUNNY, Weather({"mood": ""}))
+        registered_on(SUNNY, Weather({"mood": ""}))
 
 
 def test_two_skills_whose_tools_have_one_name_are_refused() -> None:
     with pytest.raises(
         ConfigError, match="tool 'forecast' and tool 'forecast' are all offered as 'forecast'"
     ):
-        equipped(dataclass_tools("one"), dataclass_tools("two"))
+        registered_on(dataclass_tools("one"), dataclass_tools("two"))
 
 
 def dataclass_tools(name: str) -> Skill:
@@ -428,14 +429,14 @@ def dataclass_tools(name: str) -> Skill:
 
 def test_two_skills_whose_handlers_have_one_name_are_refused() -> None:
     with pytest.raises(ConfigError, match="two handlers are named 'storms', one of 'one' and one of 'two'"):
-        equipped(Weather({"mood": ""}, name="one"), Weather({"mood": ""}, name="two"))
+        registered_on(Weather({"mood": ""}, name="one"), Weather({"mood": ""}, name="two"))
 
 
 def test_dependencies_that_are_text_are_refused() -> None:
     """The letters would be looked for."""
     text: Any = "Weather"
     with pytest.raises(ConfigError, match="dependencies must be a list of names"):
-        equipped(type("Needs", (Skill,), {"dependencies": text})())
+        registered_on(type("Needs", (Skill,), {"dependencies": text})())
 
 
 # -- agents do not change --
@@ -444,8 +445,8 @@ def test_dependencies_that_are_text_are_refused() -> None:
 def test_an_agent_with_other_skills_is_another_agent() -> None:
     agent = Agent("A", model=ScriptedHandler([]), skills=[SUNNY])
     without = dataclasses.replace(agent, skills=[])
-    assert len(agent.equipment.tools) == 1
-    assert without.equipment.tools == ()
+    assert len(agent.registered.tools) == 1
+    assert without.registered.tools == ()
 
 
 def test_a_registry_that_a_skill_kept_takes_nothing_later() -> None:
@@ -455,11 +456,11 @@ def test_a_registry_that_a_skill_kept_takes_nothing_later() -> None:
         def initialize(self, registry: Registry) -> None:
             kept.append(registry)
 
-    equipped(Keeps())
+    registered_on(Keeps())
     with pytest.raises(ConfigError, match="is finished, and agents do not change"):
         kept[0].add_prompt("later")
 
 
 def test_equip_is_all_that_an_agent_does() -> None:
-    found = equip("A", ScriptedHandler([], name="m"), [], [SUNNY], [])
+    found = register_all("A", ScriptedHandler([], name="m"), [], [SUNNY], [])
     assert [each.name for each in found.handlers] == ["m", "storms", "winds"]

@@ -8,9 +8,9 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from routelock import Agent, function_handler
 from routelock.agents.svg import graph_svg

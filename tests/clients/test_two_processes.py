@@ -17,7 +17,7 @@ import openai
 import pytest
 from clients.peer import MAX_HOPS, OPENING, PASSING, REST
 from clients.served import KEY, PATIENCE, comes_true
-from places import REPO, SUPPORT
+from paths import REPO, SUPPORT
 
 from routelock import Agent, ProviderError, Runner
 from routelock.handlers.events import TextDelta

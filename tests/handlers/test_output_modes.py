@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pydantic
 import pytest
-from bothways import both
+from plain_and_streamed import both
 from servers import Reply, Server, chunk, said, streamed
 from typing_extensions import TypedDict
 

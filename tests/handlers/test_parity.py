@@ -11,11 +11,11 @@ from typing import Any
 
 import anyio.lowlevel
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 from scenes import Recorder, facts
+from thoroughness import examples
 
 from routelock import Agent, RunConfig, Runner, RunStream, function_handler, function_tool
 from routelock.errors import RoutelockError

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routelock.handlers.events import MessageDone
-from routelock.handlers.replies import is_empty, is_sound, with_own_ids, wrong_with
+from routelock.handlers.replies import is_empty, is_sound, reply_problem, with_unique_ids
 from routelock.history.messages import ToolCall, calls_of
 from routelock.testing import call
 
@@ -34,7 +34,7 @@ def test_call_ids_differ_from_all_before(ids: list[str], used: list[str], expect
     """By turn and place, so that a replayed run makes the same."""
     reply = done(*(call("f", id=each) for each in ids))
     taken = set(used)
-    renamed, _ = with_own_ids(reply, 3, taken)
+    renamed, _ = with_unique_ids(reply, 3, taken)
     assert [made["id"] for made in calls_of(renamed.message)] == expected
     assert taken == {*used, *expected}
     assert (renamed is reply) == (ids == expected)
@@ -49,7 +49,7 @@ def test_no_two_calls_of_a_run_share_an_id(turns: list[list[str]]) -> None:
     seen: list[str] = []
     for turn, each in enumerate(turns, 1):
         reply = done(*(call("f", id=one) for one in each))
-        seen += [made["id"] for made in calls_of(with_own_ids(reply, turn, used)[0].message)]
+        seen += [made["id"] for made in calls_of(with_unique_ids(reply, turn, used)[0].message)]
     assert len(set(seen)) == len(seen) == sum(map(len, turns))
     assert "" not in seen
 
@@ -60,13 +60,13 @@ def calling(made: Any) -> Any:
 
 def test_a_reply_without_calls_is_not_copied() -> None:
     reply = MessageDone(message={"role": "assistant", "content": "Hi"})
-    assert with_own_ids(reply, 1, set())[0] is reply
+    assert with_unique_ids(reply, 1, set())[0] is reply
 
 
 def test_what_a_call_lacks_is_filled_in() -> None:
     """What is echoed to the provider in the next request must be something that it takes."""
     bare: Any = {"id": 5, "function": {"name": None, "arguments": None, "extra": 1}}
-    (made,) = calls_of(with_own_ids(done(bare), 1, set())[0].message)
+    (made,) = calls_of(with_unique_ids(done(bare), 1, set())[0].message)
     function = {"name": "", "arguments": "{}", "extra": 1}
     assert made == {"id": "call_1_0", "type": "function", "function": function}
 
@@ -74,13 +74,13 @@ def test_what_a_call_lacks_is_filled_in() -> None:
 @pytest.mark.parametrize("odd", [{}, [], 0, False, None])
 def test_arguments_that_are_nothing_become_an_empty_object(odd: Any) -> None:
     called: Any = {"id": "a", "function": {"name": "f", "arguments": odd}}
-    (made,) = calls_of(with_own_ids(done(called), 1, set())[0].message)
+    (made,) = calls_of(with_unique_ids(done(called), 1, set())[0].message)
     assert made["function"]["arguments"] == "{}"
 
 
 def test_a_reply_sets_none_of_the_keys_that_are_routelocks_own() -> None:
     message: Any = {"role": "assistant", "content": "Hi", "_kind": "nudge", "_agent": "B", "citations": [1]}
-    taken, _ = with_own_ids(MessageDone(message=message), 1, set())
+    taken, _ = with_unique_ids(MessageDone(message=message), 1, set())
     assert taken.message == {"role": "assistant", "content": "Hi", "citations": [1]}
 
 
@@ -105,7 +105,7 @@ def test_a_reply_sets_none_of_the_keys_that_are_routelocks_own() -> None:
     ],
 )
 def test_what_is_wrong_with_a_reply(message: Any, wrong: str | None) -> None:
-    found = wrong_with(message)
+    found = reply_problem(message)
     assert found is None if wrong is None else str(found).startswith(wrong)
 
 
@@ -113,7 +113,7 @@ def test_a_number_that_is_none_becomes_null() -> None:
     """Whoever wrote the reply: nobody could send it back, or keep it."""
     odd = {**call("f", id="a"), "x": float("nan")}
     message: Any = {"role": "assistant", "tool_calls": [odd], "content": [{"type": "x", "y": float("-inf")}]}
-    taken: Any = with_own_ids(MessageDone(message=message), 1, set())[0].message
+    taken: Any = with_unique_ids(MessageDone(message=message), 1, set())[0].message
     assert taken["tool_calls"][0]["x"] is None
     assert taken["content"] == [{"type": "x", "y": None}]
 
@@ -151,11 +151,11 @@ messages: st.SearchStrategy[Any] = st.fixed_dictionaries(
 def test_a_sound_reply_is_taken_as_it_would_be_after_a_close_look(message: Any, used: set[str]) -> None:
     if not is_sound(message):
         return
-    assert wrong_with(message) is None
+    assert reply_problem(message) is None
     assert not is_empty(message)
     at_once, closely = {*used}, {*used}
-    taken, notes = with_own_ids(MessageDone(message=message), 3, at_once, sound=True)
-    assert (taken, [*notes]) == with_own_ids(MessageDone(message=message), 3, closely)
+    taken, notes = with_unique_ids(MessageDone(message=message), 3, at_once, sound=True)
+    assert (taken, [*notes]) == with_unique_ids(MessageDone(message=message), 3, closely)
     assert at_once == closely
 
 
@@ -205,11 +205,11 @@ def test_any_other_reply_is_looked_at_closely(message: Any) -> None:
 def test_ids_of_a_sound_reply_are_known_from_then_on_and_none_comes_twice(sound: bool) -> None:
     used: set[str] = set()
     reply = done(call("f", id="a"), call("g", id="b"))
-    assert with_own_ids(reply, 1, used, sound=sound)[0] is reply
+    assert with_unique_ids(reply, 1, used, sound=sound)[0] is reply
     assert used == {"a", "b"}
-    again, _ = with_own_ids(done(call("f", id="a"), call("f", id="c")), 2, used, sound=sound)
+    again, _ = with_unique_ids(done(call("f", id="a"), call("f", id="c")), 2, used, sound=sound)
     assert [made["id"] for made in calls_of(again.message)] == ["call_2_0", "c"]
-    twice, _ = with_own_ids(done(call("f", id="d"), call("f", id="d")), 3, used, sound=sound)
+    twice, _ = with_unique_ids(done(call("f", id="d"), call("f", id="d")), 3, used, sound=sound)
     assert [made["id"] for made in calls_of(twice.message)] == ["d", "call_3_1"]
-    unnamed, _ = with_own_ids(done(call("f", id="")), 4, used, sound=sound)
+    unnamed, _ = with_unique_ids(done(call("f", id="")), 4, used, sound=sound)
     assert [made["id"] for made in calls_of(unnamed.message)] == ["call_4_0"]

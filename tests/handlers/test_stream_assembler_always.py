@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chunk_ways import WAYS, Json, Way, as_told, replies, written
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from reply_chunks import WAYS, Json, Way, as_told, replies, written
+from thoroughness import examples
 
 from routelock.handlers.events import MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from routelock.handlers.replies import Collector

@@ -1,4 +1,4 @@
-"""Who can take a handoff: the first that has what is required, is available, and has a place left."""
+"""Who can take a handoff: the first that has what is required, is available, and has a slot left."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_leaving_the_block_releases_the_place_whatever_happens() -> None:
     capacity = Capacity({"sql": 1})
 
     def work() -> None:
-        with capacity.take("sql") or pytest.fail("no place"):
+        with capacity.take("sql") or pytest.fail("no slot"):
             assert capacity.free("sql") == 0
             raise OSError("broken")
 
@@ -288,7 +288,7 @@ def test_limits_are_those_at_the_beginning() -> None:
 def test_capacity_answers_a_router() -> None:
     capacity = Capacity({"sql": 1})
     router = CapabilityRouter([SQL, BOTH], capacity.available)
-    with capacity.take(SQL) or pytest.fail("no place"):
+    with capacity.take(SQL) or pytest.fail("no slot"):
         assert router.choose(["sql"]) == Choice(agent=BOTH, passed_over=(("sql", "At maximum capacity"),))
     assert router.find(["sql"]) is SQL
 
@@ -299,11 +299,11 @@ async def test_concurrent_tasks_never_hold_more_places_than_there_are() -> None:
 
     async def work() -> None:
         nonlocal held, most, declined
-        place = capacity.take("sql")
-        if place is None:
+        slot = capacity.take("sql")
+        if slot is None:
             declined += 1
             return
-        with place:
+        with slot:
             held += 1
             most = max(most, held)
             await anyio.lowlevel.checkpoint()
@@ -325,9 +325,9 @@ def test_threads_with_loops_of_their_own_share_it() -> None:
 
     async def work() -> None:
         for _ in range(500):
-            place = capacity.take("sql")
-            if place is not None:
-                with place:
+            slot = capacity.take("sql")
+            if slot is not None:
+                with slot:
                     most.append(capacity.free("sql") or 0)
 
     def loop() -> None:

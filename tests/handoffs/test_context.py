@@ -282,13 +282,13 @@ def test_another_process_restores_it() -> None:
     assert other.stdout == data
 
 
-def test_sw4rms_example_is_illegal_and_can_be_mended() -> None:
+def test_sw4rms_example_is_illegal_and_can_be_repaired() -> None:
     """Its tool result answers no call."""
     messages = deserialize_context(serialize_context(EXAMPLE)).to_input_list()
     assert problems(messages) == ["message 2: orphan tool result call_abc123"]
-    mended, _ = repair(messages)
-    assert problems(mended) == []
-    said = [each.get("content") for each in mended]
+    repaired, _ = repair(messages)
+    assert problems(repaired) == []
+    said = [each.get("content") for each in repaired]
     assert [each for each in said if each] == [entry["content"] for entry in EXAMPLE_HISTORY]
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from bothways import both
 from executors import Recording, Replaying
-from teams import HI, TO_B, agent, answers_of, look_up, pair, requests, shown
+from plain_and_streamed import both
+from scripted_agents import HI, TO_B, agent, answers_of, look_up, pair, requests, shown
 
 from routelock import (
     Agent,
@@ -75,7 +75,7 @@ def test_a_request_has_these_defaults() -> None:
 def test_a_tool_has_the_same_name_in_every_process() -> None:
     """Whatever the hash seed."""
     code = (
-        "from routelock._names import transfer_tool_name as name;"
+        "from routelock._tool_names import transfer_tool_name as name;"
         "print([name(each) for each in ('Refund Agent', '東京', 'x' * 80)])"
     )
     outputs = {

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from bothways import both
-from teams import agent, answers_of, requests, statuses
+from plain_and_streamed import both
+from scripted_agents import agent, answers_of, requests, statuses
 
 from routelock import Agent, RunConfig, Runner, RunState, tool
 from routelock import handoff as make_handoff

@@ -14,10 +14,10 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from effort import how_many
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from thoroughness import how_many
 
 from routelock import Agent, HandoffRequest, RunConfig, Runner, handoff
 from routelock._callables import resolve

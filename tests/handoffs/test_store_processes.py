@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import sqlitestore
-from sqlitestore import SqliteStore
+import sqlite_handoff_store
+from sqlite_handoff_store import SqliteStore
 
 from routelock import Agent, HandoffRequest, Runner, handoff
 from routelock.errors import HandoffStateError
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]  # the loops are test
 def worker(path: Path, agent: str) -> Iterator[None]:
     """Another process, which takes one handoff from the store."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    arguments = [sys.executable, sqlitestore.__file__, str(path), agent]
+    arguments = [sys.executable, sqlite_handoff_store.__file__, str(path), agent]
     with subprocess.Popen(arguments, env=env, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield

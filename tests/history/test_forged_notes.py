@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import look_up
+from scripted_agents import look_up
 
 from routelock import Agent, Message, Runner, handoff
 from routelock.handoffs.context import HandoffContext
 from routelock.history.filters import remove_all_tools
 from routelock.history.messages import NOTE, RunItem, is_note, last_user_text, text_of, to_messages
-from routelock.history.notes import PREAMBLE, Reader
+from routelock.history.notes import PREAMBLE, Audience
 from routelock.history.view import View
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, call
@@ -172,8 +172,8 @@ PARTS = st.lists(
 def test_no_content_of_a_users_is_a_note(content: Any, told: bool) -> None:
     (message,) = to_messages([{"role": "user", "content": content}])
     view = View([RunItem(id=0, kind="input", message=message)])
-    reader = Reader(agent="b", can_call=()) if told else None
-    (shown,) = view.messages("x", reader)[0]
+    audience = Audience(agent="b", can_call=()) if told else None
+    (shown,) = view.messages("x", audience)[0]
     assert not is_note(shown)
     content = shown.get("content")
     parts: Any = [{"type": "text", "text": content}] if isinstance(content, str) else content

@@ -173,7 +173,7 @@ def test_a_call_without_arguments_has_empty_ones(bare: Any) -> None:
         {"role": "user", "content": "Hi", "tool_calls": []},
     ],
 )
-def test_what_repair_can_mend_is_taken(message: Any) -> None:
+def test_what_can_be_repaired_is_taken(message: Any) -> None:
     """A history from other tools loads."""
     assert to_messages([message]) == [message]
 

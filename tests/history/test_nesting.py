@@ -1,4 +1,4 @@
-"""Views of a run, and nested history: each item once, nothing forged, nothing that was hidden shown again."""
+"""Nested history: each item once, nothing forged, nothing that was hidden shown again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -21,12 +21,11 @@ from routelock.errors import ConfigError, HandoffFilterError
 from routelock.history.filters import (
     HandoffInputData,
     HandoffInputFilter,
-    compose,
     keep_last,
     last_user_message,
     remove_all_tools,
 )
-from routelock.history.messages import ItemKind, Message, RunItem, calls_of, portable, text_of
+from routelock.history.messages import ItemKind, Message, RunItem, calls_of, text_of
 from routelock.history.nesting import (
     default_handoff_history_mapper,
     get_conversation_history_wrappers,
@@ -34,7 +33,7 @@ from routelock.history.nesting import (
     reset_conversation_history_wrappers,
     set_conversation_history_wrappers,
 )
-from routelock.history.repair import problems, repair
+from routelock.history.repair import problems
 from routelock.history.view import View, filtered, partition
 from routelock.testing import ScriptedHandler
 from routelock.testing import call as asked
@@ -89,6 +88,12 @@ def data_of(items: Iterable[RunItem]) -> HandoffInputData:
     return HandoffInputData(
         input_history=tuple(items), pre_handoff_items=(), new_items=(), source="a", target="b"
     )
+
+
+def shown(view: View, family: str = "x") -> list[Message]:
+    messages, _ = view.messages(family)
+    assert problems(messages) == []
+    return list(messages)
 
 
 def records(summary: str, start: str = START, end: str = END) -> list[Any]:
@@ -511,355 +516,6 @@ async def test_a_copy_beside_the_summary_is_shown_beside_it() -> None:
     again = nest_handoff_history(data_of([*nested.all_items, note]))
     said = [record["content"] for record in records(text_of(again.all_items[0].message))]
     assert sorted(map(str, said)) == sorted(["None", "3 results", "Here.", "note"])
-
-
-# -- View --
-
-
-def shown(view: View, family: str = "x") -> list[Message]:
-    messages, _ = view.messages(family)
-    assert problems(messages) == []
-    return list(messages)
-
-
-def test_a_view_shows_its_items_and_those_added_later() -> None:
-    view = View(ITEMS[:1])
-    assert shown(view) == [ITEMS[0].message]
-    for one in ITEMS[1:]:
-        view.add(one)
-    assert shown(view) == [one.message for one in ITEMS]
-    assert view.items == ITEMS
-
-
-def test_asking_again_shows_the_same() -> None:
-    view = View(ITEMS)
-    assert shown(view) == shown(view)
-
-
-def test_a_view_can_be_replaced() -> None:
-    view = View(ITEMS)
-    shown(view)
-    view.replace(ITEMS[:1])
-    assert shown(view) == [ITEMS[0].message]
-
-
-def test_a_view_does_not_keep_the_list_it_is_given() -> None:
-    given = list(ITEMS)
-    view = View(given)
-    view.add(user(9, "x"))
-    assert given == ITEMS
-
-
-def test_repairs_are_reported_once() -> None:
-    view = View([user(0, "Hi"), turn(1, "a", "x")[0]])
-    assert view.messages("x")[1] == ["added a missing answer to tool call 'a'"]
-    view.add(user(3, "And?"))
-    assert not view.messages("x")[1]
-
-
-def test_a_family_gets_back_what_it_wrote_and_no_other_does() -> None:
-    """Thinking goes back to who thought it, also after a handoff there and back."""
-    thought: Message = {"role": "assistant", "content": "Hm.", "thinking_blocks": [{"signature": "s"}]}
-    view = View([user(0, "Hi"), item(1, thought, origin="anthropic")])
-    assert shown(view, "anthropic")[1] is thought
-    assert shown(view, "openai")[1] == {"role": "assistant", "content": "Hm."}
-    assert shown(view, "anthropic")[1] is thought
-
-
-def test_a_message_of_unknown_origin_is_shown_as_it_is() -> None:
-    thought: Message = {"role": "assistant", "content": "Hm.", "reasoning_content": "r"}
-    assert shown(View([item(0, thought)]))[0] is thought
-
-
-def test_an_empty_reply_is_not_shown_when_the_run_goes_on() -> None:
-    """The run asks again when an output is not valid; providers refuse an empty assistant message."""
-    view = View([user(0, "Hi")])
-    shown(view)
-    view.add(item(1, {"role": "assistant", "content": ""}))
-    view.add(item(2, {"role": "user", "content": "Your answer is not valid"}, "nudge"))
-    assert [message["role"] for message in shown(view)] == ["user", "user"]
-
-
-def test_a_call_id_that_was_shown_before_is_not_shown_again() -> None:
-    view = View([user(0, "Hi"), *turn(1, "a", "1"), *turn(3, "a", "2")])
-    assert [message.get("tool_call_id") for message in shown(view)] == [None, None, "a", None, "a_2"]
-    for one in turn(5, "a_2", "3"):
-        view.add(one)
-    assert [text_of(message) for message in shown(view)[2::2]] == ["1", "2", "3"]
-
-
-_CALL_IDS = st.sampled_from(["a", "b", "a_2", "call_1", ""])
-_ANY: st.SearchStrategy[Any] = st.one_of(
-    st.sampled_from(["user", "system", "assistant"]).map(lambda role: {"role": role, "content": "said"}),
-    st.just({"role": "assistant", "content": ""}),
-    st.lists(_CALL_IDS, min_size=1, max_size=2).map(
-        lambda ids: {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [call(one) for one in ids],
-            "thinking_blocks": [{}],
-        }
-    ),
-    _CALL_IDS.map(lambda one: {"role": "tool", "tool_call_id": one, "content": "42"}),
-)
-_STEPS = st.lists(
-    st.tuples(
-        st.sampled_from(["add", "add", "add", "replace"]), st.lists(_ANY, max_size=4), st.sampled_from("xy")
-    ),
-    max_size=6,
-)
-
-
-@given(_STEPS)
-@example(
-    [
-        ("add", [{"role": "assistant", "content": ""}], "x"),
-        ("add", [{"role": "user", "content": "said"}], "x"),
-    ]
-)
-def test_a_view_that_grows_is_what_rendering_it_afresh_gives(
-    steps: list[tuple[str, list[Any], str]],
-) -> None:
-    """Whatever is added, filtered or asked for: rendering only what is new is an optimisation, no more."""
-    view = View([])
-    place = 0
-    for how, messages, family in steps:
-        new = [item(place + offset, message, origin="x") for offset, message in enumerate(messages)]
-        place += len(new)
-        if how == "replace":
-            view.replace(new)
-        else:
-            for one in new:
-                view.add(one)
-        afresh = [one.message if family == "x" else portable(one.message) for one in view.items]
-        assert shown(view, family) == repair(afresh)[0]
-
-
-# -- partition --
-
-
-def test_the_parts_of_a_filter_follow_from_where_run_and_turn_began() -> None:
-    """Before the run, before the turn, and the turn itself."""
-    items = [user(0, "Hi"), user(1, "Again"), *turn(2, "a", "x"), *turn(4, "t", "y")]
-    history, before, new = partition(items, 2, 4)
-    assert ([one.id for one in history], [one.id for one in before], [one.id for one in new]) == (
-        [0, 1],
-        [2, 3],
-        [4, 5],
-    )
-
-
-async def test_a_summary_is_history_and_so_is_what_a_filter_put_before_everything() -> None:
-    nested = nest_handoff_history(data_of(ITEMS))
-    note = item(-1, {"role": "user", "content": "note"}, "filter")
-    history, before, new = partition([*nested.all_items, note, *turn(7, "t", "x")], 1, 7)
-    assert history == (*nested.all_items, note)
-    assert (before, [one.id for one in new]) == ((), [7, 8])
-
-
-def test_the_parts_keep_an_order_that_a_filter_chose() -> None:
-    """A second filter that changes nothing must not undo what the first one did."""
-    items = [user(1, "Again"), *turn(2, "a", "x"), user(0, "Hi"), *turn(4, "t", "y")]
-    history, before, new = partition(items, 2, 4)
-    assert [[one.id for one in part] for part in (history, before, new)] == [[1], [2, 3, 0], [4, 5]]
-
-
-@given(st.lists(st.tuples(st.integers(-1, 6), st.booleans())), st.integers(0, 6), st.integers(0, 6))
-def test_the_parts_are_the_view_in_its_order(view: list[tuple[int, bool]], run: int, began: int) -> None:
-    items = [item(place, {"role": "user"}, "summary" if summary else "tool") for place, summary in view]
-    history, before, new = partition(items, run, began)
-    assert [*history, *before, *new] == items
-    assert all(one.id >= began for one in new)
-
-
-# -- filtered --
-
-
-async def test_a_filters_items_are_the_new_view() -> None:
-    assert await filtered(keep_last(1), data_of(ITEMS), "f") == ITEMS[-1:]
-
-
-async def test_a_filter_that_raises_stops_the_run_and_is_named() -> None:
-    """Never the unfiltered history: the filter may be there to hide it."""
-
-    def broken(data: HandoffInputData) -> HandoffInputData:
-        raise KeyError("oops")
-
-    with pytest.raises(
-        HandoffFilterError, match="Input filter 'mine' raised on handoff 'a' -> 'b'"
-    ) as caught:
-        await filtered(broken, data_of(ITEMS), "mine")
-    assert "KeyError: 'oops'" in str(caught.value)
-    assert isinstance(caught.value.__cause__, KeyError)
-
-
-async def _forgot(data: HandoffInputData) -> Any:
-    data.clone(new_items=())
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        (lambda data: {"new_items": []}, "must return a HandoffInputData, not dict"),
-        (lambda data: list(data.all_items), "must return a HandoffInputData, not list"),
-        (_forgot, "must return a HandoffInputData, not NoneType"),
-        (
-            lambda data: dataclasses.replace(data, new_items=5),
-            "expected a tuple of items or messages, not int",
-        ),
-        (lambda data: dataclasses.replace(data, new_items=(5,)), "must be a dict with a role, not int"),
-        (lambda data: dataclasses.replace(data, new_items=("text",)), "must be a dict with a role, not str"),
-        (lambda data: dataclasses.replace(data, new_items=({"content": "x"},)), "has role None"),
-        (lambda data: data.clone(new_items=[{"role": "human", "content": "x"}]), "has role 'human'"),
-        (lambda data: data.clone(new_items=[dataclasses.replace(ITEMS[0], message="x")]), "must be a dict"),
-        (
-            lambda data: data.clone(
-                new_items=[dataclasses.replace(ITEMS[0], message={"role": "user", "content": 5})]
-            ),
-            "content must be text",
-        ),
-        (lambda data: compose(_forgot, remove_all_tools)(data), "raised on handoff"),
-    ],
-)
-async def test_a_filter_that_returns_the_wrong_thing_is_told_what(wrong: Any, says: str) -> None:
-    with pytest.raises(HandoffFilterError, match="'f'") as caught:
-        await filtered(wrong, data_of(ITEMS), "f")
-    assert says in str(caught.value)
-
-
-def _in_place(data: HandoffInputData) -> HandoffInputData:
-    for one in data.all_items:
-        one.message["content"] = "REDACTED"
-        for made in calls_of(one.message):
-            made["function"]["arguments"] = "REDACTED"
-    return data
-
-
-@pytest.mark.parametrize("nested", [False, True])
-async def test_a_filter_that_edits_in_place_changes_the_view_only(nested: bool) -> None:
-    """Filters never change the transcript, and what one hid stays hidden."""
-    data = nest_handoff_history(data_of(ITEMS)) if nested else data_of(ITEMS)
-    before = copy.deepcopy(data)
-    view = await filtered(_in_place, data, "f")
-    assert data == before
-    assert all(one.message.get("content") == "REDACTED" for one in view)
-    again = nest_handoff_history(data_of(view))
-    assert "3 results" not in repr([one.message for one in again.all_items])
-
-
-async def test_what_one_filter_edits_in_place_the_next_does_not_show() -> None:
-    """Also when the next one unfolds a summary."""
-    nested = nest_handoff_history(data_of(ITEMS))
-    view = await filtered(compose(_in_place, nest_handoff_history), nested, "f")
-    assert "3 results" not in repr([one.message for one in view])
-
-
-async def test_items_that_a_filter_leaves_alone_are_those_of_the_transcript() -> None:
-    nested = nest_handoff_history(data_of(ITEMS))
-    view = await filtered(lambda data: data, nested, "f")
-    assert all(new is old for new, old in zip(view, nested.all_items, strict=True))
-
-
-async def test_what_a_filter_keeps_for_itself_does_not_reach_the_view_later() -> None:
-    kept: list[Message] = []
-
-    def keeps(data: HandoffInputData) -> HandoffInputData:
-        note: Message = {"role": "user", "content": "note"}
-        edited = dataclasses.replace(data.all_items[0], message={"role": "user", "content": "edited"})
-        kept.extend([note, edited.message, data.all_items[1].message])
-        return data.clone(input_history=[edited, *data.input_history[1:], note])
-
-    view = await filtered(keeps, data_of(ITEMS), "f")
-    before = copy.deepcopy(view)
-    for message in kept:
-        message["content"] = "later"
-    assert view == before
-
-
-async def test_private_keys_that_a_filter_writes_are_not_sent() -> None:
-    def noted(data: HandoffInputData) -> HandoffInputData:
-        for one in data.all_items:
-            cast("dict[str, Any]", one.message).update(_note=1, _origin="x", _kind="nudge")
-        return data
-
-    assert await filtered(noted, data_of(ITEMS), "f") == ITEMS
-
-
-async def test_routelocks_own_filters_need_no_copies() -> None:
-    given: list[RunItem] = []
-
-    def sees(data: HandoffInputData) -> HandoffInputData:
-        given.extend(data.all_items)
-        return data
-
-    await filtered(sees, data_of(ITEMS), "f", own=True)
-    assert all(new is old for new, old in zip(given, ITEMS, strict=True))
-
-
-async def test_replacements_of_the_new_items_are_copied_with_the_rest() -> None:
-    data = dataclasses.replace(data_of(ITEMS[:1]), new_items=(ITEMS[1],), input_items=(ITEMS[3],))
-    assert await filtered(_in_place, data, "f") != [ITEMS[0], ITEMS[3]]
-    assert await filtered(lambda same: same, data, "f") == [ITEMS[0], ITEMS[3]]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda data: data.clone(new_items=[5]),
-        lambda data: dataclasses.replace(data, new_items=(5,)),
-        lambda data: dataclasses.replace(data, new_items=({"role": "x"},)),
-        lambda data: 1 / 0,
-        lambda data: next(iter(())),
-    ],
-)
-async def test_errors_of_filters_are_sentences(wrong: Any) -> None:
-    with pytest.raises(HandoffFilterError) as caught:
-        await filtered(wrong, data_of(ITEMS), "f")
-    assert ".." not in str(caught.value)
-    assert ": ." not in str(caught.value)
-    assert str(caught.value).endswith(".")
-
-
-def _no_map(messages: list[Message]) -> list[Message]:
-    raise KeyError("oops.")
-
-
-@pytest.mark.parametrize(
-    ("mapper", "says"),
-    [
-        (_no_map, " raised on handoff 'a' -> 'b': KeyError: 'oops.'. The run stopped"),
-        (lambda messages: 5, " on handoff 'a' -> 'b': expected a tuple of items or messages, not int."),
-        (
-            lambda messages: [5],
-            " on handoff 'a' -> 'b': Input message 0 must be a dict with a role, not int.",
-        ),
-    ],
-)
-async def test_a_mapper_is_called_a_mapper_in_its_error(mapper: Any, says: str) -> None:
-    """Not an input filter: the app has none."""
-    with pytest.raises(HandoffFilterError) as caught:
-        await filtered(lambda data: nest_handoff_history(data, history_mapper=mapper), data_of(ITEMS), "nest")
-    assert str(caught.value).startswith(f"The history mapper of nest_handoff_history{says}")
-    assert caught.value.__cause__ is not None
-
-
-async def test_an_async_generator_is_no_filter() -> None:
-    async def generator(data: HandoffInputData) -> Any:
-        yield data
-
-    with pytest.raises(HandoffFilterError, match="not async_generator"):
-        await filtered(generator, data_of(ITEMS), "f")
-
-
-async def test_cancelling_a_filter_is_not_an_error_of_the_filter() -> None:
-    with anyio.move_on_after(0) as scope:
-
-        async def slow(data: HandoffInputData) -> HandoffInputData:
-            await anyio.sleep_forever()
-            return data
-
-        await filtered(slow, data_of(ITEMS), "f")
-    assert scope.cancelled_caught
 
 
 # -- what must hold over many hops --

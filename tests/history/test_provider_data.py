@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
 from routelock.errors import InvalidRequest

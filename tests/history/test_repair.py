@@ -90,35 +90,35 @@ def test_a_refusal_is_something_said() -> None:
 
 
 def test_a_valid_list_comes_back_with_the_same_objects() -> None:
-    mended, notes = repair(VALID)
+    repaired, notes = repair(VALID)
     assert notes == []
-    assert mended is not VALID
-    assert [id(message) for message in mended] == [id(message) for message in VALID]
+    assert repaired is not VALID
+    assert [id(message) for message in repaired] == [id(message) for message in VALID]
 
 
 def test_a_missing_answer_is_filled_in() -> None:
-    mended, notes = repair([USER, asks("a", "b"), answers("b", "B"), USER])
-    assert mended == [USER, asks("a", "b"), answers("a", NO_ANSWER), answers("b", "B"), USER]
+    repaired, notes = repair([USER, asks("a", "b"), answers("b", "B"), USER])
+    assert repaired == [USER, asks("a", "b"), answers("a", NO_ANSWER), answers("b", "B"), USER]
     assert notes == ["added a missing answer to tool call 'a'"]
 
 
 def test_a_displaced_answer_moves_to_its_call() -> None:
-    mended, notes = repair([USER, asks("a"), USER, answers("a", "A")])
-    assert mended == [USER, asks("a"), answers("a", "A"), USER]
+    repaired, notes = repair([USER, asks("a"), USER, answers("a", "A")])
+    assert repaired == [USER, asks("a"), answers("a", "A"), USER]
     assert notes == ["moved the answer to tool call 'a' to its call"]
 
 
 def test_an_answer_before_its_call_moves_after_it() -> None:
-    mended, notes = repair([answers("a", "A"), USER, asks("a")])
-    assert mended == [USER, asks("a"), answers("a", "A")]
+    repaired, notes = repair([answers("a", "A"), USER, asks("a")])
+    assert repaired == [USER, asks("a"), answers("a", "A")]
     assert notes == ["moved the answer to tool call 'a' to its call"]
 
 
 def test_sound_turns_stay_as_they_are_whatever_is_wrong_elsewhere() -> None:
     """Else a view that grew, of which only the new part is looked at, would differ from one made afresh."""
     sound = [asks("a", "b"), answers("b", "B"), answers("a", "A")]
-    mended, notes = repair([USER, *sound, asks("c")])
-    assert [id(message) for message in mended[1:4]] == [id(message) for message in sound]
+    repaired, notes = repair([USER, *sound, asks("c")])
+    assert [id(message) for message in repaired[1:4]] == [id(message) for message in sound]
     assert notes == ["added a missing answer to tool call 'c'"]
 
 
@@ -130,36 +130,36 @@ def test_the_orphan_of_sw4rms_example_becomes_a_legal_history() -> None:
         {"role": "tool", "tool_call_id": "call_abc123", "name": "search", "content": "3 results"},
     ]
     assert problems(found) == ["message 2: orphan tool result call_abc123"]
-    mended, notes = repair(found)
-    assert problems(mended) == []
-    assert mended[2].get("tool_calls") == [call("call_abc123", "search")]
-    assert mended[3] is found[2]
+    repaired, notes = repair(found)
+    assert problems(repaired) == []
+    assert repaired[2].get("tool_calls") == [call("call_abc123", "search")]
+    assert repaired[3] is found[2]
     assert notes == ["added the missing call for orphan tool result 'call_abc123' (message 2)"]
 
 
 def test_an_orphan_without_a_name_is_given_one() -> None:
-    mended, _ = repair([USER, answers("a")])
-    assert calls_of(mended[1])[0]["function"]["name"] == "unknown_tool"
+    repaired, _ = repair([USER, answers("a")])
+    assert calls_of(repaired[1])[0]["function"]["name"] == "unknown_tool"
 
 
 def test_orphans_in_a_row_each_get_their_call() -> None:
-    mended, notes = repair([USER, answers("a", "A"), answers("b", "B")])
-    assert problems(mended) == []
-    assert [text_of(message) for message in mended if message["role"] == "tool"] == ["A", "B"]
+    repaired, notes = repair([USER, answers("a", "A"), answers("b", "B")])
+    assert problems(repaired) == []
+    assert [text_of(message) for message in repaired if message["role"] == "tool"] == ["A", "B"]
     assert len(notes) == 2
 
 
 def test_a_second_answer_is_joined_to_the_first() -> None:
     """Two results for one id are refused by providers; both texts stay."""
-    mended, notes = repair([USER, asks("a"), answers("a", "one"), answers("a", "two")])
-    assert mended == [USER, asks("a"), answers("a", "one\ntwo")]
+    repaired, notes = repair([USER, asks("a"), answers("a", "one"), answers("a", "two")])
+    assert repaired == [USER, asks("a"), answers("a", "one\ntwo")]
     assert notes == ["joined 2 answers to tool call 'a'"]
 
 
 def test_the_same_answer_twice_stays_one_and_the_same() -> None:
     first = answers("a", "one")
-    mended, notes = repair([USER, asks("a"), first, answers("a", "one")])
-    assert mended[2] is first
+    repaired, notes = repair([USER, asks("a"), first, answers("a", "one")])
+    assert repaired[2] is first
     assert notes == ["joined 2 answers to tool call 'a'"]
 
 
@@ -170,8 +170,8 @@ def test_joining_keeps_what_is_not_text() -> None:
         "tool_call_id": "a",
         "content": [{"type": "text", "text": "one"}, image],
     }
-    mended, _ = repair([USER, asks("a"), first, answers("a", "two")])
-    assert mended[2].get("content") == [
+    repaired, _ = repair([USER, asks("a"), first, answers("a", "two")])
+    assert repaired[2].get("content") == [
         {"type": "text", "text": "one"},
         image,
         {"type": "text", "text": "two"},
@@ -180,44 +180,44 @@ def test_joining_keeps_what_is_not_text() -> None:
 
 def test_a_repeated_id_is_renamed_together_with_its_answer() -> None:
     """Some providers number their calls anew in every turn."""
-    mended, notes = repair([USER, asks("a"), answers("a", "1"), USER, asks("a"), answers("a", "2")])
-    assert mended == [USER, asks("a"), answers("a", "1"), USER, asks("a_2"), answers("a_2", "2")]
+    repaired, notes = repair([USER, asks("a"), answers("a", "1"), USER, asks("a"), answers("a", "2")])
+    assert repaired == [USER, asks("a"), answers("a", "1"), USER, asks("a_2"), answers("a_2", "2")]
     assert notes == ["renamed tool call 'a' to 'a_2'"]
 
 
 def test_a_repeated_id_in_one_message_is_renamed() -> None:
-    mended, _ = repair([USER, asks("a", "a"), answers("a", "1"), answers("a", "2")])
-    assert mended == [USER, asks("a", "a_2"), answers("a", "1"), answers("a_2", "2")]
+    repaired, _ = repair([USER, asks("a", "a"), answers("a", "1"), answers("a", "2")])
+    assert repaired == [USER, asks("a", "a_2"), answers("a", "1"), answers("a_2", "2")]
 
 
 def test_an_answer_stays_with_the_call_it_follows_when_an_earlier_one_of_that_id_has_none() -> None:
     """An interrupted call must not be given the result of a later one."""
-    mended, _ = repair([USER, asks("a"), USER, asks("a"), answers("a", "second")])
-    assert mended == [USER, asks("a"), answers("a", NO_ANSWER), USER, asks("a_2"), answers("a_2", "second")]
+    repaired, _ = repair([USER, asks("a"), USER, asks("a"), answers("a", "second")])
+    assert repaired == [USER, asks("a"), answers("a", NO_ANSWER), USER, asks("a_2"), answers("a_2", "second")]
 
 
 def test_a_displaced_answer_still_belongs_to_the_call_before_it() -> None:
-    mended, _ = repair([USER, asks("a"), USER, answers("a", "1"), asks("a"), answers("a", "2")])
-    assert mended == [USER, asks("a"), answers("a", "1"), USER, asks("a_2"), answers("a_2", "2")]
+    repaired, _ = repair([USER, asks("a"), USER, answers("a", "1"), asks("a"), answers("a", "2")])
+    assert repaired == [USER, asks("a"), answers("a", "1"), USER, asks("a_2"), answers("a_2", "2")]
 
 
 def test_missing_ids_are_made_up_and_pairs_stay_together() -> None:
     """Ollama and Gemini send no ids at all."""
-    mended, notes = repair([USER, asks("", ""), answers("", "1"), answers("", "2")])
-    assert mended == [USER, asks("call_1", "call_2"), answers("call_1", "1"), answers("call_2", "2")]
+    repaired, notes = repair([USER, asks("", ""), answers("", "1"), answers("", "2")])
+    assert repaired == [USER, asks("call_1", "call_2"), answers("call_1", "1"), answers("call_2", "2")]
     assert notes == ["renamed tool call '' to 'call_1'", "renamed tool call '' to 'call_2'"]
 
 
-def test_a_call_without_an_id_key_is_mended_too() -> None:
+def test_a_call_without_an_id_key_is_repaired_too() -> None:
     bare: Any = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
-    mended, _ = repair([USER, {"role": "assistant", "content": None, "tool_calls": [bare]}])
-    assert problems(mended) == []
+    repaired, _ = repair([USER, {"role": "assistant", "content": None, "tool_calls": [bare]}])
+    assert problems(repaired) == []
 
 
 def test_a_made_up_id_is_none_that_another_call_has() -> None:
     messages = [USER, asks("a"), answers("a"), asks("a_2"), answers("a_2"), asks("a"), answers("a")]
-    mended, _ = repair(messages)
-    assert [calls_of(message)[0]["id"] for message in mended if calls_of(message)] == ["a", "a_2", "a_3"]
+    repaired, _ = repair(messages)
+    assert [calls_of(message)[0]["id"] for message in repaired if calls_of(message)] == ["a", "a_2", "a_3"]
 
 
 def test_an_empty_assistant_message_is_dropped() -> None:
@@ -226,8 +226,8 @@ def test_an_empty_assistant_message_is_dropped() -> None:
         {"role": "assistant", "content": None, "tool_calls": []},
         {"role": "assistant"},
     ]
-    mended, notes = repair([USER, *empty])
-    assert mended == [USER]
+    repaired, notes = repair([USER, *empty])
+    assert repaired == [USER]
     assert len(notes) == 3
 
 
@@ -245,9 +245,9 @@ def test_a_thought_or_nothing_under_any_key_is_no_answer(key: str) -> None:
 
 @pytest.mark.parametrize("messages", [[], [SYSTEM], [SYSTEM, {"role": "assistant", "content": ""}]])
 def test_there_is_always_something_to_answer(messages: list[Message]) -> None:
-    mended, notes = repair(messages)
-    assert problems(mended) == []
-    assert mended[-1]["role"] == "user"
+    repaired, notes = repair(messages)
+    assert problems(repaired) == []
+    assert repaired[-1]["role"] == "user"
     assert NOTHING_LEFT in notes
 
 
@@ -261,8 +261,8 @@ def test_unknown_keys_survive_a_repair() -> None:
         "thinking_blocks": [{"x": 1}],
     }
     again = copy.deepcopy(first)
-    mended, _ = repair([USER, first, answers("a"), again, answers("a")])
-    assert mended[3] == {**first, "tool_calls": [{**signed, "id": "a_2"}]}
+    repaired, _ = repair([USER, first, answers("a"), again, answers("a")])
+    assert repaired[3] == {**first, "tool_calls": [{**signed, "id": "a_2"}]}
 
 
 # -- what must hold always --
@@ -311,10 +311,10 @@ def test_the_input_is_not_changed(messages: list[Message]) -> None:
 
 @given(TRANSCRIPTS)
 def test_every_change_is_reported_and_nothing_else(messages: list[Message]) -> None:
-    mended, notes = repair(messages)
+    repaired, notes = repair(messages)
     assert bool(notes) == bool(problems(messages))
     if not notes:
-        assert [id(message) for message in mended] == [id(message) for message in messages]
+        assert [id(message) for message in repaired] == [id(message) for message in messages]
 
 
 def _said(messages: list[Message], *roles: str) -> list[str]:
@@ -324,10 +324,10 @@ def _said(messages: list[Message], *roles: str) -> list[str]:
 @given(TRANSCRIPTS)
 @example([answers("", "A"), asks(""), answers("", "B"), asks(""), answers("", "A")])
 def test_what_people_and_models_said_stays_word_for_word_and_in_order(messages: list[Message]) -> None:
-    mended, notes = repair(messages)
+    repaired, notes = repair(messages)
     if NOTHING_LEFT in notes:
-        mended = mended[:-1]
-    assert _said(mended, "user", "system", "assistant") == _said(messages, "user", "system", "assistant")
+        repaired = repaired[:-1]
+    assert _said(repaired, "user", "system", "assistant") == _said(messages, "user", "system", "assistant")
 
 
 @given(TRANSCRIPTS)
@@ -342,10 +342,10 @@ def test_no_call_is_lost(messages: list[Message]) -> None:
     def made(of: list[Message]) -> list[str]:
         return [one["function"]["name"] for message in of for one in calls_of(message)]
 
-    mended, notes = repair(messages)
+    repaired, notes = repair(messages)
     adopted = sum(note.startswith("added the missing call") for note in notes)
-    assert len(made(mended)) == len(made(messages)) + adopted
-    assert [name for name in made(mended) if name != "unknown_tool"] == made(messages)
+    assert len(made(repaired)) == len(made(messages)) + adopted
+    assert [name for name in made(repaired) if name != "unknown_tool"] == made(messages)
 
 
 @given(TRANSCRIPTS)
@@ -357,7 +357,7 @@ def test_messages_that_need_no_change_are_the_same_objects(messages: list[Messag
 
 
 @given(TRANSCRIPTS)
-def test_the_same_messages_are_mended_the_same_way_every_time(messages: list[Message]) -> None:
+def test_the_same_messages_are_repaired_the_same_way_every_time(messages: list[Message]) -> None:
     """Call ids must not change from turn to turn, or prompt caches and replays miss."""
     assert repair(messages) == repair(copy.deepcopy(messages))
 
@@ -371,8 +371,8 @@ def test_a_call_without_its_type_gets_it(odd: dict[str, Any]) -> None:
         {"role": "assistant", "content": None, "tool_calls": [untyped]},
         {"role": "tool", "tool_call_id": "a", "content": "ok"},
     ]
-    mended, notes = repair(messages)
-    assert mended[1].get("tool_calls") == [{**untyped, "type": "function"}]
-    assert (mended[0], mended[2]) == (messages[0], messages[2])
+    repaired, notes = repair(messages)
+    assert repaired[1].get("tool_calls") == [{**untyped, "type": "function"}]
+    assert (repaired[0], repaired[2]) == (messages[0], messages[2])
     assert notes == ["added the type of tool call 'a'"]
-    assert repair(mended) == (mended, [])
+    assert repair(repaired) == (repaired, [])

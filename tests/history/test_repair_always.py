@@ -11,10 +11,10 @@ import json
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from views import refused_by
+from thoroughness import examples
+from view_checks import refused_by
 
 from routelock import Agent, Runner
 from routelock.history.filters import (
@@ -27,7 +27,7 @@ from routelock.history.filters import (
 )
 from routelock.history.messages import Message, RunItem, portable
 from routelock.history.nesting import nest_handoff_history
-from routelock.history.notes import Reader, narrated
+from routelock.history.notes import Audience, with_notes
 from routelock.history.repair import problems, repair
 from routelock.history.view import View, filtered, partition
 from routelock.testing import ScriptedHandler
@@ -182,15 +182,15 @@ HOPS = st.lists(
 READERS = st.sampled_from(
     [
         None,
-        Reader(agent="a", can_call=["look", "transfer_to_b"]),
-        Reader(agent="b", can_call=[], stands_in=True, transfers={"a": ("b", True), "b": ("b", False)}),
+        Audience(agent="a", can_call=["look", "transfer_to_b"]),
+        Audience(agent="b", can_call=[], stands_in=True, transfers={"a": ("b", True), "b": ("b", False)}),
     ]
 )
 
 
-def _knows_no_transfers(reader: Reader | None) -> bool:
+def _knows_no_transfers(audience: Audience | None) -> bool:
     """Those that a reader knows were made before anything is added to what it is shown."""
-    return reader is None or not reader.transfers
+    return audience is None or not audience.transfers
 
 
 FAMILIES = st.sampled_from(["openai", "anthropic"])
@@ -219,25 +219,25 @@ def after(hops: Sequence[Any]) -> View:
     return view
 
 
-def unrepaired(view: View, family: str, reader: Reader | None) -> list[Message]:
+def unrepaired(view: View, family: str, audience: Audience | None) -> list[Message]:
     """What would be shown if nothing were repaired."""
-    items = view.items if reader is None else narrated(view.items, reader)
+    items = view.items if audience is None else with_notes(view.items, audience)
     return [item.message if item.origin in (None, family) else portable(item.message) for item in items]
 
 
 @QUICK
 @given(HOPS, FAMILIES, READERS)
 def test_whatever_filters_leave_is_made_valid_for_every_vendor(
-    hops: Any, family: str, reader: Reader | None
+    hops: Any, family: str, audience: Audience | None
 ) -> None:
     view = after(hops)
-    shown, notes = view.messages(family, reader)
+    shown, notes = view.messages(family, audience)
     assert problems(shown) == []
     assert refused_by(shown, ()) == []
     again, more = repair(shown)
     assert more == []
     assert all(one is two for one, two in zip(again, shown, strict=True))
-    before = unrepaired(view, family, reader)
+    before = unrepaired(view, family, audience)
     assert bool(notes) == bool(problems(before)) == (before != shown)
     if not notes:
         assert json.dumps(before) == json.dumps(shown)
@@ -246,16 +246,16 @@ def test_whatever_filters_leave_is_made_valid_for_every_vendor(
 @QUICK
 @given(HOPS, st.lists(turns() | TRANSCRIPTS, max_size=3), FAMILIES, READERS.filter(_knows_no_transfers))
 def test_a_view_that_grows_is_what_a_fresh_one_would_be(
-    hops: Any, more: list[list[Any]], family: str, reader: Reader | None
+    hops: Any, more: list[list[Any]], family: str, audience: Audience | None
 ) -> None:
     """Whether by whole turns of the agent that reads it, as in a run, or by whatever."""
     view = after(hops)
     for stretch in more:
-        view.messages(family, reader)
+        view.messages(family, audience)
         place = max((item.id for item in view.items), default=0) + 1
-        for item in items_of(stretch, place, reader.agent if reader else "a", "anthropic"):
+        for item in items_of(stretch, place, audience.agent if audience else "a", "anthropic"):
             view.add(item)
-    assert view.messages(family, reader)[0] == View(view.items).messages(family, reader)[0]
+    assert view.messages(family, audience)[0] == View(view.items).messages(family, audience)[0]
 
 
 @QUICK

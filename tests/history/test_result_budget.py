@@ -6,9 +6,9 @@ import copy
 from typing import Any
 
 import pytest
-from effort import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from routelock import Agent, Runner, handoff, nest_handoff_history, tool
 from routelock._callables import resolve
@@ -219,7 +219,7 @@ def test_calls_go_with_their_answers_when_not_even_notices_fit() -> None:
 
 
 def test_an_answer_without_a_call_counts_too() -> None:
-    """A history of foreign make; the run mends it afterwards."""
+    """A history of foreign make; the run repairs it afterwards."""
     assert shown([USER, told("a", "x" * 99)], 10) == [USER]
 
 

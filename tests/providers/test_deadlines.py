@@ -13,7 +13,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from servers import HELLO, HELLO_STREAM, Server
-from virtual import JumpingLoop, virtual_backends
+from virtual_time import JumpingLoop, virtual_backends
 
 from routelock.errors import ConfigError, ProviderTimeout
 from routelock.handlers.port import Request

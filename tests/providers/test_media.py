@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from bothways import both
+from plain_and_streamed import both
 from servers import HELLO, Server
 
 from routelock import Agent, RunConfig, Runner, ToolContext, function_tool, handoff

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from places import SUPPORT
+from paths import SUPPORT
 from servers import HELLO, Server
 
 WHERE = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import openai
 import pytest
-from rawserver import RawServer
+from raw_server import RawServer
 from servers import HELLO, HELLO_STREAM, Reply, Server
 
 from routelock import Agent, RunConfig, Runner
@@ -82,7 +82,7 @@ ON_ASYNCIO: dict[str, Callable[[str], Any]] = {
     "azure v1": litellm("azure/deployment", api_version="v1"),
     "known to litellm from a file": litellm("scaleway/m"),
     "completions of old": litellm("text-completion-openai/m"),
-    "not tapped": litellm("cloudflare/m"),
+    "not filtered": litellm("cloudflare/m"),
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from views import MODELS
+from view_checks import MODELS
 
 from routelock.history.messages import Message, calls_of
 from routelock.history.repair import problems
@@ -370,7 +370,7 @@ def test_preparing_twice_is_preparing_once(messages: list[Message], shape: Shape
 @given(histories(), st.sampled_from(SHAPES))
 def test_calls_and_answers_stay_pairs(messages: list[Message], shape: Shape) -> None:
     sent = prepare(messages, shape)
-    # the core mends what is wrong with empty messages before; here only the pairing counts
+    # the core repairs what is wrong with empty messages before; here only the pairing counts
     assert [found for found in problems(sent) if "tool" in found] == []
     assert sum(len(calls_of(message)) for message in sent) == sum(len(calls_of(m)) for m in messages)
 

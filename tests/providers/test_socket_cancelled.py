@@ -9,12 +9,12 @@ from collections.abc import AsyncGenerator
 
 import anyio
 import pytest
-from benches import BOTH, MATRIX, Bench, Provider, bench_for, run
-from effort import THOROUGH
 from faults import STREAM, hello, said
-from office import Strikes
-from rawserver import Raw, body, in_chunks
+from full_run import Strikes
+from provider_benches import BOTH, MATRIX, Bench, Provider, bench_for, run
+from raw_server import Raw, body, in_chunks
 from servers import PATIENCE
+from thoroughness import THOROUGH
 
 from routelock import function_tool
 from routelock.testing import assert_valid

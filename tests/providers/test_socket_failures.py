@@ -1,6 +1,6 @@
 """Everything that can go wrong on a socket, for every provider: one typed error, and nothing left behind.
 
-The providers are in benches.py, what goes wrong in faults.py.
+The providers are in provider_benches.py, what goes wrong in faults.py.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from benches import BOTH, MATRIX, Bench, Outcome, Provider, bench_for, run
-from effort import THOROUGH
 from faults import FAULTS, KEY, STREAM, Fault, hello, said
-from places import REPO
-from rawserver import Raw, in_chunks
+from paths import REPO
+from provider_benches import BOTH, MATRIX, Bench, Outcome, Provider, bench_for, run
+from raw_server import Raw, in_chunks
 from servers import PATIENCE, refused_url
+from thoroughness import THOROUGH
 
 from routelock import function_tool
 from routelock.errors import ConnectionFailed, IncompleteResponse, ProviderError, ProviderTimeout

@@ -9,9 +9,9 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
-from benches import BOTH, ON_ASYNCIO, Bench, Provider, bench_for, run
 from faults import FAULTS, HEL, STREAM, Fault, hello, refusal, said
-from rawserver import Raw, in_chunks
+from provider_benches import BOTH, ON_ASYNCIO, Bench, Provider, bench_for, run
+from raw_server import Raw, in_chunks
 
 from routelock import Retry, function_tool
 from routelock.errors import (

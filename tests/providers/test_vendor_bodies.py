@@ -10,12 +10,12 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from effort import examples
 from histories import handed_over
 from hypothesis import given
 from servers import Server, failed
+from thoroughness import examples
 from vendor_bodies import read_body
-from views import MODELS
+from view_checks import MODELS
 
 from routelock.errors import InvalidRequest
 from routelock.handlers.port import Request

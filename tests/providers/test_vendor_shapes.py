@@ -6,10 +6,10 @@ import copy
 import json
 
 import pytest
-from effort import examples
 from histories import handed_over
 from hypothesis import given
-from views import MODELS
+from thoroughness import examples
+from view_checks import MODELS
 
 from routelock.history.messages import Message, calls_of
 from routelock.history.repair import problems
@@ -32,7 +32,7 @@ def test_what_is_sent_is_accepted(vendor: str, messages: list[Message]) -> None:
 @pytest.mark.parametrize("vendor", PROFILES)
 @QUICK
 @given(messages=handed_over())
-def test_what_is_sent_needs_no_more_mending(vendor: str, messages: list[Message]) -> None:
+def test_what_is_sent_needs_no_more_repair(vendor: str, messages: list[Message]) -> None:
     provider, _, model = MODELS[vendor].partition("/")
     before = copy.deepcopy(messages)
     once = prepare(messages, shape_of(provider, model))

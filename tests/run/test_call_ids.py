@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import agent, answers_of
+from scripted_agents import agent, answers_of
+from thoroughness import examples
 
 from routelock import Agent, Runner, RunResult, RunState, Tool, handler, tool
 from routelock.errors import ConfigError
 from routelock.handlers.events import MessageDone
-from routelock.handlers.replies import with_own_ids
+from routelock.handlers.replies import with_unique_ids
 from routelock.history.messages import calls_of
 from routelock.run.events import Repaired, RunEvent
 from routelock.sessions import InMemorySessions, Session
@@ -234,7 +234,7 @@ async def test_half_a_character_in_a_name_is_replaced(watched: bool) -> None:
 
 @WATCHED
 async def test_half_a_character_in_arguments_is_written_as_json_does(watched: bool) -> None:
-    """It is the same JSON, so the tool refuses it as it would have: no call is made of what was mended."""
+    """It is the same JSON, so the tool refuses it as it would have: no call is made of what was repaired."""
     asked = call("pay", id="p")
     asked["function"]["arguments"] = '{"amount": 5, "x": "\ud83d"}'
     till = Till()
@@ -290,7 +290,7 @@ def test_every_reply_that_is_taken_can_be_written(turns: list[list[tuple[str, st
             "thinking_blocks": [{text: text}],
             "tool_calls": calls,
         }
-        taken, _ = with_own_ids(MessageDone(message=message), turn, used)
+        taken, _ = with_unique_ids(MessageDone(message=message), turn, used)
         json.dumps(taken.message, ensure_ascii=False).encode()
         seen += [made["id"] for made in calls_of(taken.message)]
     assert len({*seen}) == len(seen) == sum(map(len, turns))

@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from cancel_traps import Trap, Watched
 from scenes import SCENES, Recorder, Scene, Stage
-from traps import Trap, Watched
 
 from routelock import Agent, RunHooks, Runner, RunResult, RunStream, function_handler, function_tool
 from routelock.errors import RoutelockError

@@ -17,9 +17,9 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from effort import THOROUGH
-from office import Office, Strikes, generators_closed
+from full_run import Office, Strikes, generators_closed
 from scenes import SCENES, Stage
+from thoroughness import THOROUGH
 
 from routelock import Runner, RunResult
 from routelock.errors import RunTimeout

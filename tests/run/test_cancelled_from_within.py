@@ -12,10 +12,10 @@ from typing import Any
 
 import anyio
 import pytest
-from bothways import QUICK, both
-from managers import ask, manager
-from managers import both as both_managers
-from teams import agent, answers_of, look_up
+from manager_agents import ask, manager
+from manager_agents import both as both_managers
+from plain_and_streamed import QUICK, both
+from scripted_agents import agent, answers_of, look_up
 
 from routelock import Agent, AgentHooks, RunConfig, RunHooks, Runner, function_handler, handoff
 from routelock import tool as make_tool

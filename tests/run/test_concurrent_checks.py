@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from teams import agent
+from scripted_agents import agent
 
 from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
 from routelock.errors import CallbackError, GuardrailTripped, RoutelockError

@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from scenes import Recorder
-from teams import agent, answers_of
+from scripted_agents import agent, answers_of
 
 from routelock import Agent, GuardrailResult, RunConfig, Runner, RunState, RunStream, function_handler, tool
 from routelock.errors import (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bothways import both
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_and_streamed import both
 from pydantic import BaseModel
-from teams import HI, agent, answers_of, look_up, requests
+from scripted_agents import HI, agent, answers_of, look_up, requests
 
 from routelock import Agent, Message, RunConfig, Runner, function_handler, handoff
 from routelock.errors import LimitExceeded, LoopDetected, MaxTurnsExceeded

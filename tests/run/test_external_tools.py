@@ -10,11 +10,11 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from bothways import QUICK, Played, Voice, both
 from executors import Recording, Replaying
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import outcome
+from plain_and_streamed import QUICK, Played, Voice, both
+from scripted_agents import outcome
 
 from routelock import (
     Agent,

@@ -8,10 +8,10 @@ from typing import Any
 
 import anyio
 import pytest
-from bothways import both
-from dying import Crash
-from managers import both as both_managers
-from teams import HI, TO_B, agent, answers_of, look_up, requests, shown
+from crashes import Crash
+from manager_agents import both as both_managers
+from plain_and_streamed import both
+from scripted_agents import HI, TO_B, agent, answers_of, look_up, requests, shown
 
 from routelock import (
     Agent,

@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
-from bothways import QUICK, Played, Voice, both
 from executors import Recording
+from plain_and_streamed import QUICK, Played, Voice, both
 from scenes import facts
 
 from routelock import (
@@ -595,7 +595,7 @@ async def test_what_was_shown_is_not_shown_again() -> None:
     assert TextDelta("Let me see.") in seen
 
 
-async def test_a_text_that_is_not_what_was_shown_is_not_mended() -> None:
+async def test_a_text_that_is_not_what_was_shown_is_not_repaired() -> None:
     """Two texts joined would be a third one; the complete message says what counts."""
     seen = await events_of(
         TextDelta("Foo"), MessageDone(message={"role": "assistant", "content": "Bar and more."})

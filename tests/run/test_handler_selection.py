@@ -8,7 +8,7 @@ import pytest
 
 from routelock import Agent, RunConfig, function_handler
 from routelock.errors import ConfigError, NoHandlerError
-from routelock.run.handler_selection import check_model, handler_for, lineup
+from routelock.run.handler_selection import check_model, handler_for, handlers_by_priority
 from routelock.testing import ScriptedHandler
 
 
@@ -36,7 +36,9 @@ def test_a_model_string_is_answered_for_by_the_bundled_provider() -> None:
 @pytest.mark.parametrize("config", [RunConfig(), RunConfig(model="openai/gpt-4o")])
 def test_checking_a_model_string_loads_nothing(config: RunConfig) -> None:
     check_model(Agent("A", model="openai/gpt-4o"), config)
-    assert [each.handler for each in lineup(Agent("A", model="openai/gpt-4o"), config)] == ["openai/gpt-4o"]
+    assert [each.handler for each in handlers_by_priority(Agent("A", model="openai/gpt-4o"), config)] == [
+        "openai/gpt-4o"
+    ]
 
 
 def test_without_a_model_the_error_says_where_to_name_one() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bothways import both
-from teams import TO_B, agent
+from plain_and_streamed import both
+from scripted_agents import TO_B, agent
 
 from routelock import Agent, HandoffRequest, RunConfig, RunContext, Runner, handoff, tool
 from routelock.errors import ConfigError

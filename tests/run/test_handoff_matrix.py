@@ -16,7 +16,7 @@ import pytest
 from servers import Seen, Server
 from vendor_bodies import Asked, read_body
 from vendor_replies import answer
-from views import MODELS
+from view_checks import MODELS
 
 from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
 from routelock.history.messages import calls_of

@@ -8,10 +8,10 @@ from typing import Any
 
 import anyio
 import pytest
-from bothways import both
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import TO_B, agent, answers_of, pair
+from plain_and_streamed import both
+from scripted_agents import TO_B, agent, answers_of, pair
 
 from routelock import (
     Agent,

@@ -8,8 +8,8 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from bothways import both
-from teams import TO_B, agent, pair
+from plain_and_streamed import both
+from scripted_agents import TO_B, agent, pair
 
 from routelock import (
     Agent,

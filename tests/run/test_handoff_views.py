@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import HI, TO_B, agent, look_up, pair, requests, shown, statuses
+from scripted_agents import HI, TO_B, agent, look_up, pair, requests, shown, statuses
 
 from routelock import Agent, Message, RunConfig, Runner, function_tool, handoff, nest_handoff_history
 from routelock.errors import HandoffFilterError

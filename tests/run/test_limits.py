@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import outcome
+from scripted_agents import outcome
 
 from routelock import Agent, RunConfig, Runner, RunResult, function_handler, function_tool, handoff
 from routelock.errors import (

@@ -6,12 +6,12 @@ import unicodedata
 from typing import Any
 
 import pytest
-from bothways import both
 from hypothesis import given
 from hypothesis import strategies as st
-from managers import ask
-from managers import both as both_managers
-from teams import agent, answers_of
+from manager_agents import ask
+from manager_agents import both as both_managers
+from plain_and_streamed import both
+from scripted_agents import agent, answers_of
 
 from routelock import Agent, tool
 from routelock.context import ToolContext

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from pydantic import BaseModel
 from scenes import SCENES, Stage
-from teams import outcome
+from scripted_agents import outcome
 
 from routelock import Agent, Handoff, RunConfig, Runner, RunResult, function_handler, function_tool, handoff
 from routelock.errors import CallbackError, HandlerError, ModelBehaviorError

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import anyio
 import anyio.lowlevel
 import pytest
-from teams import HI, agent
+from scripted_agents import HI, agent
 
 from routelock import (
     Agent,

@@ -10,11 +10,11 @@ from typing import Any
 
 import anyio.lowlevel
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from more_scenes import MORE
 from scenes import SCENES, Kind, Recorder, Scene, Stage, facts
+from scenes_of_outcomes import MORE
+from thoroughness import examples
 
 from routelock import Agent, Runner, RunResult, RunStream, function_handler, function_tool
 from routelock.errors import RoutelockError

@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio.lowlevel
 import pytest
-from teams import outcome
+from scripted_agents import outcome
 
 from routelock import Agent, Handoff, Retry, RunConfig, Runner, handoff
 from routelock.errors import (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bothways import both
-from managers import ask, manager
-from managers import both as both_managers
+from manager_agents import ask, manager
+from manager_agents import both as both_managers
+from plain_and_streamed import both
 from pydantic import BaseModel
-from teams import agent, answers_of, look_up
+from scripted_agents import agent, answers_of, look_up
 
 from routelock import Agent, GuardrailResult, Runner, RunState, function_handler, handoff
 from routelock.errors import InvalidRequest, ModelBehaviorError, OutputGuardrailTripped

@@ -13,12 +13,12 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from bothways import QUICK, both
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_and_streamed import QUICK, both
 from scenes import facts
-from teams import outcome
+from scripted_agents import outcome
+from thoroughness import examples
 
 from routelock import (
     Agent,

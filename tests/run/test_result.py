@@ -10,11 +10,11 @@ from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from scenes import SCENES, Stage
-from teams import outcome
+from scripted_agents import outcome
+from thoroughness import examples
 
 from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
 from routelock.context import RunContext
@@ -236,7 +236,7 @@ async def test_a_failed_model_call_is_on_record_without_a_reply() -> None:
 
 
 async def test_repairs_are_reported() -> None:
-    """What the caller passed was broken, and the result says what was mended."""
+    """What the caller passed was broken, and the result says what was repaired."""
     poisoned: list[Any] = [USER, {"role": "assistant", "tool_calls": [call("look", id="c")]}, USER]
     result = await Runner.run(Agent("A", model=ScriptedHandler(["Hi"])), poisoned)
     assert result.repairs == ("added a missing answer to tool call 'c'",)

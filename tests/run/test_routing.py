@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import outcome
+from scripted_agents import outcome
 
 from routelock import Agent, RunConfig, RunContext, Runner, Tool, handoff
 from routelock.errors import CallbackError

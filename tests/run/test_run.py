@@ -10,13 +10,13 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from scenes import SCENES, Recorder, Scene, Stage, facts
+from thoroughness import examples
 
 from routelock import Agent, Retry, RunConfig, Runner, RunStream, function_handler, function_tool, handoff
-from routelock._callables import users_code
+from routelock._callables import callback_errors
 from routelock.agents.agent import find_agent
 from routelock.context import ToolContext
 from routelock.errors import (
@@ -300,14 +300,14 @@ def test_an_input_message_remembers_which_family_wrote_it() -> None:
 def test_an_exception_of_the_apps_code_says_whose_it_was() -> None:
     with (
         pytest.raises(CallbackError, match="The filter raised ValueError: x") as caught,
-        users_code("The filter"),
+        callback_errors("The filter"),
     ):
         raise ValueError("x")
     assert isinstance(caught.value.__cause__, ValueError)
 
 
 def test_an_error_of_routelock_passes_through_the_apps_code() -> None:
-    with pytest.raises(ToolError), users_code("The filter"):
+    with pytest.raises(ToolError), callback_errors("The filter"):
         raise ToolError("x")
 
 

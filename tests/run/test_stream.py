@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from scenes import facts
-from teams import agent, answers_of
+from scripted_agents import agent, answers_of
 
 from routelock import Agent, RunConfig, RunHandle, Runner, RunResult, RunState, function_handler, tool
 from routelock.errors import ConfigError, RoutelockError, SessionConflict

@@ -10,13 +10,13 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from effort import examples
+from cancel_traps import Trap, Watched
 from hypothesis import given
 from hypothesis import strategies as st
-from managers import ask, both, busy, everything, manager, run
+from manager_agents import ask, both, busy, everything, manager, run
 from scenes import Recorder
-from teams import agent, answers_of, look_up
-from traps import Trap, Watched
+from scripted_agents import agent, answers_of, look_up
+from thoroughness import examples
 
 from routelock import (
     Agent,

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import HI, TO_B, agent, look_up, outcome, pair, requests, shown, statuses
+from scripted_agents import HI, TO_B, agent, look_up, outcome, pair, requests, shown, statuses
 from typing_extensions import TypedDict
 
 from routelock import (

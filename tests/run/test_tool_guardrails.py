@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio.lowlevel
 import pytest
-from teams import answers_of, requests
+from scripted_agents import answers_of, requests
 
 from routelock import Agent, GuardrailResult, RunConfig, Runner, ToolContext, function_tool, tool
 from routelock.errors import CallbackError, ConfigError, ToolGuardrailTripped

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from bothways import both
+from plain_and_streamed import both
 
 from routelock import Agent, RunConfig, Runner, function_tool
 from routelock.errors import ConfigError

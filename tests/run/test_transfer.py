@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from teams import HI, TO_B, agent, answers_of, look_up, outcome, pair, requests, shown, statuses
+from scripted_agents import HI, TO_B, agent, answers_of, look_up, outcome, pair, requests, shown, statuses
 
 from routelock import Agent, Handoff, Message, RunConfig, RunContext, Runner, handoff
 from routelock.errors import (

@@ -11,8 +11,8 @@ from typing import Any, cast
 import anyio
 import anyio.lowlevel
 import pytest
-from bothways import both
-from teams import TO_B, agent, answers_of, shown
+from plain_and_streamed import both
+from scripted_agents import TO_B, agent, answers_of, shown
 
 from routelock import Agent, HandoffRequest, RunConfig, RunHooks, Runner, RunResult, function_tool, handoff
 from routelock.errors import CallbackError, HandoffStateError

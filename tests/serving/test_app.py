@@ -11,7 +11,7 @@ import anyio
 import httpx
 import pydantic
 import pytest
-from served import ask, deltas_of, events_of, post, served, text_in
+from served_apps import ask, deltas_of, events_of, post, served, text_in
 
 from routelock import Agent, ConfigError, Request, Retry, RunConfig, RunContext, RunHooks, function_tool
 from routelock.errors import AuthenticationFailed, ContextTooLong, GuardrailTripped, RateLimited, ServerFailed

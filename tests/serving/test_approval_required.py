@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from served import ask, events_of, post, served
-from teams import agent
+from scripted_agents import agent
+from served_apps import ask, events_of, post, served
 
 from routelock import Agent, Runner, tool
 from routelock.errors import InvalidRequest

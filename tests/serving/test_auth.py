@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from served import PATIENCE, ask, events_of, post, served
+from served_apps import PATIENCE, ask, events_of, post, served
 
 from routelock import Agent, ConfigError, Request, RunConfig
 from routelock.serving import ServeConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from served import ask, deltas_of, events_of, post, served
+from served_apps import ask, deltas_of, events_of, post, served
 
 from routelock import Agent, ConfigError, HandoffInputData, RunConfig, Skill, function_tool, handoff, tool
 from routelock.serving import ServeConfig

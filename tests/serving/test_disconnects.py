@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.lowlevel
 import pytest
-from served import PATIENCE, ask, deltas_of, events_of, post, served, text_in
+from served_apps import PATIENCE, ask, deltas_of, events_of, post, served, text_in
 
 from routelock import Agent, Request, Tool, function_tool
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta

@@ -16,9 +16,9 @@ from urllib.parse import quote
 
 import anyio
 import pytest
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from routelock import Agent, Request, function_handler, function_tool
 from routelock.history.messages import text_of

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from served import ask, deltas_of, events_of, post, served, text_in
+from served_apps import ask, deltas_of, events_of, post, served, text_in
 
 from routelock import Agent, Request, handler
 from routelock.handlers.events import ReasoningDelta

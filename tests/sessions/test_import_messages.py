@@ -1,4 +1,4 @@
-"""Histories that others have written, or that somebody has edited in the store: read, mended, and told."""
+"""Histories that others have written, or that somebody has edited in the store: read, repaired, and told."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_what_is_broken_is_told_and_the_rest_is_there(record: Any, told: s
     assert problems(found.messages) == []
 
 
-async def test_the_result_of_a_run_tells_what_was_mended_in_its_session() -> None:
+async def test_the_result_of_a_run_tells_what_was_repaired_in_its_session() -> None:
     session = Session("u", InMemorySessions())
     await session.add([{"role": "robot"}, CHAT[1]])
     before = await session.records(None)

@@ -13,8 +13,8 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from more_scenes import MORE
 from scenes import SCENES, Stage
+from scenes_of_outcomes import MORE
 
 from routelock import Agent, Message, RunConfig, Runner, RunResult, RunState, function_tool, handoff, tool
 from routelock.errors import (

@@ -8,11 +8,11 @@ from typing import Any
 
 import anyio
 import pytest
-from effort import examples
+from full_run import USER, Office, Strikes
 from hypothesis import given
 from hypothesis import strategies as st
-from office import USER, Office, Strikes
 from scenes import SCENES
+from thoroughness import examples
 
 from routelock import Agent, Runner, RunResult
 from routelock.errors import SessionConflict

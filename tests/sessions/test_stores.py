@@ -10,20 +10,19 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 from databases import postgres, redis_server
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from places import SUPPORT
-from sessionwriter import append_surely, opened
+from paths import SUPPORT
+from session_writer import append_surely, opened
+from thoroughness import examples
 
 from routelock import Runner
-from routelock.errors import ConfigError, SessionConflict, SessionError
+from routelock.errors import SessionConflict, SessionError
 from routelock.sessions import (
     EncryptedSessions,
     InMemorySessions,
@@ -31,13 +30,10 @@ from routelock.sessions import (
     RedisSessions,
     Session,
     SessionStore,
-    SQLiteSessions,
 )
 from routelock.testing import ScriptedHandler
 
 pytestmark = pytest.mark.anyio
-
-KEY = "ZmFrZS1rZXktZm9yLXRlc3RzLW9mLXNlc3Npb25zISE="
 
 
 @dataclass(frozen=True)
@@ -355,7 +351,7 @@ KILLS = int(os.environ.get("ROUTELOCK_KILLS") or 1)
 def writer(place: Place, *args: str) -> Iterator[subprocess.Popen[str]]:
     assert place.spec is not None
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    script = str(SUPPORT.joinpath("sessionwriter.py"))
+    script = str(SUPPORT.joinpath("session_writer.py"))
     command = [sys.executable, script, place.spec, *args]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
         try:
@@ -398,34 +394,7 @@ async def test_what_was_stored_is_there_when_it_is_opened_again(place: Place, na
     close()
 
 
-# -- each by itself --
-
-
-def test_sqlite_wants_a_file() -> None:
-    with pytest.raises(ConfigError, match="InMemorySessions"):
-        SQLiteSessions(":memory:")
-
-
-async def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
-    import sqlite3
-    from contextlib import closing
-
-    with closing(sqlite3.connect(tmp_path / "new.db")) as db, db:
-        db.execute("CREATE TABLE routelock_schema (part TEXT PRIMARY KEY, version INTEGER NOT NULL)")
-        db.execute("INSERT INTO routelock_schema VALUES ('sessions', 7)")
-    with pytest.raises(SessionError, match=r"schema 7.*Update routelock"):
-        await Session("u", SQLiteSessions(tmp_path / "new.db")).load()
-
-
-async def test_what_is_no_database_is_an_error_that_says_so(tmp_path: Path) -> None:
-    (tmp_path / "no.db").write_bytes(b"this is no database" * 100)
-    with pytest.raises(SessionError, match=r"Session 'u' could not be loaded: DatabaseError: .*no\.db: "):
-        await Session("u", SQLiteSessions(tmp_path / "no.db")).load()
-
-
-async def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SessionError, match=r"chats\.db cannot be opened: make the folder .*nowhere first"):
-        await Session("u", SQLiteSessions(tmp_path / "nowhere" / "chats.db")).load()
+# -- what is not there --
 
 
 @pytest.mark.asyncio_only
@@ -440,94 +409,6 @@ async def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 async def test_a_server_that_is_not_there_is_an_error_that_says_so(store: Callable[[], SessionStore]) -> None:
     with pytest.raises(SessionError, match="could not be loaded"):
         await Session("u", store()).load()
-
-
-@pytest.mark.asyncio_only
-async def test_redis_may_forget_a_session(redis_url: str) -> None:
-    import redis
-
-    client: Any = redis.Redis.from_url(redis_url, decode_responses=True)
-    store = RedisSessions(client, prefix="mine:", expire=1000)
-    await store.append("u", 0, "a")
-    assert await texts(store, "u") == ["a"]
-    assert 990 < client.ttl("mine:u") <= 1000
-    store.close()
-    with pytest.raises(ConfigError, match="expire"):
-        RedisSessions(redis_url, expire=0)
-
-
-@pytest.mark.asyncio_only
-async def test_postgres_needs_no_right_to_make_tables_that_are_there(conninfo: str) -> None:
-    import psycopg
-
-    with psycopg.connect(conninfo, autocommit=True) as db:
-        db.execute("CREATE DATABASE narrow")
-        db.execute("CREATE ROLE app LOGIN")
-    owner = conninfo.replace("dbname=postgres", "dbname=narrow")
-    with psycopg.connect(owner) as db:
-        db.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-        db.execute(PostgresSessions.tables().encode())
-        db.execute("GRANT SELECT, INSERT, DELETE ON routelock_sessions, routelock_schema TO app")
-    store = PostgresSessions(owner.replace("user=test", "user=app"))
-    await store.append("u", 0, "a")
-    assert await texts(store, "u") == ["a"]
-    with psycopg.connect(owner) as db:
-        db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'app'")
-    await store.append("u", 1, "b")  # over a new connection
-    store.close()
-    with psycopg.connect(owner) as db:
-        db.execute("UPDATE routelock_schema SET version = 7")
-    with pytest.raises(SessionError, match="schema 7"):
-        await texts(store, "u")
-
-
-def fresh_key() -> str:
-    from cryptography.fernet import Fernet
-
-    return Fernet.generate_key().decode()
-
-
-async def test_nobody_can_read_what_is_encrypted() -> None:
-    inner = InMemorySessions()
-    await Session("u", EncryptedSessions(inner, [KEY])).add([{"role": "user", "content": "my secret"}])
-    (_, text), *_ = await inner.load("u")
-    assert "secret" not in text
-    with pytest.raises(SessionError, match="cannot be decrypted"):
-        await Session("u", EncryptedSessions(inner, [fresh_key()])).load()
-
-
-async def test_what_was_changed_or_moved_is_refused() -> None:
-    inner = InMemorySessions()
-    store = EncryptedSessions(inner, [KEY])
-    for number, text in enumerate("ab"):
-        await store.append("u", number, text)
-    (_, first), (_, second) = await inner.load("u")
-    for number, text in enumerate([second, first]):
-        await inner.append("swapped", number, text)
-    await inner.append("other", 0, first)
-    await inner.append("changed", 0, first[:-5] + "AAAA=")
-    for name in ("swapped", "other"):
-        with pytest.raises(SessionError, match="somebody has moved it"):
-            await store.load(name)
-    with pytest.raises(SessionError, match="it was changed"):
-        await store.load("changed")
-
-
-async def test_keys_change_without_a_gap() -> None:
-    inner, old, new = InMemorySessions(), fresh_key(), fresh_key()
-    await Session("u", EncryptedSessions(inner, [old])).add([{"role": "user", "content": "a"}])
-    both = Session("u", EncryptedSessions(inner, [new, old]))
-    await both.add([{"role": "user", "content": "b"}])
-    await both.compact()
-    left = await Session("u", EncryptedSessions(inner, [new])).load()
-    assert [message.get("content") for message in left.messages] == ["a", "b"]
-
-
-@pytest.mark.parametrize("keys", [[], KEY, ["short"], [b"x"]])
-def test_a_key_that_is_none_is_refused_and_not_shown(keys: Any) -> None:
-    with pytest.raises(ConfigError) as caught:
-        EncryptedSessions(InMemorySessions(), keys)
-    assert "short" not in str(caught.value)
 
 
 _WITHOUT = """
@@ -558,27 +439,3 @@ def test_what_is_not_installed_is_named_with_its_extra() -> None:
         "PostgresSessions needs psycopg, which is not installed: pip install 'routelock[postgres]'.",
         "RedisSessions needs redis, which is not installed: pip install 'routelock[redis]'.",
     ], done.stderr
-
-
-_FORK = """
-import os, sys
-import anyio
-from routelock.sessions import SQLiteSessions
-
-store = SQLiteSessions(sys.argv[1])
-anyio.run(store.append, "u", 0, "parent")
-if not (child := os.fork()):
-    anyio.run(store.append, "u", 1, "child")
-    os._exit(0)
-assert os.waitpid(child, 0)[1] == 0
-anyio.run(store.append, "u", 2, "parent")
-print(*anyio.run(store.load, "u"))
-"""
-
-
-def test_a_store_may_be_made_before_a_fork(tmp_path: Path) -> None:
-    """The child opens the file anew: a connection must not be used by two processes."""
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", _FORK, str(tmp_path / "chats.db")]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
-    assert done.stdout.split("\n")[0] == "(1, 'parent') (2, 'child') (3, 'parent')", done.stderr

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, cast
 
 import pytest
-from teams import requests
+from scripted_agents import requests
 
 from routelock import Agent, HandoffRequest, Request, RunContext
 from routelock.errors import ConfigError, NoHandlerError

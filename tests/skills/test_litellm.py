@@ -36,7 +36,7 @@ def test_it_is_named_after_the_model_and_a_model_by_priority() -> None:
 
 def test_it_registers_the_model_with_the_agent() -> None:
     made = Agent("A", skills=[LiteLLMSkill("openai/gpt-4o", scope="owner")])
-    (found,) = made.equipment.handlers
+    (found,) = made.registered.handlers
     assert (found.name, found.priority, found.scope) == ("litellm_openai_gpt-4o", 10, "owner")
     assert (found.source, found.expose) == ("litellm_openai_gpt-4o", False)
 
@@ -44,7 +44,7 @@ def test_it_registers_the_model_with_the_agent() -> None:
 def test_two_models_may_be_on_one_agent() -> None:
     """They are named after their models, and not after the class."""
     made = Agent("A", skills=[LiteLLMSkill("openai/gpt-4o"), LiteLLMSkill("openai/gpt-5", priority=5)])
-    assert [each.name for each in made.equipment.handlers] == [
+    assert [each.name for each in made.registered.handlers] == [
         "litellm_openai_gpt-5",
         "litellm_openai_gpt-4o",
     ]
@@ -54,7 +54,7 @@ def test_the_same_model_twice_needs_another_name() -> None:
     with pytest.raises(ConfigError, match="two skills named 'litellm_openai_gpt-4o'"):
         Agent("A", skills=[LiteLLMSkill("openai/gpt-4o"), LiteLLMSkill("openai/gpt-4o")])
     both = [LiteLLMSkill("openai/gpt-4o"), LiteLLMSkill("openai/gpt-4o", name="backup")]
-    assert [each.name for each in Agent("A", skills=both).equipment.handlers][1] == "backup"
+    assert [each.name for each in Agent("A", skills=both).registered.handlers][1] == "backup"
 
 
 @pytest.mark.parametrize(
@@ -106,5 +106,5 @@ def test_a_subclass_may_say_who_may_reach_it() -> None:
     class Dear(LiteLLMSkill):
         scope = "owner"
 
-    assert Agent("A", skills=[Dear(MODEL)]).equipment.handlers[0].scope == "owner"
-    assert Agent("A", skills=[Dear(MODEL, scope="all")]).equipment.handlers[0].scope == "all"
+    assert Agent("A", skills=[Dear(MODEL)]).registered.handlers[0].scope == "owner"
+    assert Agent("A", skills=[Dear(MODEL, scope="all")]).registered.handlers[0].scope == "all"

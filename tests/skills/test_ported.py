@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bothways import Voice
-from teams import agent
+from plain_and_streamed import Voice
+from scripted_agents import agent
 
 from routelock import Agent, HandoffRequest, Runner
 from routelock.agents.registry import Registry

@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from served import served
+from served_apps import served
 from servers import HELLO, HELLO_STREAM, Server, chunk, failed, refused_url, said, streamed
 
 from routelock import Agent, HandoffRequest, Request, Retry, Runner
@@ -423,7 +423,7 @@ async def test_what_else_is_passed_reaches_the_remote_run(play: Any, hello: Any)
 async def test_it_is_a_remote_agent_with_the_usual_priority() -> None:
     async with remote("https://agents.example.com/v1") as skill:
         assert isinstance(skill.handler, RemoteAgent)
-        (found,) = Agent("Desk", skills=[skill]).equipment.handlers
+        (found,) = Agent("Desk", skills=[skill]).registered.handlers
     assert (found.name, found.priority, found.source, found.expose) == (
         "agent_handoff",
         20,

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from teams import requests, statuses
+from scripted_agents import requests, statuses
 
 from routelock import Agent, HandoffRequest, Message, Request, RunContext, Runner, Usage
 from routelock.errors import CallbackError, ConfigError, InvalidRequest, ModelBehaviorError
@@ -273,7 +273,7 @@ def test_its_family_is_that_of_its_model() -> None:
 
 def test_a_model_string_is_litellms_and_loads_nothing() -> None:
     made = Agent("Desk", skills=[SpecialistSkill("lawyer", "", model="openai/gpt-5")])
-    assert isinstance(vars(made.equipment.handlers[0].handler)["inner"], LiteLLM)
+    assert isinstance(vars(made.registered.handlers[0].handler)["inner"], LiteLLM)
 
 
 @pytest.mark.parametrize("instructions", ["You are a lawyer.", lambda: "You are a lawyer."])

@@ -12,9 +12,9 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from dying import Crash, Dies, is_crash
+from crashes import Crash, Dies, is_crash
 from scenes import SCENES, Scene, Stage, facts
-from teams import agent, requests
+from scripted_agents import agent, requests
 
 from routelock import Agent, RunConfig, Runner, function_handler, function_tool, handoff, tool
 from routelock.errors import (

@@ -11,10 +11,10 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from bothways import QUICK, Voice
+from plain_and_streamed import QUICK, Voice
 from pydantic import BaseModel
 from scenes import facts
-from teams import TO_B, agent, answers_of, look_up, requests, shown
+from scripted_agents import TO_B, agent, answers_of, look_up, requests, shown
 
 from routelock import (
     Agent,

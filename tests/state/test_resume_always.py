@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from scenes import SCENES, Scene, Stage, facts
-from scenes_of_states import MORE
+from scenes_of_resuming import MORE
 
 from routelock import Agent, RunConfig, RunResult, RunState
 from routelock.errors import RoutelockError

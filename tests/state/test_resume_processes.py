@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 from scenes import Scene, Stage, facts
-from scenes_of_states import MORE
+from scenes_of_resuming import MORE
 
 from routelock import RunConfig, Runner, RunState
 
@@ -29,7 +29,7 @@ def one_turn(name: str, turn: int, text: str) -> dict[str, Any]:
     agent = scene.agent(stage)
     given: Any = RunState.from_json(text, agents=[agent]) if text else "Hi"
     for member in agent.graph.values():
-        for each in member.equipment.handlers:
+        for each in member.registered.handlers:
             said = sum(item.origin == each.name for item in given.items) if text else 0
             del cast(Any, each.handler).replies[:said]
     result = Runner.run_sync(agent, given, max_turns=turn, run_config=settings(scene))

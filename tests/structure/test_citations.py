@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from places import REPO
+from paths import REPO
 
 FOLDERS = (".ci", "benchmarks", "docs", "examples", "providers", "runtime", "scripts", "skills", "tests")
 """Not the cassettes: what models say is theirs."""

@@ -10,7 +10,7 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
-from places import REPO
+from paths import REPO
 
 from routelock import Agent, AgentHooks, Handoff, Retry, RunConfig, RunHooks
 from routelock.handoffs.payload_types import HandoffTypes

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import get_args
 
 import pytest
-from places import REPO
+from paths import REPO
 
 from routelock import Agent, RunConfig, handoff
 from routelock.run.result import StopReason

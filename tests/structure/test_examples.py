@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from places import REPO
+from paths import REPO
 
 # that one takes as long as ten others, and is run by itself in tests/structure/test_support_desk.py
 EXAMPLES = sorted({*(REPO / "examples").glob("*.py")} - {REPO / "examples" / "support_desk.py"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from places import REPO
+from paths import REPO
 
 PAGE = (REPO / "docs" / "guarantees.md").read_text("utf-8")
 PROMISES = re.findall(r"^\*\*(.+?)\*\*(.*?)(?=^\*\*|^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)

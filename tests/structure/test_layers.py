@@ -68,6 +68,7 @@ SIDEWAYS = {
 NEEDED_BY_FEW = {
     # what is loaded by the first run that needs it, so that importing routelock stays quick: the most of that
     # is making dataclasses
+    "routelock.cli.markdown",  # it needs an extra
     "routelock.handoffs.payload_types",
     "routelock.state.document",
     "routelock.state.resume",

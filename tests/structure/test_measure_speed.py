@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from effort import THOROUGH
-from places import REPO
+from paths import REPO
+from thoroughness import THOROUGH
 
 SCRIPT = REPO / "benchmarks" / "measure_speed.py"
 NAMES = ["by hand, no HTTP", "routelock, no HTTP", "by hand, aiohttp", "OpenAICompatible"]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from places import REPO
+from paths import REPO
 
 from routelock.testing import no_network
 

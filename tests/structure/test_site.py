@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from places import REPO
+from paths import REPO
 
 ROOTS = ("runtime", "providers", "skills")
 DOCS = REPO / "docs"

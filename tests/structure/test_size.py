@@ -12,7 +12,6 @@ FUNCTION_LINES = 40
 PUBLIC_NAMES = 46
 
 EXCEPTIONS: dict[str, str] = {
-    "routelock.run.run": "until a run is one object with a stack of frames",
     "routelock.run.tool_calls": "until tool calls are one async generator",
     "routelock.state.document": "until pydantic reads and writes the documents",
     "routelock_providers.errors": "what failed and what a vendor answered, until these are one table",

@@ -15,8 +15,8 @@ from typing import Any
 
 import anyio
 import pytest
-from places import REPO
-from teams import outcome
+from paths import REPO
+from scripted_agents import outcome
 
 from routelock import Message, Runner, RunResult, ToolContext
 from routelock.errors import AuthenticationFailed

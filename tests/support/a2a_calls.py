@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import httpx
-from served import PATIENCE
+from served_apps import PATIENCE
 
 from routelock.serving import A2A, ServeConfig
 

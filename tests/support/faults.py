@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from rawserver import SHOWN, Raw, body, head, in_chunks
+from raw_server import SHOWN, Raw, body, head, in_chunks
 from servers import JSON, SSE, USAGE, Reply, chunk, event
 
 from routelock.errors import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
-from teams import agent
+from scripted_agents import agent
 
 from routelock import Agent, ToolContext, function_tool, handoff
 from routelock.handoff_request import HandoffResponse

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -20,6 +21,7 @@ PATIENCE = 60.0
 APP = r"""
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import anyio
 from routelock import Agent, RunConfig, RunContext, function_tool, handoff, tool
@@ -87,6 +89,49 @@ def pays(*amounts):
     return [call("pay", {"amount": amount}) for amount in amounts]
 
 payer = Agent("payer", model=ScriptedHandler([pays(4, 5), pays(6), pays(6), count, count]), tools=[pay])
+async def pieces():
+    # the file "reply", slow enough to be drawn; then it waits for the file "go"
+    text = Path("reply").read_text()
+    for start in range(0, len(text), 7):
+        yield TextDelta(text[start:start + 7])
+        await anyio.sleep(0.005)
+    while not Path("go").exists():
+        await anyio.sleep(0.01)
+
+def whole(**more):
+    return MessageDone(message={"role": "assistant", "content": Path("reply").read_text(), **more})
+
+async def writes(request):
+    async for each in pieces():
+        yield each
+    yield whole()
+
+async def writes_and_calls(request):
+    async for each in pieces():
+        yield each
+    made = {"id": "call_1", "type": "function", "function": {"name": "mumble", "arguments": "{}"}}
+    yield whole(tool_calls=[made])
+
+async def writes_and_fails(request):
+    async for each in pieces():
+        yield each
+    raise RuntimeError("the line is dead")
+
+@function_tool
+def mumble() -> str:
+    print("a line of the tool's")
+    print("and half a line", end="")
+    return "mumbled"
+
+writer = Agent("writer", model=ScriptedHandler([writes, count]))
+worker = Agent("worker", model=ScriptedHandler([writes_and_calls, "That is all."]), tools=[mumble])
+dying = Agent("dying", model=ScriptedHandler([writes_and_fails, count]))
+
+def slow():
+    time.sleep(1.5)
+    print("a line of the app's")
+    return [echo]
+
 long_note = call("pay", {"amount": 1, "note": "\x1b[2J" + "a" * 5000 + " to Mallory"})
 hiding = Agent("hiding", model=ScriptedHandler([long_note]), tools=[pay])
 
@@ -127,6 +172,28 @@ def routelock(
         text=True,
         timeout=PATIENCE,
     )
+
+
+_SEQUENCE = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|\x1b[=>]|.", re.DOTALL)
+
+
+def lines_on(shown: str, height: int) -> list[str]:
+    """What a person sees who scrolls up in a terminal of that height: no line of it can be drawn over."""
+    lines, row, column = [""], 0, 0
+    for part in _SEQUENCE.findall(shown):
+        if part == "\n":
+            row += 1
+            lines += [""] * (row == len(lines))
+        elif part == "\r":
+            column = 0
+        elif part[-1] == "A" and part[0] == "\x1b":
+            row = max(row - int(part[2:-1] or 1), len(lines) - height, 0)
+        elif part[-1] == "K" and part[0] == "\x1b":
+            lines[row] = "" if part[2:-1] == "2" else lines[row][:column]
+        elif part.isprintable():
+            lines[row] = lines[row][:column].ljust(column) + part + lines[row][column + 1 :]
+            column += 1
+    return lines
 
 
 class Terminal:

@@ -52,9 +52,9 @@ async def test_a_function_that_asks_a_model_does_not_get_round_it() -> None:
 
 async def test_no_other_handler_takes_over() -> None:
     """A fallback would hide what the test is to find."""
-    lineup = [OpenAICompatible("qwen3", base_url=URL, api_key="none"), ScriptedHandler(["Hi"])]
+    handlers = [OpenAICompatible("qwen3", base_url=URL, api_key="none"), ScriptedHandler(["Hi"])]
     with no_models(), pytest.raises(ModelCallBlocked):
-        await Runner.run(Agent("a", handlers=lineup), "Hi", run_config=RunConfig(fallback=True))
+        await Runner.run(Agent("a", handlers=handlers), "Hi", run_config=RunConfig(fallback=True))
 
 
 async def test_what_is_allowed_is_asked_and_so_is_everything_afterwards() -> None:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from places import REPO
+from paths import REPO
 from vendor_bodies import read_body
 
 from routelock.testing import PROFILES, refusals

@@ -9,7 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from places import REPO
+from paths import REPO
 
 from routelock import ToolContext
 from routelock.testing import CassetteMiss, ScriptedHandler, call

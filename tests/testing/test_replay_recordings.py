@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from places import REPO
+from paths import REPO
 from servers import HELLO, USAGE, Server, chunk, said, streamed
 
 from routelock.handlers.port import Request

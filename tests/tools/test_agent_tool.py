@@ -7,10 +7,10 @@ from typing import Any
 
 import anyio
 import pytest
-from managers import ask, both, busy, manager, run
+from manager_agents import ask, both, busy, manager, run
 from pydantic import BaseModel, field_validator
 from scenes import Recorder
-from teams import agent, answers_of, look_up, requests
+from scripted_agents import agent, answers_of, look_up, requests
 
 from routelock import (
     Agent,

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock._callables import cancelled_itself
+from routelock._callables import is_spurious_cancel
 from routelock.errors import ConfigError
 from routelock.tools.invoke import NoTextError, is_async, reason_of, to_text
 
@@ -174,5 +174,5 @@ def test_what_cannot_be_called_is_a_configuration_error() -> None:
 
 
 def test_only_a_cancellation_can_be_one_from_within() -> None:
-    assert not cancelled_itself(ValueError())
-    assert not cancelled_itself(KeyboardInterrupt())
+    assert not is_spurious_cancel(ValueError())
+    assert not is_spurious_cancel(KeyboardInterrupt())

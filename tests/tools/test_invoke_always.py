@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
-from bothways import QUICK
-from chunk_ways import FINISHES, WAYS, Json, replies, written
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from plain_and_streamed import QUICK
+from reply_chunks import FINISHES, WAYS, Json, replies, written
 from scenes import facts
+from thoroughness import examples
 
 from routelock import Agent, Retry, RunConfig, Runner, RunResult, Tool, function_handler
 from routelock import tool as make_tool

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
-from routelock.tools.decorators import function_tool, tool
-from routelock.tools.tool import FunctionTool, Tool, ToolOutcome, ToolResult
+from routelock.tools.decorators import tool
+from routelock.tools.tool import Tool, ToolOutcome, ToolResult
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
@@ -42,115 +42,6 @@ async def lookup(key: str, limit: int = 10) -> str:
         limit: How many.
     """
     return f"{key} {limit}"
-
-
-# -- making tools --
-
-
-def test_the_spec_is_what_chat_completions_take() -> None:
-    assert lookup.spec == {
-        "type": "function",
-        "function": {
-            "name": "lookup",
-            "description": "Look it up.",
-            "parameters": {
-                "type": "object",
-                "additionalProperties": False,
-                "properties": {
-                    "key": {"type": "string", "description": "What to look for."},
-                    "limit": {
-                        "anyOf": [{"type": "integer"}, {"type": "null"}],
-                        "description": "How many. (null: the default, 10)",
-                    },
-                },
-                "required": ["key", "limit"],
-            },
-            "strict": True,
-        },
-    }
-
-
-def test_the_spec_is_made_once() -> None:
-    assert lookup.spec is lookup.spec
-
-
-def test_a_schema_that_is_not_strict_says_nothing_of_strict() -> None:
-    """Vendors without it refuse the key."""
-
-    @tool
-    def f(anything: dict[str, int]) -> None: ...
-
-    assert "strict" not in f.spec["function"]
-    assert not f.strict
-
-
-def test_an_empty_description_is_left_out() -> None:
-    """Bedrock refuses an empty one."""
-    assert "description" not in tool(lambda: None, name="f").spec["function"]
-
-
-def test_options_win_over_the_function() -> None:
-    def f(a: int = 1) -> None:
-        """Do it."""
-
-    made = tool(f, name="other", description="Words", strict=False, timeout=2, on_error="raise")
-    assert (made.name, made.description, made.strict, made.timeout) == ("other", "Words", False, 2)
-    assert made.spec["function"]["parameters"]["properties"]["a"] == {"type": "integer", "default": 1}
-
-
-def test_the_names_of_openai_agents_work() -> None:
-    @function_tool(name_override="fetch_data", description_override="Words", strict_mode=False)
-    def f(a: int = 1) -> None: ...
-
-    assert (f.name, f.description, f.strict, f.on_error) == ("fetch_data", "Words", False, "report")
-    assert function_tool(lambda: None, name_override="f", failure_error_function=None).on_error == "raise"
-    assert FunctionTool is Tool
-
-
-def test_the_original_function_stays_reachable() -> None:
-    def f() -> None: ...
-
-    assert tool(f).function is f
-    assert Tool(name="f", on_invoke_tool=lambda context, text: text).function is None
-
-
-async def test_the_original_function_is_called_without_asking_whether_there_is_one() -> None:
-    """A type checker need not be told that a tool was made from a function."""
-    assert await lookup.function("a", limit=2) == "a 2"
-
-
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("get weather", "' '"),
-        ("grüße!", "'!ßü'"),
-        ("", "0 characters"),
-        ("x" * 65, "65 characters"),
-        ("a\n", r"'\\n'"),
-        (None, "the type NoneType"),
-    ],
-)
-def test_a_name_that_providers_refuse_is_a_configuration_error(name: Any, why: str) -> None:
-    with pytest.raises(ConfigError, match=f"name has {why}"):
-        Tool(name=name, on_invoke_tool=lambda context, text: text)
-
-
-def test_a_lambda_needs_a_name() -> None:
-    with pytest.raises(ConfigError, match="'<lambda>': its name has '<>'"):
-        tool(lambda: None)
-
-
-def test_all_that_is_wrong_is_said_at_once() -> None:
-    wrong: Any = {"on_error": "ignore", "is_enabled": "yes", "params_json_schema": {"type": "string"}}
-    with pytest.raises(ConfigError, match=r"name has .*timeout must be .*on_error .*is_enabled .*an object"):
-        Tool(name="a b", on_invoke_tool=lambda context, text: text, timeout=0, **wrong)
-
-
-def test_a_tool_cannot_be_changed_and_can_be_copied_with_changes() -> None:
-    with pytest.raises(AttributeError):
-        lookup.name = "other"  # type: ignore[misc]
-    other = replace(lookup, name="other")
-    assert other.spec["function"] == {**lookup.spec["function"], "name": "other"}
 
 
 # -- calling --
@@ -288,7 +179,7 @@ async def test_a_usage_that_is_none_is_the_tools_failure() -> None:
 
     outcome = await answer(f)
     assert (outcome.error, outcome.usage) == ("output", None)
-    assert "usage must be an routelock.Usage" in outcome.output
+    assert "usage must be a routelock.Usage" in outcome.output
 
 
 async def test_a_pair_of_text_and_a_dict_stays_content() -> None:

@@ -8,18 +8,15 @@ from typing import Any
 
 import pytest
 from scenes import SCENES, Stage
-from traced import accounted_for, only, same
+from trace_checks import accounted_for, only, same
 
 from routelock import Agent, RunConfig, Runner, RunResult, function_tool, handoff
 from routelock.errors import ConfigError, RoutelockError
 from routelock.history.filters import remove_all_tools
-from routelock.history.messages import Message, RunItem
-from routelock.run.result import Shown
 from routelock.testing import ScriptedHandler, call
 from routelock.tools.tool import ToolResult
 from routelock.tracing.reader import read_trace
-from routelock.tracing.recorder import Accounts
-from routelock.tracing.records import numbers, spans
+from routelock.tracing.records import numbers
 
 pytestmark = pytest.mark.anyio
 
@@ -138,34 +135,3 @@ async def test_what_is_cut_or_unknown_is_left_out(tmp_path: Path) -> None:
 async def test_a_later_format_is_refused() -> None:
     with pytest.raises(ConfigError, match="by a newer routelock"):
         read_trace([b'{"type": "run_start", "run": "r", "time": 1, "format": 99}\n'])
-
-
-class ReadCounted(list[Message]):
-    """Messages that know how many of them were looked at."""
-
-    reads = 0
-
-    def __getitem__(self, place: Any) -> Any:
-        found: Any = super().__getitem__(place)
-        self.reads += len(found) if isinstance(place, slice) else 1
-        return found
-
-
-def test_a_call_that_goes_on_is_accounted_for_by_what_is_new() -> None:
-    """To look at all messages for each call took ever longer."""
-    accounts, growing, items = Accounts("r"), ReadCounted(), list[RunItem]()
-    for turn in range(20):
-        new = [RunItem(id=len(items) + n, kind="model", message={"role": "user"}) for n in (0, 1)]
-        items += new
-        assert [one.id for one in accounts.new_items(items, 1.0)] == [2 * turn, 2 * turn + 1]
-        growing += [item.message for item in new]
-        shown = Shown({"role": "system", "content": "Be kind."}, growing, len(growing))
-        seen = accounts.of_call((), shown, items, 1.0)
-        assert (seen.shown, seen.removed, len(seen.unwritten)) == (((-1, 2 * turn + 1),), (), turn == 0)
-    assert growing.reads == len(growing)
-
-
-def test_spans_are_numbers_in_order() -> None:
-    assert spans([3, 4, 7], after=((0, 2),)) == ((0, 4), (7, 7))
-    assert spans([-2, 0, 1, 2, 5]) == ((-2, -2), (0, 2), (5, 5))
-    assert numbers(spans([-2, 0, 1, 2, 5])) == [-2, 0, 1, 2, 5]

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from random_teams import scripts, team
-from traced import accounted_for, only, same
+from thoroughness import examples
+from trace_checks import accounted_for, only, same
 
 from routelock import RunConfig, Runner, RunResult
 from routelock.errors import RoutelockError

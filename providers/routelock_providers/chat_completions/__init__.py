@@ -1,6 +1,7 @@
 """Endpoints with OpenAI's chat completions, without litellm: over aiohttp, or over the openai library.
 
-Start at `openai_compatible.py`, then `chat.py`.
+`litellm/` and `remote/` use what it reads streams with. Imports `http/` and the modules beside it. Start at
+`openai_compatible.py`, then `chat.py`.
 """
 
 from __future__ import annotations

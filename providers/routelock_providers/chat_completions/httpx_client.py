@@ -1,4 +1,4 @@
-"""What carries the requests of the openai library: aiohttp where that can, in the guise of httpx.
+"""The HTTP client of the openai library: aiohttp where that can send, behind the interface of httpx.
 
 httpx itself looks at all its connections for each request, which with some hundreds at once takes longer than
 all the rest.
@@ -15,10 +15,10 @@ from urllib.request import getproxies
 
 from routelock_providers.chat_completions.request_cache import body_as_json
 
-__all__ = ["carrier", "encoded"]
+__all__ = ["encoded", "httpx_client"]
 
 
-def carrier(look_at: Callable[[Any], Awaitable[None]]) -> Any:
+def httpx_client(look_at: Callable[[Any], Awaitable[None]]) -> Any:
     """Return a client of httpx, or of httpx2 since openai 3, for the event loop that goes on.
 
     It follows no redirect, keeps no cookie, and knows no timeout of its own.

@@ -21,7 +21,7 @@ from routelock.errors import ProviderError
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Request
 from routelock_providers.chat_completions.chat import Chat, Response
-from routelock_providers.chat_completions.httpx_client import carrier, encoded
+from routelock_providers.chat_completions.httpx_client import encoded, httpx_client
 from routelock_providers.chat_completions.openai_compatible import (
     OPENAI,
     PATH,
@@ -67,7 +67,7 @@ class OpenAI:
         max_bytes: what one reply may have at most, unpacked; None for no limit. A longer one is an error,
             and is not read.
         name: the handler's name; default ``openai_<model>``.
-        priority: where handlers are ranked, the lower number comes first.
+        priority: of the handlers of an agent, the lower number comes first.
 
     Settings pass through to the API, but ``None`` leaves a key out, ``stream_options=None``
     included, for endpoints that refuse it. ``extra_headers`` and ``extra_body`` work as in the
@@ -192,7 +192,7 @@ class OpenAI:
                 base_url=address,
                 default_query=query,
                 max_retries=0,
-                http_client=carrier(self._look_at),
+                http_client=httpx_client(self._look_at),
             )
             if self.provider != "openai":
                 client.organization = client.project = None  # read from OPENAI_ORG_ID: nobody else's business

@@ -156,7 +156,7 @@ class OpenAICompatible:
         max_bytes: what one reply may have at most, unpacked; None for no limit. A longer one is an error,
             and is not read.
         name: the handler's name; default ``<vendor>_<model>``.
-        priority: where handlers are ranked, the lower number comes first.
+        priority: of the handlers of an agent, the lower number comes first.
 
     Settings pass through to the API, but ``None`` leaves a key out, ``stream_options=None`` included, for
     endpoints that refuse it. ``extra_headers`` and ``extra_body`` are added to headers and body. Redirects
@@ -241,7 +241,7 @@ class OpenAICompatible:
         except RuntimeError as error:
             raise ConfigError(
                 f"{self.name} needs asyncio, because aiohttp does. Run it with asyncio, or on trio use "
-                "routelock_providers.openai.OpenAI with the same base_url."
+                "routelock_providers.OpenAI with the same base_url."
             ) from error
 
     def _connected(self) -> HttpClient:

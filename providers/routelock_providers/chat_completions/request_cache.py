@@ -1,6 +1,6 @@
 """What was made of a conversation and its tools for the last request, kept for the next one.
 
-A run asks again and again with the same messages and a few more. Mending and encoding all of them each time
+A run asks again and again with the same messages and a few more. Repairing and encoding all of them each time
 makes a long run cost the square of its length: with 400 calls of tools, a hundredfold. So both are done once
 per message. Tools are the same in every request of an agent, so what is sent of them is made once.
 

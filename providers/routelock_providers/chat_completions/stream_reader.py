@@ -2,7 +2,7 @@
 
 Nearly every stream is one line of JSON per event with an empty line after it, so that is what is looked
 for first: the bytes are decoded once, and each event is read in place. Whatever else the protocol allows is
-left to `routelock_providers.chat_completions.stream_reader`, at its own pace.
+left to `EventDecoder`, at its own pace.
 """
 
 from __future__ import annotations

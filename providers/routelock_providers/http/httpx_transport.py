@@ -1,4 +1,4 @@
-"""Requests of httpx, carried by aiohttp.
+"""Requests of httpx, sent by aiohttp.
 
 httpx's own pool looks at all of its connections for each request, which with some hundreds at once takes
 longer than anything else about a call.

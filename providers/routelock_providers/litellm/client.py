@@ -1,11 +1,11 @@
-"""The HTTP client that litellm is given, so that a `Tap` reads each answer before litellm does.
+"""The HTTP client that litellm is given, so that a `ResponseFilter` reads each answer before litellm does.
 
 It follows no redirect, which litellm's own clients do, with key and conversation.
 
 One client serves all the calls of an event loop. Which call an answer belongs to is known from a
 context variable, because litellm creates tasks of its own.
 
-This imports httpx and litellm; `routelock_providers.litellm` imports it at the first call, not before.
+This imports httpx and litellm; `exchange.py` imports it at the first call, not before.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from routelock.errors import ProviderError
 from routelock_providers.http.body import ACCEPTED, beginning, body_of
 from routelock_providers.http.httpx_transport import AiohttpTransport, Sent
 from routelock_providers.litellm.fixes import put_back
-from routelock_providers.litellm.response_filter import Tap
+from routelock_providers.litellm.response_filter import ResponseFilter
 
-__all__ = ["Line", "Ongoing", "Route", "close_client", "listen", "stop_listening", "tapped_client"]
+__all__ = ["Line", "Ongoing", "Route", "close_client", "filtered_client", "listen", "stop_listening"]
 
 
 _http = cast(Any, _untyped)
@@ -43,7 +43,7 @@ _azure = cast(Any, AzureChatCompletion)()
 
 _ONGOING: ContextVar[Ongoing | None] = ContextVar("routelock_ongoing", default=None)
 
-_CLIENT: RunVar[_TappedHandler | None] = RunVar("routelock_tapped_client", None)
+_CLIENT: RunVar[_FilteredHandler | None] = RunVar("routelock_filtered_client", None)
 """litellm's clients are kept by the id() of their loop, and an id comes back when its loop is gone."""
 
 _OWN_HTTP = frozenset(
@@ -54,7 +54,7 @@ _OWN_HTTP = frozenset(
 """Providers that litellm asks through an HTTP client of its own, which it takes as ``client=``."""
 
 _UNREAD = frozenset("bedrock_mantle databricks_agent edenai langflow langgraph lemonade opencode_go".split())
-"""They are asked through such a client as well. How they answer was not looked at, so there is no tap."""
+"""They are asked through such a client as well. How they answer was not looked at, so there is no filter."""
 
 _UNREAD_BY_SDK = frozenset(("bigmodel", "text-completion-openai"))
 
@@ -93,7 +93,7 @@ class Route:
     """The arguments of the call."""
 
     @property
-    def is_tapped(self) -> bool:
+    def is_filtered(self) -> bool:
         """Whether it is known how the answer is to be read."""
         return self.responses or self.provider not in _UNREAD | _UNREAD_BY_SDK | _UNREAD_BY_KEY | {
             _AZURE_OF_OLD
@@ -102,16 +102,16 @@ class Route:
 
 @dataclass(slots=True)
 class Line:
-    """The connection of one call: its tap, what came of the request, and the way to hang up."""
+    """The connection of one call: its response filter, what came of the request, and the way to hang up."""
 
-    tap: Tap
+    response_filter: ResponseFilter
     most_bytes: int | None
     """What the body of the answer may have."""
     unreadable: Callable[[str, bool], ProviderError]
     """Makes the error for a body that cannot be read, of the reason and whether it may pass later."""
     moved: Callable[[int, Mapping[str, str], str], ProviderError]
     """Makes the error for a redirect, of status, headers and the address that was asked."""
-    is_tapped: bool = True
+    is_filtered: bool = True
     """Else litellm alone reads the answer."""
     parts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What is to stand in the request in the place of marks, see `routelock_providers.litellm.fixes`."""
@@ -151,8 +151,8 @@ def stop_listening(token: Token[Ongoing | None]) -> None:
     _ONGOING.reset(token)
 
 
-def tapped_client(route: Route) -> Mapping[str, Any] | None:
-    """Return the arguments that make litellm use the tapped client, or None when this route cannot."""
+def filtered_client(route: Route) -> Mapping[str, Any] | None:
+    """Return the arguments that make litellm use the filtered client, or None when this route cannot."""
     if route.responses or route.provider == "cohere_chat" or route.provider in _UNREAD_BY_KEY:
         return _found_by_key("cohere_chat" if route.provider == "cohere" else route.provider)
     if route.provider in _OWN_HTTP or route.provider in _UNREAD:
@@ -185,7 +185,7 @@ def _found_by_key(provider: str) -> Mapping[str, Any] | None:
 
     litellm keeps its clients under a name made of the TLS context and the provider. With a context
     that nobody else names, that place is ours; where litellm should one day look elsewhere, it makes
-    a client with this context, and the call is not tapped.
+    a client with this context, and the call is not filtered.
     """
     context = _http.get_ssl_configuration()
     if not isinstance(context, ssl.SSLContext):
@@ -196,16 +196,16 @@ def _found_by_key(provider: str) -> Mapping[str, Any] | None:
     return {"ssl_verify": context}
 
 
-def _client() -> _TappedHandler:
+def _client() -> _FilteredHandler:
     """Return the client of the running event loop."""
     client = _CLIENT.get()
     if client is None:
-        client = _TappedHandler()
+        client = _FilteredHandler()
         _CLIENT.set(client)
     return client
 
 
-class _TappedHandler(_http.AsyncHTTPHandler):  # type: ignore[name-defined,misc]  # untyped for us
+class _FilteredHandler(_http.AsyncHTTPHandler):  # type: ignore[name-defined,misc]  # untyped for us
     """litellm's client over our transport."""
 
     _sdks: dict[tuple[object, ...], openai.AsyncOpenAI] | None = None
@@ -248,7 +248,7 @@ class _TappedHandler(_http.AsyncHTTPHandler):  # type: ignore[name-defined,misc]
 
     def create_client(self, *args: Any, **kwargs: Any) -> httpx.AsyncClient:
         headers = {"accept-encoding": ACCEPTED}
-        return httpx.AsyncClient(transport=_TappedTransport(), headers=headers, timeout=None)
+        return httpx.AsyncClient(transport=_FilteredTransport(), headers=headers, timeout=None)
 
 
 def _first_of(names: Iterable[str]) -> str | None:
@@ -262,8 +262,8 @@ class _OneAttempt(openai.AsyncOpenAI):
         super().__setattr__(name, 0 if name == "max_retries" else value)
 
 
-class _TappedTransport(httpx.AsyncBaseTransport):
-    """Passes each answer through the tap of its call."""
+class _FilteredTransport(httpx.AsyncBaseTransport):
+    """Passes each answer through the response filter of its call."""
 
     def __init__(self) -> None:
         self._inner = AiohttpTransport(httpx.create_ssl_context(_http.get_ssl_configuration()))
@@ -289,15 +289,15 @@ class _TappedTransport(httpx.AsyncBaseTransport):
         if 300 <= response.status_code < 400:
             await response.aclose()
             raise line.moved(response.status_code, response.headers, str(request.url))
-        if not line.is_tapped:
+        if not line.is_filtered:
             headers = response.raw_headers
             return httpx.Response(response.status_code, headers=headers, stream=response, request=request)
-        line.tap.begin(request.url.path, request.content, response.status_code, response.headers)
+        line.response_filter.begin(request.url.path, request.content, response.status_code, response.headers)
         kept = [item for item in response.raw_headers if item[0].lower() not in _OF_THE_BODY]
-        if line.tap.reads_whole:
-            body = line.tap.whole(await _read(response, line))
+        if line.response_filter.reads_whole:
+            body = line.response_filter.whole(await _read(response, line))
             return httpx.Response(response.status_code, headers=kept, content=body, request=request)
-        body_stream = _TappedBody(call, _received(response, line))
+        body_stream = _FilteredBody(call, _received(response, line))
         return httpx.Response(response.status_code, headers=kept, stream=body_stream, request=request)
 
     async def aclose(self) -> None:
@@ -310,7 +310,7 @@ _DRAINING = 0.5
 """Seconds to wait for the end of a body whose reply is complete."""
 
 _OF_THE_BODY = frozenset((b"content-encoding", b"content-length", b"transfer-encoding"))
-"""Headers that are no longer true of a body that was decoded and mended."""
+"""Headers that are no longer true of a body that was decoded and fixed."""
 
 
 def _with_parts(request: httpx.Request, parts: Mapping[str, Any]) -> httpx.Request:
@@ -340,8 +340,11 @@ async def _received(response: Sent, line: Line) -> AsyncGenerator[bytes]:
         yield piece
 
 
-class _TappedBody(httpx.AsyncByteStream):
-    """The body of a stream as the tap lets it through. httpx keeps it for the garbage collector."""
+class _FilteredBody(httpx.AsyncByteStream):
+    """The body of a stream as the response filter lets it through.
+
+    httpx keeps it for the garbage collector.
+    """
 
     def __init__(self, call: Ongoing, received: AsyncGenerator[bytes]) -> None:
         self._call = call
@@ -350,13 +353,13 @@ class _TappedBody(httpx.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
             async for data in self._received:
-                if mended := self._line.tap.feed(data):
-                    yield mended
+                if fixed := self._line.response_filter.feed(data):
+                    yield fixed
                 self._check()
         except httpx.TransportError:
-            if not self._line.tap.is_complete:
+            if not self._line.response_filter.is_complete:
                 raise  # else only a trailer is missing; litellm 1.109 would drop the usage as well
-        if rest := self._line.tap.end():
+        if rest := self._line.response_filter.end():
             yield rest
         self._check()
 
@@ -367,13 +370,13 @@ class _TappedBody(httpx.AsyncByteStream):
         return self._call.line
 
     def _check(self) -> None:
-        if (tap := self._line.tap).is_broken:
-            raise self._line.unreadable(f"{tap.strange!r} is no part of a reply", True)
+        if (response_filter := self._line.response_filter).is_broken:
+            raise self._line.unreadable(f"{response_filter.strange!r} is no part of a reply", True)
 
     async def aclose(self) -> None:
         if (line := self._call.line) is None:
             return
-        if line.tap.is_complete:
+        if line.response_filter.is_complete:
             await self._drain()
         await line.hang_up()
         with suppress(RuntimeError):  # it is being read in another task

@@ -28,9 +28,10 @@ from routelock_providers.chat_completions.thinking_tags import LeadingThought
 from routelock_providers.deadlines import Deadline
 from routelock_providers.errors import cause_of, error_from_answer, shortened, to_provider_error, who
 from routelock_providers.litellm.fixes import Echoes, set_aside, unshield
-from routelock_providers.litellm.library import as_dict, cost_of, price
+from routelock_providers.litellm.library import as_dict
+from routelock_providers.litellm.prices import cost_of, price
 from routelock_providers.litellm.request import Call, Target
-from routelock_providers.litellm.response_filter import Tap
+from routelock_providers.litellm.response_filter import ResponseFilter
 from routelock_providers.redirects import redirect_refused
 from routelock_providers.structured_output import as_answer
 from routelock_providers.usage_estimates import estimated_usage
@@ -45,14 +46,14 @@ _CLOSING = 5.0
 """Seconds after which a connection that does not close is given up."""
 
 _OWN_CONNECTION = frozenset(("client", "shared_session", "ssl_verify"))
-"""Settings with which an app brings a connection of its own: such calls are not tapped."""
+"""Settings with which an app brings a connection of its own: such calls are not filtered."""
 
 _CALLED_STOP = ("MODEL_ARMOR", "ERROR_TOXIC")
 """Google's and Cohere's words for a filter that some releases of litellm call an ordinary end."""
 
 
 class Exchange:
-    """The state of one call. Where the route allows it, a `Tap` listens to the vendor directly."""
+    """The state of one call. Where the route allows it, a `ResponseFilter` reads what the vendor sends."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class Exchange:
         self._deadline = deadline
         self._earlier = earlier
         self._max_bytes = max_bytes
-        self._tap: Tap | None = None
+        self._filter: ResponseFilter | None = None
         self._line: Any = None
         self._ongoing: Any = None
         self._sent = False
@@ -84,7 +85,7 @@ class Exchange:
         self._echoes = Echoes()
         self._thought = LeadingThought()
         # imports litellm and httpx, which are not loaded before the first call
-        self._tapped: Any = importlib.import_module("routelock_providers.litellm.client")
+        self._client_module: Any = importlib.import_module("routelock_providers.litellm.client")
 
     async def next_chunk(self) -> object:
         """Return the next chunk of the reply, or None at its end. A whole reply is one chunk.
@@ -110,7 +111,7 @@ class Exchange:
         try:
             chunk = await self._guarded(self._deadline.next, lambda: anext(self._reply, None))
         except ProviderTimeout:
-            if self._tap is None or not self._tap.is_complete or self._tap.answer is not None:
+            if self._filter is None or not self._filter.is_complete or self._filter.answer is not None:
                 raise
             chunk = None  # the message is whole: what is missing is how many tokens it had
         if chunk is None and (held := self._thought.rest()):
@@ -137,7 +138,7 @@ class Exchange:
             if choice.get("index"):
                 continue
             if message and not delta:
-                if self._tap is not None:
+                if self._filter is not None:
                     unshield(message)
                 self._lift(message)
                 self._thought.move_all(message)
@@ -168,8 +169,8 @@ class Exchange:
             done = self._assembler.done()
         except MISSHAPEN as error:
             raise self._misshapen(error) from error
-        if self._tap is not None and self._tap.answer is not None:
-            answer = self._tap.answer
+        if self._filter is not None and self._filter.answer is not None:
+            answer = self._filter.answer
             url = self._url
             raise error_from_answer(answer, provider=self._target.provider, model=self._model, url=url)
         self._check_complete(done)
@@ -196,28 +197,30 @@ class Exchange:
     def _arguments(self) -> dict[str, Any]:
         connection = self._connection()
         arguments: dict[str, Any] = {"model": self._model, **connection, **self.call.arguments}
-        if self._tap is not None and self._target.provider != "bedrock":  # which signs what it sends
+        if self._filter is not None and self._target.provider != "bedrock":  # which signs what it sends
             arguments["messages"], self._line.parts = set_aside(arguments["messages"])
         return arguments
 
     def _connection(self) -> Mapping[str, Any]:
         """Return the arguments that say where and by whom the request is sent."""
-        target, tapped = self._target, self._tapped
+        target, client_module = self._target, self._client_module
         connection: dict[str, Any] = dict(target.given)
         if not _OWN_CONNECTION.isdisjoint(self.call.arguments):
             return connection
-        route = tapped.Route(
+        route = client_module.Route(
             provider=target.provider,
             responses=target.responses,
             api_base=target.api_base,
             api_key=target.api_key,
             given=self.call.arguments,
         )
-        if (client := tapped.tapped_client(route)) is not None:
-            tap = Tap(target.provider, streams=bool(self.call.arguments.get("stream")))
-            self._line = tapped.Line(tap, self._max_bytes, self._unreadable, self._moved, route.is_tapped)
-            self._ongoing = tapped.Ongoing(self._line)
-            self._tap = tap if route.is_tapped else None
+        if (client := client_module.filtered_client(route)) is not None:
+            response_filter = ResponseFilter(target.provider, streams=bool(self.call.arguments.get("stream")))
+            self._line = client_module.Line(
+                response_filter, self._max_bytes, self._unreadable, self._moved, route.is_filtered
+            )
+            self._ongoing = client_module.Ongoing(self._line)
+            self._filter = response_filter if route.is_filtered else None
             connection |= client
         return connection
 
@@ -225,7 +228,7 @@ class Exchange:
         self, wait: Callable[[Callable[[], Awaitable[T]]], Awaitable[T]], work: Callable[[], Awaitable[T]]
     ) -> T:
         """Await one step of the call within its time; its errors become ours."""
-        token = None if self._ongoing is None else self._tapped.listen(self._ongoing)
+        token = None if self._ongoing is None else self._client_module.listen(self._ongoing)
         try:
             return await wait(work)
         except ProviderError:
@@ -235,26 +238,26 @@ class Exchange:
             raise meant from cause_of(meant, error)
         finally:
             if token is not None:
-                self._tapped.stop_listening(token)
+                self._client_module.stop_listening(token)
 
     def _meant(self, error: Exception) -> ProviderError:
         """Return what an exception of litellm's means."""
-        tap = self._tap
+        response_filter = self._filter
         meant = to_provider_error(
             error,
             provider=self._target.provider,
             model=self._model,
-            answer=None if tap is None else tap.answer,
+            answer=None if response_filter is None else response_filter.answer,
             until=self._earlier,
             began=None if self._line is None else self._line.response is not None,
             url=self._url,
         )
-        if not isinstance(meant, ProviderDefect) or tap is None:
+        if not isinstance(meant, ProviderDefect) or response_filter is None:
             return meant
-        if tap.strange is not None:
-            said = shortened(tap.strange.decode("utf-8", "replace"), 200)
+        if response_filter.strange is not None:
+            said = shortened(response_filter.strange.decode("utf-8", "replace"), 200)
             return self._unreadable(f"{said!r} is no reply", True)
-        return self._incomplete("nothing of a reply came") if tap.said_nothing else meant
+        return self._incomplete("nothing of a reply came") if response_filter.said_nothing else meant
 
     def _unreadable(self, why: str, again: bool) -> UnreadableResponse:
         advice = " Check that api_base is that of the API; the same request may pass later." if again else ""
@@ -276,27 +279,27 @@ class Exchange:
         """Tell a reply that was cut from a short one: litellm gives both a finish reason."""
         if self._reply is None:
             why = "nothing of a reply came" if self._is_nothing(done) else None
-        elif self._tap is None:
+        elif self._filter is None:
             seen = getattr(self._reply, "received_finish_reason", True)
             why = None if seen else why_incomplete(replace(done, finish_reason=None, usage=None))
-        elif self._tap.said_nothing and not self._tap.was_silent:
+        elif self._filter.said_nothing and not self._filter.was_silent:
             raise UnreadableResponse(
                 f"{self._who} answered with a stream in which there is no reply (model "
                 f"{self._model!r}). Check that api_base is that of the API.",
                 provider=self._target.provider,
                 model=self._model,
             )
-        elif self._tap.gave_no_reason:
-            counted = done.usage if self._tap.usage_seen else None
+        elif self._filter.gave_no_reason:
+            counted = done.usage if self._filter.usage_seen else None
             why = why_incomplete(replace(done, finish_reason=None, usage=counted), ended=True)
         else:
-            why = "its end is missing" if self._tap.was_cut or self._tap.said_nothing else None
+            why = "its end is missing" if self._filter.was_cut or self._filter.said_nothing else None
         if why is not None:
             raise self._incomplete(why)
 
     def _explained(self, done: MessageDone) -> MessageDone:
         """Return a reply of which a filter left nothing with the vendor's reason, which litellm drops."""
-        why = "" if self._tap is None else self._tap.why_ended
+        why = "" if self._filter is None else self._filter.why_ended
         filtered = done.finish_reason == "content_filter" or why in _CALLED_STOP
         if not (why and filtered and says_nothing(done.message)):
             return done
@@ -305,8 +308,12 @@ class Exchange:
 
     def _is_nothing(self, done: MessageDone) -> bool:
         """Whether a whole reply says nothing at all; litellm makes up a reason and a bill if need be."""
-        tap = self._tap
-        if tap is not None and tap.status is not None and not (tap.is_complete or tap.usage_seen):
+        response_filter = self._filter
+        if (
+            response_filter is not None
+            and response_filter.status is not None
+            and not (response_filter.is_complete or response_filter.usage_seen)
+        ):
             done = replace(done, finish_reason=None, usage=None)
         return why_incomplete(done, ended=True) == "nothing"
 
@@ -368,8 +375,8 @@ class Exchange:
         )
 
     def _vendor_counted(self) -> bool:
-        if self._tap is not None:
-            return self._tap.usage_seen
+        if self._filter is not None:
+            return self._filter.usage_seen
         # litellm counts by itself, and does not say so, when a stream brings no usage
         chunks: list[Any] = getattr(self._reply, "chunks", [])
         return self._reply is None or any(getattr(chunk, "usage", None) for chunk in chunks)

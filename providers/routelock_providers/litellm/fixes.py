@@ -1,6 +1,6 @@
 """What litellm cannot read in a vendor's answer, written so that it can. Pure functions on bytes.
 
-Each rule names the failure that it prevents. A body or an event that needs no mending is returned as
+Each rule names the failure that it prevents. A body or an event that needs no fix is returned as
 the very same object, after a look for a few bytes in it.
 """
 
@@ -22,10 +22,10 @@ __all__ = [
     "as_chunk",
     "as_object",
     "error_in",
-    "mend_chunk",
-    "mend_completion",
-    "mend_event",
-    "mend_reply",
+    "fix_chunk",
+    "fix_completion",
+    "fix_event",
+    "fix_reply",
     "put_back",
     "reply_in_events",
     "set_aside",
@@ -167,18 +167,18 @@ def error_in(value: Mapping[str, Any]) -> object:
     return failure_in(value) or inner
 
 
-def mend_reply(provider: str, body: bytes) -> bytes:
+def fix_reply(provider: str, body: bytes) -> bytes:
     """Return the body of a whole reply as litellm can read it."""
-    mended = body
-    for applies, mend in _REPLY_RULES:
+    fixed = body
+    for applies, fix in _REPLY_RULES:
         if applies(provider, body):
-            value = as_object(mended)
-            if value and mend(value):
-                mended = json.dumps(value, ensure_ascii=False).encode()
-    return mended
+            value = as_object(fixed)
+            if value and fix(value):
+                fixed = json.dumps(value, ensure_ascii=False).encode()
+    return fixed
 
 
-def mend_event(provider: str, line: bytes) -> bytes:
+def fix_event(provider: str, line: bytes) -> bytes:
     """Return one ``data:`` line of a stream as litellm can read it."""
     if provider == "groq" and b'"x_groq"' in line and b'"usage"' in line:
         return _with_groq_usage(line)
@@ -354,7 +354,7 @@ _SURELY_SHORT = 4000
 """... and fewer characters than this: Python reads no number of more than 4,300 digits."""
 
 
-def mend_chunk(provider: str, chunk: _Json) -> bool:
+def fix_chunk(provider: str, chunk: _Json) -> bool:
     """Change a chunk of a stream so that litellm can read it, and say whether anything had to be.
 
     Args:
@@ -365,7 +365,7 @@ def mend_chunk(provider: str, chunk: _Json) -> bool:
         if chunk.get("object") != "chat.completion.chunk":
             return False
         chunk["choices"] = None
-    changed = _mend_head(chunk)
+    changed = _fix_head(chunk)
     if usage := chunk.get("usage"):
         # or litellm counts the tokens of a streamed thought itself, and gives that out as the vendor's number
         changed = _add_details(usage) or changed
@@ -376,11 +376,11 @@ def mend_chunk(provider: str, chunk: _Json) -> bool:
             choice["delta"], changed = {}, True
         delta: object = choice.get("delta")
         if isinstance(delta, dict):
-            changed = _mend_delta(provider, cast("_Json", delta)) or changed
+            changed = _fix_delta(provider, cast("_Json", delta)) or changed
     return changed
 
 
-def mend_completion(provider: str, reply: _Json) -> bool:
+def fix_completion(provider: str, reply: _Json) -> bool:
     """Change a whole reply so that litellm can read it, and say whether anything had to be.
 
     Args:
@@ -389,7 +389,7 @@ def mend_completion(provider: str, reply: _Json) -> bool:
     """
     if "choices" not in reply:
         return False
-    changed = _mend_head(reply)
+    changed = _fix_head(reply)
     for choice in _dicts(reply["choices"]):
         message: object = choice.get("message")
         if not isinstance(message, dict):
@@ -403,7 +403,7 @@ def mend_completion(provider: str, reply: _Json) -> bool:
 
 
 def unshield(message: _Json) -> None:
-    """Take what `mend_completion` put before arguments away again, in a whole message as litellm gives it."""
+    """Take what `fix_completion` put before arguments away again, in a whole message as litellm gives it."""
     for function in _functions(message):
         function["arguments"] = function["arguments"].removeprefix(_SHIELD)
 
@@ -454,7 +454,7 @@ def as_chunk(reply: Mapping[str, Any]) -> _Json:
     return {**reply, "object": "chat.completion.chunk", "choices": choices}
 
 
-def _mend_head(said: _Json) -> bool:
+def _fix_head(said: _Json) -> bool:
     """See to what stands around the choices: the time, and a bill that nobody can read."""
     changed = False
     if isinstance(created := said.get("created"), float):
@@ -479,7 +479,7 @@ def _add_details(usage: _Json) -> bool:
     return True
 
 
-def _mend_delta(provider: str, delta: _Json) -> bool:
+def _fix_delta(provider: str, delta: _Json) -> bool:
     changed = _join_content(provider, delta)
     if not delta.get("content") and delta.get("annotations") is None and _says_more(delta):
         delta["annotations"], changed = [], True

@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-from routelock._names import litellm_name
+from routelock._tool_names import litellm_name
 from routelock.errors import ConfigError
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.model_settings import settings_problems
@@ -60,7 +60,7 @@ class LiteLLM:
             settings win. ``tools`` of the vendor's own stand beside the agent's. ``drop_params=False``
             makes a setting that the vendor does not know an error.
         name: the handler's name; default ``litellm_<model>``.
-        priority: where handlers are ranked, the lower number comes first.
+        priority: of the handlers of an agent, the lower number comes first.
 
     Raises:
         ConfigError: an argument that cannot work.
@@ -163,5 +163,5 @@ class LiteLLM:
         except RuntimeError as error:
             raise ConfigError(
                 f"{self.name} needs asyncio, because litellm does. Run it with asyncio, or on trio use "
-                "routelock_providers.openai.OpenAI with the vendor's base_url."
+                "routelock_providers.OpenAI with the vendor's base_url."
             ) from error

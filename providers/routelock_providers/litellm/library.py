@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import importlib
 import inspect
 import os
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
-from math import inf
 from typing import Any, cast
 
 from anyio.lowlevel import RunVar
@@ -19,18 +17,15 @@ from pydantic import BaseModel
 __all__ = [
     "as_dict",
     "close_litellm",
-    "cost_of",
     "is_loaded",
     "load_in_a_thread",
     "load_litellm",
-    "model_info",
-    "price",
     "reads_no_file",
     "settle_with_the_loop",
 ]
 
 
-_LISTENING = "routelock_providers.litellm.client"
+_CLIENT_MODULE = "routelock_providers.litellm.client"
 
 _ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # or importing it calls GitHub, and a thread tries again
@@ -95,19 +90,19 @@ def _imported() -> Any:
 
 async def load_in_a_thread() -> None:
     """Import litellm, and what listens in on it, while the event loop goes on."""
-    if _listening() is None:
+    if _client_module() is None:
         await asyncio.to_thread(_load)
 
 
-def _listening() -> Any:
+def _client_module() -> Any:
     """Return the module that listens in, or None before it is loaded."""
-    module = sys.modules.get(_LISTENING)
+    module = sys.modules.get(_CLIENT_MODULE)
     return module if hasattr(module, "close_client") else None  # half of a module is in there as well
 
 
 def _load() -> None:
     load_litellm()
-    importlib.import_module(_LISTENING)
+    importlib.import_module(_CLIENT_MODULE)
 
 
 async def settle_with_the_loop() -> None:
@@ -155,55 +150,12 @@ async def close_litellm() -> None:
     """
     if "litellm" not in sys.modules:
         return
-    if (tapped := _listening()) is not None:  # an app may have asked litellm by itself alone
-        await tapped.close_client()
+    if (client_module := _client_module()) is not None:  # an app may have asked litellm by itself alone
+        await client_module.close_client()
     litellm = load_litellm()
     await _settle()
     await litellm.close_litellm_async_clients()
     litellm.in_memory_llm_clients_cache.flush_cache()
-
-
-def cost_of(reply: object) -> float | None:
-    """Return what litellm says that a whole reply cost in US dollars; None where it does not know."""
-    hidden: object = getattr(reply, "_hidden_params", None)
-    cost: object = cast("dict[str, Any]", hidden).get("response_cost") if isinstance(hidden, dict) else None
-    return float(cost) if isinstance(cost, int | float) and 0 < cost < inf else None
-
-
-def price(litellm: Any, provider: str, model: str, usage: Mapping[str, Any]) -> float | None:
-    """Return what a call cost in US dollars by litellm's price table, or None for an unknown price.
-
-    The same tokens cost the same whether they were streamed or not, because the price is taken from
-    the usage alone.
-    """
-    if provider in ("ollama", "ollama_chat"):
-        return 0.0  # litellm says so too, once it has asked the server, four times, holding up the event loop
-    if (info := model_info(litellm, provider, model)) is None:
-        return None
-    try:
-        prompt, completion = litellm.cost_per_token(
-            model=model, custom_llm_provider=provider, usage_object=litellm.Usage(**usage)
-        )
-    except Exception:  # an unknown model raises several things; a price is no reason to lose a reply
-        return None
-    cost = float(prompt) + float(completion)
-    # a model that costs nothing has a price; one whose price is unknown, or whose entry was made up, has none
-    known = info.get("key") in litellm.model_cost and info.get("input_cost_per_token") is not None
-    return cost if cost > 0 or known else None
-
-
-def model_info(litellm: Any, provider: str, model: str) -> Mapping[str, Any] | None:
-    """Return what litellm's table says of a model, or None for one that is not in it."""
-    return _looked_up(litellm, provider, model, len(litellm.model_cost))
-
-
-@functools.lru_cache(maxsize=256)
-def _looked_up(litellm: Any, provider: str, model: str, known: int) -> Mapping[str, Any] | None:
-    """Look once in a table of so many entries: it takes long, longest for what is not there."""
-    try:
-        return cast("Mapping[str, Any]", litellm.get_model_info(model=model, custom_llm_provider=provider))
-    except Exception:  # a bare one, if it is not there
-        return None
 
 
 def as_dict(value: object) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from routelock._records import record
 from routelock.handlers.port import Request, ToolChoice, ToolSpec
 from routelock.history.messages import Message, calls_of
 from routelock_providers.chat_completions.openai_compatible import PATH
-from routelock_providers.litellm.library import model_info
+from routelock_providers.litellm.prices import model_info
 from routelock_providers.request_shape import prepare, tools_for
 from routelock_providers.structured_output import Plan, plan_for, told
 from routelock_providers.vendors import (

@@ -1,9 +1,9 @@
-"""A thin tap on the wire between litellm and a vendor: bytes in, bytes out.
+"""A filter on the wire between litellm and a vendor: bytes in, bytes out.
 
 litellm loses things on the way from the wire to its caller: chunks with a raw U+2028 in them, the
 difference between a stream that ended and one that was cut, whether token counts came from the
-vendor or were guessed, why the vendor refused. The tap reads the same bytes first. It notes what was
-said, and mends the few things that litellm cannot read. Whatever it does not know passes unchanged.
+vendor or were guessed, why the vendor refused. The filter reads the same bytes first. It notes what was
+said, and fixes the few things that litellm cannot read. Whatever it does not know passes unchanged.
 
 It knows no vendor by name but where a rule says so, does no I/O and imports neither litellm nor an
 HTTP client; `routelock_providers.litellm.client` puts it into the stream of bytes.
@@ -25,14 +25,14 @@ from routelock_providers.errors import Answer
 from routelock_providers.litellm.fixes import (
     as_chunk,
     error_in,
-    mend_chunk,
-    mend_completion,
-    mend_event,
-    mend_reply,
+    fix_chunk,
+    fix_completion,
+    fix_event,
+    fix_reply,
     reply_in_events,
 )
 
-__all__ = ["Tap", "counts", "ends", "has_strange_calls", "is_whole", "talks", "why_ended"]
+__all__ = ["ResponseFilter", "counts", "ends", "has_strange_calls", "is_whole", "talks", "why_ended"]
 
 
 _Json = Mapping[str, Any]
@@ -214,7 +214,7 @@ def _is_utf8(line: bytes) -> bool:
     return True
 
 
-class Tap:
+class ResponseFilter:
     """Reads one answer of one call.
 
     Args:
@@ -226,7 +226,7 @@ class Tap:
         self.provider = provider
         self._streams = streams
         self.streaming = False
-        """Whether a stream was asked for. A whole body is read and mended whole."""
+        """Whether a stream was asked for. A whole body is read and fixed whole."""
         self.answer: Answer | None = None
         """The answer when it was an error: by its status, or inside a success."""
         self.status: int | None = None
@@ -310,15 +310,15 @@ class Tap:
         body = body.removeprefix(BOM_UTF8)
         if "event-stream" in self._content_type:
             body = reply_in_events(body) or body  # asked for a whole reply, got a stream
-        mended = mend_reply(self.provider, body)
+        fixed = fix_reply(self.provider, body)
         try:
-            said: Any = _parsed(mended)
+            said: Any = _parsed(fixed)
         except (ValueError, RecursionError):
             said = None
-        if isinstance(said, dict) and mend_completion(self.provider, cast("dict[str, Any]", said)):
-            mended = _encoded(cast("object", said))
-        self._take(cast("object", said), mended)
-        return mended
+        if isinstance(said, dict) and fix_completion(self.provider, cast("dict[str, Any]", said)):
+            fixed = _encoded(cast("object", said))
+        self._take(cast("object", said), fixed)
+        return fixed
 
     def feed(self, data: bytes) -> bytes:
         """Note the next bytes of a stream, and return what litellm is to see of them."""
@@ -427,10 +427,10 @@ class Tap:
             event = cast("dict[str, Any]", said)
             if "choices" in event:
                 self._name = b""  # means nothing to litellm, which takes one for the end, too
-            if mend_chunk(self.provider, event):
+            if fix_chunk(self.provider, event):
                 line = b"data: " + _encoded(event)
         self._take(cast("Any", said), line[5:])
-        return b"" if self.is_broken else self._framed(mend_event(self.provider, line))
+        return b"" if self.is_broken else self._framed(fix_event(self.provider, line))
 
     def _framed(self, line: bytes) -> bytes:
         """Return an event with its name, and apart from the one before: openai's library needs it."""

@@ -12,12 +12,14 @@ from routelock._lazy import load_late
 if TYPE_CHECKING:
     from routelock_providers.remote.a2a import A2AAgent
     from routelock_providers.remote.agent import RemoteAgent
+    from routelock_providers.remote.urls import AllowList
 
-__all__ = ["A2AAgent", "RemoteAgent"]
+__all__ = ["A2AAgent", "AllowList", "RemoteAgent"]
 
 _LATE = {
     "RemoteAgent": "routelock_providers.remote.agent",
     "A2AAgent": "routelock_providers.remote.a2a",
+    "AllowList": "routelock_providers.remote.urls",
 }
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from routelock._json import integral, sendable
-from routelock._names import slug
+from routelock._tool_names import slug
 from routelock.errors import (
     AuthenticationFailed,
     ConfigError,
@@ -73,7 +73,7 @@ class A2AAgent:
         name: the handler's name; default ``a2a_<host and path>``.
         api_key: sent as a bearer token.
         prompt: when to use the agent, for the model that may hand over to it.
-        priority: where handlers are ranked, the lower number comes first.
+        priority: of the handlers of an agent, the lower number comes first.
         scope: who may reach it, see `routelock.scopes`.
         expose: whether a model is offered ``transfer_to_<name>`` without an edge to it.
         timeout: seconds that the server may send nothing at all. How long a reply may take in all is

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from pydantic_core import to_jsonable_python
 
-from routelock._names import slug
+from routelock._tool_names import slug
 from routelock.errors import ConfigError, UnreadableResponse
 from routelock.handlers.events import HandlerEvent, MessageDone, ToolCallDelta
 from routelock.handlers.model_settings import settings_problems
@@ -164,13 +164,13 @@ class RemoteAgent:
         name: the handler's name; default ``remote_<host and path>``, and the model's name.
         api_key: sent as a bearer token.
         headers: sent with each request.
-        allow: which other URLs may be called, see `AllowList`.
+        allow: which other URLs may be called, see `routelock_providers.remote.AllowList`.
         settings: further keys of the body, such as ``{"temperature": 0}`` or a ``response_format``.
         pass_tools: offer the remote agent the tools of this one. It may then call them and hand over
             with them, here.
         pass_instructions: send system and developer messages too.
         prompt: when to use the agent, for the model that may hand over to it.
-        priority: where handlers are ranked, the lower number comes first.
+        priority: of the handlers of an agent, the lower number comes first.
         scope: who may reach it, see `routelock.scopes`.
         expose: whether a model is offered ``transfer_to_<name>`` without an edge to it.
         timeout: seconds for one whole reply, streamed or not; None for no limit.

@@ -21,7 +21,7 @@ from routelock.errors import (
     UnreadableResponse,
 )
 from routelock_providers.chat_completions.chat import Incoming, Response
-from routelock_providers.chat_completions.httpx_client import carrier, encoded
+from routelock_providers.chat_completions.httpx_client import encoded, httpx_client
 from routelock_providers.errors import Answer, error_from_answer, key_hint, shortened
 from routelock_providers.http.body import beginning, is_packed, parsed
 from routelock_providers.remote.urls import AgentUrl, UrlNotAllowed, redirect_target
@@ -148,7 +148,7 @@ class Courier:
             from openai import AsyncOpenAI  # noqa: PLC0415 - see above
 
             client = AsyncOpenAI(
-                api_key="none", base_url="http://no.invalid", http_client=carrier(self._look_at)
+                api_key="none", base_url="http://no.invalid", http_client=httpx_client(self._look_at)
             )
             self._clients.set(client)
         return client

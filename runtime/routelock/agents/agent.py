@@ -11,11 +11,11 @@ from typing import Any, Generic, cast, get_args
 from typing_extensions import TypeVar
 
 from routelock._callables import MaybeAwaitable, name_of, resolve, takes, wants
-from routelock._names import frozen_list
 from routelock._records import NEW_DICT, dataclass
+from routelock._tool_names import frozen_list
 from routelock.agents.hooks import AgentHooks, RunHooks
-from routelock.agents.registry import Equipment, Ranked, Section, rank
-from routelock.agents.skill import Skill, equip
+from routelock.agents.registry import PromptSection, Registered, RegisteredHandler, register
+from routelock.agents.skill import Skill, register_all
 from routelock.context import RunContext
 from routelock.errors import ConfigError
 from routelock.guardrails import Guardrail
@@ -273,11 +273,11 @@ class Agent(AsTool, Generic[T]):
     output_type: Any = field(default=None, kw_only=True)
     """The type of the final output, a union or a literal too, which are no ``type``; text when None."""
     output_mode: OutputMode = field(default="auto", kw_only=True)
-    """How the model is asked for it, see `routelock.handlers.port`; by default its provider decides."""
+    """How the model is asked for it, see `routelock.handlers.OutputMode`; by default its provider decides."""
     input_guardrails: Sequence[Guardrail] = field(default=(), kw_only=True)
     output_guardrails: Sequence[Guardrail] = field(default=(), kw_only=True)
     hooks: AgentHooks | None = field(default=None, kw_only=True)
-    equipment: Equipment = field(init=False, repr=False)
+    registered: Registered = field(init=False, repr=False)
     """What ``model``, ``handlers`` and ``skills`` come to; made once, with the agent."""
     edges: tuple[Handoff, ...] = field(init=False, repr=False)
     """The handoffs, each as a `Handoff`, and one to each handler that is exposed."""
@@ -290,16 +290,16 @@ class Agent(AsTool, Generic[T]):
             _set(self, "tools", with_functions(self.tools))
         wrong = agent_problems(self)
         declared = collected(wrong, _as_edge, in_list(self.handoffs))
-        equipment = equip(self.name, self.model, in_list(self.handlers), in_list(self.skills), wrong)
+        registered = register_all(self.name, self.model, in_list(self.handlers), in_list(self.skills), wrong)
         exposed = [
             Handoff(target=each.handler, scope=each.scope)
-            for each in equipment.handlers
+            for each in registered.handlers
             if each.expose and not any(edge.target == each.handler for edge in declared)
         ]
-        _set(self, "equipment", equipment)
+        _set(self, "registered", registered)
         _set(self, "edges", (*declared, *exposed))
         tools = [each for each in in_list(self.tools) if isinstance(each, Tool)]
-        wrong += colliding_names(self.name, [*tools, *equipment.tools], self.edges)
+        wrong += colliding_names(self.name, [*tools, *registered.tools], self.edges)
         if wrong:
             raise in_one(wrong)
 
@@ -323,27 +323,27 @@ class Agent(AsTool, Generic[T]):
     @cached_property
     def all_tools(self) -> tuple[Tool, ...]:
         """Its own tools, and then those of its skills."""
-        return (*cast("tuple[Tool, ...]", self.tools), *self.equipment.tools)
+        return (*cast("tuple[Tool, ...]", self.tools), *self.registered.tools)
 
     @cached_property
-    def sections(self) -> tuple[Section, ...]:
+    def sections(self) -> tuple[PromptSection, ...]:
         """What joins the instructions: prompts of skills, and of all handlers that may take over."""
-        known = {section.name for section in self.equipment.sections if section.of_handler}
+        known = {section.name for section in self.registered.sections if section.of_handler}
         targets = {edge.to_handler.name: edge.to_handler for edge in self.edges if edge.to_handler}
-        more = [rank(target).section for name, target in targets.items() if name not in known]
+        more = [register(target).section for name, target in targets.items() if name not in known]
         return tuple(
-            sorted([*self.equipment.sections, *filter(None, more)], key=lambda section: section.priority)
+            sorted([*self.registered.sections, *filter(None, more)], key=lambda section: section.priority)
         )
 
     @cached_property
-    def open_handlers(self) -> Sequence[Ranked]:
+    def open_handlers(self) -> Sequence[RegisteredHandler]:
         """The handlers that anybody may reach, the default first."""
-        return [each for each in self.equipment.handlers if permits(each.scope, ())]
+        return [each for each in self.registered.handlers if permits(each.scope, ())]
 
     @cached_property
     def hooked(self) -> bool:
         """Whether it is watched by hooks: by its own, or by those of its skills."""
-        return self.hooks is not None or bool(self.equipment.hooks)
+        return self.hooks is not None or bool(self.registered.hooks)
 
     @cached_property
     def worked_out(self) -> dict[Any, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from routelock._callables import name_of
-from routelock._text import inert
+from routelock._text import escape_control
 from routelock.agents.agent import Agent, connected, find_agent
 from routelock.handoffs.capabilities import missing_capability
 from routelock.handoffs.handoff import Handoff
@@ -113,7 +113,7 @@ def _of_agent(agent: Agent[Any]) -> Node:
     return Node(
         name=agent.name,
         handlers=tuple(
-            each.handler if isinstance(each.handler, str) else each.name for each in agent.equipment.handlers
+            each.handler if isinstance(each.handler, str) else each.name for each in agent.registered.handlers
         ),
         about=agent.handoff_description,
         tools=tuple(tool.name for tool in agent.all_tools),
@@ -193,7 +193,7 @@ def _arrow(link: Link) -> str:
 
 
 def _label(text: str) -> str:
-    line = " ".join(inert(text).split())
+    line = " ".join(escape_control(text).split())
     return _ACTIVE.sub(lambda found: f"#{ord(found[0])};", line)
 
 

@@ -1,4 +1,4 @@
-"""What an agent is equipped with, beside what its declaration lists: handlers, and all that skills bring.
+"""What is registered on an agent, beside what its declaration lists: handlers, and all that skills bring.
 
 A `Registry` is open while an agent is made and closed before it is used: agents are immutable.
 """
@@ -10,8 +10,8 @@ from dataclasses import field, replace
 from typing import Any, cast
 
 from routelock._callables import MaybeAwaitable
-from routelock._names import litellm_name
 from routelock._records import NEW_DICT, dataclass
+from routelock._tool_names import litellm_name
 from routelock.agents.hooks import AgentHooks
 from routelock.errors import ConfigError
 from routelock.handlers.function_handler import function_handler
@@ -21,14 +21,14 @@ from routelock.tools.decorators import is_function
 from routelock.tools.decorators import tool as tool_of
 from routelock.tools.tool import Tool
 
-__all__ = ["Equipment", "Ranked", "Registry", "Section", "checked_event", "rank"]
+__all__ = ["PromptSection", "Registered", "RegisteredHandler", "Registry", "checked_event", "register"]
 
 
 _OWN = "agent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class PromptSection:
     """A part of the system prompt."""
 
     text: str | Callable[..., MaybeAwaitable[str]]
@@ -41,8 +41,8 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
-    """A handler with its place among those of one agent."""
+class RegisteredHandler:
+    """A handler with its priority among those of one agent."""
 
     name: str
     handler: Handler | str
@@ -55,28 +55,28 @@ class Ranked:
     """The skill that brought it, or ``agent``."""
 
     @property
-    def section(self) -> Section | None:
+    def section(self) -> PromptSection | None:
         """Its part of the system prompt, if it has one."""
         if not self.prompt:
             return None
-        return Section(
+        return PromptSection(
             text=self.prompt, priority=self.priority, scope=self.scope, name=self.name, of_handler=True
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Equipment:
+class Registered:
     """What a finished `Registry` holds; each list in its order."""
 
-    handlers: tuple[Ranked, ...] = ()
+    handlers: tuple[RegisteredHandler, ...] = ()
     """By priority, and then as they were registered: the first is the default."""
     tools: tuple[Tool, ...] = ()
-    sections: tuple[Section, ...] = ()
+    sections: tuple[PromptSection, ...] = ()
     """By priority; the prompts of skills and of handlers."""
     hooks: Mapping[str, tuple[Callable[..., Any], ...]] = field(default_factory=NEW_DICT)
     """By event; callables of what a method of `routelock.AgentHooks` is given."""
 
-    def get(self, name: str) -> Ranked | None:
+    def get(self, name: str) -> RegisteredHandler | None:
         """Return the handler of that name."""
         return next((each for each in self.handlers if each.name == name), None)
 
@@ -88,7 +88,7 @@ class Equipment:
 
 
 class Registry:
-    """Collects what an agent is equipped with; a skill is given it when it is initialised.
+    """Collects what is registered on an agent; a skill is given it when it is initialised.
 
     Args:
         agent: the name of the agent.
@@ -98,9 +98,9 @@ class Registry:
     def __init__(self, agent: str, skills: Mapping[str, Any] | None = None) -> None:
         self.agent = agent
         self.skills: Mapping[str, Any] = skills or {}
-        self._handlers: dict[str, Ranked] = {}
+        self._handlers: dict[str, RegisteredHandler] = {}
         self._tools: list[Tool] = []
-        self._sections: list[Section] = []
+        self._sections: list[PromptSection] = []
         self._hooks: list[tuple[int, str, Callable[..., Any]]] = []
         self._closed = False
         self._source = _OWN
@@ -130,18 +130,18 @@ class Registry:
             ConfigError: it cannot answer, or another handler of that name comes from elsewhere.
         """
         source, scope = self._source if source is None else source, self._own(scope)
-        self.add_ranked(rank(handler, source=source, scope=scope))
+        self.add_registered(register(handler, source=source, scope=scope))
 
-    def add_ranked(self, ranked: Ranked) -> None:
-        """Register a handler whose place is known."""
+    def add_registered(self, registered: RegisteredHandler) -> None:
+        """Add a handler that `register` made."""
         self._open()
-        other = self._handlers.get(ranked.name)
-        if other is not None and other.handler != ranked.handler and _both_count(other, ranked):
+        other = self._handlers.get(registered.name)
+        if other is not None and other.handler != registered.handler and _both_count(other, registered):
             raise ConfigError(
-                f"Agent {self.agent!r}: two handlers are named {ranked.name!r}, one of {other.source!r} and "
-                f"one of {ranked.source!r}. Give one another name."
+                f"Agent {self.agent!r}: two handlers are named {registered.name!r}, one of {other.source!r} "
+                f"and one of {registered.source!r}. Give one another name."
             )
-        self._handlers[ranked.name] = ranked
+        self._handlers[registered.name] = registered
 
     def get(self, name: str) -> dict[str, Any] | None:
         """Return what is known of a registered handler; None when there is none."""
@@ -157,7 +157,7 @@ class Registry:
                 "source": each.source,
                 "scope": each.scope,
             }
-            for each in self._ranking()
+            for each in self._by_priority()
         ]
 
     def add_tool(self, tool: Tool | Callable[..., Any], *, scope: Scope | None = None) -> None:
@@ -185,7 +185,7 @@ class Registry:
         self._open()
         name = name or self._source
         scope = checked_scope(self._own(scope), f"A prompt of {name!r}")
-        self._sections.append(Section(text=text, priority=priority, scope=scope, name=name))
+        self._sections.append(PromptSection(text=text, priority=priority, scope=scope, name=name))
 
     def add_hook(self, event: str, function: Callable[..., Any], *, priority: int = Priority.CUSTOM) -> None:
         """Call ``function`` at an event, with what that method of `routelock.AgentHooks` is given.
@@ -196,17 +196,17 @@ class Registry:
         self._open()
         self._hooks.append((priority, checked_event(event), function))
 
-    def close(self) -> Equipment:
+    def close(self) -> Registered:
         """Return what was collected. Nothing can be added any more."""
         self._open()
         self._closed = True
-        ranking = self._ranking()
-        prompts = [section for each in ranking if (section := each.section)]
+        handlers = self._by_priority()
+        prompts = [section for each in handlers if (section := each.section)]
         hooks: dict[str, tuple[Callable[..., Any], ...]] = {}
         for _, event, function in sorted(self._hooks, key=lambda hook: hook[0]):
             hooks[event] = (*hooks.get(event, ()), function)
-        return Equipment(
-            handlers=tuple(ranking),
+        return Registered(
+            handlers=tuple(handlers),
             tools=tuple(self._tools),
             sections=tuple(sorted([*self._sections, *prompts], key=lambda section: section.priority)),
             hooks=hooks,
@@ -215,7 +215,7 @@ class Registry:
     def _own(self, scope: Scope | None) -> Scope:
         return self._scope if scope is None else scope
 
-    def _ranking(self) -> Sequence[Ranked]:
+    def _by_priority(self) -> Sequence[RegisteredHandler]:
         return sorted(self._handlers.values(), key=lambda each: each.priority)
 
     def _open(self) -> None:
@@ -238,19 +238,19 @@ def checked_event(event: str) -> str:
     return event
 
 
-def _both_count(one: Ranked, other: Ranked) -> bool:
+def _both_count(one: RegisteredHandler, other: RegisteredHandler) -> bool:
     """Whether neither may replace the other: a skill may register anew, a declaration is no sequence."""
     return one.source != other.source or one.source == _OWN
 
 
-def rank(
+def register(
     handler: Handler | Callable[..., Any] | str,
     *,
     priority: int = Priority.CUSTOM,
     source: str = _OWN,
     scope: Scope = "all",
-) -> Ranked:
-    """Return a handler with its place.
+) -> RegisteredHandler:
+    """Return a handler with its priority, scope and source.
 
     Args:
         handler: a handler, a function that becomes one, or a model string.
@@ -262,13 +262,15 @@ def rank(
         ConfigError: it cannot answer.
     """
     if isinstance(handler, str):
-        return Ranked(name=litellm_name(handler), handler=handler, priority=priority, source=source)
+        return RegisteredHandler(
+            name=litellm_name(handler), handler=handler, priority=priority, source=source
+        )
     found = handler if callable(getattr(handler, "stream", None)) else _made(handler)
     name: object = getattr(found, "name", None)
     if not isinstance(name, str) or not name:
         raise ConfigError(f"A handler needs a name; {handler!r:.80} has {name!r}.")
     own = getattr(found, "scope", "all")
-    return Ranked(
+    return RegisteredHandler(
         name=name,
         handler=cast(Handler, found),
         priority=_number(getattr(found, "priority", None), priority, name),

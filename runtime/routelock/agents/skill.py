@@ -1,13 +1,15 @@
 """Skills: tools, handlers, prompts and hooks that are registered on an agent together.
 
-class Weather(Skill):
-@tool
-def forecast(self, city: str) -> str: ...
+    class Weather(Skill):
+        @tool
+        def forecast(self, city: str) -> str: ...
 
-@prompt
-def style(self) -> str: ...
+        @prompt
+        def style(self) -> str: ...
 
-Agent("helper", model=..., skills=[Weather()])
+    Agent("helper", model=..., skills=[Weather()])
+
+What a skill brings is registered while the agent is made, see `registry.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Any, TypeVar, cast, overload
 
 from routelock._callables import MaybeAwaitable, name_of
 from routelock._records import dataclass
-from routelock.agents.registry import Equipment, Registry, checked_event, rank
+from routelock.agents.registry import Registered, Registry, checked_event, register
 from routelock.errors import ConfigError, SkillInitError
 from routelock.handlers.function_handler import FunctionHandler
 from routelock.handlers.port import Handler, Priority, is_handler
@@ -29,7 +31,7 @@ from routelock.handoff_request import HandoffRequest
 from routelock.scopes import Scope, checked_scope
 from routelock.tools.tool import Tool
 
-__all__ = ["Hook", "Prompt", "Skill", "equip", "hook", "prompt"]
+__all__ = ["Hook", "Prompt", "Skill", "hook", "prompt", "register_all"]
 
 
 _INSTEAD: Mapping[str, str] = {
@@ -190,13 +192,13 @@ def hook(event: str, /, *, priority: int = Priority.CUSTOM) -> Callable[[Callabl
     return make
 
 
-def equip(
+def register_all(
     agent: str,
     model: str | Handler | None,
     handlers: Sequence[Handler | Callable[..., Any]],
     skills: Sequence[Skill],
     wrong: list[ConfigError],
-) -> Equipment:
+) -> Registered:
     """Register an agent's model, its handlers and its skills, and return what comes of it.
 
     Skills are initialised only if nothing is wrong before.
@@ -213,7 +215,7 @@ def equip(
     registry = Registry(agent, by_name)
     with _telling(wrong):
         if isinstance(model, str) or is_handler(model):
-            registry.add_ranked(rank(model, priority=Priority.LOCAL))
+            registry.add_registered(register(model, priority=Priority.LOCAL))
     for handler in handlers:
         if handler is None or handler is not model:
             with _telling(wrong):

@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from routelock.cli.command import DONE, FAILED, Command
+from routelock.cli.command import Command
+from routelock.cli.exit_codes import DONE, FAILED
 from routelock.cli.run import run_command
 from routelock.errors import ConfigError
 from routelock.testing.cassette import Cassette, CassetteMode, use_cassette

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import importlib.util
 import os
 import sys
 import time
 from dataclasses import replace
 from typing import Any
 
-from routelock.cli.command import DONE, FAILED, INTERRUPTED, WAITS, Command
-from routelock.cli.keyboard import edit_lines
+from routelock.cli.command import Command
+from routelock.cli.exit_codes import DONE, FAILED, INTERRUPTED, WAITS
 from routelock.cli.options import (
     RunOptions,
     declare_agent,
@@ -29,7 +28,9 @@ from routelock.cli.screen import (
     Teller,
     bounded,
     call_arguments,
+    edit_lines,
     money,
+    moves,
     told,
     usage_line,
 )
@@ -127,7 +128,7 @@ class _Chat:
         begun, self._stopped = time.monotonic(), False
         stream: RunStream | None = None
         try:
-            ready_litellm(self._options)
+            ready_litellm(self._options, still=isinstance(self._screen, PlainScreen))
             stream = self._start(given)
             with self._screen.busy():
                 self._loop.run(self._play(stream))
@@ -256,8 +257,7 @@ def _run(given: argparse.Namespace) -> int:
 
 def _screen(plain: bool) -> Screen:
     """Return rich's screen where there is rich, and a terminal for it."""
-    fancy = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not plain
-    return RichScreen() if fancy and importlib.util.find_spec("rich") else PlainScreen(sys.stdout)
+    return RichScreen() if moves(sys.stdout) and not plain else PlainScreen(sys.stdout)
 
 
 chat_command = Command(

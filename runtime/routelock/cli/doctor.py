@@ -12,12 +12,12 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any
 
 from routelock._redaction import redact_text
-from routelock._text import inert
-from routelock.agents.registry import Ranked
-from routelock.cli.command import DONE, FAILED, Command
+from routelock._text import escape_control
+from routelock.agents.registry import RegisteredHandler
+from routelock.cli.command import Command
+from routelock.cli.exit_codes import DONE, FAILED
 from routelock.cli.options import keys_present, load_agents
-from routelock.cli.screen import told
-from routelock.cli.spinner import Waiting
+from routelock.cli.screen import Waiting, told
 from routelock_providers.chat_completions.openai_compatible import Destination
 from routelock_providers.errors import to_provider_error
 from routelock_providers.litellm.handler import LiteLLM
@@ -53,7 +53,7 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def _say(title: str, lines: Iterator[str] | list[str]) -> None:
-    sys.stdout.write(f"{title}\n" + "".join(f"  {inert(line)}\n" for line in lines))
+    sys.stdout.write(f"{title}\n" + "".join(f"  {escape_control(line)}\n" for line in lines))
 
 
 def _installed() -> Iterator[str]:
@@ -97,17 +97,17 @@ def _called(what: str) -> bool:
         return _model(what, LiteLLM(what))
     healthy = True
     for agent in {name: each for one in load_agents(what) for name, each in one.graph.items()}.values():
-        for ranked in agent.equipment.handlers:
-            healthy = _handler(agent.name, ranked) and healthy
+        for registered in agent.registered.handlers:
+            healthy = _handler(agent.name, registered) and healthy
     return healthy
 
 
-def _handler(agent: str, ranked: Ranked) -> bool:
+def _handler(agent: str, registered: RegisteredHandler) -> bool:
     """Say whom a handler would ask; tell whether it could."""
-    handler = ranked.handler
+    handler = registered.handler
     if isinstance(handler, str):
         return _model(f"agent {agent}: {handler}", LiteLLM(handler))
-    title = f"agent {agent}: {ranked.name}"
+    title = f"agent {agent}: {registered.name}"
     if isinstance(handler, LiteLLM):
         return _model(title, handler)
     tells: Any = getattr(handler, "destination", None)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from routelock.agents.graph import as_markdown, graph_mermaid, handoff_matrix
 from routelock.agents.svg import graph_svg
-from routelock.cli.command import DONE, Command
+from routelock.cli.command import Command
+from routelock.cli.exit_codes import DONE
 from routelock.cli.options import declare_agent, the_agent
 
 __all__ = ["graph_command"]

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from routelock.cli.cassettes import record_command, replay_command
 from routelock.cli.chat import chat_command
-from routelock.cli.command import FAILED, INTERRUPTED, PIPE_CLOSED, WRONG, Command, explained
+from routelock.cli.command import Command
 from routelock.cli.dev import dev_command
 from routelock.cli.doctor import doctor_command
+from routelock.cli.exit_codes import INTERRUPTED, PIPE_CLOSED, code_of, explained
 from routelock.cli.graph import graph_command
 from routelock.cli.run import run_command
 from routelock.cli.screen import told
 from routelock.cli.serve import serve_command
 from routelock.cli.trace import trace_command
-from routelock.errors import ConfigError
 
 if TYPE_CHECKING:
     _Adds = argparse._SubParsersAction[Any]  # pyright: ignore[reportPrivateUsage]
@@ -42,14 +42,14 @@ _COMMANDS: tuple[Command, ...] = (
     trace_command,
     doctor_command,
 )
-"""In the order of the help. A new command is a module of `routelock.commands` and its place here."""
+"""In the order of the help. A new command is a module of `routelock.cli` and has its place here."""
 
 _PATIENCE = 0.2
 """Seconds for a thread that is about to end."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Carry out a command line and return its exit code, see `routelock.cli.command`.
+    """Carry out a command line and return its exit code; ``routelock --help`` says what each means.
 
     Args:
         arguments: without the program's name; None takes those of the process.
@@ -86,7 +86,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         if given.verbose:
             traceback.print_exception(error)
         sys.stderr.write(f"routelock: {told(error)}\n")
-        return WRONG if isinstance(error, ConfigError) else FAILED
+        return code_of(error)
 
 
 class _Parser(argparse.ArgumentParser):

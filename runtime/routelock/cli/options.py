@@ -15,10 +15,10 @@ from typing import Any, cast
 
 from routelock._callables import takes
 from routelock.agents.agent import Agent
-from routelock.cli.spinner import Waiting
+from routelock.cli.screen import Waiting
 from routelock.errors import ConfigError
 from routelock.run.config import RunConfig, listed
-from routelock.run.handler_selection import lineup
+from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.start import DEFAULT_MAX_TURNS
 from routelock_providers.litellm.library import load_litellm
 
@@ -219,7 +219,7 @@ def the_agent(given: argparse.Namespace) -> Agent[Any]:
 
 def _found(given: argparse.Namespace) -> tuple[Agent[Any], Agent[Any]]:
     """Return the agent that begins, and the one through which it was found: its graph has them both."""
-    with Waiting(f"loading {given.spec}"):
+    with Waiting(f"loading {given.spec}", still=getattr(given, "plain", False)):
         agents = load_agents(given.spec)
     if given.agent is None:
         return agents[0], agents[0]
@@ -267,11 +267,15 @@ def needs_litellm(options: RunOptions) -> bool:
     """Whether a model is given as a string, so that litellm answers for it."""
     graphs = (one.graph.values() for one in (options.agent, *options.config.agents))
     members = (member for graph in graphs for member in graph)
-    return any(isinstance(each.handler, str) for member in members for each in lineup(member, options.config))
+    return any(
+        isinstance(each.handler, str)
+        for member in members
+        for each in handlers_by_priority(member, options.config)
+    )
 
 
-def ready_litellm(options: RunOptions) -> None:
-    """Load litellm if a run will need it, which takes seconds, and say so."""
+def ready_litellm(options: RunOptions, *, still: bool = False) -> None:
+    """Load litellm if a run will need it, which takes seconds, and say so by what moves, unless ``still``."""
     if needs_litellm(options):
-        with Waiting("loading litellm, once"):
+        with Waiting("loading litellm, once", still=still):
             load_litellm()

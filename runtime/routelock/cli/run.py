@@ -12,8 +12,9 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from routelock._text import inert
-from routelock.cli.command import DONE, FAILED, WAITS, WRONG, Command
+from routelock._text import escape_control
+from routelock.cli.command import Command
+from routelock.cli.exit_codes import DONE, WAITS, code_of
 from routelock.cli.options import (
     RunOptions,
     declare_agent,
@@ -22,8 +23,7 @@ from routelock.cli.options import (
     ready_litellm,
     run_options,
 )
-from routelock.cli.screen import PlainScreen, Teller, bounded, call_arguments, told
-from routelock.cli.spinner import Waiting
+from routelock.cli.screen import PlainScreen, Teller, Waiting, bounded, call_arguments, told
 from routelock.errors import ConfigError, RoutelockError
 from routelock.run.events import AgentUpdated, RunEvent, ToolCalled
 from routelock.run.result import RunResult
@@ -61,7 +61,7 @@ def _run(given: argparse.Namespace) -> int:
         if not given.json or error.result is None:
             raise
         _print(_document(error.result, error))
-        return WRONG if isinstance(error, ConfigError) else FAILED
+        return code_of(error)
     waits = [*_waiting(result)]
     if given.json:
         _print(_document(result, None))
@@ -96,7 +96,8 @@ async def _answer(options: RunOptions, text: str, *, steps: bool) -> RunResult[A
         with Waiting(f"{bounded(options.agent.name, 80)} answers") as waiting:
             async with stream:
                 async for event in stream:
-                    waiting.what = _what(event) or waiting.what
+                    if what := _what(event):
+                        waiting.becomes(what)
                     if teller is not None:
                         teller.tell(event)
         return stream.result
@@ -154,7 +155,7 @@ def _output(value: Any) -> str:
 
 def _print(text: str) -> None:
     """Print a result: for people so that no terminal obeys it, for programs as it is."""
-    sys.stdout.write((inert(text) if sys.stdout.isatty() else text) + "\n")
+    sys.stdout.write((escape_control(text) if sys.stdout.isatty() else text) + "\n")
 
 
 def _document(result: RunResult[Any], error: RoutelockError | None) -> str:

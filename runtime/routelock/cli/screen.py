@@ -5,19 +5,21 @@ Both screens are told the same notes of what happens in a run.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
+import os
 import sys
+import threading
 import time
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, cast
 
-from routelock._callables import words_of
-from routelock._text import inert
-from routelock.cli.blocks import Blocks
-from routelock.cli.keyboard import unseen
-from routelock.cli.spinner import Waiting
+from routelock._callables import error_text
+from routelock._text import escape_control
 from routelock.errors import CassetteMiss, RoutelockError
 from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
 from routelock.history.messages import Message, text_of
@@ -39,7 +41,9 @@ from routelock.usage import Usage
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.segment import Segment
+    from rich.live import Live
+    from rich.status import Status
+    from rich.text import Text
 
 __all__ = [
     "Note",
@@ -47,9 +51,12 @@ __all__ = [
     "RichScreen",
     "Screen",
     "Teller",
+    "Waiting",
     "bounded",
     "call_arguments",
+    "edit_lines",
     "money",
+    "moves",
     "note_of",
     "told",
     "usage_line",
@@ -63,11 +70,11 @@ _DIFFERENCES = (CassetteMiss, UnplayedInteractions)
 def told(error: BaseException) -> str:
     """Return what an error says, on one line; errors of the program itself say so."""
     if isinstance(error, _DIFFERENCES):
-        return inert(words_of(error))
-    said = words_of(error)
+        return escape_control(error_text(error))
+    said = error_text(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         said = f"{error.filename} could not be opened: {error.strerror}."
-    text = " ".join(inert(said).split()) or type(error).__name__
+    text = " ".join(escape_control(said).split()) or type(error).__name__
     if isinstance(error, RoutelockError | OSError):
         return text
     return f"{type(error).__name__}: {text} (--verbose shows where)"
@@ -75,7 +82,7 @@ def told(error: BaseException) -> str:
 
 def bounded(text: str, room: int) -> str:
     """Return text on one line of at most ``room`` characters that no terminal obeys."""
-    line = " ".join(inert(text[: room * 2]).split())
+    line = " ".join(escape_control(text[: room * 2]).split())
     return line if len(line) <= room and len(text) <= room * 2 else f"{line[: max(room - 3, 0)].rstrip()}..."
 
 
@@ -251,11 +258,133 @@ def _of_trouble(event: RunEvent) -> Note | None:
         case HandlerFallback(handler=failed, next_handler=following):
             return Note("problem", bounded(f"{failed} failed, {following} answers", 200))
         case Repaired(repair=repair):
-            return Note("info", f"mended: {bounded(repair, _ROOM)}")
+            return Note("info", f"repaired: {bounded(repair, _ROOM)}")
         case EmptyReply(agent=agent):
             return Note("info", f"{bounded(agent, 80)} said nothing")
         case _:
             return None
+
+
+def moves(stream: TextIO) -> bool:
+    """Tell whether a stream is a terminal that rich can draw on, and whether there is rich."""
+    drawn_on = stream.isatty() and os.environ.get("TERM") != "dumb"
+    return drawn_on and importlib.util.find_spec("rich") is not None
+
+
+class _Doing:
+    """What is going on, and for how long; rich asks for it each time it draws."""
+
+    def __init__(self, what: str = "") -> None:
+        self.what = what
+        self._since = time.monotonic()
+
+    def becomes(self, what: str) -> None:
+        """Say what is going on from now on."""
+        if what != self.what:
+            self.what, self._since = what, time.monotonic()
+
+    def __rich__(self) -> Text:
+        from rich.text import Text  # noqa: PLC0415 - an extra
+
+        seconds = int(time.monotonic() - self._since)
+        label = self.what + (f" ({seconds} s)" if seconds else "")
+        return Text(label, style="dim", no_wrap=True, overflow="ellipsis")
+
+
+_SECONDS = 1.0
+"""What is over sooner is not worth a word."""
+
+
+class Waiting:
+    """Says on stderr what is waited for, once it has taken more than a second.
+
+    It says so to people only: nothing where stderr is no terminal, and one line where nothing can or shall
+    move. It has a thread, because what is waited for may hold up this one (an import does).
+
+    Args:
+        what: what is going on, as in "loading litellm".
+        still: whether nothing shall move.
+    """
+
+    def __init__(self, what: str, *, still: bool = False) -> None:
+        self._doing = _Doing(what)
+        self._still = still
+        self._live: Live | None = None
+        self._timer = threading.Timer(_SECONDS, self._show)
+        self._timer.daemon = True
+
+    def __enter__(self) -> Waiting:
+        if not self._still and moves(sys.stderr):
+            self._live = self._spinner()
+        if sys.stderr.isatty():
+            self._timer.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def becomes(self, what: str) -> None:
+        """Say what is waited for from now on."""
+        self._doing.becomes(what)
+
+    def close(self) -> None:
+        """Stop saying so, and leave an empty line. Safe to call twice."""
+        self._timer.cancel()
+        if self._timer.ident is not None:
+            self._timer.join()
+        if self._live is not None:
+            self._live.stop()
+
+    def _spinner(self) -> Live:
+        """Return what moves: no ``Status``, which takes stdout and stderr from what is loaded meanwhile."""
+        from rich.console import Console  # noqa: PLC0415 - an extra, and not in a thread beside other imports
+        from rich.live import Live  # noqa: PLC0415
+        from rich.spinner import Spinner  # noqa: PLC0415
+
+        return Live(
+            Spinner("dots", self._doing),
+            console=Console(stderr=True),
+            refresh_per_second=10,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def _show(self) -> None:
+        if self._live is not None:
+            self._live.start()
+        else:
+            sys.stderr.write(f"{self._doing.what} ...\n")
+            sys.stderr.flush()
+
+
+_FLAGS = 3
+"""Place of the local flags in what ``termios.tcgetattr`` returns."""
+
+
+@contextmanager
+def _unseen() -> Generator[None]:
+    """Do not show what is typed. It is not lost: whoever reads next gets it."""
+    if not (sys.stdin.isatty() and importlib.util.find_spec("termios")):
+        yield
+        return
+    termios: Any = importlib.import_module("termios")
+    before = termios.tcgetattr(sys.stdin)
+    silent = [*before]
+    silent[_FLAGS] &= ~termios.ECHO
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def edit_lines() -> None:
+    """Let a person edit what is typed and go back to earlier lines, where Python can do that."""
+    if importlib.util.find_spec("readline"):
+        importlib.import_module("readline")
 
 
 _MARKS = {"call": ">", "answer": "<", "handoff": "=>", "question": "?", "problem": "!", "info": "-"}
@@ -278,7 +407,7 @@ class PlainScreen:
     @contextmanager
     def busy(self) -> Generator[None]:
         """Say on stderr what is waited for, until there is something to show."""
-        with Waiting("") as self._waiting:
+        with Waiting("", still=True) as self._waiting:
             try:
                 yield
             finally:
@@ -287,7 +416,7 @@ class PlainScreen:
     def waits_for(self, what: str) -> None:
         """Say what is going on."""
         if self._waiting is not None:
-            self._waiting.what = bounded(what, 80)
+            self._waiting.becomes(bounded(what, 80))
 
     def speaker(self, name: str) -> None:
         """Name who speaks from now on."""
@@ -296,7 +425,7 @@ class PlainScreen:
 
     def say(self, text: str) -> None:
         """Write a piece of what is said."""
-        text = inert(text)
+        text = escape_control(text)
         if not self._in_line:
             text = text.lstrip("\n")
             if not text:
@@ -318,7 +447,7 @@ class PlainScreen:
     def line(self, text: str = "") -> None:
         """Write a line."""
         self.end()
-        self._write(f"{inert(text)}\n")
+        self._write(f"{escape_control(text)}\n")
 
     def ask(self, prompt: str) -> str:
         """Return the next line of stdin; where nobody sees what is typed, it is written down as well."""
@@ -348,12 +477,16 @@ _LOOKS = {
     "info": ("- ", "dim"),
 }
 
-_MOST_MARKDOWN = 4000
-"""Characters of a block that are set as Markdown again and again while it grows."""
+_LONG = 2000
+"""Where so many characters or more are one block, it has to grow by a quarter to be looked at again."""
 
 
 class RichScreen:
     """Shows a conversation in a terminal.
+
+    What is being said is drawn again as it grows. That part is never higher than the terminal, where rich
+    could not draw over it: blocks that are settled are printed above it, and of a block that is too high its
+    end is drawn until it is printed.
 
     Args:
         console: rich's; None makes one for stdout.
@@ -363,31 +496,36 @@ class RichScreen:
         from rich.console import Console  # noqa: PLC0415 - an extra
 
         self._console = console or Console(highlight=False, markup=False, emoji=False)
-        self._blocks = Blocks()
+        self._open = ""
+        """What is being said, and was not printed yet."""
+        self._due = 0
+        """How long that has to be until it is looked at for what is settled."""
         self._in_message = False
-        """Whether a block of the present message was printed."""
+        """Whether something of the present message was printed."""
         self._colours: dict[str, str] = {}
-        self._waits_for = ""
-        self._since = time.monotonic()
+        self._busy = False
+        self._doing = _Doing()
+        self._live: Live | None = None
+        self._status: Status | None = None
 
     @contextmanager
     def busy(self) -> Generator[None]:
-        """Show what is being written, or what is waited for."""
-        from rich.live import Live  # noqa: PLC0415 - an extra
-
-        self._since = time.monotonic()
-        live = Live(console=self._console, get_renderable=self._now, refresh_per_second=10, transient=True)
-        with unseen(), live:
+        """Show what is being said, or what is waited for."""
+        self._busy, self._doing = True, _Doing()
+        with _unseen():
             try:
+                self._wait()
                 yield
             finally:
-                self.end()
+                self._busy = False
+                try:
+                    self.end()
+                finally:  # or the cursor would stay hidden
+                    self._clear()
 
     def waits_for(self, what: str) -> None:
         """Say what is going on."""
-        if what != self._waits_for:
-            self._since = time.monotonic()
-        self._waits_for = what
+        self._doing.becomes(bounded(what, 80))
 
     def speaker(self, name: str) -> None:
         """Name who speaks from now on."""
@@ -397,14 +535,20 @@ class RichScreen:
 
     def say(self, text: str) -> None:
         """Show a piece of what is said."""
-        for block in self._blocks.feed(inert(text)):
-            self._set(block)
+        self._open += escape_control(text)
+        if "\n" in text and len(self._open) >= self._due and self._is_high():
+            self._print_settled()
+        if self._busy and self._live is None and self._open.strip():
+            self._write()
 
     def end(self) -> None:
         """Print what is left of what is being said."""
-        for block in self._blocks.end():
-            self._set(block)
+        left, self._open, self._due = self._open, "", 0
+        if left.strip():
+            self._set(left)
         self._in_message = False
+        if self._busy and self._status is None:
+            self._wait()
 
     def note(self, note: Note) -> None:
         """Print a line about what happens."""
@@ -415,7 +559,7 @@ class RichScreen:
     def line(self, text: str = "") -> None:
         """Print a line."""
         self.end()
-        self._print(inert(text), "dim")
+        self._print(escape_control(text), "dim")
 
     def ask(self, prompt: str) -> str:
         """Return what the person types."""
@@ -429,54 +573,57 @@ class RichScreen:
 
         self._console.print(Padding(Text(text, style=style), (0, 0, 0, indent), expand=False))
 
-    def _set(self, block: str) -> None:
-        if self._in_message:
-            self._console.print()
+    def _is_high(self) -> bool:
+        """Tell whether what is being said takes half of the terminal, or more."""
+        rows = self._open.count("\n") + len(self._open) // self._console.width
+        return rows >= self._console.height // 2
+
+    def _print_settled(self) -> None:
+        """Print what no longer changes above what does."""
+        from routelock.cli.markdown import settled  # noqa: PLC0415 - it needs an extra
+
+        if end := settled(self._open):
+            done, self._open = self._open[:end], self._open[end:]
+            self._set(done)
+        self._due = len(self._open) * 5 // 4 if len(self._open) >= _LONG else 0
+
+    def _set(self, text: str) -> None:
+        """Print a part of the message in the place of what is drawn."""
+        from routelock.cli.markdown import lines  # noqa: PLC0415 - it needs an extra
+
+        printed = lines(self._console, text, gap=self._in_message)
         self._in_message = True
-        self._console.print(self._lines(_markdown(block), None))
+        with self._console:  # at once, so that nothing flickers
+            self._clear()  # rich's thread would draw over it if it drew between two steps of printing
+            self._console.print(printed)
 
-    def _now(self) -> RenderableType:
+    def _wait(self) -> None:
+        """Draw what is waited for."""
+        self._clear()
+        self._status = self._console.status(self._doing)
+        self._status.start()
+
+    def _write(self) -> None:
+        """Draw what is being said."""
+        from rich.live import Live  # noqa: PLC0415 - an extra
+
+        self._clear()
+        self._live = Live(
+            console=self._console, get_renderable=self._growing, refresh_per_second=10, transient=True
+        )
+        self._live.start(refresh=True)
+
+    def _clear(self) -> None:
+        """Draw nothing, and print what a tool has printed without a line end, which rich would drop."""
+        display, streams = self._live or self._status, (sys.stdout, sys.stderr)
+        self._live = self._status = None
+        if display is not None:
+            display.stop()
+            for each in streams:
+                each.flush()
+
+    def _growing(self) -> RenderableType:
         """Return what is still changing, at most as high as the terminal."""
-        from rich.spinner import Spinner  # noqa: PLC0415 - an extra
-        from rich.text import Text  # noqa: PLC0415
+        from routelock.cli.markdown import last_lines  # noqa: PLC0415 - it needs an extra
 
-        if text := self._blocks.open:
-            block = _markdown(text) if len(text) < _MOST_MARKDOWN else Text(text[-_MOST_MARKDOWN:])
-            return self._lines(block, self._console.height - 3, gap=self._in_message)
-        seconds = int(time.monotonic() - self._since)
-        label = f" {bounded(self._waits_for, 80)}" + (f" ({seconds} s)" if seconds else "")
-        return Spinner("dots", Text(label, style="dim"))
-
-    def _lines(self, text: RenderableType, most: int | None, *, gap: bool = False) -> RenderableType:
-        """Return the last lines of a text, without those that are empty before and after it."""
-        from rich.segment import SegmentLines  # noqa: PLC0415 - an extra
-
-        lines = [_unpadded(line) for line in self._console.render_lines(text, pad=False)]
-        full = [place for place, line in enumerate(lines) if line]
-        kept = lines[full[0] : full[-1] + 1] if full else []
-        blank: list[list[Segment]] = [[]] if gap else []
-        return SegmentLines(blank + (kept[-most:] if most else kept), new_lines=True)
-
-
-def _unpadded(line: list[Segment]) -> list[Segment]:
-    """Return a line without the white space at its end, which makes terminals wrap what is echoed."""
-    while line and not line[-1].text.strip():
-        line = line[:-1]
-    if line:
-        return [*line[:-1], line[-1]._replace(text=line[-1].text.rstrip())]
-    return line
-
-
-def _markdown(text: str) -> RenderableType:
-    """Set text as Markdown that loses nothing: line ends stay, tags are text, links show where they lead."""
-    from markdown_it import MarkdownIt  # noqa: PLC0415 - rich has it
-    from rich.markdown import Markdown  # noqa: PLC0415 - an extra
-
-    page = Markdown("", hyperlinks=False, code_theme="ansi_dark")
-    page.markup = text
-    page.parsed = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"]).parse(text)
-    for token in page.parsed:
-        for child in token.children or ():
-            if child.type == "softbreak":
-                child.type = "hardbreak"
-    return page
+        return last_lines(self._console, self._open, max(self._console.height - 3, 1), gap=self._in_message)

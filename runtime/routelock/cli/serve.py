@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from routelock._callables import MaybeAwaitable, takes
-from routelock.cli.command import DONE, WRONG, Command
+from routelock.cli.command import Command
+from routelock.cli.exit_codes import DONE, WRONG
 from routelock.cli.options import CONFIG, find_object, load_agents, load_object, port, the_config
-from routelock.cli.spinner import Waiting
+from routelock.cli.screen import Waiting
 from routelock.errors import ConfigError, MissingExtra
 from routelock.serving import A2A, ServeConfig, ServedRequest, create_app
 from routelock.serving.auth import is_loopback

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from routelock.cli.command import DONE, Command
+from routelock.cli.command import Command
+from routelock.cli.exit_codes import DONE
 from routelock.cli.screen import bounded, call_arguments, usage_line
 from routelock.errors import ConfigError
 from routelock.history.messages import text_of

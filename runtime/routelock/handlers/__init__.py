@@ -19,6 +19,7 @@ from routelock.handlers.function_handler import FunctionHandler, function_handle
 from routelock.handlers.port import (
     Handler,
     ModelSettings,
+    OutputMode,
     OutputSchema,
     Priority,
     Request,
@@ -36,6 +37,7 @@ __all__ = [
     "HandlerEvent",
     "MessageDone",
     "ModelSettings",
+    "OutputMode",
     "OutputSchema",
     "Priority",
     "ReasoningDelta",

@@ -86,3 +86,4 @@ class AttemptFailed:
 
 
 HandlerEvent = TextDelta | ReasoningDelta | ToolCallDelta | AttemptFailed | MessageDone
+"""What a handler may yield."""

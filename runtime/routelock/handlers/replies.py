@@ -22,7 +22,7 @@ from routelock.handlers.events import (
     TextDelta,
     ToolCallDelta,
 )
-from routelock.handlers.stream_assembler import Assembler, completion_done, together, why_incomplete
+from routelock.handlers.stream_assembler import Assembler, completion_done, join_surrogates, why_incomplete
 from routelock.handoff_request import HandoffRequest
 from routelock.history.messages import Message, ToolCall, calls_of, text_of
 from routelock.history.repair import says_nothing
@@ -33,10 +33,10 @@ __all__ = [
     "has_thoughts",
     "is_empty",
     "is_sound",
-    "unseen_of",
+    "missing_deltas",
+    "reply_problem",
     "was_cut_short",
-    "with_own_ids",
-    "wrong_with",
+    "with_unique_ids",
 ]
 
 
@@ -90,7 +90,7 @@ def _is_whole(call: object) -> bool:
     return _is_text(function.get("name")) and _is_text(function.get("arguments"))
 
 
-def wrong_with(message: object) -> str | None:
+def reply_problem(message: object) -> str | None:
     """Say why a message cannot be taken as a model's reply, or return None if it can."""
     reply: Any = message
     if not isinstance(message, dict):
@@ -137,7 +137,7 @@ def _wrong_call(call: object) -> str | None:
     return None
 
 
-def with_own_ids(
+def with_unique_ids(
     reply: MessageDone, turn: int, used: set[str], *, sound: bool = False
 ) -> tuple[MessageDone, Sequence[str]]:
     """Return a reply that can be kept and sent back, and what had to be changed in it, one line each.
@@ -214,7 +214,7 @@ def _whole(call: ToolCall, index: int, turn: int, used: set[str], notes: list[st
 
 def _escaped(arguments: str) -> str:
     """Return JSON text with each half of a surrogate pair as an escape, which says the same."""
-    return together((arguments,)).encode(errors="backslashreplace").decode()
+    return join_surrogates((arguments,)).encode(errors="backslashreplace").decode()
 
 
 def is_empty(message: Message) -> bool:
@@ -260,7 +260,7 @@ def filtered_out(reply: MessageDone) -> str | None:
     return f"finish reason {reply.finish_reason!r}{told}"
 
 
-def unseen_of(message: Message, shown: Sequence[str]) -> list[HandlerEvent]:
+def missing_deltas(message: Message, shown: Sequence[str]) -> list[HandlerEvent]:
     """Return what of a whole reply was not shown, as the deltas of a handler that streams.
 
     Args:
@@ -268,7 +268,7 @@ def unseen_of(message: Message, shown: Sequence[str]) -> list[HandlerEvent]:
         shown: the pieces of text that were; empty when nothing at all was, not even a call.
     """
     if shown:
-        text, seen = text_of(message), sendable(together(shown))
+        text, seen = text_of(message), sendable(join_surrogates(shown))
         return [TextDelta(text[len(seen) :])] if text.startswith(seen) and text != seen else []
     return _deltas_of(message)
 
@@ -370,7 +370,7 @@ class Collector:
         done = dataclasses.replace(complete, usage=complete.usage or self._assembled().usage)
         if self._shown is None:  # the run shows it, if someone is watching
             return [done]
-        text, shown = done.message.get("content"), together(self._shown)
+        text, shown = done.message.get("content"), join_surrogates(self._shown)
         rest = text[len(shown) :] if isinstance(text, str) and text.startswith(shown) else ""
         return [TextDelta(rest), done] if rest else [done]
 

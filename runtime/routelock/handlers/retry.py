@@ -10,7 +10,7 @@ from typing import Final
 
 import anyio
 
-from routelock._callables import cancelled_itself
+from routelock._callables import is_spurious_cancel
 from routelock._records import dataclass
 from routelock._showing import show, shown_by
 from routelock.errors import ConfigError, HandlerError, ProviderError
@@ -31,22 +31,20 @@ class Retry:
     Only errors that say ``retryable`` are retried, and never once a token was shown, unless
     ``mid_stream`` allows it: then an `AttemptFailed` event says that what was shown is void. Tools
     never run twice, because none runs before its reply is complete.
-
-    Args:
-        attempts: how many times the call is made at most; 1 never retries.
-        first_delay: seconds before the second attempt; doubled for each further one.
-        longest_delay: the longest wait in seconds. A provider that asks for more is not waited for.
-        mid_stream: whether a call may be made again after a part of the reply was shown.
-        jitter: gives a number from 0 to 1 that spreads the waits; replace it for exact tests.
-        sleep: waits for some seconds; replace it for fast tests.
     """
 
     attempts: int = 3
+    """How many times the call is made at most; 1 never retries."""
     first_delay: float = 0.5
+    """Seconds before the second attempt; doubled for each further one."""
     longest_delay: float = 30.0
+    """The longest wait in seconds. A provider that asks for more is not waited for."""
     mid_stream: bool = False
+    """Whether a call may be made again after a part of the reply was shown."""
     jitter: Callable[[], float] = random.random
+    """Gives a number from 0 to 1 that spreads the waits; replace it for exact tests."""
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
+    """Waits for some seconds; replace it for fast tests."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
@@ -101,7 +99,7 @@ async def attempt(
                 raise
             failed = AttemptFailed(error=error, attempt=number, delay=delay)
         except BaseException as error:
-            if not cancelled_itself(error):
+            if not is_spurious_cancel(error):
                 raise
             raise HandlerError(f"Handler {handler.name!r} was cancelled from within.") from error
         await _wait(failed, retry, note)

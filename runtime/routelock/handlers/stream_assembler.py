@@ -39,12 +39,12 @@ __all__ = [
     "completion_done",
     "continues",
     "is_json",
+    "join_surrogates",
     "joined",
     "merge",
     "merge_others",
     "own",
     "starts_again",
-    "together",
     "whole",
     "why_incomplete",
 ]
@@ -127,7 +127,7 @@ def own(block: _Json) -> dict[str, Any]:
     return {key: [*part] if isinstance(part, list) else part for key, part in block.items()}
 
 
-def together(pieces: Iterable[str]) -> str:
+def join_surrogates(pieces: Iterable[str]) -> str:
     """Return text that came in pieces. A character that was cut in two is whole again.
 
     Servers that cut by UTF-16 units send one half of an emoji (U+D83D) and the other with the next piece.
@@ -154,7 +154,7 @@ def _is_list(value: object) -> TypeGuard[list[Any]]:
 
 def _join(value: object) -> object:
     if isinstance(value, Pieces):
-        return together(value)
+        return join_surrogates(value)
     return joined(cast("_Json", value)) if isinstance(value, dict) else value
 
 
@@ -192,7 +192,7 @@ def whole(pieces: list[str]) -> str:
     """
     if len(pieces) > 1 and pieces[0].strip() == "{}" and pieces[1].lstrip().startswith("{"):
         pieces = pieces[1:]
-    text = together(pieces)
+    text = join_surrogates(pieces)
     if "}{" not in text:
         return text
     try:
@@ -420,7 +420,7 @@ class Assembler:
         """Take text and show it, but for half a character at its end: nobody could print that."""
         self._add_text(text)
         if self._half or not is_utf8(text):
-            text = together((self._half, text))
+            text = join_surrogates((self._half, text))
             self._half = text[-1] if _HALF <= text[-1] <= _LAST_HALF else ""
             text = sendable(text[:-1] if self._half else text)
         if text:
@@ -445,9 +445,9 @@ class Assembler:
             return ""
         first = self._content[0]
         if first is self._text and isinstance(first, Pieces):
-            return together(first)
+            return join_surrogates(first)
         return [
-            joined(part) if isinstance(part, dict) else {"type": "text", "text": together(part)}
+            joined(part) if isinstance(part, dict) else {"type": "text", "text": join_surrogates(part)}
             for part in self._content
         ]
 

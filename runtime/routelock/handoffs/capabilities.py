@@ -13,9 +13,9 @@ from functools import partial
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar, cast
 
-from routelock._callables import MaybeAwaitable, resolve, users_code
-from routelock._names import in_order
+from routelock._callables import MaybeAwaitable, callback_errors, resolve
 from routelock._records import dataclass
+from routelock._tool_names import in_order
 from routelock.errors import ConfigError
 
 __all__ = [
@@ -24,8 +24,8 @@ __all__ = [
     "Capacity",
     "Choice",
     "Named",
-    "Place",
-    "Places",
+    "Slot",
+    "Slots",
     "first_to_accept",
     "missing_capability",
 ]
@@ -106,7 +106,7 @@ class CapabilityRouter(Generic[T]):
         lacking = missing_capability(agent, required)
         if lacking or self._available is None:
             return lacking
-        with users_code(f"available, asked about {agent.name!r},"):
+        with callback_errors(f"available, asked about {agent.name!r},"):
             answer = self._available(agent)
         if inspect.isawaitable(answer):
             if inspect.iscoroutine(answer):
@@ -123,7 +123,7 @@ class CapabilityRouter(Generic[T]):
         lacking = missing_capability(agent, required)
         if lacking or self._available is None:
             return lacking
-        with users_code(f"available, asked about {agent.name!r},"):
+        with callback_errors(f"available, asked about {agent.name!r},"):
             answer: bool | str = await resolve(self._available(agent))
         return _why_not(answer, agent.name)
 
@@ -166,7 +166,7 @@ async def first_to_accept(
     """
     declined: list[tuple[str, str]] = []
     for agent in preferred:
-        with users_code(f"accepts, asked about {agent.name!r},"):
+        with callback_errors(f"accepts, asked about {agent.name!r},"):
             answer = await resolve(accepts(agent))
         why = _why_not(answer is None or answer, agent.name)
         if why is None:
@@ -185,13 +185,13 @@ def _why_not(answer: bool | str, name: str) -> str | None:
 class Capacity:
     """How many transfers agents hold at a time. An app makes one and shares it between its runs.
 
-    It counts, and never waits: a transfer that finds no place is declined. So one object serves any number
+    It counts, and never waits: a transfer that finds no slot is declined. So one object serves any number
     of threads and event loops. It knows this process alone; ask a shared store in an ``available`` of your
     own where several processes count together.
 
     Args:
-        limits: places for each agent, by name; 0 closes it.
-        default: places for an agent that is not listed; None gives it as many as it is asked for.
+        limits: slots for each agent, by name; 0 closes it.
+        default: slots for an agent that is not listed; None gives it as many as it is asked for.
 
     Raises:
         ConfigError: a limit is not a whole number from 0 on.
@@ -211,7 +211,7 @@ class Capacity:
         self._lock = threading.Lock()
 
     def free(self, agent: Named | str) -> int | None:
-        """Return how many places are left at this moment; None when there is no limit."""
+        """Return how many slots are left at this moment; None when there is no limit."""
         name = _name(agent)
         limit = self._limits.get(name, self._default)
         with self._lock:
@@ -220,14 +220,14 @@ class Capacity:
     def available(self, agent: Named | str) -> bool | str:
         """Return True, or ``"At maximum capacity"``; made to be the ``available`` of a router.
 
-        It takes no place: between the answer and `take` somebody else may have taken the last.
+        It takes no slot: between the answer and `take` somebody else may have taken the last.
         """
         return True if self.free(agent) != 0 else AT_MAXIMUM
 
-    def take(self, agent: Named | str) -> Place | None:
-        """Take a place until it is released, or return None when there is none.
+    def take(self, agent: Named | str) -> Slot | None:
+        """Take a slot until it is released, or return None when there is none.
 
-        This decides and takes in one step, so two runs never get the same last place.
+        This decides and takes in one step, so two runs never get the same last slot.
         """
         name = _name(agent)
         limit = self._limits.get(name, self._default)
@@ -236,7 +236,7 @@ class Capacity:
             if limit is not None and taken >= limit:
                 return None
             self._taken[name] = taken + 1
-        return Place(partial(self._give_back, name))
+        return Slot(partial(self._give_back, name))
 
     def _give_back(self, name: str) -> None:
         with self._lock:
@@ -246,8 +246,8 @@ class Capacity:
                 self._taken[name] -= 1
 
 
-class Place:
-    """One place that `Capacity.take` gave. Leaving its ``with`` block releases it, and so does `release`."""
+class Slot:
+    """One slot that `Capacity.take` gave. Leaving its ``with`` block releases it, and so does `release`."""
 
     __slots__ = ("_once",)
 
@@ -255,14 +255,14 @@ class Place:
         self._once = [give_back]
 
     def release(self) -> None:
-        """Give the place back. A second time does nothing."""
+        """Give the slot back. A second time does nothing."""
         try:
             give_back = self._once.pop()  # at most one thread gets it
         except IndexError:
             return
         give_back()
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> Slot:
         return self
 
     def __exit__(
@@ -271,39 +271,39 @@ class Place:
         self.release()
 
 
-_NONE_HELD: tuple[Place | None, ...] = (None,)
+_NONE_HELD: tuple[Slot | None, ...] = (None,)
 
 
-class Places:
-    """The places that one run holds: that of whoever speaks, and those of the agents that wait for it."""
+class Slots:
+    """The slots that one run holds: that of whoever speaks, and those of the agents that wait for it."""
 
     __slots__ = ("_held",)
 
     def __init__(self) -> None:
-        self._held: tuple[Place | None, ...] = _NONE_HELD
+        self._held: tuple[Slot | None, ...] = _NONE_HELD
 
-    def take_over(self, place: Place | None, *, waits: bool) -> None:
-        """Hold the place of whoever speaks from now on; give back that of the last one, unless it waits."""
+    def acquire(self, slot: Slot | None, *, waits: bool) -> None:
+        """Hold the slot of whoever speaks from now on; give back that of the last one, unless it waits."""
         *before, last = self._held
         if last is not None and not waits:
             last.release()
-        if waits or place is not last:
-            self._held = (*before, last, place) if waits else (*before, place)
+        if waits or slot is not last:
+            self._held = (*before, last, slot) if waits else (*before, slot)
 
     def come_back(self) -> None:
-        """Give back the place of whoever spoke; the one that waited for it goes on with its own."""
+        """Give back the slot of whoever spoke; the one that waited for it goes on with its own."""
         *before, last = self._held
         self._held = tuple(before)
         if last is not None:
             last.release()
 
     def forget(self, first: int, end: int) -> None:
-        """Give back the places of agents that waited, from the first of them on; the others keep theirs."""
+        """Give back the slots of agents that waited, from the first of them on; the others keep theirs."""
         gone = self._held[first:end]
         self._held = (*self._held[:first], *self._held[end:])
-        for place in gone:
-            if place is not None:
-                place.release()
+        for slot in gone:
+            if slot is not None:
+                slot.release()
 
     def release(self) -> None:
         """Give back all of them. Safe to call twice."""

@@ -11,7 +11,7 @@ Decisions:
   A newer version is refused, other unknown keys are ignored.
 * **Secrets** are redacted in ``tool_state``, in ``metadata`` and in the ``metadata`` of messages. What was
   said stays to the letter, tool answers included: a changed word would be a changed conversation. Redact it
-  with `routelock._redaction.redact` where that matters more.
+  with `routelock.tracing.redact` where that matters more.
 * **Mistakes** are a `ValueError` that says where.
 """
 
@@ -237,7 +237,7 @@ def serialize_context(
         context: the snapshot; it is not changed.
         compress: ``"auto"`` gzips what is longer than 102,400 bytes, True everything, False nothing.
         include_secrets: whether secrets stay in ``tool_state`` and ``metadata``, where ``"[redacted]"``
-            stands in for them otherwise. See `routelock._redaction.redact` for what is taken for one.
+            stands in for them otherwise. See `routelock.tracing.redact` for what is taken for one.
         max_bytes: of the JSON; 64 MB, as `deserialize_context` reads it.
         max_depth: how many lists and dicts may be inside one another.
 
@@ -280,7 +280,7 @@ def deserialize_context(
         if not isinstance(found, dict):
             raise ValueError(f"expected an object with {', '.join(FIELDS)}, not {kind_of(found)}")
         fields = cast("dict[str, Any]", found)
-        check_version(fields)
+        check_version(fields, FORMAT_VERSION)
         missing = ", ".join(name for name in FIELDS if name not in fields)
         if strict and missing:
             raise ValueError(f"{missing} missing; strict=False takes what is not there as empty")

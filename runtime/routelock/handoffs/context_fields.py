@@ -69,18 +69,22 @@ def check_history(history: Sequence[object]) -> None:
                 raise ValueError(f"conversation_history[{index}].{key} must not be {kind_of(known[key])}")
 
 
-def check_version(fields: Mapping[str, Any]) -> None:
-    """Check that this code can read the format; one that says nothing of a version is the first.
+def check_version(fields: Mapping[str, Any], newest: int) -> None:
+    """Check that this code can read a format; one that says nothing of a version is the first.
+
+    Args:
+        fields: the document.
+        newest: the highest version that this code reads.
 
     Raises:
         ValueError: it is a newer one, or no version at all.
     """
-    version: object = fields.get(VERSION_KEY, FORMAT_VERSION)
+    version: object = fields.get(VERSION_KEY, 1)
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise ValueError(f"{VERSION_KEY} must be a whole number from 1 on")
-    if version > FORMAT_VERSION:
+    if version > newest:
         raise ValueError(
-            f"it has {VERSION_KEY} {version!s:.20}, and this routelock reads up to {FORMAT_VERSION}; "
+            f"it has {VERSION_KEY} {version!s:.20}, and this routelock reads up to {newest}; "
             "update routelock here, or have the sender write the older format"
         )
 

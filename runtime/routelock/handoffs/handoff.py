@@ -17,8 +17,8 @@ from typing_extensions import TypeVar
 
 from routelock._callables import MaybeAwaitable, name_of, takes
 from routelock._json import sendable
-from routelock._names import capable_name, frozen_list, transfer_tool_name
 from routelock._records import NEW_DICT, dataclass
+from routelock._tool_names import capable_name, frozen_list, transfer_tool_name
 from routelock.context import RunContext
 from routelock.errors import ConfigError
 from routelock.handlers.port import (
@@ -237,8 +237,8 @@ class Handoff:
     timeout: float | None = None
     """Seconds that the target has to accept, in its ``on_handoff_request``; None waits for ever."""
     payload: HandoffPayload | Mapping[str, Any] | Callable[..., MaybeAwaitable[Any]] | None = None
-    """Data that rides along, see `routelock.handoffs.payload`; or a function of the context, and of what the
-    model passed, that makes it."""
+    """Data that rides along, see `HandoffPayload`; or a function of the context, and of what the model
+    passed, that makes it."""
     share: Sequence[str] | None = None
     """Which keys of the shared memory the target sees, and may change; None for the same dict as the source.
     A payload is not withheld. See `routelock.context`."""

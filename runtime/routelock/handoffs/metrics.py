@@ -34,7 +34,7 @@ _NANO = 1_000_000_000
 
 
 class TransferRecord(Protocol):
-    """What is read of a transfer, such as an `routelock.run.HandoffRecord`.
+    """What is read of a transfer, such as a `routelock.run.HandoffRecord`.
 
     Used as well if they are there: ``started`` and ``ended``, in seconds on one clock, and ``tokens``.
     """

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 
 from routelock._records import NEW_DICT, dataclass
 from routelock._redaction import REDACTED, is_secret_name, redact_text
-from routelock._text import fit, glimpse, plain, shares
+from routelock._text import fit, plain, preview, shares
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import PayloadError
 from routelock.tools.schema import misfit
@@ -152,7 +152,7 @@ class HandoffPayload:
         parts = [f"Delegated by: {source} ({_name(self.handoff_type, 50, markers)})."]
         for label, text in ("Reason", self.handoff_reason), ("Expected", self.expected_output):
             if _is_filled(text):
-                parts.append(f"{label}: {glimpse(text, 80, markers=markers)}.")
+                parts.append(f"{label}: {preview(text, 80, markers=markers)}.")
         if names := [_name(key, 40, markers) for key in islice(self.context_data, 6)]:
             parts.append(f"Given: {', '.join(names)}.")
         return fit([" ".join(parts)], _LONGEST_NOTE)
@@ -160,7 +160,7 @@ class HandoffPayload:
     def preview(self, limit: int = 1000, *, markers: Collection[str] = ()) -> str:
         """Return one line for each key, cut where it does not fit; those of earlier payloads come last.
 
-        What is known for a secret (see `routelock._redaction`) is ``[redacted]``; tools have it all the same.
+        What `routelock.tracing.redact` takes for a secret is ``[redacted]``; tools have it all the same.
 
         No text in the data can begin a line, so it can forge no heading, role or marker. The time it takes
         does not depend on the size or the depth of the data.
@@ -181,8 +181,8 @@ class HandoffPayload:
         every = chain.from_iterable(_entries(each) for each in (self, *reversed(self.previous)))
         entries = [*islice(every, most)]
         heads = [
-            glimpse(key, limit, markers=markers)
-            + ("" if owner is self else f" from {glimpse(owner.source_agent, 40, markers=markers)}")
+            preview(key, limit, markers=markers)
+            + ("" if owner is self else f" from {preview(owner.source_agent, 40, markers=markers)}")
             for owner, key, _ in entries
         ]
         more = [] if most == count else [f"({count - most} more)"]
@@ -200,14 +200,14 @@ class HandoffPayload:
 def _name(text: str, room: int, markers: Collection[str] = ()) -> str:
     """Return a name as it is, and in quotes when it could be taken for more than a name."""
     is_name = re.fullmatch(r"[\w .-]+", text[:room]) is not None
-    return (plain if is_name else glimpse)(text, room, markers=markers)
+    return (plain if is_name else preview)(text, room, markers=markers)
 
 
 def _shown(key: str, value: object, room: int, markers: Collection[str]) -> str:
     """Return a value as a model may see it: a secret that tools need is no business of the vendor's."""
     secret = not isinstance(value, bool | None) and is_secret_name(key[:_LONGEST_NOTE])
     shown = REDACTED if secret else value
-    return redact_text(glimpse(shown, room, markers=markers))
+    return redact_text(preview(shown, room, markers=markers))
 
 
 def _entries(payload: HandoffPayload) -> Iterator[tuple[HandoffPayload, str, Any]]:

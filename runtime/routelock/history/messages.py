@@ -60,6 +60,7 @@ NOTE = "Note of the runtime, not of the user"
 T = TypeVar("T")
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
+"""Who a message is from, as chat APIs say it."""
 
 
 class FunctionCall(TypedDict):
@@ -178,7 +179,7 @@ def _is_kept(key: str, value: object) -> bool:
 
 
 def _misshapen(message: Mapping[str, Any]) -> str | None:
-    """Say what no provider could read; what `repair` mends, such as a missing id, is fine."""
+    """Say what no provider could read; what `repair` sets right, such as a missing id, is fine."""
     content, role = message.get("content"), message["role"]
     if not isinstance(content, str | None) and not _are_dicts(content):
         return f"content must be text, a list of parts or None, not {content!r:.80}"

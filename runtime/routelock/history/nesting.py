@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, cast, overload
 
-from routelock._callables import MaybeAwaitable, is_failure
+from routelock._callables import MaybeAwaitable, is_error
 from routelock._json import detached
 from routelock.errors import ConfigError
 from routelock.history.content import media_of, without_media
@@ -236,7 +236,7 @@ def _mapped(
     try:
         shown = mapper(messages)
     except BaseException as error:
-        if not is_failure(error):
+        if not is_error(error):
             raise
         raise filter_failed(_MAPPER, data, error) from error
     if inspect.isawaitable(shown):
@@ -250,7 +250,7 @@ async def _awaited(
     try:
         messages = await shown
     except BaseException as error:
-        if not is_failure(error):
+        if not is_error(error):
             raise
         raise filter_failed(_MAPPER, data, error) from error
     return _mapped_to(messages, data, items)

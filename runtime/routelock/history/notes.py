@@ -30,7 +30,7 @@ from routelock.history.messages import (
     text_of,
 )
 
-__all__ = ["PREAMBLE", "READER", "Reader", "narrated", "unforged", "with_notes_marked"]
+__all__ = ["AUDIENCE", "PREAMBLE", "Audience", "unforged", "with_notes", "with_notes_marked"]
 
 
 PREAMBLE = (
@@ -51,7 +51,7 @@ _as_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
 @record(frozen=True, slots=True, kw_only=True)
-class Reader:
+class Audience:
     """Who is shown the history."""
 
     agent: str
@@ -63,17 +63,17 @@ class Reader:
     """By call id, to whom the transfers of the run led, and whether they were made."""
 
 
-READER = maker(Reader)
+AUDIENCE = maker(Audience)
 """Makes those of a run."""
 
 
-def narrated(items: Sequence[RunItem], reader: Reader) -> Sequence[RunItem]:
-    """Return the items as ``reader`` is to see them: the same ones, if no call among them is foreign.
+def with_notes(items: Sequence[RunItem], audience: Audience) -> Sequence[RunItem]:
+    """Return the items as the audience is to see them: the same ones, if no call among them is foreign.
 
     Items that no agent is known to have made, such as a history that the app wrote, stay as they are.
     """
-    foreign = _foreign_calls(items, reader)
-    return _told(items, foreign, reader) if foreign else items
+    foreign = _foreign_calls(items, audience)
+    return _told(items, foreign, audience) if foreign else items
 
 
 def with_notes_marked(messages: Iterable[Message]) -> list[Message]:
@@ -108,7 +108,7 @@ _Foreign = dict[tuple[int, str], tuple[str, ToolCall]]
 history that was put together from several runs."""
 
 
-def _foreign_calls(items: Sequence[RunItem], reader: Reader) -> _Foreign:
+def _foreign_calls(items: Sequence[RunItem], audience: Audience) -> _Foreign:
     transfers = {item.message.get("tool_call_id") for item in items if item.kind == "handoff"}
     found: _Foreign = {}
     for place, item in enumerate(items):
@@ -116,10 +116,10 @@ def _foreign_calls(items: Sequence[RunItem], reader: Reader) -> _Foreign:
             continue
         for call in calls:
             call_id = call.get("id") or ""
-            is_transfer = call_id in transfers or call_id in reader.transfers
-            lacks = call["function"].get("name") not in reader.can_call
-            if item.agent == reader.agent:
-                is_foreign = reader.stands_in and is_transfer and lacks
+            is_transfer = call_id in transfers or call_id in audience.transfers
+            lacks = call["function"].get("name") not in audience.can_call
+            if item.agent == audience.agent:
+                is_foreign = audience.stands_in and is_transfer and lacks
             else:
                 is_foreign = is_transfer or lacks
             if is_foreign:
@@ -127,10 +127,10 @@ def _foreign_calls(items: Sequence[RunItem], reader: Reader) -> _Foreign:
     return found
 
 
-def _told(items: Sequence[RunItem], foreign: _Foreign, reader: Reader) -> list[RunItem]:
+def _told(items: Sequence[RunItem], foreign: _Foreign, audience: Audience) -> list[RunItem]:
     answered_ids = {item.message.get("tool_call_id") for item in items}
     callers = _Callers(foreign)
-    shown = _Shown(reader)
+    shown = _Shown(audience)
     for place, item in enumerate(items):
         message = item.message
         if message["role"] == "tool":
@@ -155,20 +155,20 @@ def _told(items: Sequence[RunItem], foreign: _Foreign, reader: Reader) -> list[R
 class _Shown:
     """What is shown, with each question of the user's after the notes about what was done for it.
 
-    It is what the reader is to answer, and many look for it at the end. Once the reader has acted on it, it
+    It is what the audience is to answer, and many look for it at the end. Once it has acted on it, it
     keeps its place: what a model was shown stays as it was, and vendors can cache it.
     """
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._acts = not reader.stands_in
-        """Whether what the reader's agent does from here on is the reader's own doing."""
+    def __init__(self, audience: Audience) -> None:
+        self._audience = audience
+        self._acts = not audience.stands_in
+        """Whether what the agent of the audience does from here on is its own doing."""
         self._items: list[RunItem] = []
-        self._note = _Note(reader)
+        self._note = _Note(audience)
         self._last_note = -1
         """Place of the last note."""
         self._question = -1
-        """Place of the question that the reader has not acted on yet."""
+        """Place of the question that the audience has not acted on yet."""
         self._calls = False
         """Whether there are calls after the question."""
 
@@ -183,7 +183,7 @@ class _Shown:
         if is_of_user(item):
             self._settle()
             self._question, self._calls = len(self._items), False
-        elif self._acts and item.agent == self._reader.agent:
+        elif self._acts and item.agent == self._audience.agent:
             self._settle()
         self._calls = self._calls or bool(calls_of(item.message))
         self._items.append(item)
@@ -199,7 +199,7 @@ class _Shown:
             self._last_note = len(self._items)
             self._items.append(made)
             self._acts = self._acts or self._note.arrived
-            self._note = _Note(self._reader)
+            self._note = _Note(self._audience)
 
     def _settle(self) -> None:
         """Let the question follow the last note, and keep its place from then on."""
@@ -241,14 +241,14 @@ def _without(message: Message, kept: list[ToolCall]) -> Message:
 class _Note:
     """The note that is being written, if any."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, audience: Audience) -> None:
+        self._audience = audience
         self._first: RunItem | None = None
         self._lines: list[str] = []
         self._parts: list[dict[str, Any]] = []
         self._of_others = False
         self.arrived = False
-        """Whether it tells of the transfer that put the reader in charge of its own agent."""
+        """Whether it tells of the transfer that put the audience in charge of its own agent."""
 
     def add(self, item: RunItem, agent: str, call: ToolCall, answer: RunItem | None) -> None:
         """Tell of one call; what is no text of its answer, such as an image, stays as it is.
@@ -259,11 +259,11 @@ class _Note:
             call: what it asked for.
             answer: None when it is hidden, or not there yet.
         """
-        facts = _facts(call, answer, self._reader)
+        facts = _facts(call, answer, self._audience)
         line = f"- {_object({'agent': agent} | facts)}"
         self._first = self._first or item
         self._lines.append(line if line.isascii() else line.translate(_LINE_ENDS))
-        own = agent == self._reader.agent
+        own = agent == self._audience.agent
         self._of_others = self._of_others or not own
         self.arrived = self.arrived or (own and "handed over to" in facts)
         content = None if answer is None else answer.message.get("content")
@@ -280,12 +280,12 @@ class _Note:
         return ITEM(id=self._first.id, kind="note", message={"role": "user", "content": content})
 
 
-def _facts(call: ToolCall, answer: RunItem | None, reader: Reader) -> dict[str, Any]:
+def _facts(call: ToolCall, answer: RunItem | None, audience: Audience) -> dict[str, Any]:
     """Return what there is to tell of a call."""
     function = call["function"]
     result = None if answer is None else _text(answer.message)
     arguments = _read(function.get("arguments") or "")
-    target, made = reader.transfers.get(call.get("id") or "", ("", False))
+    target, made = audience.transfers.get(call.get("id") or "", ("", False))
     if made:
         return {"handed over to": target} | ({"saying": arguments} if arguments else {})
     if target:

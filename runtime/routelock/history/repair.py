@@ -1,9 +1,9 @@
 """Making any list of messages one that a chat provider accepts, without losing what it says.
 
-The rules are the ones all chat APIs share: each tool call has exactly
-one answer, the answers follow their call with nothing in between, no answer lacks its call, call ids
-are there and differ, calls have their type, no assistant message is empty, and there is something to
-answer at all. What only one vendor demands is that vendor's shape, in the provider.
+The rules are the ones all chat APIs share: each tool call has exactly one answer, the answers follow their
+call with nothing in between, no answer lacks its call, call ids are there and differ, calls have their type,
+no assistant message is empty, and there is something to answer at all. What only one vendor demands is that
+vendor's shape, in the provider.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from routelock.history.messages import Message, ToolCall, calls_of, text_of
 
-__all__ = ["NOTHING_LEFT", "NO_ANSWER", "examined", "problems", "repair", "says_nothing"]
+__all__ = ["NOTHING_LEFT", "NO_ANSWER", "problems", "repair", "says_nothing", "validate"]
 
 
 NO_ANSWER = "No result was recorded for this call."
@@ -35,10 +35,10 @@ _UNKNOWN_TOOL = "unknown_tool"
 
 def problems(messages: Sequence[Message]) -> list[str]:
     """Return what a provider would refuse in ``messages``, one line each; empty when all is well."""
-    return examined(messages)[0]
+    return validate(messages)[0]
 
 
-def examined(messages: Sequence[Message]) -> tuple[list[str], set[str]]:
+def validate(messages: Sequence[Message]) -> tuple[list[str], set[str]]:
     """Return the `problems` of ``messages``, and the ids of the calls in them.
 
     Where there are no problems, every answer is to one of these.
@@ -114,7 +114,7 @@ def says_nothing(message: Message) -> bool:
 
 
 def repair(messages: Sequence[Message]) -> tuple[list[Message], list[str]]:
-    """Return a valid list of messages and what was mended, one line each.
+    """Return a valid list of messages and what was repaired, one line each.
 
     A valid list comes back with the very same message objects and no repairs, and repairing twice is
     repairing once. Nothing that was said is dropped: a missing answer is filled in, an answer without
@@ -122,10 +122,10 @@ def repair(messages: Sequence[Message]) -> tuple[list[Message], list[str]]:
     """
     if not problems(messages):
         return list(messages), []
-    return _Mender(messages).mend()
+    return _Repairer(messages).repair()
 
 
-class _Mender:
+class _Repairer:
     """One repair. Answers wait by call id; each call takes those before the next call of its id.
 
     What it takes grows with the number of messages, calls and answers, and not with its square: strangers may
@@ -154,7 +154,7 @@ class _Mender:
                     places.append([index, 1])
         self.turns_end = _ends_of_turns(messages)
 
-    def mend(self) -> tuple[list[Message], list[str]]:
+    def repair(self) -> tuple[list[Message], list[str]]:
         taken: set[int] = set()
         for index, message in enumerate(self.messages):
             if message["role"] == "tool":

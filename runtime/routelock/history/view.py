@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import cast
 
-from routelock._callables import MaybeAwaitable, is_failure, resolve, words_of
+from routelock._callables import MaybeAwaitable, error_text, is_error, resolve
 from routelock._json import detached
 from routelock.errors import ConfigError, HandoffFilterError
 from routelock.history.filters import HandoffInputData, as_items
 from routelock.history.messages import Message, RunItem, call_ids, checked_message, item_of, portable, stored
-from routelock.history.notes import Reader, narrated, unforged
-from routelock.history.repair import NOTHING_LEFT, examined, repair
+from routelock.history.notes import Audience, unforged, with_notes
+from routelock.history.repair import NOTHING_LEFT, repair, validate
 
 __all__ = ["View"]
 
@@ -28,7 +28,7 @@ class View:
     always what starting afresh would give.
     """
 
-    __slots__ = ("_family", "_ids", "_reader", "_rendered", "_told", "_wire", "items")
+    __slots__ = ("_audience", "_family", "_ids", "_rendered", "_told", "_wire", "items")
 
     def __init__(self, items: Iterable[RunItem]) -> None:
         self.items = list(items)
@@ -36,13 +36,13 @@ class View:
         self._ids: set[str] = set()
         self._rendered = 0
         self._family: str | None = None
-        self._reader: Reader | None = None
+        self._audience: Audience | None = None
         self._told: Sequence[str] = ()
         """What had to be repaired for them, the last time that all was rendered."""
 
-    def rendered_for(self, family: str, reader: Reader | None) -> int:
-        """Return how many of the items were rendered already for this reader: their repairs were told."""
-        return self._rendered if family == self._family and reader is self._reader else 0
+    def rendered_for(self, family: str, audience: Audience | None) -> int:
+        """Return how many of the items were rendered already for this audience: their repairs were told."""
+        return self._rendered if family == self._family and audience is self._audience else 0
 
     def add(self, item: RunItem) -> None:
         """Show one more item from now on."""
@@ -53,24 +53,24 @@ class View:
         self.items = list(items)
         self._rendered, self._told = 0, ()
 
-    def messages(self, family: str, reader: Reader | None = None) -> tuple[list[Message], Sequence[str]]:
-        """Return the messages for a handler of ``family``, and what had to be mended since the last time.
+    def messages(self, family: str, audience: Audience | None = None) -> tuple[list[Message], Sequence[str]]:
+        """Return the messages for a handler of ``family``, and what had to be repaired since the last time.
 
-        With a ``reader``, calls that it cannot make are told to it in notes.
+        With an ``audience``, calls that it cannot make are told to it in notes.
         """
-        if self.rendered_for(family, reader) and self._goes_on():
+        if self.rendered_for(family, audience) and self._goes_on():
             return self._wire, ()
-        items = self.items if reader is None else narrated(self.items, reader)
+        items = self.items if audience is None else with_notes(self.items, audience)
         self._wire = new = _rendered(items, family)
-        wrong, self._ids = examined(new)
+        wrong, self._ids = validate(new)
         notes: Sequence[str] = ()
         found: Sequence[str] = ()
         if wrong:
             self._wire, notes = repair(new)
             self._ids = call_ids(self._wire) | call_ids(new)
-            told = self._told if family == self._family and reader is self._reader else ()
+            told = self._told if family == self._family and audience is self._audience else ()
             found = [note for note in notes if note not in told]
-        self._told, self._family, self._reader = notes, family, reader
+        self._told, self._family, self._audience = notes, family, audience
         self._rendered = 0 if NOTHING_LEFT in notes else len(self.items)
         return self._wire, found
 
@@ -79,7 +79,7 @@ class View:
         assert self._family is not None
         new = _rendered(self.items[self._rendered :], self._family)
         if new:
-            wrong, ids = examined(new)
+            wrong, ids = validate(new)
             if wrong or not self._ids.isdisjoint(ids):
                 return False
             self._wire += new
@@ -148,7 +148,7 @@ async def filtered(
     except HandoffFilterError:
         raise
     except BaseException as error:
-        if not is_failure(error):
+        if not is_error(error):
             raise
         raise filter_failed(who, data, error) from error
     if not isinstance(result, HandoffInputData):
@@ -192,7 +192,7 @@ def _edge(data: HandoffInputData) -> str:
 
 
 def filter_failed(who: str, data: HandoffInputData, error: BaseException) -> HandoffFilterError:
-    why = f"{type(error).__name__}: {words_of(error)}".rstrip(": .")
+    why = f"{type(error).__name__}: {error_text(error)}".rstrip(": .")
     return HandoffFilterError(
         f"{who} raised on {_edge(data)}: {why}. "
         "The run stopped rather than show the target the unfiltered history."

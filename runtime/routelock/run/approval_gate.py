@@ -11,8 +11,9 @@ from routelock._callables import MaybeAwaitable
 from routelock._concurrency import Question, ask_all
 from routelock.context import ToolContext
 from routelock.history.messages import ToolCall
+from routelock.run.budget import Books
 from routelock.run.routing import MOST_CALLS, Offer, Plan, Wanted, enabled_of, plan
-from routelock.run.run import Books, Run
+from routelock.run.run import Run
 from routelock.tools.agent_tool import AgentCall
 from routelock.tools.approvals import Decision, Interruption, NeedsApproval, declined_text
 from routelock.tools.schema import clip

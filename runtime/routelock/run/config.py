@@ -97,8 +97,10 @@ def _is_number(name: str, value: object) -> bool:
 Mistake = Literal["unknown_tool", "bad_arguments", "failed_handoff"]
 
 NextAgent = Literal["reset", "sticky"]
+"""The agent that the next run should begin with: the first one again, or the one that spoke last."""
 
 OnLimit = Literal["raise", "return"] | Callable[[LimitExceeded], MaybeAwaitable[Any]]
+"""What a limit does: raise, end the run with what there is, or end it with what a function returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +202,7 @@ class RunConfig:
     retry: Retry = field(default_factory=Retry)
     trace: str | PathLike[str] | Trace | Sequence[str | PathLike[str] | Trace] | None = None
     """What happens is written there as it happens: the path of a file, which is appended to, see
-    `routelock.tracing.file`; any other `routelock.tracing.Trace`; or several. None writes nothing."""
+    `routelock.tracing.TraceFile`; any other `routelock.tracing.Trace`; or several. None writes nothing."""
     executor: Executor | None = None
     """Carries out model and tool calls; None runs them right here."""
     run_id: str | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from routelock._callables import is_failure, resolve, words_of
+from routelock._callables import error_text, is_error, resolve
 from routelock._redaction import redact_text
 from routelock._text import plain
 from routelock.agents.agent import Agent
@@ -39,7 +39,7 @@ def log(
     try:
         to.log(level, text, *args, exc_info=error, stacklevel=2)
     except Exception as raised:
-        what = f"the log {to.name!r} raised {type(raised).__name__}: {words_of(raised)}"
+        what = f"the log {to.name!r} raised {type(raised).__name__}: {error_text(raised)}"
         run.problem("hook", what, error=raised)
 
 
@@ -64,7 +64,7 @@ def hears(run: Run, hook: str) -> bool:
         return True
     hooks = run.agent.hooks
     own = hooks is not None and not _does_nothing(hooks, AgentHooks, hook)
-    return own or hook in run.agent.equipment.hooks
+    return own or hook in run.agent.registered.hooks
 
 
 def _does_nothing(hooks: object, kind: type[object], name: str) -> bool:
@@ -109,7 +109,7 @@ async def tell_of_handoff(run: Run, of: Agent[Any], source: Agent[Any], target: 
 def _hooks(agent: Agent[Any], name: str) -> list[Any]:
     """Return what an agent's hooks and those of its skills have for an event; None for a missing method."""
     own = [] if agent.hooks is None else [getattr(agent.hooks, name, None)]
-    return [*own, *agent.equipment.hooks.get(name, ())]
+    return [*own, *agent.registered.hooks.get(name, ())]
 
 
 async def _call(run: Run, name: str, hook: Any, context: Any, *args: Any) -> None:
@@ -118,8 +118,8 @@ async def _call(run: Run, name: str, hook: Any, context: Any, *args: Any) -> Non
             raise TypeError(f"there is no method {name}; derive from RunHooks or AgentHooks")
         await resolve(hook(context or run.now(), *args))
     except BaseException as error:
-        if not is_failure(error):
+        if not is_error(error):
             raise
         log(run, _log, logging.ERROR, "hook %s raised", name, error=error)
-        text = f"hook {name} raised {type(error).__name__}: {words_of(error)}"
+        text = f"hook {name} raised {type(error).__name__}: {error_text(error)}"
         run.problem("hook", text, call_id=None if context is None else context.tool_call_id, error=error)

@@ -188,7 +188,7 @@ class ApprovalRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """What the next model was to see broke a rule that providers enforce, and was mended."""
+    """What the next model was to see broke a rule that providers enforce, and was repaired."""
 
     type: ClassVar[Literal["repaired"]] = "repaired"
     agent: str
@@ -233,3 +233,4 @@ RunEvent = (
     | NestedEvent
     | RunDone
 )
+"""What a stream yields: each event has a ``type``, and the last one is `RunDone`."""

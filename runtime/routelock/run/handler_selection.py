@@ -6,13 +6,21 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from routelock.agents.agent import Agent
-from routelock.agents.registry import Ranked, rank
+from routelock.agents.registry import RegisteredHandler, register
 from routelock.errors import ConfigError, NoHandlerError
 from routelock.handlers.port import Handler, Priority, is_handler
 from routelock.run.config import RunConfig
 from routelock.scopes import permits
 
-__all__ = ["check_model", "find_handler", "handler_for", "lineup", "load", "named", "next_handler"]
+__all__ = [
+    "check_model",
+    "find_handler",
+    "handler_for",
+    "handlers_by_priority",
+    "load",
+    "named",
+    "next_handler",
+]
 
 
 def handler_for(agent: Agent[Any], config: RunConfig, failed: Collection[str] = ()) -> Handler:
@@ -29,30 +37,30 @@ def handler_for(agent: Agent[Any], config: RunConfig, failed: Collection[str] = 
     if known is not None:
         return known
     check_model(agent, config)
-    ranking = lineup(agent, config)
-    if not ranking:
+    handlers = handlers_by_priority(agent, config)
+    if not handlers:
         raise NoHandlerError(
             f"Agent {agent.name!r} has no handler that the scopes of this run may reach. "
             "See RunConfig(scopes=...)."
         )
-    chosen = next((each for each in ranking if each.name not in failed), ranking[0])
+    chosen = next((each for each in handlers if each.name not in failed), handlers[0])
     if plain and not isinstance(chosen.handler, str):
         agent.worked_out[handler_for] = chosen.handler
     return load(chosen)
 
 
-def lineup(agent: Agent[Any], config: RunConfig) -> Sequence[Ranked]:
+def handlers_by_priority(agent: Agent[Any], config: RunConfig) -> Sequence[RegisteredHandler]:
     """Return the handlers that a run may reach, the default first, the others as fallback goes on.
 
     The run's own model takes the place of the first.
     """
     if config.model is None and not config.scopes:
         return agent.open_handlers
-    ranking = [each for each in agent.equipment.handlers if permits(each.scope, config.scopes)]
+    handlers = [each for each in agent.registered.handlers if permits(each.scope, config.scopes)]
     if config.model is not None:
-        own = rank(config.model, priority=Priority.LOCAL, source="run")
-        ranking = [own, *(each for each in ranking[1:] if each.name != own.name)]
-    return ranking
+        own = register(config.model, priority=Priority.LOCAL, source="run")
+        handlers = [own, *(each for each in handlers[1:] if each.name != own.name)]
+    return handlers
 
 
 def named(agent: Agent[Any], name: str, config: RunConfig) -> Handler:
@@ -65,7 +73,7 @@ def named(agent: Agent[Any], name: str, config: RunConfig) -> Handler:
     """
     if (found := find_handler(agent, name, config)) is not None:
         return found
-    known = ", ".join(repr(each.name) for each in lineup(agent, config)) or "none"
+    known = ", ".join(repr(each.name) for each in handlers_by_priority(agent, config)) or "none"
     raise ConfigError(
         f"RunConfig(handler={name!r}): agent {agent.name!r} has no such handler that the run's scopes "
         f"may reach. There are: {known}."
@@ -74,7 +82,7 @@ def named(agent: Agent[Any], name: str, config: RunConfig) -> Handler:
 
 def find_handler(agent: Agent[Any], name: str, config: RunConfig) -> Handler | None:
     """Return the handler of that name which an agent has or hands over to, if the run may reach it."""
-    for each in lineup(agent, config):
+    for each in handlers_by_priority(agent, config):
         if each.name == name:
             return load(each)
     for edge in agent.edges:
@@ -89,15 +97,15 @@ def next_handler(agent: Agent[Any], failed: str, tried: Collection[str], config:
 
     After the last of them, and after a handler that is none of the agent's own, that is its default.
     """
-    ranking = lineup(agent, config)
-    place = next((place for place, each in enumerate(ranking, 1) if each.name == failed), 0)
-    others = (each for each in [*ranking[place:], *ranking[:place]] if each.name != failed)
+    handlers = handlers_by_priority(agent, config)
+    place = next((place for place, each in enumerate(handlers, 1) if each.name == failed), 0)
+    others = (each for each in [*handlers[place:], *handlers[:place]] if each.name != failed)
     return next((load(each) for each in others if each.name not in tried), None)
 
 
-def load(ranked: Ranked) -> Handler:
+def load(registered: RegisteredHandler) -> Handler:
     """Return the handler itself; a model string becomes the bundled LiteLLM handler."""
-    return _bundled(ranked.handler) if isinstance(ranked.handler, str) else ranked.handler
+    return _bundled(registered.handler) if isinstance(registered.handler, str) else registered.handler
 
 
 def check_model(agent: Agent[Any], config: RunConfig) -> None:
@@ -108,7 +116,7 @@ def check_model(agent: Agent[Any], config: RunConfig) -> None:
         ConfigError: what is named is neither a model string nor a handler.
     """
     model = agent.model if config.model is None else config.model
-    if model is None and not agent.equipment.handlers:
+    if model is None and not agent.registered.handlers:
         raise NoHandlerError(
             f"Agent {agent.name!r} has no model. Give it one, such as Agent(..., model='openai/gpt-4o'), "
             "or handlers=[...], or set RunConfig(model=...) for the whole run."

@@ -1,11 +1,13 @@
 """The one loop. Plain runs await it, streamed runs read what it shows; there is no other.
 
-view, handler, agent = start of the run          # in Run: the reset is structural
-for each turn:
-reply = the MessageDone among handler.stream(request)
-no tool calls -> final output
-answer every call exactly once, in call order
-a transfer was made -> the view, the agent or the handler changes
+    view, handler, agent = start of the run          # in Run: the reset is structural
+    for each turn:
+        reply = the MessageDone among handler.stream(request)
+        no tool calls -> final output
+        answer every call exactly once, in call order
+        a transfer was made -> the view, the agent or the handler changes
+
+Start at `run_loop`; `_take_turn` is one turn.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
-from routelock._callables import resolve, users_code, words_of
+from routelock._callables import callback_errors, error_text, resolve
 from routelock._concurrency import ask_all
 from routelock._json import detached, own_copy
 from routelock._records import maker, record
@@ -36,9 +38,9 @@ from routelock.handlers.replies import (
     filtered_out,
     has_thoughts,
     is_sound,
-    unseen_of,
+    missing_deltas,
+    reply_problem,
     was_cut_short,
-    wrong_with,
 )
 from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import Message, calls_of, refusal_of, text_of
@@ -177,7 +179,7 @@ async def end_badly(run: Run, error: Exception) -> Exception | None:
     run.keep_partial(error)
     if run.keeper is not None:
         await run.keeper.last(run, error)
-    run.stop_reason, run.failure = "error", f"{type(error).__name__}: {words_of(error)}"
+    run.stop_reason, run.failure = "error", f"{type(error).__name__}: {error_text(error)}"
     fresh = isinstance(error, LimitExceeded) and error.result is None  # not that of a run within this one
     if fresh:
         run.wind_up()
@@ -192,7 +194,7 @@ async def end_badly(run: Run, error: Exception) -> Exception | None:
         return error
     raised = HandlerError(
         f"Handler {run.handler.name!r} of agent {run.agent.name!r} raised {type(error).__name__} "
-        f"in turn {run.turn}: {words_of(error)}"
+        f"in turn {run.turn}: {error_text(error)}"
     )
     raised.result, raised.__cause__ = run.result(), error
     return raised
@@ -206,7 +208,7 @@ async def _end_at_limit(run: Run, error: LimitExceeded) -> RoutelockError | None
         return None
     error.result = run.result()
     try:
-        with users_code("The on_limit function of the run"):
+        with callback_errors("The on_limit function of the run"):
             run.final_output = await resolve(run.config.on_limit(error))
         await _put_in(run, run.final_output)
     except RoutelockError as failed:
@@ -585,7 +587,7 @@ def _fall_back(run: Run, error: Exception) -> HandlerFallback:
         raise error
     failed = run.handler.name
     why = f"handler {failed!r} failed, {handler.name!r} answers instead: "
-    why += f"{type(error).__name__}: {words_of(error)}"
+    why += f"{type(error).__name__}: {error_text(error)}"
     run.problem("fallback", why, error=error)
     run.replace_handler(handler, error)
     return HandlerFallback(agent=run.agent.name, handler=failed, next_handler=handler.name, error=error)
@@ -600,7 +602,7 @@ def _accept(run: Run) -> tuple[Sequence[RunEvent], MessageDone]:
             "Every handler must yield exactly one, with the complete message."
         )
     sound = is_sound(reply.message)
-    if not sound and (wrong := wrong_with(reply.message)):
+    if not sound and (wrong := reply_problem(reply.message)):
         raise HandlerError(f"Handler {run.handler.name!r} gave a reply in turn {run.turn} with {wrong}.")
     if reply.finish_reason not in _WHOLE and was_cut_short(reply.finish_reason):
         if not sound and (why := filtered_out(reply)):
@@ -610,7 +612,7 @@ def _accept(run: Run) -> tuple[Sequence[RunEvent], MessageDone]:
     shown, known = run.partial.copy() if run.stream else (), len(run.repairs)
     reply = run.accept(reply, sound=sound)
     repaired = [Repaired(agent=run.agent.name, repair=each) for each in run.repairs[known:]]
-    return [*unseen_of(reply.message, shown), *repaired] if run.stream else repaired, reply
+    return [*missing_deltas(reply.message, shown), *repaired] if run.stream else repaired, reply
 
 
 def _check_choice(run: Run, reply: MessageDone) -> None:

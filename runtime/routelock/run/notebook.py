@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from routelock._text import inert
+from routelock._text import escape_control
 from routelock.agents.graph import outline_of
 from routelock.agents.svg import outline_svg
 from routelock.history.content import media_of
@@ -82,4 +82,4 @@ def _cells(who: str, what: str, kind: str = "") -> str:
 
 def _shown(text: str) -> str:
     cut = text if len(text) <= _MOST_LETTERS else f"{text[:_MOST_LETTERS]}..."
-    return escape(inert(cut))
+    return escape(escape_control(cut))

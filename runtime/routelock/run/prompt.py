@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from routelock._callables import resolve, users_code, wants
-from routelock.agents.registry import Section
+from routelock._callables import callback_errors, resolve, wants
+from routelock.agents.registry import PromptSection
 from routelock.context import PAYLOAD_KEY
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import payload_of
@@ -46,7 +46,7 @@ async def instructions(run: Run) -> str:
     if run.agent.instructions is None or isinstance(run.agent.instructions, str):
         return run.agent.instructions or ""
     what = f"The instructions of agent {run.agent.name!r}"
-    with users_code(what):
+    with callback_errors(what):
         prompt = await run.agent.get_system_prompt(run.now())
         if not isinstance(cast(object, prompt), str | None):
             raise TypeError(f"they must be text, not {type(prompt).__name__}")
@@ -105,7 +105,7 @@ async def _sections(run: Run, offered: Offer) -> list[str]:
     """
     edges = [route for route in offered.routes.values() if isinstance(route, Handoff)]
     reachable = {edge.to_handler.name for edge in edges if edge.to_handler}
-    reachable |= {each.name for each in run.agent.equipment.handlers} | {run.handler.name}
+    reachable |= {each.name for each in run.agent.registered.handlers} | {run.handler.name}
     reachable.discard(run.default_handler)
     return [
         await _written(run, section)
@@ -114,10 +114,10 @@ async def _sections(run: Run, offered: Offer) -> list[str]:
     ]
 
 
-async def _written(run: Run, section: Section) -> str:
+async def _written(run: Run, section: PromptSection) -> str:
     if isinstance(section.text, str):
         return section.text
-    with users_code(f"A prompt of {section.name!r}, a skill of agent {run.agent.name!r},"):
+    with callback_errors(f"A prompt of {section.name!r}, a skill of agent {run.agent.name!r},"):
         text = await resolve(section.text(*(run.now(), run.agent)[: wants(section.text, 2)]))
         if not isinstance(cast(object, text), str | None):
             raise TypeError(f"it must be text, not {type(text).__name__}")

@@ -1,4 +1,4 @@
-"""What a run leaves behind, and the events that announce it."""
+"""What a run leaves behind: its result, and the records in it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffSt
 from routelock.history.messages import Message, RunItem, ToolCall, marked, refusal_of, shown_later
 from routelock.history.repair import repair
 from routelock.tools.approvals import Interruption
-from routelock.usage import Usage, summed
+from routelock.usage import Usage, total_by
 
 if TYPE_CHECKING:
     from routelock.state.run_state import RunState
@@ -240,7 +240,7 @@ class RunResult(Generic[T]):
     def usage_by_handler(self) -> dict[str, Usage]:
         """What the complete replies of each handler consumed."""
         counted = ((each.handler, each.reply.usage) for each in self.calls if each.reply and each.reply.usage)
-        return summed(counted, *(inner.usage_by_handler.items() for inner in self.nested.values()))
+        return total_by(counted, *(inner.usage_by_handler.items() for inner in self.nested.values()))
 
     @property
     def usage_by_model(self) -> dict[str, Usage]:
@@ -254,7 +254,7 @@ class RunResult(Generic[T]):
             for each in self.calls
             if each.reply is not None
         )
-        return summed(counted, *(inner.usage_by_model.items() for inner in self.nested.values()))
+        return total_by(counted, *(inner.usage_by_model.items() for inner in self.nested.values()))
 
     @property
     def usage_by_edge(self) -> dict[tuple[str, str], Usage]:
@@ -263,7 +263,7 @@ class RunResult(Generic[T]):
         That is the sum of ``HandoffRecord.usage``, in which the runs of agents that were called as tools are;
         their own edges are on their results. What came before the first transfer is behind no edge.
         """
-        return summed(((each.source, each.target), each.usage) for each in self.handoffs if each.usage)
+        return total_by(((each.source, each.target), each.usage) for each in self.handoffs if each.usage)
 
     @property
     def messages(self) -> list[Message]:

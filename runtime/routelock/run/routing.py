@@ -178,7 +178,7 @@ def _declared(
     """Yield an agent's tools and then its handoffs, by name, as far as the scopes of the run allow."""
     for name, route in [(t.name, t) for t in agent.all_tools] + [(e.tool_name, e) for e in agent.edges]:
         target = route.to_handler if isinstance(route, Handoff) else None
-        closed = target and (target.name == handler or not agent.equipment.opens(target, context.scopes))
+        closed = target and (target.name == handler or not agent.registered.opens(target, context.scopes))
         if _open(route, context) and not closed:
             yield name, route
 

@@ -16,49 +16,42 @@ from routelock._json import detached, sendable
 from routelock._records import NEW_DICT, NEW_LIST, NEW_SET, dataclass, maker
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import RunHooks
-from routelock.context import MOMENT, PAYLOAD_KEY, Narrowed, RunContext, narrowed
+from routelock.context import MOMENT, PAYLOAD_KEY, RunContext
 from routelock.errors import (
-    BudgetExceeded,
     ContentRefused,
     HandoffTimeout,
-    MaxTurnsExceeded,
     ProviderError,
     ProviderTimeout,
 )
 from routelock.handlers.events import AttemptFailed, MessageDone
 from routelock.handlers.port import Handler, Request, family_of, tool_name
-from routelock.handlers.replies import is_empty, with_own_ids, wrong_with
-from routelock.handlers.stream_assembler import together
+from routelock.handlers.replies import is_empty, reply_problem, with_unique_ids
+from routelock.handlers.stream_assembler import join_surrogates
 from routelock.handoff_request import HandoffStatus
-from routelock.handoffs.capabilities import Places
+from routelock.handoffs.capabilities import Slots
 from routelock.history.messages import ITEM, ItemKind, Message, RunItem, ToolCall
-from routelock.history.notes import READER, Reader
+from routelock.history.notes import AUDIENCE, Audience
 from routelock.history.view import View
-from routelock.run.config import Limits, RunConfig
-from routelock.run.events import HandoffCompleted
+from routelock.run.budget import Books
 from routelock.run.frames import Caller, waiting_one
-from routelock.run.handler_selection import lineup
+from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.loop_guard import PROGRESS, Progress
 from routelock.run.result import (
-    REMADE_RECORD,
     RESULT,
-    HandoffRecord,
     ModelCall,
-    Problem,
     RunResult,
     Shown,
     StopReason,
 )
 from routelock.run.routing import Offer
 from routelock.tools.approvals import NO_APPROVALS, Approvals, Interruption, still_waiting
-from routelock.usage import NO_USAGE, Usage
+from routelock.usage import Usage
 
 if TYPE_CHECKING:
     from routelock.state.document import RunDocument
     from routelock.state.run_state import RunState
-    from routelock.tracing.recorder import Tracing
 
-__all__ = ["RUN", "Books", "Hops", "Keeper", "ModelCalls", "Run"]
+__all__ = ["RUN", "Keeper", "ModelCalls", "Run"]
 
 
 class Keeper(Protocol):
@@ -99,229 +92,6 @@ class Keeper(Protocol):
         It is called more than once. What goes wrong is in ``run.errors``.
         """
         ...
-
-
-@dataclass(slots=True, kw_only=True)
-class Hops:
-    """The transfers of one run while it goes on."""
-
-    run_id: str
-    config: RunConfig
-    tracing: Tracing | None = field(default=None, init=False)
-    """Is told what happens, see ``RunConfig.trace``."""
-    handoffs: list[HandoffRecord] = field(default_factory=NEW_LIST)
-    open_handoff: str | None = field(default=None, init=False)
-    """Id of the transfer that put whoever speaks in charge."""
-    spent: dict[str, Usage] = field(default_factory=NEW_DICT, init=False)
-    """What each transfer's target consumed, by its id: whatever the run counts while it is in charge."""
-    shared_memory: dict[str, Any] = field(default_factory=NEW_DICT)
-    """What whoever speaks sees of it, see ``Handoff.share``."""
-    narrowings: tuple[Narrowed, ...] = field(default=(), init=False)
-    """Those that made it what it is, the newest last."""
-    closed: tuple[HandoffRecord, ...] = field(default=(), init=False)
-    """Of transfers whose end was not shown yet."""
-
-    parted: tuple[Sequence[Narrowed], Any] | None = field(default=None, init=False)
-    """The narrowings and the payload that the end of the run did away with; its state needs them."""
-
-    def next_handoff_id(self) -> str:
-        """Return the id of the next transfer: the same whenever the run is replayed."""
-        return f"h-{self.run_id}-{len(self.handoffs) + 1}"
-
-    def open_record(self, handoff_id: str, *, waits: bool) -> None:
-        """Let this transfer be what puts whoever speaks in charge; who spoke before is done, or waits."""
-        if not waits:
-            self.close_record(HandoffStatus.COMPLETED)
-        self.open_handoff, self.spent[handoff_id] = handoff_id, NO_USAGE
-
-    def close_record(self, status: HandoffStatus | None = None, error: str | None = None) -> None:
-        """Put on record how the work of whoever speaks ended."""
-        if self.open_handoff is not None:
-            self.close_records([self.open_handoff], status, error)
-            self.open_handoff = None
-
-    def close_records(
-        self, ids: Collection[str | None], status: HandoffStatus | None = None, error: str | None = None
-    ) -> None:
-        """Put on record how these transfers ended, as far as they have not; with no status as they stand."""
-        for place, one in enumerate(self.handoffs):
-            if one.id in ids and one.ended is None:
-                self.handoffs[place] = REMADE_RECORD(
-                    one,
-                    status=one.status if status is None else one.status.to(status, one.id),
-                    error=error,
-                    ended=self.config.clock(),
-                    usage=self.spent.get(one.id),
-                )
-                self.closed += (self.handoffs[place],)
-
-    def take_completed(self) -> list[HandoffCompleted]:
-        """Return an event for each transfer that has ended since this was last asked."""
-        if not self.closed:
-            return []
-        closed, self.closed = self.closed, ()
-        return [
-            HandoffCompleted(
-                source=one.source, target=one.target, call_id=one.call_id, status=one.status, error=one.error
-            )
-            for one in closed
-        ]
-
-    def narrow(self, keys: Sequence[str] | None) -> None:
-        """Let whoever speaks next see a memory of its own, see `routelock.context`."""
-        narrowing = narrowed(self.shared_memory, keys)
-        self.narrowings += (narrowing,)
-        self.shared_memory = narrowing.inner
-
-    def widen(self, level: int = 0) -> None:
-        """Go back to the memory of when there were so many narrowings, with what was shared as it is now."""
-        while len(self.narrowings) > level:
-            *outer, last = self.narrowings
-            self.narrowings, self.shared_memory = tuple(outer), last.widened()
-
-
-_NO_PRICE = (
-    "nobody knows what the run costs, because the price of a model call is not known: its limit of the cost "
-    "does not hold from there on. Limits(tokens=...) does, where tokens are counted or estimated"
-)
-
-_UNDER_WAY = Usage(requests=1, cost=0.0)
-
-
-@dataclass(slots=True, kw_only=True)
-class Books(Hops):
-    """The books of one run while it goes on."""
-
-    agent: Agent[Any]
-    """Who is active."""
-    max_turns: int | None
-    turn: int = field(default=0, init=False)
-    turns_within: int = field(default=0, init=False)
-    """How many turns the runs within this one had that have ended."""
-    moment: RunContext[Any] | None = field(default=None, init=False)
-    """The context of the present moment, once it was asked for."""
-    usage: Usage = field(default=NO_USAGE, init=False)
-    usage_by_agent: dict[str, Usage] = field(default_factory=NEW_DICT, init=False)
-    tool_calls: int = field(default=0, init=False)
-    """Tools that were run, those of runs within included."""
-    errors: tuple[Problem, ...] = field(default=(), init=False)
-    repairs: tuple[str, ...] = field(default=(), init=False)
-    warnings: tuple[str, ...] = field(default=(), init=False)
-
-    open_call: tuple[Request, Shown] | None = field(default=None, init=False)
-    """The model call that was begun and has no complete reply yet."""
-    attempted: bool = field(default=False, init=False)
-    """Whether it is being made, and has not failed and waits for its next attempt."""
-    arrived: MessageDone | None = field(default=None, init=False)
-    """The complete reply of a model call that has not come to its end."""
-    partial: list[str] = field(default_factory=NEW_LIST, init=False)
-    """The text of a reply that is still arriving; not empty as soon as anything was shown."""
-    outer: Books | None = field(default=None, init=False)
-    """The run that this one is within, as long as that one asks."""
-    within: dict[str, Any] = field(default_factory=NEW_DICT, init=False)
-    """The `Run`s of the agent tools that are being called, by call id and in call order."""
-
-    def consumed(self) -> tuple[Usage, int]:
-        """Return what was consumed and how many tools were run, here and within, with calls under way."""
-        usage, calls = self.usage, self.tool_calls
-        if self.open_call is not None and self.attempted:
-            usage += _UNDER_WAY
-        for inner in self.within.values():
-            more, made = inner.consumed()
-            usage, calls = usage + more, calls + made
-        return usage, calls
-
-    def check_budget(self, calls: int = 0) -> None:
-        """See whether there may be another model call, or so many tool calls.
-
-        All runs that are within one another have one budget.
-
-        Raises:
-            BudgetExceeded: the limits do not allow it.
-        """
-        if (limits := self.config.limits) is None:
-            return
-        wanted = f"{calls} more, of which none was made" if calls else "another model call"
-        outermost: Books = self
-        while outermost.outer is not None:
-            outermost = outermost.outer
-        if why := limits.used_up(*outermost.consumed(), calls):
-            raise BudgetExceeded(
-                f"The budget of the run is used up: {why}, and agent {self.agent.name!r} wanted {wanted}. "
-                "Raise RunConfig(limits=...), or take what there is from error.result."
-            )
-
-    def check_turns(self) -> None:
-        """See whether there may be another turn.
-
-        Raises:
-            MaxTurnsExceeded: that would be one too many.
-        """
-        if self.max_turns is not None and self.turn + self.turns_within >= self.max_turns:
-            raise MaxTurnsExceeded(
-                f"Max turns ({self.max_turns}) exceeded: agent {self.agent.name!r} wanted another model "
-                f"call. Raise {self._turns_set_by(self.max_turns)}, or take what there is from error.result."
-            )
-
-    def _turns_set_by(self, turns: int) -> str:
-        if self.outer is None:
-            return self.set_by("turns", turns, "max_turns")
-        if (around := self.outer.max_turns) is None:
-            return "max_turns of its as_tool()"
-        return (
-            f"max_turns of its as_tool() or of the run around it, whose {around} are shared by the agents "
-            "that are asked"
-        )
-
-    def set_by(self, name: str, limit: float, option: str) -> str:
-        """Return what has set a limit of the run: its limits, or the option that says the same."""
-        limits = self.config.limits
-        wins = limits is not None and getattr(limits, name) == limit
-        return f"RunConfig(limits=Limits({name}=...))" if wins else option
-
-    def count(self, usage: Usage, agent: str | None = None) -> None:
-        """Add what was consumed to the run and to an agent: the active one, if none is named."""
-        name = self.agent.name if agent is None else agent
-        total, before = self.usage + usage, self.usage_by_agent.get(name, NO_USAGE)
-        # what one agent consumed since a transfer is often what it consumed at all, so it is added up once
-        so_far = self.usage_by_agent[name] = total if before is self.usage else before + usage
-        self.usage, self.moment = total, None
-        if self.open_handoff is not None:
-            spent = self.spent[self.open_handoff]
-            self.spent[self.open_handoff] = so_far if spent is before else spent + usage
-        if self.config.limits is not None:
-            self._check_counted(self.config.limits, name, usage, total)
-
-    def _check_counted(self, limits: Limits, agent: str, usage: Usage, total: Usage) -> None:
-        """Warn once where a limit of the cost or of the tokens cannot hold."""
-        if limits.cost is not None and total.cost is None and total.requests:
-            self._warn_once(_NO_PRICE)
-        if limits.tokens is not None and usage.estimated and usage.requests and not usage.total_tokens:
-            self._warn_once(
-                f"agent {agent!r}: the tokens of a model call are not known, because neither its handler nor "
-                "a server counted them: for Limits(tokens=...) it took none"
-            )
-
-    def _warn_once(self, text: str) -> None:
-        if text not in self.warnings:
-            self.warn(text)
-
-    def problem(
-        self,
-        kind: Any,
-        message: str,
-        *,
-        call_id: str | None = None,
-        error: BaseException | None = None,
-    ) -> None:
-        """Note something that went wrong without ending the run."""
-        name, turn = self.agent.name, self.turn
-        found = Problem(kind=kind, agent=name, turn=turn, message=message, call_id=call_id, error=error)
-        self.errors += (found,)
-
-    def warn(self, text: str) -> None:
-        """Note something that whoever reads the result should know."""
-        self.warnings += (text,)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -432,11 +202,11 @@ class Run(ModelCalls):
     """What the last transfer passed along."""
     callers: tuple[Caller, ...] = field(default=(), init=False)
     """Who waits for an answer, the innermost last."""
-    places: Places = field(default_factory=Places, init=False)
+    places: Slots = field(default_factory=Slots, init=False)
     """Those of whoever speaks and of those who wait, see ``RunConfig.capacity``."""
     payload_note: str | None = field(default=None, init=False)
     """The section of the prompt about the payload that rides along, once it was written."""
-    read_by: Reader | None = field(default=None, init=False)
+    read_by: Audience | None = field(default=None, init=False)
     """Who is shown the history, once it was asked for."""
     source_prompt: str | None = field(default=None, init=False)
     """The section of the prompt with the source's instructions, when the last handoff passes them on."""
@@ -514,12 +284,12 @@ class Run(ModelCalls):
             self.looked_at = PROGRESS()
         return self.looked_at
 
-    def reader(self) -> Reader | None:
+    def reader(self) -> Audience | None:
         """Return for whom foreign calls are told; the same one as long as the same handler is in charge."""
         if self.config.foreign_calls == "shown" or not (self.handoffs or self.read_calls):
             return None  # every call in the history is the agent's own
         if self.read_by is None:
-            self.read_by = READER(
+            self.read_by = AUDIENCE(
                 agent=self.agent.name,
                 stands_in=self.stands_in,
                 can_call=self._can_call(),
@@ -534,11 +304,11 @@ class Run(ModelCalls):
     def _can_call(self) -> Collection[str]:
         """Return the names of the tools and transfers of whoever is in charge, and of the caller's tools."""
         agent, handler = self.agent, self.handler.name
-        names: frozenset[str] | None = agent.worked_out.get((Reader, handler))
+        names: frozenset[str] | None = agent.worked_out.get((Audience, handler))
         if names is None:
             edges = [edge for edge in agent.edges if (to := edge.to_handler) is None or to.name != handler]
             names = frozenset([tool.name for tool in agent.all_tools] + [edge.tool_name for edge in edges])
-            agent.worked_out[Reader, handler] = names
+            agent.worked_out[Audience, handler] = names
         external = self.config.external_tools
         return names.union(map(tool_name, external)) if external else names
 
@@ -575,7 +345,7 @@ class Run(ModelCalls):
         """Let another agent, or another handler of the same agent, go on with what it is given."""
         if agent is not self.agent:
             self.agent_turns = 0
-            self.default_handler = lineup(agent, self.config)[0].name
+            self.default_handler = handlers_by_priority(agent, self.config)[0].name
         self.stands_in = agent is self.agent and handler.name != self.default_handler
         self.agent, self.handler, self.handoff_input = agent, handler, given
         self.moment = self.read_by = self.offered = None
@@ -648,7 +418,7 @@ class Run(ModelCalls):
             reply: as the handler gave it.
             sound: whether it is known to be (see `routelock.handlers.replies.is_sound`).
         """
-        done, repairs = with_own_ids(reply, self.turn, self.call_ids, sound=sound)
+        done, repairs = with_unique_ids(reply, self.turn, self.call_ids, sound=sound)
         if repairs:
             self.repairs += (*repairs,)
         self.end_call(done)
@@ -662,9 +432,9 @@ class Run(ModelCalls):
         """Keep what arrived of a reply whose call did not come to its end, and count the call."""
         if self.open_call is None:
             return
-        reply, text = self.arrived, sendable(together(self.partial))
+        reply, text = self.arrived, sendable(join_surrogates(self.partial))
         refused = isinstance(error, ContentRefused)  # vendors refuse a history that holds what they refused
-        if reply is not None and not refused and not wrong_with(reply.message):
+        if reply is not None and not refused and not reply_problem(reply.message):
             self.accept(reply)
             return
         self.end_call(reply if refused else None, error)

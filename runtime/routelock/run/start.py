@@ -205,7 +205,7 @@ def input_items(messages: Iterable[Message]) -> list[RunItem]:
 
 def _check_arguments(agent: object, max_turns: object, hooks: object, config: object) -> None:
     if not isinstance(agent, Agent):
-        raise ConfigError(f"Runner needs an routelock.Agent to start with, not {type(agent).__name__}.")
+        raise ConfigError(f"Runner needs a routelock.Agent to start with, not {type(agent).__name__}.")
     if config is not None and not isinstance(config, RunConfig):
         raise ConfigError(f"run_config must be a RunConfig, not {type(config).__name__}.")
     if isinstance(hooks, type):

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from routelock._callables import cancelled_itself, resolve
+from routelock._callables import is_spurious_cancel, resolve
 from routelock._records import dataclass
 from routelock._showing import show
 from routelock.context import ToolContext
@@ -145,7 +145,7 @@ class Consultation:
         except Exception as error:
             return await self._failed(context, error)
         except BaseException as error:
-            if not cancelled_itself(error):
+            if not is_spurious_cancel(error):
                 raise
             cancelled = ToolError("it was cancelled from within")
             cancelled.__cause__ = error

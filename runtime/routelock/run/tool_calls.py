@@ -11,7 +11,7 @@ from typing import Any, Literal
 import anyio
 import anyio.lowlevel
 
-from routelock._callables import is_failure
+from routelock._callables import is_error
 from routelock._concurrency import isolated, run_all
 from routelock._records import dataclass, maker
 from routelock._showing import show, show_all
@@ -42,7 +42,7 @@ from routelock.run.events import (
     ToolOutput,
 )
 from routelock.run.executor import Call, Outcome
-from routelock.run.handler_selection import lineup
+from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.result import Problem
 from routelock.run.routing import Offer, Plan, Wanted, unknown_tool
 from routelock.run.run import Run
@@ -577,7 +577,7 @@ def _way(run: Run, request: HandoffRequest) -> Handoff | str:
         return str(error)
     if edge is not None:
         return edge
-    every = {*(each.name for each in lineup(run.agent, run.config)), *run.graph}
+    every = {*(each.name for each in handlers_by_priority(run.agent, run.config)), *run.graph}
     others = sorted(every - {run.agent.name, run.handler.name})
     known = f"There are: {', '.join(others)}." if others else "There is no other."
     return f"Handoff target {request.target_name!r} was not found. {known}"
@@ -702,11 +702,11 @@ def _refuse_unknown_targets(run: Run, planned: Plan, answers: _Answers) -> None:
 async def _transfer(run: Run, wanted: Wanted, answers: _Answers) -> Transfer:
     run.begun.add(wanted.call["id"])
     transfer = await try_transfer(run, wanted)
-    if transfer.exception is not None and not is_failure(transfer.exception):
+    if transfer.exception is not None and not is_error(transfer.exception):
         put_on_record(run, transfer)
         raise transfer.exception
     if transfer.target is not None:
-        run.places.take_over(transfer.place, waits=transfer.waits)
+        run.places.acquire(transfer.place, waits=transfer.waits)
     kind: Literal["tool", "handoff"] = "tool" if transfer.by_tool else "handoff"
     answer = _ANSWER(text=transfer.answer, kind=kind, error=transfer.error, exception=transfer.exception)
     if transfer.returns:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from routelock._callables import MaybeAwaitable, name_of, resolve, users_code
+from routelock._callables import MaybeAwaitable, callback_errors, name_of, resolve
 from routelock._json import unshared
 from routelock.agents.agent import Agent
 from routelock.context import PAYLOAD_KEY
@@ -201,7 +201,7 @@ async def _received(run: Run, target: Agent[Any], transfer: Transfer) -> None:
     messages, _ = View(run.view.items).messages(family_of(run.handler), run.reader())
     carries = PAYLOAD_KEY in run.shared_memory
     payload = {PAYLOAD_KEY: recordable(run.shared_memory[PAYLOAD_KEY])} if carries else {}
-    with users_code(f"The snapshot for on_handoff_received of agent {target.name!r}"):
+    with callback_errors(f"The snapshot for on_handoff_received of agent {target.name!r}"):
         context = HandoffContext.of(
             messages,
             agent=transfer.request.from_agent,
@@ -211,7 +211,7 @@ async def _received(run: Run, target: Agent[Any], transfer: Transfer) -> None:
             tool_state=_kept_by_tools(run),
             metadata=payload,
         )
-    with users_code(f"on_handoff_received of agent {target.name!r}"):
+    with callback_errors(f"on_handoff_received of agent {target.name!r}"):
         hook: Any = target.on_handoff_received
         told = (context, run.now()) if "on_handoff_received" in target.told_context else (context,)
         await resolve(hook(*told))

@@ -11,11 +11,11 @@ from typing import Any, Literal, cast
 
 import anyio
 
-from routelock._callables import is_failure, resolve
+from routelock._callables import is_error, resolve
 from routelock._json import unshared
 from routelock._records import NEW_LIST, dataclass, maker, record
 from routelock.agents.agent import Agent, find_agent
-from routelock.context import RunContext, narrowed
+from routelock.context import RunContext, scoped
 from routelock.errors import ModelBehaviorError
 from routelock.handlers.port import Handler
 from routelock.handoff_request import REMADE_REQUEST, REQUEST, HandoffRequest, HandoffResponse, HandoffStatus
@@ -24,7 +24,7 @@ from routelock.handoffs.capabilities import (
     NONE_AVAILABLE,
     NONE_CAPABLE,
     CapabilityRouter,
-    Place,
+    Slot,
     missing_capability,
 )
 from routelock.handoffs.handoff import Handoff
@@ -98,7 +98,7 @@ class Agreed:
     """A target that said yes, with the place it holds."""
 
     target: Target
-    place: Place | None = None
+    place: Slot | None = None
     passed_over: list[tuple[str, str]] = field(default_factory=NEW_LIST)
     response: HandoffResponse | None = None
     """What it said, if it was asked."""
@@ -165,7 +165,7 @@ def _permitted(run: Run, edge: Handoff, target: Target) -> bool:
     if not permits(edge.scope or "all", run.scopes):
         return False
     if not isinstance(target, Agent):
-        return run.agent.equipment.opens(target, run.scopes)
+        return run.agent.registered.opens(target, run.scopes)
     if edge.target is not None or edge.on_invoke_handoff is not None:
         return True
     # found by what it can do: that must not get round the scope of the way that is declared
@@ -192,7 +192,7 @@ def _leads_to(way: Handoff, target: Target) -> bool:
 
 async def _agreed(
     run: Run, edge: Handoff, target: Target, request: HandoffRequest
-) -> tuple[Place | None, HandoffResponse | None]:
+) -> tuple[Slot | None, HandoffResponse | None]:
     """Ask one target: what it can do, whether it is available, and whether it wants to.
 
     It is not asked for what the run would not let happen anyway.
@@ -244,7 +244,7 @@ async def _check_available(run: Run, target: Target, late: _Late) -> None:
         try:
             why = await router.check(target)
         except BaseException as error:
-            if not is_failure(error):
+            if not is_error(error):
                 raise
             log(run, _log, logging.ERROR, "available raised, asked about %r", target.name, error=error)
             raise Refused(reason_of(error), cause=error) from error
@@ -276,9 +276,7 @@ def _seen_by_target(run: Run, edge: Handoff) -> RunContext[Any]:
     """Return the context with as much of the shared memory as the target would see, see ``Handoff.share``."""
     now = run.now()
     return (
-        now
-        if edge.share is None
-        else replace(now, shared_memory=narrowed(now.shared_memory, edge.share).inner)
+        now if edge.share is None else replace(now, shared_memory=scoped(now.shared_memory, edge.share).inner)
     )
 
 
@@ -291,7 +289,7 @@ async def _consent(
         try:
             answer = await _asked(run, edge, target, request)
         except BaseException as error:
-            if not is_failure(error):
+            if not is_error(error):
                 raise
             log(run, _log, logging.ERROR, "on_handoff_request of agent %r raised", target.name, error=error)
             said = HandoffResponse(from_agent=target.name)
@@ -347,7 +345,7 @@ class Transfer:
     target: Target | None = None
     handler: Handler | None = None
     """What answers from then on."""
-    place: Place | None = None
+    place: Slot | None = None
     """The target's place, see ``RunConfig.capacity``."""
     error: str | None = None
     refusal: RefusedBy | None = None
@@ -452,7 +450,7 @@ def _way_to(run: Run, target: Any) -> Handoff | None:
                 return replace(edge, target=one, others=(), agent_name="")
     if not isinstance(target, str):
         return Handoff(target=target)
-    if known := run.agent.equipment.get(target):
+    if known := run.agent.registered.get(target):
         return Handoff(target=load(known), scope=known.scope)
     return Handoff(target=run.graph[target]) if target in run.graph else None
 
@@ -525,7 +523,7 @@ def _not_made(wanted: Wanted, request: HandoffRequest, error: BaseException) -> 
         told = clip(f"{why} ({others})", LONGEST_REASON) if others else why
         refusal, passed = error.refusal, error.passed_over
     else:
-        cancelled = not is_failure(error)
+        cancelled = not is_error(error)
         why = told = CANCELLED if cancelled else clip(reason_of(error), LONGEST_REASON)
         status, exception, refusal, passed = HandoffStatus.FAILED, error, None, ()
     return Transfer(

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import anyio
 
-from routelock._names import transfer_tool_name
+from routelock._tool_names import transfer_tool_name
 from routelock.agents.agent import Agent
 from routelock.errors import ConfigError, RoutelockError
 from routelock.handlers.port import ToolSpec, tool_name
@@ -90,7 +90,7 @@ class Catalog:
         wrong = [each for each in listed if not isinstance(cast(object, each), Agent)]
         if wrong or not listed:
             given = f"not {wrong[0]!r:.80}" if wrong else "and there is none"
-            raise ConfigError(f"An app serves an routelock.Agent or a list of them, {given}.")
+            raise ConfigError(f"An app serves a routelock.Agent or a list of them, {given}.")
         self._served = {agent.name: _served(agent, config) for agent in listed}
         if len(self._served) < len(listed):
             raise ConfigError("Two served agents have one name, and so one model id; rename one.")
@@ -123,7 +123,7 @@ def _served(agent: Agent[Any], config: RunConfig) -> ServedAgent:
     tools = {tool_name(tool) for member in graph.values() for tool in member.all_tools}
     tools |= {tool_name(tool) for tool in config.external_tools}
     handlers = {
-        transfer_tool_name(each.name) for member in graph.values() for each in member.equipment.handlers
+        transfer_tool_name(each.name) for member in graph.values() for each in member.registered.handlers
     }
     return ServedAgent(
         agent=agent,

@@ -34,7 +34,7 @@ from routelock._json import is_utf8, sendable
 from routelock._records import NEW_LIST
 from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
 from routelock.handlers.port import json_in
-from routelock.handlers.stream_assembler import together
+from routelock.handlers.stream_assembler import join_surrogates
 from routelock.history.messages import Message, ToolCall, text_of
 from routelock.run.events import (
     AgentUpdated,
@@ -87,7 +87,7 @@ class _Texts:
     def add(self, piece: str) -> str:
         """Return what a piece of the present text adds."""
         if self.half or not is_utf8(piece):
-            piece = together((self.half, piece))
+            piece = join_surrogates((self.half, piece))
             self.half = piece[-1] if _HALF <= piece[-1:] <= _LAST_HALF else ""
             piece = sendable(piece[:-1] if self.half else piece)
         return self._added(piece)

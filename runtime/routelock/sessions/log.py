@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
-from routelock._callables import words_of
+from routelock._callables import error_text
 from routelock._json import check_json, finite
 from routelock.errors import ConfigError, RoutelockError, SessionConflict, SessionError
 from routelock.history.messages import (
@@ -439,7 +439,7 @@ class SessionLog:
             raise
         except Exception as error:
             raise SessionError(
-                f"Session {self.name!r:.80} could not be {what}: {type(error).__name__}: {words_of(error)}"
+                f"Session {self.name!r:.80} could not be {what}: {type(error).__name__}: {error_text(error)}"
             ) from error
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
-from routelock._callables import words_of
+from routelock._callables import error_text
 from routelock.errors import (
     ConfigError,
     InputGuardrailTripped,
@@ -44,7 +44,7 @@ __all__ = ["Conversation", "Session", "SessionKeeper"]
 
 
 class SessionKeeper:
-    """An `routelock.run.run.Keeper` that keeps a run in a session.
+    """A `routelock.run.run.Keeper` that keeps a run in a session.
 
     Args:
         log: of the session.
@@ -173,7 +173,7 @@ class SessionKeeper:
             except Exception as failed:
                 wrong = failed
         self._on = False
-        what = f"The end of the run is not in session {self._log.name!r:.80}: {words_of(wrong)}"
+        what = f"The end of the run is not in session {self._log.name!r:.80}: {error_text(wrong)}"
         run.problem("session", what, error=wrong)
 
     async def _store(self, run: Run, items: Sequence[RunItem], claims: int = 0) -> None:
@@ -317,7 +317,7 @@ class Conversation:
     messages: Sequence[Message]
     """Valid input for a run, as ``RunResult.to_input_list`` gives it."""
     repairs: Sequence[str]
-    """What was mended for that, and what could not be read. The store keeps it as it is."""
+    """What was repaired for that, and what could not be read. The store keeps it as it is."""
     next_agent: str | None
     """Name of the agent that answers the next message, if that was stored (``next_agent="sticky"``)."""
 
@@ -329,7 +329,7 @@ class Session(SessionLog):
 
     Args:
         name: of the conversation within the store.
-        store: where it is kept, such as an `routelock.sessions.SQLiteSessions`.
+        store: where it is kept, such as a `routelock.sessions.SQLiteSessions`.
         max_items: at most so many messages, the newest, are given to a run. Answers whose call is not among
             them are left out. The store keeps all.
         max_bytes: at most so many bytes of JSON; four of them are about one token.
@@ -354,7 +354,7 @@ class Session(SessionLog):
     async def add(self, messages: Iterable[Message | Mapping[str, Any]]) -> None:
         """Add messages that come from elsewhere, such as the history of another framework.
 
-        They are stored as they are, and mended each time they are loaded; `import_messages.py` says what
+        They are stored as they are, and repaired each time they are loaded; `import_messages.py` says what
         is understood. Only a number that is none, NaN or infinity, becomes null.
         What others add in the same moment is stored as well, before or after them.
 

@@ -54,6 +54,10 @@ __all__ = [
 ]
 
 
+FORMAT_VERSION = 1
+"""What is written, and the newest that is read. A higher one is for a form that this code would misread."""
+
+
 _Count = Annotated[int, pydantic.Field(ge=0, le=2**53)]
 
 _Pair = Annotated[list[str], pydantic.Field(min_length=2, max_length=2)]
@@ -442,7 +446,7 @@ def checked_document(data: object) -> RunDocument:
         raise ValueError("it is no object")
     if "format_version" not in data:
         raise ValueError("format_version is missing")
-    check_version(cast("dict[str, Any]", data))
+    check_version(cast("dict[str, Any]", data), FORMAT_VERSION)
     try:
         document = _contract().validate_python(data, strict=True)
     except pydantic.ValidationError as error:

@@ -6,7 +6,7 @@
         await client.start(triage, "My money back!", run_id="order-7")
         ended = await client.wait("order-7")
 
-It is DBOS on PostgreSQL; asyncio only. For one process `routelock.state.journal` needs nothing but a file.
+It is DBOS on PostgreSQL; asyncio only. For one process `routelock.state.Journal` needs nothing but a file.
 """
 
 from routelock.state.dbos.client import EndedRun, RunClient, StepPart

@@ -36,7 +36,7 @@ from routelock.run.stream import RunStream, finish
 from routelock.state.document import is_behind
 from routelock.state.run_state import RunState
 from routelock.state.sqlite import SQLiteFile
-from routelock.state.steps import Given, given_by, lasting
+from routelock.state.steps import ModelStep, recorded_error
 from routelock.tools.tool import LOST
 
 __all__ = ["Journal", "JournalStatus", "JournalSteps", "JournaledRun", "StepLost", "Write"]
@@ -85,12 +85,12 @@ class JournalSteps:
     ) -> AsyncGenerator[HandlerEvent]:
         """Run a model step, or yield the reply that is kept."""
         if (kept := self._entries.pop(call.key, None)) is not None:
-            given = given_by(kept)
-            if given.error is None or self._entries:  # the run went on after it, another way
-                for event in given.events():
+            step = ModelStep.from_json(kept)
+            if step.error is None or self._entries:  # the run went on after it, another way
+                for event in step.events():
                     yield event
-                if given.error is not None:
-                    raise given.error
+                if step.error is not None:
+                    raise step.error
                 return
         made = self._made(call, body)
         try:
@@ -102,20 +102,20 @@ class JournalSteps:
     async def _made(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
     ) -> AsyncGenerator[HandlerEvent]:
-        given = Given()
+        step = ModelStep()
         try:
             async with aclosing(body(call)) as events:
                 async for event in events:
-                    given.note(event)
+                    step.note(event)
                     if isinstance(event, MessageDone):
-                        await self._keep(call.key, given.entry())
+                        await self._keep(call.key, step.to_json())
                     yield event
         except Exception as error:
-            given.error = lasting(error, call)
-            if given.error is None:
+            step.error = recorded_error(error, call)
+            if step.error is None:
                 raise
-            await self._keep(call.key, given.entry())
-            raise given.error from given.error.__cause__
+            await self._keep(call.key, step.to_json())
+            raise step.error from step.error.__cause__
 
     async def gather(
         self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]
@@ -150,6 +150,7 @@ class JournalSteps:
 
 
 JournalStatus = Literal["running", "waiting", "done", "failed"]
+"""Where a run of a journal stands, see `JournaledRun`."""
 
 _TABLES = """
     CREATE TABLE IF NOT EXISTS routelock_runs (

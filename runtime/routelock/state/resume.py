@@ -12,7 +12,7 @@ from routelock._json import detached, unshared
 from routelock._redaction import REDACTED
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import RunHooks
-from routelock.context import PAYLOAD_KEY, Narrowed
+from routelock.context import PAYLOAD_KEY, MemoryScope
 from routelock.errors import ConfigError, HandoffError, ModelBehaviorError
 from routelock.handlers.port import Handler, family_of, json_in
 from routelock.handoff_request import HandoffStatus
@@ -22,12 +22,13 @@ from routelock.history.unfinished_turn import LeftOver, left_over
 from routelock.history.view import View
 from routelock.run.config import RunConfig
 from routelock.run.frames import Caller
-from routelock.run.handler_selection import find_handler, handler_for, lineup
+from routelock.run.handler_selection import find_handler, handler_for, handlers_by_priority
 from routelock.run.loop_guard import Progress
 from routelock.run.result import HandoffRecord, Problem
 from routelock.run.run import Run
 from routelock.run.start import run_graph
 from routelock.state.document import (
+    FORMAT_VERSION,
     CallerDocument,
     ItemDocument,
     NarrowedDocument,
@@ -50,8 +51,6 @@ from routelock.usage import NO_USAGE
 
 __all__ = ["captured", "resumed", "resumed_within", "settle"]
 
-
-FORMAT_VERSION = 1
 
 _NOT_TAKEN_OVER = "the run was interrupted before the target took over"
 
@@ -226,7 +225,7 @@ def _without_payload(memory: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in memory.items() if key != PAYLOAD_KEY}
 
 
-def _narrowed_document(one: Narrowed) -> NarrowedDocument:
+def _narrowed_document(one: MemoryScope) -> NarrowedDocument:
     inner, given = _without_payload(one.inner), _without_payload(one.given)
     same = [key for key, value in inner.items() if key in one.outer and one.outer[key] is value]
     return {
@@ -376,7 +375,7 @@ def _check(document: RunDocument, config: RunConfig) -> None:
 
 
 def _default(agent: Agent[Any], config: RunConfig) -> str:
-    return next((each.name for each in lineup(agent, config)), "")
+    return next((each.name for each in handlers_by_priority(agent, config)), "")
 
 
 def _handler(
@@ -389,7 +388,7 @@ def _handler(
         others = {handler for owner, handler in failed if owner == agent.name and handler != name}
         return handler_for(agent, config, others)
     if (found := find_handler(agent, name, config)) is None:
-        known = ", ".join(repr(each.name) for each in lineup(agent, config)) or "none"
+        known = ", ".join(repr(each.name) for each in handlers_by_priority(agent, config)) or "none"
         raise ConfigError(
             f"The RunState names the handler {name!r:.80} of agent {agent.name!r}, which is not there, or "
             f"not for whoever is asking. Known: {known:.400}."
@@ -492,14 +491,14 @@ def _narrow(run: Run, document: RunDocument) -> None:
         run.shared_memory[PAYLOAD_KEY] = detached(document["payload"])
 
 
-def _narrowed(outer: dict[str, Any], document: NarrowedDocument) -> Narrowed:
+def _narrowed(outer: dict[str, Any], document: NarrowedDocument) -> MemoryScope:
     inner = {key: outer[key] for key in document["same"] if key in outer} | document["own"]
     changed = object()  # whatever it was: it is compared with what there is now, and never read
     given = {
         key: inner[key] if key in document["unchanged"] and key in inner else changed
         for key in document["given"]
     }
-    return Narrowed(outer, inner, given, document["keys"])
+    return MemoryScope(outer, inner, given, document["keys"])
 
 
 def _is_redacted(value: object) -> bool:
@@ -517,10 +516,10 @@ def settle(run: Run) -> LeftOver:
     """Let a resumed run begin, and return what is left to do of its turn.
 
     No call is made twice: one that was begun and has no answer is answered by a note. Whoever waits has all
-    its patience again, and whoever holds a place takes one, see ``RunConfig.capacity``.
+    its patience again, and whoever held a slot takes one, see ``RunConfig.capacity``.
 
     Raises:
-        HandoffError: an agent that is in charge, or waits, has no place now.
+        HandoffError: an agent that is in charge, or waits, has no slot now.
     """
     left = _left_of_turn(run)
     unknown = [call for call in left.calls if call["id"] in run.begun]
@@ -548,15 +547,15 @@ def _unknown(run: Run, call: ToolCall) -> str:
 
 
 def _take_places(run: Run, capacity: Capacity | None) -> None:
-    """Hold a place for the agent that speaks and for each that waits; without a capacity none is counted."""
+    """Hold a slot for the agent that speaks and for each that waits; without a capacity none is counted."""
     everybody: list[Caller | Run] = [*run.callers, run]
     targets = {record.id: record.target for record in run.handoffs}
     for depth, one in enumerate(everybody):
-        # whoever was handed over to holds the place, also when another handler answers in its stead
+        # whoever was handed over to holds the slot, also when another handler answers in its stead
         name, place = targets.get(one.open_handoff or ""), None
         if capacity is not None and name is not None and (place := capacity.take(name)) is None:
             raise HandoffError(f"{name!r} holds as many transfers as it can. Resume the run later.")
-        run.places.take_over(place, waits=depth > 0)
+        run.places.acquire(place, waits=depth > 0)
 
 
 def _left_of_turn(run: Run) -> LeftOver:

@@ -163,9 +163,9 @@ class RunState:
 
         Args:
             include_secrets: whether secrets stay in the shared memory, in payloads, in metadata and in what
-                errors say, where ``"[redacted]"`` stands in for them otherwise; see `routelock._redaction`.
-                What was said stays to the letter. A redacted entry of the shared memory is taken from
-                ``RunConfig.shared_memory`` when the run is resumed.
+                errors say, where ``"[redacted]"`` stands in for them otherwise; see
+                `routelock.tracing.redact`. What was said stays to the letter. A redacted entry of the shared
+                memory is taken from ``RunConfig.shared_memory`` when the run is resumed.
             max_bytes: the most that there may be, as `from_json` reads it.
 
         Raises:

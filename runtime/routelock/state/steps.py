@@ -13,30 +13,52 @@ from typing import Any
 from routelock import errors
 from routelock.errors import HandlerError, HandoffTimeout, ProviderError, RoutelockError
 from routelock.handlers.events import AttemptFailed, HandlerEvent, MessageDone, TextDelta
-from routelock.handlers.replies import wrong_with
+from routelock.handlers.replies import reply_problem
 from routelock.run.executor import Call
 from routelock.tools.invoke import reason_of
 from routelock.usage import Usage
 
-__all__ = ["Given", "given_by", "lasting"]
+__all__ = ["ModelStep", "recorded_error"]
 
 
 @dataclass(slots=True)
-class Given:
+class ModelStep:
     """What a model step gave, so far: all of it that a run goes on with."""
 
-    attempts: list[tuple[Given, AttemptFailed]] = field(default_factory=list[tuple["Given", AttemptFailed]])
+    attempts: list[tuple[ModelStep, AttemptFailed]] = field(
+        default_factory=list[tuple["ModelStep", AttemptFailed]]
+    )
     """Those that failed, and what each had given; all that is kept of its text is whether there was any."""
     text: list[str] = field(default_factory=list[str])
     """That of the attempt that goes on, in pieces; of one that comes to its end the message has it."""
     done: MessageDone | None = None
     error: Exception | None = None
-    """One of those that last."""
+    """What the step raised, as `recorded_error` returns it."""
+
+    @classmethod
+    def from_json(cls, entry: str) -> ModelStep:
+        """Return the step that an entry holds."""
+        return cls._from_document(json.loads(entry))
+
+    @classmethod
+    def _from_document(cls, kept: Mapping[str, Any]) -> ModelStep:
+        step = cls(text=[kept["text"]] if "text" in kept else [])
+        for one in kept.get("attempts", ()):
+            error = _handler_error(one["err"])
+            failed = AttemptFailed(error=error, attempt=one["attempt"], delay=one["delay"])
+            step.attempts.append((cls._from_document(one), failed))
+        if "err" in kept:
+            step.error = _error_of(kept["err"])
+        if "ok" in kept:
+            data = dict(kept["ok"])
+            usage = data.pop("usage")
+            step.done = MessageDone(**data, usage=None if usage is None else Usage(**usage))
+        return step
 
     def note(self, event: HandlerEvent) -> None:
         """Note what comes next."""
         if isinstance(event, AttemptFailed):
-            before = Given(text=[""] if self.text else [], done=self.done, error=event.error)
+            before = ModelStep(text=[""] if self.text else [], done=self.done, error=event.error)
             self.attempts.append((before, event))
             self.text, self.done = [], None
         elif isinstance(event, TextDelta):
@@ -54,7 +76,7 @@ class Given:
         events += map(TextDelta, self._unfinished())
         return events if self.done is None else [*events, self.done]
 
-    def entry(self) -> str:
+    def to_json(self) -> str:
         """Return it as JSON text."""
         return json.dumps(self._document(), default=asdict)
 
@@ -75,11 +97,11 @@ class Given:
 
     def _unfinished(self) -> list[str]:
         """Return the text that no reply has: there is none, it was not the end, or it is no message."""
-        whole = self.done is not None and self.error is None and not wrong_with(self.done.message)
+        whole = self.done is not None and self.error is None and not reply_problem(self.done.message)
         return [] if whole else self.text
 
 
-def lasting(error: Exception, call: Call) -> HandlerError | HandoffTimeout | None:
+def recorded_error(error: Exception, call: Call) -> HandlerError | HandoffTimeout | None:
     """Return an error of a model step as it is kept, if a run may go on after it, another way.
 
     What a handler of the app raises, or a run within it, is a failure of that handler. None: the run ends.
@@ -96,26 +118,6 @@ def lasting(error: Exception, call: Call) -> HandlerError | HandoffTimeout | Non
     kept = HandlerError(f"Handler {handler!r} of agent {agent!r} raised {reason_of(error)}")
     kept.__cause__ = error
     return kept
-
-
-def given_by(entry: str) -> Given:
-    """Return what an entry holds."""
-    return _given(json.loads(entry))
-
-
-def _given(kept: Mapping[str, Any]) -> Given:
-    given = Given(text=[kept["text"]] if "text" in kept else [])
-    for one in kept.get("attempts", ()):
-        error = _handler_error(one["err"])
-        failed = AttemptFailed(error=error, attempt=one["attempt"], delay=one["delay"])
-        given.attempts.append((_given(one), failed))
-    if "err" in kept:
-        given.error = _error_of(kept["err"])
-    if "ok" in kept:
-        data = dict(kept["ok"])
-        usage = data.pop("usage")
-        given.done = MessageDone(**data, usage=None if usage is None else Usage(**usage))
-    return given
 
 
 def _error(error: Exception) -> dict[str, Any]:

@@ -213,11 +213,11 @@ def use_cassette(
 ) -> Generator[Cassette]:
     """Answer the HTTP requests of the block from a file; httpx, httpx2, aiohttp, requests, boto.
 
-    A request matches a recorded one by method, host and path, and by its body in canonical form, see
-    `routelock.testing.cassette.canonical`. Equal requests are answered in the order they were
-    recorded in, each once. Replaying needs no key: where the environment has none, a placeholder stands there
-    until the block ends. While it records, vcrpy reads a stream to its end before the client gets
-    the first byte: for timing, cancellation and broken connections use a local server.
+    A request matches a recorded one by method, host and path, and by its body in canonical form: the order of
+    keys and of tools does not count, nor do the values of ids and points in time. Equal requests are answered
+    in the order they were recorded in, each once. Replaying needs no key: where the environment has none, a
+    placeholder stands there until the block ends. While it records, vcrpy reads a stream to its end before
+    the client gets the first byte: for timing, cancellation and broken connections use a local server.
 
     Args:
         path: the YAML file.

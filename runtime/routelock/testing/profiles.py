@@ -1,7 +1,7 @@
 """What each vendor accepts of a list of messages, as data; `routelock.testing.assert_valid` checks it.
 
 A profile describes chat-completions messages as they leave for the vendor. What routelock hands to a
-handler satisfies what all vendors share; what one vendor alone demands is mended in the provider, on the
+handler satisfies what all vendors share; what one vendor alone demands is repaired in the provider, on the
 wire. Each rule says where it comes from: a vendor's documentation or its code, or a public issue that
 quotes the refusal.
 """

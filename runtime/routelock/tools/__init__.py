@@ -1,8 +1,8 @@
 """Tools: what a model may call, and how a call is made.
 
 A `Tool` has a name, a schema and a function; `@tool` makes one of a function. Arguments are checked against
-the schema before the function runs. Approvals and agents as tools are here too. Imports `handlers`,
-`history` and the modules at the top. Start at `tool.py`.
+the schema before the function runs. Approvals and agents as tools are here too. Imports `history` and
+the modules at the top. Start at `tool.py`.
 """
 
 from __future__ import annotations

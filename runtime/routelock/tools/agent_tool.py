@@ -13,8 +13,8 @@ from typing import Annotated, Any, cast
 from typing_extensions import TypedDict
 
 from routelock._callables import MaybeAwaitable
-from routelock._names import slug
 from routelock._records import dataclass
+from routelock._tool_names import slug
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError
 from routelock.scopes import Scope

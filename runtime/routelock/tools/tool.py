@@ -13,10 +13,10 @@ from typing import Any, Literal, cast
 
 import anyio
 
-from routelock._callables import MaybeAwaitable, cancelled_itself, is_failure, resolve
+from routelock._callables import MaybeAwaitable, is_error, is_spurious_cancel, resolve
 from routelock._json import detached, sendable
-from routelock._names import odd_tool_name
 from routelock._records import NEW_DICT, dataclass, maker, record
+from routelock._tool_names import odd_tool_name
 from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
 from routelock.guardrails import ToolGuardrail, screened
@@ -272,7 +272,7 @@ class Tool:
         except Exception as error:
             return await self.failed(context, error)
         except BaseException as error:
-            if not cancelled_itself(error):
+            if not is_spurious_cancel(error):
                 raise
             wrapped = ToolError("it was cancelled from within")
             wrapped.__cause__ = error
@@ -298,7 +298,7 @@ class Tool:
             try:
                 text = to_text(await resolve(self.on_error(context, error)), self.max_result)
             except BaseException as second:
-                if not is_failure(second):
+                if not is_error(second):
                     raise
                 if second is error:  # it was not for the model, and says itself what happened
                     raise ToolError(text) from error
@@ -376,7 +376,7 @@ def outcome_of(value: Any, most: int | None) -> ToolOutcome:
     content: object = value.content if isinstance(value, ToolResult) else value
     usage = value.usage if isinstance(value, ToolResult) else None
     if usage is not None and not is_usage(usage):
-        raise NoTextError(f"usage must be an routelock.Usage of numbers, not {usage!r:.80}")
+        raise NoTextError(f"usage must be a routelock.Usage of numbers, not {usage!r:.80}")
     if isinstance(content, HandoffRequest):
         return OUTCOME(output=content.answer, usage=usage, value=value, handoff=content)
     if _hides_a_request(content):

@@ -295,7 +295,7 @@ class OpenTelemetry:
 
     Args:
         content: whether messages, instructions, tools with their arguments and outputs, reasons and texts of
-            errors are put on spans. Secrets are replaced, as far as `routelock._redaction` knows them.
+            errors are put on spans. Secrets are replaced, as far as `redact` knows them.
         tracer_provider: None takes the process's own.
         meter_provider: None takes the process's own.
 

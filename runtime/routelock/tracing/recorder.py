@@ -16,9 +16,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
-from routelock._callables import words_of
+from routelock._callables import error_text
 from routelock._redaction import redact
-from routelock._text import glimpse
+from routelock._text import preview
 from routelock.agents.agent import Agent
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import ConfigError
@@ -30,7 +30,7 @@ from routelock.history.messages import Message, RunItem, ToolCall, is_note, port
 from routelock.history.notes import unforged
 from routelock.run.config import RunConfig, listed
 from routelock.run.emit import log
-from routelock.run.handler_selection import lineup
+from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.result import HandoffRecord, Problem, Shown
 from routelock.run.run import Run
 from routelock.tools.agent_tool import AgentCall
@@ -189,7 +189,7 @@ class Within:
 
 def error_traced(error: BaseException | None) -> ErrorTraced | None:
     """Return an exception as it is written."""
-    return None if error is None else ErrorTraced(type=type(error).__name__, message=words_of(error))
+    return None if error is None else ErrorTraced(type=type(error).__name__, message=error_text(error))
 
 
 def agent_traced(agent: Agent[Any], config: RunConfig) -> AgentTraced:
@@ -198,7 +198,7 @@ def agent_traced(agent: Agent[Any], config: RunConfig) -> AgentTraced:
     return AgentTraced(
         name=agent.name,
         description=agent.handoff_description or "",
-        handlers=[each.name for each in lineup(agent, config)],
+        handlers=[each.name for each in handlers_by_priority(agent, config)],
         tools=[name for name, _ in asked],
         agent_tools={name: how.agent.name for name, how in asked if isinstance(how, AgentCall)},
         handoffs=[_edge(edge) for edge in agent.edges],
@@ -620,7 +620,7 @@ class _RunTracing:
                 shaped_by=shaped_by,
                 before=before,
                 after=len(run.view.items),
-                payload=None if payload is None else glimpse(redact(recordable(payload)), _PAYLOAD_ROOM),
+                payload=None if payload is None else preview(redact(recordable(payload)), _PAYLOAD_ROOM),
             )
         )
 
@@ -664,7 +664,7 @@ class _RunTracing:
         except Exception as error:
             self.writers[place] = None
             log(self.run, _log, logging.ERROR, "a trace raised", error=error)
-            what = f"the trace raised {type(error).__name__} and was given up: {words_of(error)}"
+            what = f"the trace raised {type(error).__name__} and was given up: {error_text(error)}"
             self.run.problem("hook", what, error=error)
             return None
 

@@ -152,8 +152,8 @@ class ItemTraced:
     id: int
     """From 0 up in the transcript; below 0 for what only a model saw."""
     kind: str = ""
-    """As of a `RunItem`; ``system`` for a system prompt, ``view`` for a message that was mended or had parts
-    left out that only another provider can read."""
+    """As of a `RunItem`; ``system`` for a system prompt, ``view`` for a message that was repaired or had
+    parts left out that only another provider can read."""
     message: Mapping[str, Any] = field(default_factory=dict[str, Any])
     agent: str | None = None
     asked_by: str | None = None
@@ -202,7 +202,7 @@ class ModelStarted:
     told: Sequence[Span] = NO_SPANS
     """Other agents' calls and their answers, which are in a note instead."""
     repairs: Sequence[str] = ()
-    """What was mended for this call."""
+    """What was repaired for this call."""
     tools: int | None = None
     """The `ToolsTraced` with this id were offered."""
     tool_choice: str | None = None
@@ -381,6 +381,7 @@ TraceRecord = (
     | ProblemTraced
     | RunEnded
 )
+"""A record of a trace; ``type`` tells which one."""
 
 RECORDS: Mapping[str, type[Any]] = {kind.type: kind for kind in get_args(TraceRecord)}
 """The class of each record by what its ``type`` is in a file."""

@@ -282,7 +282,7 @@ def _told(context: ToolContext[Any], error: Exception) -> str:
     """Say what went wrong. What the server says of it is for the model, so it is not cut short.
 
     Raises:
-        ConfigError: the app has made a mistake, which no model can mend.
+        ConfigError: the app has made a mistake, which no model can repair.
     """
     if isinstance(error, ConfigError):
         raise error

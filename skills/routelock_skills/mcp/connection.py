@@ -303,7 +303,7 @@ async def _watched(
         async def pump() -> None:
             async with source, send:
                 async for message in source:
-                    await send.send(_mended(message))
+                    await send.send(_repaired(message))
                 on_end()
 
         with receive:
@@ -312,7 +312,7 @@ async def _watched(
             group.cancel_scope.cancel()
 
 
-def _mended(message: Any) -> Any:
+def _repaired(message: Any) -> Any:
     """Return a message that the package could not read for half a surrogate pair, with U+FFFD there.
 
     JavaScript cuts a text within an emoji, and is right to send the half as JSON. Whoever waits for that

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from routelock._names import LONGEST_TOOL_NAME, odd_tool_name
+from routelock._tool_names import LONGEST_TOOL_NAME, odd_tool_name
 from routelock.errors import ConfigError
 
 __all__ = [
@@ -207,7 +207,7 @@ def offered_name(name: str) -> str:
     """Return a name that providers accept.
 
     Dots, slashes and spaces become underscores. Where more than that is lost, six hex digits of the name's
-    SHA-1 keep two names apart, as in `routelock._names.slug`.
+    SHA-1 keep two names apart, as in `routelock._tool_names.slug`.
     """
     if not odd_tool_name(name):
         return name

@@ -13,7 +13,7 @@ import anyio.lowlevel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from remotes import ask, request
+from remote_agents import ask, request
 from servers import HELLO_STREAM, SSE, Reply, Server, chunk, event
 
 from routelock.errors import IncompleteResponse, ProviderError

@@ -1,4 +1,4 @@
-"""What is the aiohttp handler's own; what it shares with the other one is in test_openai_provider."""
+"""What is the aiohttp handler's own; what it shares with the other one is in test_openai."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_a_message_is_looked_at_once() -> None:
         shown = [dict(SYSTEM), *shown[1:], Counting(CALL), Counting(ANSWER)]
     before = Counting.reads
     sent(conversations, shown)
-    assert Counting.reads - before <= 2 * 2, "the two that are new, to be mended and to be encoded"
+    assert Counting.reads - before <= 2 * 2, "the two that are new, to be repaired and to be encoded"
 
 
 def test_two_runs_with_the_same_messages_do_not_meet() -> None:

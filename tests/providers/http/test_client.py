@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from patience import until
-from rawserver import Raw, RawServer
+from raw_server import Raw, RawServer
 from servers import HELLO, Reply, Server
+from waiting import until
 
 from routelock.testing import use_cassette
 from routelock_providers.http.client import HttpClient

@@ -11,7 +11,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
-from rawserver import Ending, Raw, RawServer, head, in_chunks
+from raw_server import Ending, Raw, RawServer, head, in_chunks
 from servers import HELLO, HELLO_STREAM, Reply, chunk, event
 
 from routelock import Agent, RunConfig, Runner, function_tool

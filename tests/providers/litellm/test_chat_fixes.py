@@ -13,7 +13,7 @@ from servers import USAGE, Reply, Server, event, streamed
 
 from routelock.handlers.events import MessageDone, TextDelta
 from routelock.handlers.port import Request
-from routelock_providers.litellm.fixes import as_chunk, mend_chunk, mend_completion
+from routelock_providers.litellm.fixes import as_chunk, fix_chunk, fix_completion
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
 
@@ -112,13 +112,13 @@ async def test_a_whole_reply_of_this_kind_is_read(model: str, reply: str) -> Non
 )
 def test_anything_else_is_left_alone(value: dict[str, Any]) -> None:
     before = copy.deepcopy(value)
-    assert not mend_chunk("openai", value)
-    assert not mend_completion("openai", value)
+    assert not fix_chunk("openai", value)
+    assert not fix_completion("openai", value)
     assert value == before
 
 
 def test_what_mistral_says_in_parts_litellm_reads_by_itself() -> None:
-    assert not mend_chunk("mistral", chunk({"delta": {"content": [{"type": "text", "text": "a"}]}}))
+    assert not fix_chunk("mistral", chunk({"delta": {"content": [{"type": "text", "text": "a"}]}}))
 
 
 def test_the_calls_of_a_whole_reply_are_numbered_in_a_stream() -> None:

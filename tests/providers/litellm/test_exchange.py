@@ -370,7 +370,7 @@ async def test_a_key_and_an_address_are_taken_as_people_have_them(
 def alive() -> list[int]:
     """How many there are of the parts of a call."""
     counts = Counter(type(each).__name__ for each in gc.get_objects())
-    return [counts[name] for name in ("Exchange", "Line", "Tap", "Sent")]
+    return [counts[name] for name in ("Exchange", "Line", "ResponseFilter", "Sent")]
 
 
 @BOTH

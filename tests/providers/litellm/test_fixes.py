@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock_providers.litellm.fixes import mend_event, mend_reply, reply_in_events
+from routelock_providers.litellm.fixes import fix_event, fix_reply, reply_in_events
 
 
-def mended(provider: str, reply: Any) -> Any:
-    return json.loads(mend_reply(provider, json.dumps(reply).encode()))
+def fixed(provider: str, reply: Any) -> Any:
+    return json.loads(fix_reply(provider, json.dumps(reply).encode()))
 
 
 def reply(**message: Any) -> dict[str, Any]:
@@ -22,25 +22,25 @@ def reply(**message: Any) -> dict[str, Any]:
 
 def test_a_reply_that_needs_nothing_is_the_same_object() -> None:
     body = json.dumps(reply(content="Hello")).encode()
-    assert mend_reply("openai", body) is body
+    assert fix_reply("openai", body) is body
     line = b'data: {"choices": []}'
-    assert mend_event("groq", line) is line
+    assert fix_event("groq", line) is line
 
 
 def test_groqs_older_answers_get_a_service_tier() -> None:
-    assert mended("groq", reply(content="x"))["service_tier"] is None
-    assert mended("groq", {**reply(content="x"), "service_tier": "auto"})["service_tier"] == "auto"
+    assert fixed("groq", reply(content="x"))["service_tier"] is None
+    assert fixed("groq", {**reply(content="x"), "service_tier": "auto"})["service_tier"] == "auto"
 
 
 def test_annotations_of_files_are_taken_out_and_links_stay() -> None:
     link, file = {"type": "url_citation", "url": "x"}, {"type": "file", "file": {}}
-    assert mended("openrouter", reply(annotations=[file, link]))["choices"][0]["message"]["annotations"] == [
+    assert fixed("openrouter", reply(annotations=[file, link]))["choices"][0]["message"]["annotations"] == [
         link
     ]
     citation = {"type": "file_citation", "file_id": "f"}
     part = {"type": "output_text", "text": "x", "annotations": [citation]}
     said = {"output": [{"type": "message", "content": [part]}, {"type": "file_search_call", "content": None}]}
-    assert mended("openai", said)["output"][0]["content"][0]["annotations"] == []
+    assert fixed("openai", said)["output"][0]["content"][0]["annotations"] == []
 
 
 def test_snowflakes_empty_objects_are_nothing() -> None:
@@ -57,7 +57,7 @@ def test_snowflakes_empty_objects_are_nothing() -> None:
     }
     said = reply(**message, tool_calls=[call], refusal="")
     said["choices"][0]["finish_reason"] = ""
-    choice = mended("openai", said)["choices"][0]
+    choice = fixed("openai", said)["choices"][0]
     assert choice["finish_reason"] == "stop"
     assert set(choice["message"]) == {"role", "content", "tool_calls"}
     assert "custom" not in choice["message"]["tool_calls"][0]
@@ -66,35 +66,35 @@ def test_snowflakes_empty_objects_are_nothing() -> None:
 @pytest.mark.parametrize("status", ["queued", "in_progress", "cancelled"])
 def test_a_response_that_is_not_complete_says_so(status: str) -> None:
     said = {"object": "response", "id": "resp_1", "status": status, "output": [], "error": None}
-    assert status in mended("openai", said)["error"]["message"]
+    assert status in fixed("openai", said)["error"]["message"]
 
 
 def test_the_status_of_an_item_is_not_that_of_the_response() -> None:
     item = {"type": "function_call", "status": "in_progress"}
     said = {"object": "response", "status": "completed", "output": [item], "error": None}
-    assert mended("openai", said)["error"] is None
+    assert fixed("openai", said)["error"] is None
 
 
 def test_a_prompt_that_gemini_blocked_is_a_reply_without_content() -> None:
     feedback = {"promptFeedback": {"blockReason": "OTHER"}}
-    assert mended("gemini", feedback)["candidates"] == [{"index": 0, "finishReason": "SAFETY"}]
-    assert mended("gemini", feedback)["usageMetadata"] == {}
+    assert fixed("gemini", feedback)["candidates"] == [{"index": 0, "finishReason": "SAFETY"}]
+    assert fixed("gemini", feedback)["usageMetadata"] == {}
     answered = {**feedback, "candidates": [{"content": {}}]}
-    assert mended("gemini", answered) == answered
+    assert fixed("gemini", answered) == answered
 
 
 @pytest.mark.parametrize("parts", [[], [{"text": "Once"}]])
 def test_a_text_that_gemini_filtered_is_kept(parts: list[Any]) -> None:
     said = {"candidates": [{"content": {"parts": parts}, "finishReason": "SAFETY"}]}
-    assert mended("gemini", said)["candidates"][0]["finishReason"] == ("OTHER" if parts else "SAFETY")
+    assert fixed("gemini", said)["candidates"][0]["finishReason"] == ("OTHER" if parts else "SAFETY")
 
 
 def test_groqs_usage_moves_to_where_litellm_looks() -> None:
     event = {"choices": [], "x_groq": {"usage": {"prompt_tokens": 1}}}
-    moved = json.loads(mend_event("groq", b"data: " + json.dumps(event).encode())[6:])
+    moved = json.loads(fix_event("groq", b"data: " + json.dumps(event).encode())[6:])
     assert moved["usage"] == {"prompt_tokens": 1}
     both = b"data: " + json.dumps({**event, "usage": {"prompt_tokens": 2}}).encode()
-    assert mend_event("groq", both) is both
+    assert fix_event("groq", both) is both
 
 
 def events(*values: Any) -> bytes:
@@ -139,4 +139,4 @@ def test_what_is_no_json_passes_as_it_is(junk: bytes, provider: str) -> None:
     try:
         json.loads(junk)
     except ValueError:
-        assert mend_reply(provider, junk) is junk
+        assert fix_reply(provider, junk) is junk

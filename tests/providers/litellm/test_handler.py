@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import anyio
 import pytest
+from scripted_agents import look_up
 from servers import (
     HELLO,
     JSON,
@@ -27,7 +28,6 @@ from servers import (
     streamed,
 )
 from servers import chunk as undated_chunk
-from teams import look_up
 
 from routelock import Agent, RunConfig, Runner
 from routelock.errors import (
@@ -50,7 +50,7 @@ from routelock.handlers.port import Handler, OutputSchema, Request, family_of
 from routelock.handlers.retry import Retry
 from routelock.history.messages import calls_of
 from routelock_providers.litellm.handler import LiteLLM
-from routelock_providers.litellm.library import close_litellm, load_litellm, price
+from routelock_providers.litellm.library import close_litellm
 
 pytestmark = [pytest.mark.anyio, pytest.mark.asyncio_only]
 
@@ -836,18 +836,6 @@ async def test_the_price_is_that_of_the_model_that_answered(watched: bool) -> No
         done = await reply_of(handler_at(server.url, "openai/our-own-alias"), request(stream=watched))
     assert done.usage is not None
     assert done.usage.cost == pytest.approx(5 * 0.15e-6 + 7 * 0.6e-6)
-
-
-def test_a_model_that_litellm_has_no_entry_of_is_not_free() -> None:
-    """Of OpenRouter's it makes entries up, in which all prices are zero."""
-    assert price(load_litellm(), "openrouter", "nobody/knows-me", {"prompt_tokens": 1}) is None
-
-
-def test_nobody_is_asked_what_ollama_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Server(HELLO) as server:
-        monkeypatch.setenv("OLLAMA_API_BASE", server.url)
-        assert price(load_litellm(), "ollama_chat", "qwen3", {"prompt_tokens": 1}) == 0
-    assert server.requests == []
 
 
 async def test_an_unknown_model_has_no_price() -> None:

@@ -1,4 +1,4 @@
-"""The tap on the wire: what it notes, what it mends, and that it changes nothing else."""
+"""The filter on the wire: what it notes, what it fixes, and that it changes nothing else."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from routelock_providers.litellm.response_filter import Tap
+from routelock_providers.litellm.response_filter import ResponseFilter
 
 SSE = {"content-type": "text/event-stream"}
 ASKED = b'{"stream": true}'
 
 
-def streaming(provider: str = "mistral", headers: Mapping[str, str] = SSE) -> Tap:
-    tap = Tap(provider, streams=True)
-    tap.begin("/v1/chat/completions", ASKED, 200, headers)
-    return tap
+def streaming(provider: str = "mistral", headers: Mapping[str, str] = SSE) -> ResponseFilter:
+    response_filter = ResponseFilter(provider, streams=True)
+    response_filter.begin("/v1/chat/completions", ASKED, 200, headers)
+    return response_filter
 
 
-def passed(tap: Tap, *pieces: bytes) -> bytes:
-    return b"".join([tap.feed(piece) for piece in pieces]) + tap.end()
+def passed(response_filter: ResponseFilter, *pieces: bytes) -> bytes:
+    return b"".join([response_filter.feed(piece) for piece in pieces]) + response_filter.end()
 
 
 def line(value: Any) -> bytes:
@@ -54,46 +54,46 @@ ENDS = {
 @pytest.mark.parametrize("dialect", ENDS)
 def test_the_end_of_a_reply_is_known_in_every_dialect(dialect: str) -> None:
     first, last = ENDS[dialect]
-    tap = streaming()
-    passed(tap, line(first))
-    assert tap.was_cut
-    passed(tap, line(last))
-    assert not tap.was_cut
+    response_filter = streaming()
+    passed(response_filter, line(first))
+    assert response_filter.was_cut
+    passed(response_filter, line(last))
+    assert not response_filter.was_cut
 
 
 def test_an_object_that_only_pythons_parser_takes_is_nothing_strange() -> None:
     """Half a surrogate pair, say: litellm reads it."""
-    tap = streaming()
+    response_filter = streaming()
     said = b'data: {"choices": [{"index": 0, "delta": {"content": "\\ud800"}}]}\n\n'
-    assert passed(tap, said) == said
-    assert tap.strange is None
+    assert passed(response_filter, said) == said
+    assert response_filter.strange is None
 
 
 def test_the_end_of_bedrocks_binary_stream_is_known_across_a_cut() -> None:
-    tap = streaming("bedrock", {"content-type": "application/vnd.amazon.eventstream"})
+    response_filter = streaming("bedrock", {"content-type": "application/vnd.amazon.eventstream"})
     begun = (
         b"\x0b:event-type\x07\x00\x0cmessageStart{}"
         + b'{"text": "messageStop"}\x0b:event-type\x07\x00\x0bmess'
     )
-    assert tap.feed(begun) == begun
-    assert tap.was_cut
-    assert passed(tap, b"ageStop\x00") == b"ageStop\x00"
-    assert not tap.was_cut
+    assert response_filter.feed(begun) == begun
+    assert response_filter.was_cut
+    assert passed(response_filter, b"ageStop\x00") == b"ageStop\x00"
+    assert not response_filter.was_cut
 
 
 def test_a_picture_in_a_binary_stream_is_not_kept() -> None:
-    tap = streaming("bedrock", {"content-type": "application/vnd.amazon.eventstream"})
-    tap.feed(b'{"source": {"bytes": "')
+    response_filter = streaming("bedrock", {"content-type": "application/vnd.amazon.eventstream"})
+    response_filter.feed(b'{"source": {"bytes": "')
     for _ in range(50):
-        tap.feed(b"A" * 2**16)
-    assert len(tap._rest) < 2**20
+        response_filter.feed(b"A" * 2**16)
+    assert len(response_filter._rest) < 2**20
 
 
 def test_a_finish_reason_within_an_argument_is_text() -> None:
-    tap = streaming()
+    response_filter = streaming()
     said = chunk(tool_calls=[{"function": {"arguments": '{"finish_reason": "stop"}'}}])
-    passed(tap, line(said))
-    assert tap.was_cut
+    passed(response_filter, line(said))
+    assert response_filter.was_cut
 
 
 MARKS = {"done": True, "finish_reason": "stop", "finishReason": "STOP", "stop_reason": "end_turn"} | {
@@ -112,38 +112,40 @@ def test_an_argument_that_is_called_like_a_mark_is_none(mark: str) -> None:
     gemini = {"candidates": [{"content": {"parts": [{"functionCall": {"name": "f", "args": arguments}}]}}]}
     called = [{"function": {"name": "f", "arguments": arguments}}]
     for sent in (line(gemini), line({"message": {"tool_calls": called}, "done": False})[6:-1]):
-        tap = streaming("gemini")
-        passed(tap, sent)
-        assert tap.was_cut
-        assert not tap.is_complete
-        assert not tap.usage_seen
+        response_filter = streaming("gemini")
+        passed(response_filter, sent)
+        assert response_filter.was_cut
+        assert not response_filter.is_complete
+        assert not response_filter.usage_seen
 
 
 @pytest.mark.parametrize("place", ["message", "response", "delta", "x_groq"])
 def test_usage_within_what_holds_it_is_noticed(place: str) -> None:
-    tap = streaming()
-    passed(tap, line({place: {"usage": {"a": 1}}}))
-    assert tap.usage_seen
+    response_filter = streaming()
+    passed(response_filter, line({place: {"usage": {"a": 1}}}))
+    assert response_filter.usage_seen
 
 
 @pytest.mark.parametrize("dialect", ENDS)
 def test_half_an_event_at_the_end_is_none(dialect: str) -> None:
     first, last = (line(each) for each in ENDS[dialect])
     for cut in range(7, len(last) - 2):
-        tap = streaming()
-        assert passed(tap, first + last[:cut]) == first
-        assert tap.was_cut
-    tap = streaming()
-    assert passed(tap, first + last.rstrip()) == first + last
-    assert not tap.was_cut, "all of it is there but the empty line"
+        response_filter = streaming()
+        assert passed(response_filter, first + last[:cut]) == first
+        assert response_filter.was_cut
+    response_filter = streaming()
+    assert passed(response_filter, first + last.rstrip()) == first + last
+    assert not response_filter.was_cut, "all of it is there but the empty line"
 
 
 def test_an_event_in_several_lines_becomes_one() -> None:
     said = b'data: {"choices": [{"index": 0,\ndata: "finish_reason": "stop"}]}'
     for sent in (said, said + b"\n", said + b"\n\n"):
-        tap = streaming()
-        assert passed(tap, sent) == b'data: {"choices": [{"index": 0, "finish_reason": "stop"}]}\n\n'
-        assert tap.is_complete
+        response_filter = streaming()
+        assert (
+            passed(response_filter, sent) == b'data: {"choices": [{"index": 0, "finish_reason": "stop"}]}\n\n'
+        )
+        assert response_filter.is_complete
 
 
 @pytest.mark.parametrize("name", [b"event: message_stop\n", b"event: message_stop\r\n"])
@@ -156,51 +158,51 @@ def test_the_name_of_an_event_stays_with_it_unless_it_is_a_chunk(name: bytes) ->
 
 @pytest.mark.parametrize("end", [b"data: [DONE]\n\n", b"data:[DONE]\n\n", b"data:[DONE]"])
 def test_the_end_may_be_written_with_a_space_or_without(end: bytes) -> None:
-    tap = streaming()
-    assert passed(tap, line(chunk("stop")), end) == line(chunk("stop")) + b"data: [DONE]\n\n"
-    assert not tap.was_cut
-    assert not tap.is_broken
+    response_filter = streaming()
+    assert passed(response_filter, line(chunk("stop")), end) == line(chunk("stop")) + b"data: [DONE]\n\n"
+    assert not response_filter.was_cut
+    assert not response_filter.is_broken
 
 
 def test_an_end_after_nothing_is_no_reply() -> None:
-    tap = streaming()
-    assert passed(tap, b"data: [DONE]\n\n") == b"data: [DONE]\n\n"
-    assert tap.gave_no_reason
+    response_filter = streaming()
+    assert passed(response_filter, b"data: [DONE]\n\n") == b"data: [DONE]\n\n"
+    assert response_filter.gave_no_reason
 
 
 @pytest.mark.parametrize("size", [1, 2, 1000])
 def test_a_byte_order_mark_at_the_beginning_is_taken_off(size: int) -> None:
     sent = b"\xef\xbb\xbf" + line(chunk("stop"))
-    tap = streaming()
-    assert passed(tap, *(sent[at : at + size] for at in range(0, len(sent), size))) == sent[3:]
-    assert tap.is_complete
-    tap = Tap("openai", streams=False)
-    tap.begin("/v1", b"{}", 200, {})
-    assert tap.whole(b'\xef\xbb\xbf{"usage": {}}') == b'{"usage": {}}'
+    response_filter = streaming()
+    assert passed(response_filter, *(sent[at : at + size] for at in range(0, len(sent), size))) == sent[3:]
+    assert response_filter.is_complete
+    response_filter = ResponseFilter("openai", streams=False)
+    response_filter.begin("/v1", b"{}", 200, {})
+    assert response_filter.whole(b'\xef\xbb\xbf{"usage": {}}') == b'{"usage": {}}'
 
 
 @pytest.mark.parametrize("call", [{"id": 7}, {"function": {"name": 5}}, {"function": "f"}, "f"])
 def test_a_call_that_litellm_would_leave_out_breaks_the_stream(call: Any) -> None:
     before = line(chunk(content="a"))
     for end in (b"", b"\n", b"\n\n"):
-        tap = streaming()
-        assert passed(tap, before + line(chunk(tool_calls=[call])).rstrip() + end) == before
-        assert tap.is_broken
-        assert b"tool_calls" in (tap.strange or b"")
+        response_filter = streaming()
+        assert passed(response_filter, before + line(chunk(tool_calls=[call])).rstrip() + end) == before
+        assert response_filter.is_broken
+        assert b"tool_calls" in (response_filter.strange or b"")
 
 
 def test_an_unknown_dialect_is_not_judged() -> None:
-    tap = streaming()
-    passed(tap, b"data: {}\n\n")
-    assert not tap.was_cut
-    assert tap.said_nothing
+    response_filter = streaming()
+    passed(response_filter, b"data: {}\n\n")
+    assert not response_filter.was_cut
+    assert response_filter.said_nothing
 
 
 def test_done_without_a_finish_reason_gets_one_and_only_then() -> None:
     without, with_one = streaming(), streaming()
-    mended = passed(without, line(chunk(content="a")), b"data: [DONE]\n\n")
-    assert b'"finish_reason":"stop"' in mended
-    assert mended.endswith(b"data: [DONE]\n\n")
+    fixed = passed(without, line(chunk(content="a")), b"data: [DONE]\n\n")
+    assert b'"finish_reason":"stop"' in fixed
+    assert fixed.endswith(b"data: [DONE]\n\n")
     body = line(chunk("stop")) + b"data: [DONE]\n\n"
     assert passed(with_one, body) == body
 
@@ -208,19 +210,19 @@ def test_done_without_a_finish_reason_gets_one_and_only_then() -> None:
 @pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\x85"])
 def test_what_python_takes_for_a_line_end_is_escaped_and_means_the_same(mark: str) -> None:
     said = chunk(content=f"a{mark}b")
-    mended = passed(streaming(), line(said))
-    assert len(mended.decode().splitlines()) == 2
-    assert json.loads(mended[6:]) == said
+    fixed = passed(streaming(), line(said))
+    assert len(fixed.decode().splitlines()) == 2
+    assert json.loads(fixed[6:]) == said
 
 
 def test_usage_of_the_vendors_own_is_noticed() -> None:
     for event in ({"usage": {"a": 1}}, {"usageMetadata": {"a": 1}}, {"done": True, "eval_count": 3}):
-        tap = streaming()
-        passed(tap, line(event))
-        assert tap.usage_seen, event
-    tap = streaming()
-    passed(tap, line({"usage": None}))
-    assert not tap.usage_seen
+        response_filter = streaming()
+        passed(response_filter, line(event))
+        assert response_filter.usage_seen, event
+    response_filter = streaming()
+    passed(response_filter, line({"usage": None}))
+    assert not response_filter.usage_seen
 
 
 @pytest.mark.parametrize(
@@ -234,38 +236,38 @@ def test_usage_of_the_vendors_own_is_noticed() -> None:
     ],
 )
 def test_an_error_event_is_noted(event: dict[str, Any]) -> None:
-    tap = streaming()
-    passed(tap, line(event))
-    assert tap.answer is not None
-    assert tap.answer.status == 200
-    assert tap.answer.is_error
-    assert not tap.was_cut
+    response_filter = streaming()
+    passed(response_filter, line(event))
+    assert response_filter.answer is not None
+    assert response_filter.answer.status == 200
+    assert response_filter.answer.is_error
+    assert not response_filter.was_cut
 
 
 def test_an_error_within_an_argument_is_none() -> None:
     said = {"candidates": [{"content": {"parts": [{"functionCall": {"args": {"error": {"a": 1}}}}]}}]}
-    tap = streaming("gemini")
-    passed(tap, line(said), line({"error": None}))
-    assert tap.answer is None
+    response_filter = streaming("gemini")
+    passed(response_filter, line(said), line({"error": None}))
+    assert response_filter.answer is None
 
 
 def test_an_error_status_is_noted_with_headers_and_body() -> None:
-    tap = Tap("openai", streams=True)
-    tap.begin("/v1", b"{}", 429, {"retry-after": "3"})
-    assert tap.reads_whole
-    assert tap.whole(b'{"error": "slow"}') == b'{"error": "slow"}'
-    assert tap.answer is not None
-    assert (tap.answer.status, tap.answer.headers["retry-after"]) == (429, "3")
+    response_filter = ResponseFilter("openai", streams=True)
+    response_filter.begin("/v1", b"{}", 429, {"retry-after": "3"})
+    assert response_filter.reads_whole
+    assert response_filter.whole(b'{"error": "slow"}') == b'{"error": "slow"}'
+    assert response_filter.answer is not None
+    assert (response_filter.answer.status, response_filter.answer.headers["retry-after"]) == (429, "3")
 
 
 def test_a_second_answer_of_the_same_call_replaces_the_first() -> None:
-    tap = Tap("openai", streams=True)
-    tap.begin("/v1", b"{}", 500, {})
-    tap.whole(b"oops")
-    tap.begin("/v1", b"{}", 200, {})
-    tap.whole(b'{"choices": [], "usage": {"prompt_tokens": 1}}')
-    assert tap.answer is None
-    assert tap.usage_seen
+    response_filter = ResponseFilter("openai", streams=True)
+    response_filter.begin("/v1", b"{}", 500, {})
+    response_filter.whole(b"oops")
+    response_filter.begin("/v1", b"{}", 200, {})
+    response_filter.whole(b'{"choices": [], "usage": {"prompt_tokens": 1}}')
+    assert response_filter.answer is None
+    assert response_filter.usage_seen
 
 
 @pytest.mark.parametrize(
@@ -285,9 +287,9 @@ def test_a_stream_is_what_was_asked_for_and_not_what_the_caller_hopes(
     path: str, asked: bytes, streams: bool
 ) -> None:
     for told in (False, True):
-        tap = Tap("openai", streams=told)
-        tap.begin(path, asked, 200, {})
-        assert tap.streaming is (streams and told)
+        response_filter = ResponseFilter("openai", streams=told)
+        response_filter.begin(path, asked, 200, {})
+        assert response_filter.streaming is (streams and told)
 
 
 TEXTS = st.lists(st.text(), max_size=5)
@@ -301,19 +303,19 @@ def test_however_a_stream_is_cut_it_passes_unchanged_in_meaning(
     body = b"".join(map(line, events)) + b"data: [DONE]\n\n"
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=8)))
     pieces = [body[start:end] for start, end in zip([0, *cuts], [*cuts, len(body)], strict=True)]
-    tap = streaming()
-    mended = passed(tap, *pieces)
-    lines = [one for one in mended.split(b"\n") if one]
+    response_filter = streaming()
+    fixed = passed(response_filter, *pieces)
+    lines = [one for one in fixed.split(b"\n") if one]
     assert [json.loads(one[6:]) for one in lines[:-1]] == events
-    assert not tap.was_cut
+    assert not response_filter.was_cut
 
 
 @example(b"\xc2\x85", "groq")
 @example(b"\xef\xbb\xbf\xef\xbb\xbf", "groq")
 @given(st.binary(), st.sampled_from(["groq", "openai", "gemini"]))
 def test_junk_passes(junk: bytes, provider: str) -> None:
-    tap = streaming(provider)
-    mended = passed(tap, junk)
+    response_filter = streaming(provider)
+    fixed = passed(response_filter, junk)
     junk = junk.removeprefix(b"\xef\xbb\xbf")
     assume(not junk.rpartition(b"\n")[2].startswith((b"{", b"data:")))  # half an event is none
     assume(not re.search(rb"^(:|data:|event:|id:|retry:)", junk, re.MULTILINE))  # what is no junk
@@ -323,14 +325,14 @@ def test_junk_passes(junk: bytes, provider: str) -> None:
         (b"\xc2\x85", rb"\u0085"),
     ):
         junk = junk.replace(raw, escaped)
-    assert mended.removesuffix(b"\n") == junk.removesuffix(b"\n")
+    assert fixed.removesuffix(b"\n") == junk.removesuffix(b"\n")
 
 
 @pytest.mark.parametrize("dialect", ENDS)
 def test_a_stream_cut_at_any_byte_before_its_end_is_never_taken_for_complete(dialect: str) -> None:
     body = line(ENDS[dialect][0])
     for cut in range(len(body) + 1):
-        tap = streaming()
-        passed(tap, body[:cut])
-        assert not tap.is_complete
-        assert tap.was_cut or tap.said_nothing
+        response_filter = streaming()
+        passed(response_filter, body[:cut])
+        assert not response_filter.is_complete
+        assert response_filter.was_cut or response_filter.said_nothing

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
-from remotes import BOTH, WEATHER, agent_at, answer, ask, failure, host_of, request
+from remote_agents import BOTH, WEATHER, agent_at, answer, ask, failure, host_of, request
 from servers import (
     HELLO,
     HELLO_STREAM,

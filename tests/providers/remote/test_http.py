@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from remotes import BOTH, agent_at, answer, ask, failure, host_of, moved, request
+from remote_agents import BOTH, agent_at, answer, ask, failure, host_of, moved, request
 from servers import (
     HELLO,
     HELLO_STREAM,

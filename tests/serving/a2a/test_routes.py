@@ -16,8 +16,8 @@ import pytest
 from a2a_calls import SERVED, ask, post, rpc, task_of, text_of, told
 from clients.a2a_cast import parrot, payer
 from clients.cast import Log, endless
-from served import PATIENCE, listening
-from teams import agent, requests
+from scripted_agents import agent, requests
+from served_apps import PATIENCE, listening
 
 from routelock import Agent, ConfigError, Retry, RunConfig, RunContext, function_tool
 from routelock.errors import ServerFailed

@@ -12,8 +12,8 @@ from typing import Any
 
 import anyio.to_thread
 import pytest
-from browsing import NARROW, contrasts, opened, say
-from devpage import USED, dev_page, shop
+from browser_tabs import NARROW, contrasts, opened, say
+from dev_page import USED, dev_page, shop
 
 from routelock import Agent, Retry, RunConfig, function_tool, handoff
 from routelock.errors import ConnectionFailed

@@ -10,14 +10,14 @@ from typing import Any
 
 import anyio
 import pytest
-from devpage import Page, dev_page, lines_of, shop
+from dev_page import Page, dev_page, lines_of, shop
 
 from routelock import Agent, RunConfig, function_tool
 from routelock.errors import ConfigError, ConnectionFailed
 from routelock.handlers.events import HandlerEvent, ReasoningDelta, TextDelta
 from routelock.handlers.port import Request
 from routelock.serving.dev import create_dev_app
-from routelock.serving.dev.conversations import Talks
+from routelock.serving.dev.conversations import DevConversations
 from routelock.serving.errors import Refusal
 from routelock.testing import ScriptedHandler, call, reply
 from routelock.tracing.reader import read_trace
@@ -59,24 +59,24 @@ def test_deltas_come_between_the_beginning_and_the_end_of_their_call() -> None:
 def test_the_conversation_goes_on() -> None:
     model = ScriptedHandler(["One.", "Two."])
     with dev_page(Agent("a", model=model)) as page:
-        talk = page.begin()
-        page.say(talk, "First")
-        page.say(talk, "Second")
+        conversation = page.begin()
+        page.say(conversation, "First")
+        page.say(conversation, "Second")
     assert [each.get("content") for each in model.requests[1].messages] == ["First", "One.", "Second"]
 
 
 def test_each_run_begins_with_the_default_again() -> None:
     with dev_page(shop()) as page:
-        talk = page.begin()
-        assert page.say(talk, "One")[-2]["last_agent"] == "refunds"
-        assert page.say(talk, "Two")[0]["agent"] == "triage"
+        conversation = page.begin()
+        assert page.say(conversation, "One")[-2]["last_agent"] == "refunds"
+        assert page.say(conversation, "Two")[0]["agent"] == "triage"
 
 
 def test_unless_the_settings_let_the_last_one_stay() -> None:
     with dev_page(shop(), run_config=RunConfig(next_agent="sticky")) as page:
-        talk = page.begin()
-        page.say(talk, "One")
-        assert page.say(talk, "Two")[0]["agent"] == "refunds"
+        conversation = page.begin()
+        page.say(conversation, "One")
+        assert page.say(conversation, "Two")[0]["agent"] == "refunds"
 
 
 def test_two_conversations_know_nothing_of_each_other() -> None:
@@ -89,12 +89,12 @@ def test_two_conversations_know_nothing_of_each_other() -> None:
 
 def test_the_oldest_conversation_goes_when_there_are_too_many() -> None:
     agent = Agent("a", model=ScriptedHandler([]))
-    talks = Talks(RunConfig(), most=2)
-    first, second = talks.begin(agent), talks.begin(agent)
-    third = talks.begin(agent)
-    assert [talks.find(each.id) for each in (second, third)] == [second, third]
+    conversations = DevConversations(RunConfig(), most=2)
+    first, second = conversations.begin(agent), conversations.begin(agent)
+    third = conversations.begin(agent)
+    assert [conversations.find(each.id) for each in (second, third)] == [second, third]
     with pytest.raises(Refusal, match="does not know"):
-        talks.find(first.id)
+        conversations.find(first.id)
 
 
 def test_runs_are_traced_for_the_app_as_well(tmp_path: Path) -> None:
@@ -118,12 +118,12 @@ def test_one_of_several_agents_is_chosen() -> None:
 def test_a_run_that_fails_is_told_and_the_conversation_goes_on() -> None:
     model = ScriptedHandler([ConnectionFailed("The line went dead.")] * 3 + ["Back."])
     with dev_page(Agent("a", model=model), run_config=RunConfig(retry=_once())) as page:
-        talk = page.begin()
-        lines = page.say(talk, "Hi")
+        conversation = page.begin()
+        lines = page.say(conversation, "Hi")
         assert "The line went dead." in lines[-1]["error"]
         assert lines[-2]["error"]["type"] == "ConnectionFailed"
         model.replies[1:] = ["Back."]
-        assert _texts(page.say(talk, "Again")) == "Back."
+        assert _texts(page.say(conversation, "Again")) == "Back."
 
 
 def _once() -> Any:
@@ -147,9 +147,9 @@ def test_a_context_is_made_for_each_run() -> None:
 
     agent = Agent("a", instructions, model=ScriptedHandler(["One.", "Two."]))
     with dev_page(agent, context=context) as page:
-        talk = page.begin()
-        page.say(talk, "Hi")
-        page.say(talk, "Hi")
+        conversation = page.begin()
+        page.say(conversation, "Hi")
+        page.say(conversation, "Hi")
     assert seen == made == [0, 1]
 
 
@@ -181,9 +181,9 @@ class _Endless:
             self.cancelled.set()
 
 
-def _said_meanwhile(page: Page, talk: str) -> tuple[threading.Thread, list[Any]]:
+def _said_meanwhile(page: Page, conversation: str) -> tuple[threading.Thread, list[Any]]:
     lines: list[Any] = []
-    thread = threading.Thread(target=lambda: lines.extend(page.say(talk, "Hi")))
+    thread = threading.Thread(target=lambda: lines.extend(page.say(conversation, "Hi")))
     thread.start()
     return thread, lines
 
@@ -191,18 +191,18 @@ def _said_meanwhile(page: Page, talk: str) -> tuple[threading.Thread, list[Any]]
 def test_stop_cancels_the_run_and_keeps_what_was_said() -> None:
     model = _Endless()
     with dev_page(Agent("a", model=model)) as page:
-        talk = page.begin()
-        thread, lines = _said_meanwhile(page, talk)
+        conversation = page.begin()
+        thread, lines = _said_meanwhile(page, conversation)
         assert model.speaks.wait(10)
-        assert page.post(f"/talks/{talk}/stop").status_code == 200
+        assert page.post(f"/talks/{conversation}/stop").status_code == 200
         thread.join(10)
         assert model.cancelled.is_set()
         assert lines[-1] == {"type": "end", "error": None, "stopped": True, "approvals": []}
         assert [line["message"]["content"] for line in lines if line["type"] == "item"] == ["Hi", "Well"]
         model.speaks.clear()
-        again, lines = _said_meanwhile(page, talk)
+        again, lines = _said_meanwhile(page, conversation)
         assert model.speaks.wait(10)
-        page.post(f"/talks/{talk}/stop")
+        page.post(f"/talks/{conversation}/stop")
         again.join(10)
     assert [line["message"]["content"] for line in lines if line["type"] == "item"][:3] == [
         "Hi",
@@ -214,27 +214,27 @@ def test_stop_cancels_the_run_and_keeps_what_was_said() -> None:
 def test_a_second_message_waits_for_no_answer() -> None:
     model = _Endless()
     with dev_page(Agent("a", model=model)) as page:
-        talk = page.begin()
-        thread, _ = _said_meanwhile(page, talk)
+        conversation = page.begin()
+        thread, _ = _said_meanwhile(page, conversation)
         assert model.speaks.wait(10)
-        refused = page.post(f"/talks/{talk}/messages", {"text": "And?"})
+        refused = page.post(f"/talks/{conversation}/messages", {"text": "And?"})
         assert (refused.status_code, "Stop it first" in refused.json()["error"]) == (409, True)
-        page.post(f"/talks/{talk}/stop")
+        page.post(f"/talks/{conversation}/stop")
         thread.join(10)
 
 
 def test_a_page_that_is_closed_cancels_its_run() -> None:
     model = _Endless()
     with dev_page(Agent("a", model=model)) as page:
-        talk = page.begin()
-        path, body = f"/talks/{talk}/messages", {"text": "Hi"}
+        conversation = page.begin()
+        path, body = f"/talks/{conversation}/messages", {"text": "Hi"}
         with page.client.stream("POST", path, json=body, headers=page.headers) as response:
             next(response.iter_raw())
         assert model.cancelled.wait(10)
         model.speaks.clear()
-        thread, lines = _said_meanwhile(page, talk)  # whoever comes back may go on
+        thread, lines = _said_meanwhile(page, conversation)  # whoever comes back may go on
         assert model.speaks.wait(10)
-        page.post(f"/talks/{talk}/stop")
+        page.post(f"/talks/{conversation}/stop")
         thread.join(10)
     told = [line["message"]["content"] for line in lines if line["type"] == "item"]
     assert told[:3] == ["Hi", "Well", "Hi"]
@@ -255,13 +255,13 @@ def _clerk(*replies: Any) -> tuple[Agent[Any], list[int]]:
 def test_a_call_that_needs_approval_waits_for_a_word() -> None:
     clerk, paid = _clerk(call("pay", {"amount": 40}), "Paid.")
     with dev_page(clerk) as page:
-        talk = page.begin()
-        waits = page.say(talk, "Pay me")[-1]["approvals"]
+        conversation = page.begin()
+        waits = page.say(conversation, "Pay me")[-1]["approvals"]
         assert waits == [
             {"agent": "clerk", "name": "pay", "arguments": '{"amount": 40}', "call_id": "call_1_0"}
         ]
         assert paid == []
-        lines = page.decide(talk, {"approve": True})
+        lines = page.decide(conversation, {"approve": True})
         assert (paid, _texts(lines), lines[-1]["approvals"]) == ([40], "Paid.", [])
         assert lines[0]["resumed"] is True
 
@@ -269,9 +269,9 @@ def test_a_call_that_needs_approval_waits_for_a_word() -> None:
 def test_what_is_declined_is_not_done_and_the_model_knows_why() -> None:
     clerk, paid = _clerk(call("pay", {"amount": 40}), "I see.")
     with dev_page(clerk) as page:
-        talk = page.begin()
-        page.say(talk, "Pay me")
-        page.decide(talk, {"approve": False, "message": "Not without a receipt."})
+        conversation = page.begin()
+        page.say(conversation, "Pay me")
+        page.decide(conversation, {"approve": False, "message": "Not without a receipt."})
     assert paid == []
     assert isinstance(clerk.model, ScriptedHandler)
     assert "Not without a receipt." in str(clerk.model.requests[1].messages[-1].get("content"))
@@ -280,12 +280,12 @@ def test_what_is_declined_is_not_done_and_the_model_knows_why() -> None:
 def test_a_word_on_each_call_is_needed_and_counts_once() -> None:
     clerk, paid = _clerk([call("pay", {"amount": 1}), call("pay", {"amount": 2})], "Done.")
     with dev_page(clerk) as page:
-        talk = page.begin()
-        page.say(talk, "Pay me twice")
+        conversation = page.begin()
+        page.say(conversation, "Pay me twice")
         one = {"approve": True}
-        path = f"/talks/{talk}/messages"
+        path = f"/talks/{conversation}/messages"
         assert page.post(path, {"words": [one]}).status_code == 409
-        page.decide(talk, one, {"approve": False})
+        page.decide(conversation, one, {"approve": False})
         assert page.post(path, {"words": [one, one]}).status_code == 409
     assert paid == [1]
 
@@ -293,10 +293,10 @@ def test_a_word_on_each_call_is_needed_and_counts_once() -> None:
 def test_who_writes_something_else_has_not_approved() -> None:
     clerk, paid = _clerk(call("pay", {"amount": 40}), "As you like.")
     with dev_page(clerk) as page:
-        talk = page.begin()
-        page.say(talk, "Pay me")
-        assert _texts(page.say(talk, "Never mind.")) == "As you like."
-        assert page.post(f"/talks/{talk}/messages", {"words": [{"approve": True}]}).status_code == 409
+        conversation = page.begin()
+        page.say(conversation, "Pay me")
+        assert _texts(page.say(conversation, "Never mind.")) == "As you like."
+        assert page.post(f"/talks/{conversation}/messages", {"words": [{"approve": True}]}).status_code == 409
     assert paid == []
 
 

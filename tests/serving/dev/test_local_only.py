@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from devpage import Page, dev_page
+from dev_page import Page, dev_page
 
 from routelock import Agent
 from routelock.testing import ScriptedHandler
@@ -89,9 +89,9 @@ def test_nothing_is_kept_by_the_browser(page: Page) -> None:
 
 
 def test_what_is_too_long_is_refused(page: Page) -> None:
-    talk = page.begin()
+    conversation = page.begin()
     try:
-        response = page.post(f"/talks/{talk}/messages", {"text": "x" * (2 * 2**20)})
+        response = page.post(f"/talks/{conversation}/messages", {"text": "x" * (2 * 2**20)})
     except httpx.TransportError:
         pytest.fail("it was cut off without an answer")
     assert response.status_code == 413

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from devpage import dev_page
-from effort import examples
+from dev_page import dev_page
 from hypothesis import given
 from hypothesis import strategies as st
+from thoroughness import examples
 
 from routelock import Agent, RoutelockError, RunConfig, Runner
 from routelock._redaction import redact
@@ -22,7 +22,7 @@ from routelock.tracing.reader import read_trace
 from routelock.tracing.records import RunStarted, TraceRecord
 
 APP = """
-from devpage import shop
+from dev_page import shop
 from routelock import Agent, function_tool
 from routelock.testing import ScriptedHandler
 
@@ -146,9 +146,9 @@ def test_what_went_before_is_given_again(app: str) -> None:
     module = _loaded(app)
     module.agent = Agent("triage", model=ScriptedHandler(["One.", "Two."]))
     with dev_page(module.agent, spec=f"{app}:agent") as page:
-        talk = page.begin()
-        page.say(talk, "First")
-        lines = page.say(talk, "Second")[:-1]
+        conversation = page.begin()
+        page.say(conversation, "First")
+        lines = page.say(conversation, "Second")[:-1]
         code = page.post("/test", {"records": [each for each in lines if each["type"] != "delta"]}).json()[
             "code"
         ]

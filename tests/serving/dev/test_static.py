@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from devpage import dev_page
+from dev_page import dev_page
 
 from routelock import Agent
 from routelock.serving.dev.app import index_page, static_files

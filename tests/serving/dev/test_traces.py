@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from devpage import dev_page, shop
+from dev_page import dev_page, shop
 
 from routelock import Agent, Runner, function_handler, handoff
 from routelock.agents.graph import outline_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from mcpservers import Office, over_streams, protocol_error
+from mcp_servers import Office, over_streams, protocol_error
 
 from routelock import Agent, RunHooks, Runner, RunState, tool
 from routelock.context import ToolContext

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from mcpservers import Office
-from served import listening
+from mcp_servers import Office
+from served_apps import listening
 from servers import HELLO, Reply, Server
 
 from routelock import Agent, Runner

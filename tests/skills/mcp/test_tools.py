@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock._names import odd_tool_name
+from routelock._tool_names import odd_tool_name
 from routelock.errors import ConfigError
-from routelock_skills.mcp.servers import OwnTransport, Program, ServerObject, WebServer, server_place
 from routelock_skills.mcp.tools import WantedTools, offered_name, wanted_tools
 
 
@@ -185,55 +184,3 @@ def test_whatever_a_server_writes_nothing_that_is_refused_is_left_at_the_top(sch
 def test_a_title_stands_in_for_a_description() -> None:
     found = wanted_tools(listed("a", title="Does it"), prefix="", only=None, where="x")
     assert found["a"].description == "Does it"
-
-
-# -- where a server is --
-
-
-def test_a_mapping_is_as_other_programs_have_it() -> None:
-    entry = {"type": "stdio", "command": "/usr/bin/uvx", "args": ["mcp-server-git"], "env": {"TOKEN": "t"}}
-    place = server_place(entry)
-    assert place == Program(command="/usr/bin/uvx", args=("mcp-server-git",), env={"TOKEN": "t"})
-    assert place.label == "uvx"
-
-
-def test_text_is_a_url() -> None:
-    assert server_place("https://example.com/mcp") == WebServer(url="https://example.com/mcp")
-
-
-def test_a_function_opens_a_transport() -> None:
-    assert server_place(len) == OwnTransport(len)
-
-
-def test_a_server_goes_by_its_own_name() -> None:
-    class Server:
-        name = "mine"
-
-        def create_initialization_options(self) -> None: ...
-
-    place = server_place(Server())
-    assert isinstance(place, ServerObject)
-    assert place.label == "mine"
-
-
-@pytest.mark.parametrize(
-    ("given_server", "said"),
-    [
-        ("npx -y some-server", "url: String should match pattern"),
-        ({"command": "x", "argv": []}, "argv: Extra inputs are not permitted"),
-        ({"url": "https://a/mcp", "type": "sse"}, "type: Input should be 'http' or 'streamable-http'"),
-        ({}, "url: Field required"),
-        (7, "int is no MCP server"),
-    ],
-)
-def test_what_is_no_server_is_said(given_server: object, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        server_place(given_server)
-
-
-def test_secrets_are_not_in_messages() -> None:
-    """Neither in the error about a wrong entry nor in how a right one looks."""
-    entry = {"url": "https://a/mcp", "headers": {"Authorization": "Bearer hunter2"}}
-    with pytest.raises(ConfigError) as failed:
-        server_place({**entry, "env": {"TOKEN": "hunter2"}})
-    assert "hunter2" not in f"{failed.value} {failed.value.__cause__} {server_place(entry)!r}"

@@ -10,17 +10,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+
+from paths import REPO, TESTS
 
 __all__ = ["STEP_BY_STEP", "main"]
 
-TESTS = Path(__file__).parents[1]
-
 STEP_BY_STEP = (
-    "test_cancelled_anywhere.py",
-    "test_measure_speed.py",
-    "test_socket_cancelled.py",
-    "test_socket_failures.py",
+    "run/test_cancelled_anywhere.py",
+    "structure/test_measure_speed.py",
+    "providers/test_socket_cancelled.py",
+    "providers/test_socket_failures.py",
 )
 """Tests that leave out some steps in the suite; those with examples are found by their marker."""
 
@@ -33,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     env = {**os.environ, "ROUTELOCK_EXAMPLES": str(given.examples), "ROUTELOCK_THOROUGH": "1"}
     pytest = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
     parts = (["-m", "hypothesis", str(TESTS)], [str(TESTS / name) for name in STEP_BY_STEP])
-    ended = [subprocess.run([*pytest, *part], cwd=TESTS.parent, env=env, check=False) for part in parts]
+    ended = [subprocess.run([*pytest, *part], cwd=REPO, env=env, check=False) for part in parts]
     return int(any(each.returncode for each in ended))
 
 

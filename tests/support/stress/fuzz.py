@@ -30,7 +30,7 @@ from stress.world import World, in_virtual_time
 from routelock import Runner, RunResult
 from routelock.errors import ConfigError, RoutelockError
 from routelock.run.events import RunDone, RunEvent
-from routelock.run.handler_selection import lineup
+from routelock.run.handler_selection import handlers_by_priority
 
 __all__ = ["Failed", "fuzz", "play_seed"]
 
@@ -133,7 +133,7 @@ async def _again(play: Play) -> None:
         pass
     if world.asked:
         assert world.asked[0].request.agent == agent.name
-        assert world.asked[0].handler == lineup(agent, config)[0].name
+        assert world.asked[0].handler == handlers_by_priority(agent, config)[0].name
     check_requests(world)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stress.world import Asked, World
-from views import refused_by
+from view_checks import refused_by
 
 from routelock import HandoffRecord, RunResult
 from routelock.errors import RoutelockError

@@ -11,7 +11,7 @@ from routelock.errors import RoutelockError
 from routelock.handlers.events import HandlerEvent
 from routelock.handoff_request import HandoffStatus
 from routelock.run.executor import Call, InProcess, Outcome
-from routelock.state.steps import Given, given_by, lasting
+from routelock.state.steps import ModelStep, recorded_error
 
 __all__ = ["Journal", "can_be_replayed"]
 
@@ -35,27 +35,27 @@ class Journal:
     ) -> AsyncGenerator[HandlerEvent]:
         json.dumps(call.args)
         if (found := self.entries.get((call.run_id, call.key))) is not None:
-            given = given_by(found)
-            for event in given.events():
+            step = ModelStep.from_json(found)
+            for event in step.events():
                 yield event
-            if given.error is not None:
-                raise given.error
+            if step.error is not None:
+                raise step.error
             return
         self.made += 1
-        given = Given()
+        step = ModelStep()
         try:
             async with aclosing(body(call)) as events:
                 async for event in events:
-                    given.note(event)
+                    step.note(event)
                     yield event
         except Exception as error:
-            given.error = lasting(error, call)
-            if given.error is None:
+            step.error = recorded_error(error, call)
+            if step.error is None:
                 raise
-            self._write(call, given.entry())
-            raise given.error from given.error.__cause__
-        if given.done is not None:
-            self._write(call, given.entry())
+            self._write(call, step.to_json())
+            raise step.error from step.error.__cause__
+        if step.done is not None:
+            self._write(call, step.to_json())
 
     async def gather(
         self, calls: Sequence[Call], body: Callable[[Call], Awaitable[Outcome]]

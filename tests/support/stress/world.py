@@ -15,7 +15,7 @@ from typing import Any
 
 import anyio
 import trio
-from virtual import JumpingLoop, clock
+from virtual_time import JumpingLoop, clock
 
 from routelock.handlers.port import Request
 from routelock.usage import Usage

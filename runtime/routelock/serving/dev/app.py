@@ -42,7 +42,7 @@ from routelock.serving.completions import (
     send_json,
 )
 from routelock.serving.config import ServeConfig
-from routelock.serving.dev.conversations import Said, Talk, Talks, Word
+from routelock.serving.dev.conversations import DevConversation, DevConversations, DevDecision, Said
 from routelock.serving.dev.pytest_export import Source, replay_test
 from routelock.serving.errors import Refusal
 from routelock.tracing.reader import TracedRun, read_trace
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 __all__ = [
-    "Desk",
-    "Door",
-    "End",
+    "DevEndpoint",
+    "DevRoutes",
+    "LocalOnly",
     "PageRequest",
     "create_dev_app",
     "index_page",
@@ -86,7 +86,7 @@ SECURITY = {
 _App = Callable[[AsgiScope, AsgiReceive, AsgiSend], Awaitable[None]]
 
 
-class Door:
+class LocalOnly:
     """Lets requests in to an app, or answers them with an error, always with the headers of `SECURITY`.
 
     Args:
@@ -247,7 +247,7 @@ class PageRequest:
         await send_json(self.send, 200, body)
 
 
-class End:
+class DevEndpoint:
     """One thing that can be asked for, as an ASGI app."""
 
     def __init__(self, handle: Callable[[PageRequest], Awaitable[None]]) -> None:
@@ -259,12 +259,12 @@ class End:
         await self._handle(PageRequest(receive=receive, send=send, headers=headers_of(scope), path=path))
 
 
-class Desk:
+class DevRoutes:
     """Answers the page.
 
     Args:
         agents: those to talk to; the first is chosen if the page does not say.
-        talks: the conversations.
+        conversations: the conversations.
         source: where the agents came from, and their runs' context and settings.
         traces: files that may be loaded by name.
     """
@@ -272,20 +272,20 @@ class Desk:
     def __init__(
         self,
         agents: Sequence[Agent[Any]],
-        talks: Talks,
+        conversations: DevConversations,
         source: Source,
         traces: Sequence[str | PathLike[str]],
     ) -> None:
         self._agents = {agent.name: agent for agent in agents}
         if len(self._agents) != len(agents):
             raise ConfigError("Two of the agents to talk to have the same name; give each its own.")
-        self._talks = talks
+        self._conversations = conversations
         self._source = source
         self._traces = _by_name([Path(path) for path in traces])
 
-    def end(self, handle: Callable[[PageRequest], Awaitable[None]]) -> End:
+    def endpoint(self, handle: Callable[[PageRequest], Awaitable[None]]) -> DevEndpoint:
         """Return one of the methods as an ASGI app."""
-        return End(handle)
+        return DevEndpoint(handle)
 
     def settings(self) -> dict[str, Any]:
         """Return what the page is told when it is loaded."""
@@ -297,26 +297,28 @@ class Desk:
         agent = self._agents.get(name if isinstance(name, str) else next(iter(self._agents)))
         if agent is None:
             raise Refusal(404, f"There is no agent {name!r:.80} to talk to.", "no_agent")
-        talk = self._talks.begin(agent)
+        conversation = self._conversations.begin(agent)
         picture = graph_svg(agent, active=agent.name, agents=self._source.run_config.agents)
-        await asked.reply(id=talk.id, agent=agent.name, graph=picture)
+        await asked.reply(id=conversation.id, agent=agent.name, graph=picture)
 
     async def answer(self, asked: PageRequest) -> None:
-        """Answer the user's message, or words on calls that wait, with lines; see `conversations.py`."""
-        talk = self._talks.find(asked.path["id"])
+        """Answer the user's message, or decisions on calls that wait, with lines; see `conversations.py`."""
+        conversation = self._conversations.find(asked.path["id"])
         said = _said(await asked.body())
         out = EventStream(asked.send, {})
-        await attended(asked.receive, lambda: self._told(talk, said, out), lambda: out.keep_alive(_PING))
+        await attended(
+            asked.receive, lambda: self._told(conversation, said, out), lambda: out.keep_alive(_PING)
+        )
         await out.end()
 
-    async def _told(self, talk: Talk, said: Said, out: EventStream) -> None:
+    async def _told(self, conversation: DevConversation, said: Said, out: EventStream) -> None:
         put, take = anyio.create_memory_object_stream[Mapping[str, Any] | str](math.inf)
         refused: list[Refusal] = []
 
         async def run() -> None:
             with put:
                 try:
-                    await self._talks.answer(talk, said, put.send_nowait)
+                    await self._conversations.answer(conversation, said, put.send_nowait)
                 except Refusal as refusal:
                     refused.append(refusal)
 
@@ -329,7 +331,7 @@ class Desk:
 
     async def stop(self, asked: PageRequest) -> None:
         """Stop the run of a conversation, if one goes on."""
-        self._talks.find(asked.path["id"]).stop()
+        self._conversations.find(asked.path["id"]).stop()
         await asked.reply()
 
     async def graph(self, asked: PageRequest) -> None:
@@ -372,11 +374,11 @@ def _said(body: Mapping[str, Any]) -> Said:
     Raises:
         Refusal: 400.
     """
-    text, words = body.get("text"), body.get("words")
+    text, decisions = body.get("text"), body.get("words")
     if isinstance(text, str) and text.strip():
         return text
     try:
-        found = pydantic.TypeAdapter(list[Word]).validate_json(json.dumps(words), strict=True)
+        found = pydantic.TypeAdapter(list[DevDecision]).validate_json(json.dumps(decisions), strict=True)
     except pydantic.ValidationError as error:
         raise Refusal(400, "The message is empty.", "no_text") from error
     return found
@@ -444,18 +446,18 @@ def create_dev_app(
         has_context=context is not None,
         run_config=config,
     )
-    desk = Desk(listed, Talks(config, context, max_turns=max_turns), source, traces)
-    return Starlette(routes=_routes(desk, token), middleware=[Middleware(Door, token=token)])
+    routes = DevRoutes(listed, DevConversations(config, context, max_turns=max_turns), source, traces)
+    return Starlette(routes=_routes(routes, token), middleware=[Middleware(LocalOnly, token=token)])
 
 
-def _routes(desk: Desk, token: str) -> list[Any]:
+def _routes(routes: DevRoutes, token: str) -> list[Any]:
     from starlette.responses import Response  # noqa: PLC0415 - an extra
     from starlette.routing import Route  # noqa: PLC0415
 
     static = static_files()
 
     async def index(request: Request) -> Response:
-        return Response(index_page({**desk.settings(), "token": token}), media_type="text/html")
+        return Response(index_page({**routes.settings(), "token": token}), media_type="text/html")
 
     async def file(request: Request) -> Response:
         found = static.get(request.path_params["name"])
@@ -466,12 +468,12 @@ def _routes(desk: Desk, token: str) -> list[Any]:
     return [
         Route("/", index, methods=["GET"]),
         Route("/static/{name}", file, methods=["GET"]),
-        Route("/traces/{name:path}", desk.end(desk.trace), methods=["GET"]),
-        Route("/talks", desk.end(desk.begin), methods=["POST"]),
-        Route("/talks/{id}/messages", desk.end(desk.answer), methods=["POST"]),
-        Route("/talks/{id}/stop", desk.end(desk.stop), methods=["POST"]),
-        Route("/graph", desk.end(desk.graph), methods=["POST"]),
-        Route("/test", desk.end(desk.test), methods=["POST"]),
+        Route("/traces/{name:path}", routes.endpoint(routes.trace), methods=["GET"]),
+        Route("/talks", routes.endpoint(routes.begin), methods=["POST"]),
+        Route("/talks/{id}/messages", routes.endpoint(routes.answer), methods=["POST"]),
+        Route("/talks/{id}/stop", routes.endpoint(routes.stop), methods=["POST"]),
+        Route("/graph", routes.endpoint(routes.graph), methods=["POST"]),
+        Route("/test", routes.endpoint(routes.test), methods=["POST"]),
     ]
 
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import anyio
 
-from routelock._callables import MaybeAwaitable, resolve, users_code
+from routelock._callables import MaybeAwaitable, callback_errors, resolve
 from routelock._redaction import redact
 from routelock.agents.agent import Agent
 from routelock.handlers.events import ReasoningDelta, TextDelta
@@ -31,7 +31,7 @@ from routelock.tracing.file import as_line
 from routelock.tracing.recorder import TraceWriter
 from routelock.tracing.records import RunStarted, TraceRecord
 
-__all__ = ["Said", "Talk", "Talks", "Tell", "Word"]
+__all__ = ["DevConversation", "DevConversations", "DevDecision", "Said", "Tell"]
 
 
 _logger = logging.getLogger("routelock.dev")
@@ -41,7 +41,7 @@ Tell = Callable[[Mapping[str, Any] | str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Word:
+class DevDecision:
     """What the user says of a call that waits for approval."""
 
     approve: bool
@@ -49,12 +49,12 @@ class Word:
     """Why not, for the model."""
 
 
-Said = str | Sequence[Word]
-"""A message, or a word on each of the calls that wait, in their order."""
+Said = str | Sequence[DevDecision]
+"""A message, or a decision on each of the calls that wait, in their order."""
 
 
 @dataclass(slots=True, eq=False)
-class Talk:
+class DevConversation:
     """One conversation."""
 
     id: str
@@ -79,7 +79,7 @@ class Talk:
             self.running.cancel()
 
 
-class Talks:
+class DevConversations:
     """The conversations of one app, in memory; the oldest goes when there are too many.
 
     Args:
@@ -101,65 +101,67 @@ class Talks:
         self._context = context
         self._max_turns = max_turns
         self._most = most
-        self._talks: dict[str, Talk] = {}
+        self._conversations: dict[str, DevConversation] = {}
 
-    def begin(self, agent: Agent[Any]) -> Talk:
+    def begin(self, agent: Agent[Any]) -> DevConversation:
         """Return a new conversation."""
-        while len(self._talks) >= self._most:
-            self._talks.pop(next(iter(self._talks))).stop()
-        talk = Talk(secrets.token_urlsafe(12), agent, agent)
-        self._talks[talk.id] = talk
-        return talk
+        while len(self._conversations) >= self._most:
+            self._conversations.pop(next(iter(self._conversations))).stop()
+        conversation = DevConversation(secrets.token_urlsafe(12), agent, agent)
+        self._conversations[conversation.id] = conversation
+        return conversation
 
-    def find(self, talk_id: object) -> Talk:
+    def find(self, conversation_id: object) -> DevConversation:
         """Return a conversation.
 
         Raises:
             Refusal: 404.
         """
-        talk = self._talks.get(talk_id) if isinstance(talk_id, str) else None
-        if talk is None:
+        conversation = self._conversations.get(conversation_id) if isinstance(conversation_id, str) else None
+        if conversation is None:
             why = "The server does not know this conversation any more. Begin a new one."
             raise Refusal(404, why, "no_conversation")
-        return talk
+        return conversation
 
-    async def answer(self, talk: Talk, said: Said, tell: Tell) -> None:
+    async def answer(self, conversation: DevConversation, said: Said, tell: Tell) -> None:
         """Answer what the user says next. However the run ends, the last line says so.
 
         Raises:
             Refusal: 409, a run goes on already, or these calls do not wait.
         """
-        if talk.running is not None:
+        if conversation.running is not None:
             raise Refusal(409, "This conversation waits for an answer already. Stop it first.", "busy")
-        agent, given = _begin_with(talk, said)
+        agent, given = _begin_with(conversation, said)
         error: Exception | None = None
-        talk.running = scope = anyio.CancelScope()
+        conversation.running = scope = anyio.CancelScope()
         try:
             with scope:
-                await self._run(talk, agent, given, tell)
+                await self._run(conversation, agent, given, tell)
         except Exception as raised:
             error = raised
         finally:  # also when the page has left
-            talk.running = None
+            conversation.running = None
         tell(
             {
                 "type": "end",
-                "error": None if error is None else _words(error),
+                "error": None if error is None else _error_text(error),
                 "stopped": scope.cancelled_caught,
-                "approvals": [_shown(one) for one in talk.interruptions],
+                "approvals": [_shown(one) for one in conversation.interruptions],
             }
         )
 
-    async def _run(self, talk: Talk, agent: Agent[Any], given: RunInput | RunState, tell: Tell) -> None:
+    async def _run(
+        self, conversation: DevConversation, agent: Agent[Any], given: RunInput | RunState, tell: Tell
+    ) -> None:
         context = None
         if self._context is not None:
-            with users_code("The context function of the dev page"):
+            with callback_errors("The context function of the dev page"):
                 context = await resolve(self._context())
         config = replace(
             self._config,
             trace=[*_listed(self._config.trace), _Lines(tell)],
             run_id=None,
-            agents=(*self._config.agents, talk.root),
+            agents=(*self._config.agents, conversation.root),
         )
         stream = Runner.run_streamed(
             agent, given, context=context, max_turns=self._max_turns, run_config=config
@@ -170,24 +172,24 @@ class Talks:
                     _tell_delta(event, tell)
         finally:
             result = stream.result
-            talk.messages = result.to_input_list()
-            talk.agent = result.next_agent
-            talk.waiting = (agent, result.state()) if result.interruptions else None
+            conversation.messages = result.to_input_list()
+            conversation.agent = result.next_agent
+            conversation.waiting = (agent, result.state()) if result.interruptions else None
 
 
-def _begin_with(talk: Talk, said: Said) -> tuple[Agent[Any], RunInput | RunState]:
+def _begin_with(conversation: DevConversation, said: Said) -> tuple[Agent[Any], RunInput | RunState]:
     """Return who begins, and with what: the conversation so far, or the state in which calls are decided.
 
     Raises:
         Refusal: 409.
     """
     if isinstance(said, str):
-        return talk.agent, [*talk.messages, {"role": "user", "content": said}]
-    if talk.waiting is None or len(said) != len(talk.interruptions):
+        return conversation.agent, [*conversation.messages, {"role": "user", "content": said}]
+    if conversation.waiting is None or len(said) != len(conversation.interruptions):
         raise Refusal(409, "These calls do not wait for approval any more.", "not_waiting")
-    agent, state = talk.waiting
-    for one, word in zip(talk.interruptions, said, strict=True):
-        state = state.approve(one) if word.approve else state.reject(one, message=word.message)
+    agent, state = conversation.waiting
+    for one, decision in zip(conversation.interruptions, said, strict=True):
+        state = state.approve(one) if decision.approve else state.reject(one, message=decision.message)
     return agent, state
 
 
@@ -202,7 +204,7 @@ def _tell_delta(event: RunEvent, tell: Tell) -> None:
         tell({"type": "delta", "reasoning": event.text})
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     _logger.info("a run failed", exc_info=error)
     return f"{type(error).__name__}: {error}"
 

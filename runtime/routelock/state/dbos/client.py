@@ -32,8 +32,8 @@ __all__ = [
     "EndedRun",
     "JobDocument",
     "RunClient",
-    "Showcase",
     "StepPart",
+    "StepStream",
     "check_run_id",
     "next_id",
     "segment_id",
@@ -141,7 +141,7 @@ _EVERY = 0.05
 """Each write is a transaction: one for each token would slow down the model."""
 
 
-class Showcase:
+class StepStream:
     """Gathers the events of one step and writes them some milliseconds later, in order."""
 
     def __init__(self, key: str, attempt: int, *, open: bool) -> None:
@@ -167,7 +167,7 @@ class Showcase:
         if self._open:
             self._waiting.append({"type": kind, **data})
 
-    async def __aenter__(self) -> Showcase:
+    async def __aenter__(self) -> StepStream:
         if self._open:
             self._writing = asyncio.create_task(self._write_on())
         return self

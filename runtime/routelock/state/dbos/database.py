@@ -54,7 +54,7 @@ def engine() -> ModuleType:
     except ModuleNotFoundError as error:
         raise MissingExtra(
             "Durable runs on several workers need DBOS, which is not installed: pip install "
-            "'routelock[durable]'. For one process, routelock.journal needs nothing."
+            "'routelock[durable]'. For one process, routelock.state.Journal needs nothing."
         ) from error
     return dbos
 

@@ -15,10 +15,10 @@ from typing import Any
 from routelock.errors import RoutelockError
 from routelock.handlers.events import HandlerEvent
 from routelock.run.executor import Call, Outcome
-from routelock.state.dbos.client import Showcase
+from routelock.state.dbos.client import StepStream
 from routelock.state.dbos.database import RunLost, engine
 from routelock.state.journal import JournalSteps
-from routelock.state.steps import Given, lasting
+from routelock.state.steps import ModelStep, recorded_error
 
 __all__ = ["BEGINS", "DurableSteps", "RecordedSteps", "recorded_entries", "taken_over"]
 
@@ -71,38 +71,38 @@ class DurableSteps:
     async def _reply(
         self, call: Call, body: Callable[[Call], AsyncGenerator[HandlerEvent]]
     ) -> AsyncGenerator[HandlerEvent]:
-        given = Given()
+        step = ModelStep()
 
-        async def ask(showcase: Showcase) -> str:
+        async def ask(out: StepStream) -> str:
             try:
                 async with aclosing(body(call)) as events:
                     async for event in events:
-                        showcase.show(event)
-                        given.note(event)
+                        out.show(event)
+                        step.note(event)
             except Exception as error:
-                given.error = lasting(error, call)
-                if given.error is None:
+                step.error = recorded_error(error, call)
+                if step.error is None:
                     raise
-            return given.entry()
+            return step.to_json()
 
         await self._step(call.key, ask)
-        for event in given.events():
+        for event in step.events():
             yield event
-        if given.error is not None:
-            raise given.error
+        if step.error is not None:
+            raise step.error
 
     async def _outcome(self, call: Call, body: Callable[[Call], Awaitable[Outcome]]) -> Outcome:
         made: list[Outcome] = []
 
-        async def run(showcase: Showcase) -> str:
+        async def run(out: StepStream) -> str:
             made.append(await body(call))
-            showcase.show_outcome(call, made[0])
+            out.show_outcome(call, made[0])
             return json.dumps(made[0])
 
         await self._step(call.key, run)
         return made[0]
 
-    async def _step(self, key: str, work: Callable[[Showcase], Awaitable[str]]) -> None:
+    async def _step(self, key: str, work: Callable[[StepStream], Awaitable[str]]) -> None:
         """Do it within a step of the engine, and raise here what it raises: the engine could not do so again.
 
         Raises:
@@ -112,8 +112,8 @@ class DurableSteps:
 
         async def body() -> str | None:
             try:
-                async with Showcase(key, self._attempt, open=self._show) as showcase:
-                    return await work(showcase)
+                async with StepStream(key, self._attempt, open=self._show) as out:
+                    return await work(out)
             except Exception as error:
                 failed.append(error)
                 return None

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dbos import DBOSClient
     from sqlalchemy import Engine
 
-__all__ = ["Carrier", "WorkerSettings", "serve_runs", "serving_runs"]
+__all__ = ["RunExecutor", "WorkerSettings", "serve_runs", "serving_runs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ _log = logging.getLogger("routelock.durable")
 _MOVED: EndDocument = {"status": "moved", "state": None, "error": None}
 
 
-class Carrier:
+class RunExecutor:
     """Carries out jobs for one worker.
 
     Args:
@@ -305,9 +305,9 @@ async def serving_runs(
         client = await stack.enter_async_context(running_client(database))
         connections = stack.enter_context(pool(database, longest_transaction=settings.lease / 3))
         impatient = await stack.enter_async_context(open_client(database, patient=False))
-        carrier = Carrier(by_name, settings, client)
+        executor = RunExecutor(by_name, settings, client)
         watch, lease, grace = settings.watch, settings.lease, settings.grace
-        reaper = Reaper(impatient, database, me, carrier.going_on, every=watch, lease=lease, grace=grace)
+        reaper = Reaper(impatient, database, me, executor.going_on, every=watch, lease=lease, grace=grace)
         try:
             await asyncio.to_thread(reaper.begin)
             for name in by_name:
@@ -318,7 +318,7 @@ async def serving_runs(
                     application_name=settings.name,
                 )
             _configure(me, connections, settings)
-            _register(carrier)
+            _register(executor)
             engine().DBOS.launch()  # here and not in a thread: runs go on in the loop in which it is called
             reaper.watch()
             yield
@@ -349,11 +349,11 @@ def _configure(me: str, connections: Engine, settings: WorkerSettings) -> None:
     library.DBOS(config=config)
 
 
-def _register(carrier: Carrier) -> None:
+def _register(executor: RunExecutor) -> None:
     dbos = engine().DBOS
 
     async def carry_out(job: JobDocument) -> EndDocument:
-        return await carrier.carry_out(job, dbos.workflow_id)
+        return await executor.carry_out(job, dbos.workflow_id)
 
-    dbos.listen_queues([queue_of(name) for name in carrier.agents])
+    dbos.listen_queues([queue_of(name) for name in executor.agents])
     dbos.workflow(name=WORKFLOW, max_recovery_attempts=None)(carry_out)

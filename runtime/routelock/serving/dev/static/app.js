@@ -15,7 +15,7 @@ const detail = new Detail();
 const approvals = new Approvals((words) => answer({ words }));
 const timeline = new Timeline((...given) => detail.open(...given), copyAsTest);
 let runs;
-let talk = null;
+let conversation = null;
 let whole = false;
 
 function clear() {
@@ -56,8 +56,8 @@ async function guarded(work) {
 
 /** Leave what goes on: its lines are no longer wanted. */
 async function leave() {
-  const left = talk;
-  talk = null;
+  const left = conversation;
+  conversation = null;
   if ($("stop").hidden) return;
   busy(false);
   await post(`/talks/${left}/stop`).catch(() => {}); // it may have ended meanwhile
@@ -66,7 +66,7 @@ async function leave() {
 async function begin() {
   await leave();
   const given = await post("/talks", { agent: $("agents").value });
-  talk = given.id;
+  conversation = given.id;
   whole = false;
   clear();
   $("composer").hidden = false;
@@ -79,18 +79,18 @@ async function begin() {
 async function send() {
   const text = $("text").value;
   if (!text.trim() || $("send").disabled) return;
-  if (!talk) return alertOf("There is no conversation. Begin a new one.");
+  if (!conversation) return alertOf("There is no conversation. Begin a new one.");
   chat.user(text);
   $("text").value = "";
   await answer({ text });
 }
 
 async function answer(said) {
-  const mine = talk;
+  const mine = conversation;
   busy(true);
   approvals.clear();
-  await guarded(() => stream(`/talks/${mine}/messages`, said, (given) => mine === talk && line(given)));
-  if (mine !== talk) return;
+  await guarded(() => stream(`/talks/${mine}/messages`, said, (given) => mine === conversation && line(given)));
+  if (mine !== conversation) return;
   const here = document.activeElement === $("stop"); // whoever reads elsewhere is left there
   busy(false);
   if (here && !approvals.focus()) $("text").focus();
@@ -162,7 +162,7 @@ $("text").addEventListener("keydown", (event) => {
     send();
   }
 });
-$("stop").addEventListener("click", () => guarded(() => post(`/talks/${talk}/stop`)));
+$("stop").addEventListener("click", () => guarded(() => post(`/talks/${conversation}/stop`)));
 $("new").addEventListener("click", () => guarded(begin));
 $("agents").addEventListener("change", () => guarded(begin));
 $("trace-file").addEventListener("change", (event) =>

@@ -9,7 +9,7 @@ const KINDS = {
   note: "note about others' calls",
   filter: "written by a filter",
   nudge: "nudge of the runtime",
-  view: "mended for this provider",
+  view: "repaired for this provider",
   model: "edited by a filter",
   input: "edited by a filter",
   tool: "edited by a filter",

@@ -1,0 +1,27 @@
+"""Exit codes: what is wrong with the command differs from what failed while it was carried out."""
+
+from __future__ import annotations
+
+import pytest
+
+from routelock.cli.exit_codes import FAILED, WRONG, code_of, explained
+from routelock.errors import ConfigError, MissingExtra, ModelBehaviorError, ProviderError
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("two agents of one name"), WRONG),
+        (MissingExtra("pip install rich"), WRONG),
+        (ModelBehaviorError("no answer"), FAILED),
+        (ProviderError("away"), FAILED),
+        (OSError("no space left"), FAILED),
+    ],
+)
+def test_an_error_has_its_code(error: Exception, code: int) -> None:
+    assert code_of(error) == code
+
+
+def test_help_explains_each_code_on_a_line() -> None:
+    codes = [int(line.split()[0]) for line in explained().splitlines()]
+    assert codes == sorted({0, FAILED, WRONG, 3, 130, 141})

@@ -1,0 +1,124 @@
+"""Which agents, settings and context a command is to use; what is not there is told in one line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from routelock import Agent, ConfigError
+from routelock.cli.main import main
+from routelock.cli.options import load_agents
+
+APP = """
+from routelock import Agent
+from routelock.testing import ScriptedHandler
+
+agent = Agent("A", model=ScriptedHandler([]))
+team = [agent, Agent("B", model=ScriptedHandler([]))]
+number = 7
+nobody = []
+
+def make():
+    return agent
+
+def make_team():
+    return team
+
+def fail():
+    raise ValueError("no shop today")
+
+def end():
+    raise SystemExit(3)
+
+class holder:
+    agent = agent
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A folder to be in, with an app; its module has a name of its own for each test."""
+    name = f"app_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(APP)
+    (tmp_path / f"{name}_broken.py").write_text("import nothing_of_that_name")
+    (tmp_path / f"{name}_wrong.py").write_text("x = (")
+    (tmp_path / f"{name}_ends.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield name
+    for module in [each for each in sys.modules if each.startswith(name)]:
+        del sys.modules[module]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "names"),
+    [("agent", "A"), ("team", "AB"), ("make", "A"), ("make_team", "AB"), ("holder.agent", "A")],
+)
+def test_a_spec_stands_for_agents(folder: str, attribute: str, names: str) -> None:
+    agents = load_agents(f"{folder}:{attribute}")
+    assert "".join(agent.name for agent in agents) == names
+    assert all(isinstance(agent, Agent) for agent in agents)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("{}", "module:attribute"),
+        (":agent", "module:attribute"),
+        ("{}:", "module:attribute"),
+        ("{}:nobody_there", "has no 'nobody_there'. Its agents: agent."),
+        ("{}:number", "must be an Agent"),
+        ("{}:nobody", "must be an Agent"),
+        ("{}:holder.nothing", "has no 'holder.nothing'"),
+        ("{}:fail", "raised ValueError: no shop today ("),
+        ("{}_missing:agent", "There is no module"),
+        ("{}.inner:agent", "There is no module"),
+        ("{}_broken:agent", "raised ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+        ("{}_wrong:agent", "_wrong.py, line 1)"),
+        ("{}_ends:agent", "raised SystemExit: 3 ("),
+        ("{}:end", "raised SystemExit: 3 ("),
+    ],
+)
+def test_a_wrong_spec_is_told_in_one_line(
+    folder: str, spec: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", spec.format(folder)]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("routelock: ")
+    assert said in shown
+    assert shown.count("\n") == 1
+
+
+def test_the_error_is_one_of_routelocks() -> None:
+    with pytest.raises(ConfigError):
+        load_agents("nowhere")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--config", "{}:agent"], "must be a RunConfig"),
+        (["--config", "{}:nothing"], "has no 'nothing'"),
+        (["--context", "{}:nothing"], "has no 'nothing'"),
+        (["--context", "{}:fail"], "raised ValueError: no shop today ("),
+    ],
+)
+def test_a_wrong_context_or_config_is_told(
+    folder: str, options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", f"{folder}:agent", *(each.format(folder) for each in options)]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["serve", "dev"])
+@pytest.mark.parametrize("number", ["65536", "-1", "http"])
+def test_a_port_that_there_is_not_is_told(
+    command: str, number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([command, "app:agent", f"--port={number}"])
+    assert caught.value.code == 2
+    assert f"'{number}' is no port: it is a number from 0 to 65535" in capsys.readouterr().err

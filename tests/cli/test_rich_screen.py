@@ -1,0 +1,210 @@
+"""What a person sees in a terminal: whatever was printed is there, once and in order, however low it is."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from terminals import APP, PATIENCE, Terminal, environment, lines_on
+
+CTRL_C = "\x03"
+LOW = {"LINES": "12", "COLUMNS": "60"}
+WORDS = [f"word {number}." for number in range(40)]
+PARAGRAPHS = "\n\n".join(WORDS)
+ITEMS = "\n".join(f"- {word}" for word in WORDS)
+CODE = "\n".join(["~~~", *WORDS, "~~~"])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "app.py").write_text(APP)
+    return tmp_path
+
+
+def told(folder: Path, agent: str, text: str, **settings: str) -> Terminal:
+    """Be in a chat with an agent that is about to say a text."""
+    (folder / "reply").write_text(text)
+    terminal = Terminal("chat", f"app:{agent}", cwd=folder, **settings)
+    terminal.wait_for("you>")
+    terminal.type("Hi\n")
+    return terminal
+
+
+def let_go(folder: Path) -> None:
+    """Let an agent go on that has said its text."""
+    (folder / "go").touch()
+
+
+def words_on(terminal: Terminal, height: int = 12) -> list[str]:
+    return re.findall(r"word \d+\.", " ".join(" ".join(lines_on(terminal.shown, height)).split()))
+
+
+@pytest.mark.parametrize(
+    "text", [PARAGRAPHS, ITEMS, CODE, " ".join(WORDS)], ids=["many", "list", "code", "one"]
+)
+def test_a_reply_may_be_higher_than_the_terminal(folder: Path, text: str) -> None:
+    let_go(folder)
+    terminal = told(folder, "writer", text, **LOW)
+    terminal.wait_for("in all")
+    assert terminal.leave() == 0
+    assert words_on(terminal) == WORDS
+
+
+def test_the_end_of_a_high_block_is_seen_while_it_grows(folder: Path) -> None:
+    terminal = told(folder, "writer", ITEMS, **LOW)
+    terminal.wait_for(WORDS[-1])
+    assert words_on(terminal)[-1] == WORDS[-1]
+    let_go(folder)
+    assert terminal.leave() == 0
+
+
+def test_blocks_that_are_whole_can_be_scrolled_to_while_the_rest_grows(folder: Path) -> None:
+    terminal = told(folder, "writer", PARAGRAPHS, **LOW)
+    terminal.wait_for(WORDS[-1])
+    assert words_on(terminal) == WORDS
+    let_go(folder)
+    assert terminal.leave() == 0
+
+
+def test_what_is_said_before_a_call_stays_and_so_does_what_a_tool_prints(folder: Path) -> None:
+    let_go(folder)
+    terminal = told(folder, "worker", PARAGRAPHS, **LOW)
+    terminal.wait_for("in all")
+    assert terminal.leave() == 0
+    lines = [line.strip() for line in lines_on(terminal.shown, 12)]
+    assert words_on(terminal) == WORDS
+    for line in (
+        "> mumble()",
+        "a line of the tool's",
+        "and half a line",
+        "< mumble: mumbled",
+        "That is all.",
+    ):
+        assert lines.count(line) == 1, line
+    assert lines.index(WORDS[-1]) < lines.index("> mumble()") < lines.index("That is all.")
+
+
+@pytest.mark.parametrize("text", [PARAGRAPHS, ITEMS], ids=["many", "list"])
+def test_ctrl_c_keeps_what_was_said(folder: Path, text: str) -> None:
+    terminal = told(folder, "writer", text, **LOW)
+    terminal.wait_for(WORDS[-1])
+    terminal.type(CTRL_C)
+    terminal.wait_for("Stopped.")
+    assert terminal.leave() == 0
+    assert words_on(terminal) == WORDS
+    assert "Traceback" not in terminal.shown
+
+
+@pytest.mark.parametrize("text", [PARAGRAPHS, ITEMS], ids=["many", "list"])
+def test_a_failure_keeps_what_was_said(folder: Path, text: str) -> None:
+    let_go(folder)
+    terminal = told(folder, "dying", text, **LOW)
+    terminal.wait_for("the line is dead")
+    assert terminal.leave() == 0
+    assert words_on(terminal) == WORDS
+
+
+def test_the_cursor_is_seen_again(folder: Path) -> None:
+    terminal = told(folder, "writer", PARAGRAPHS, **LOW)
+    terminal.wait_for(WORDS[-1])
+    terminal.type(CTRL_C)
+    terminal.wait_for("Stopped.")
+    assert terminal.leave() == 0
+    assert terminal.shown.rindex("\x1b[?25h") > terminal.shown.rindex("\x1b[?25l")
+
+
+def test_nothing_has_a_colour_where_none_is_wanted(folder: Path) -> None:
+    let_go(folder)
+    terminal = told(folder, "worker", f"{PARAGRAPHS}\n\n```python\nx = 1\n```", NO_COLOR="1", **LOW)
+    terminal.wait_for("in all")
+    assert terminal.leave() == 0
+    assert not re.search(r"\x1b\[(\d+;)*(3|4|9|10)\d(;\d+)*m", terminal.shown)
+
+
+@pytest.mark.parametrize("columns", ["20", "40"])
+def test_a_narrow_terminal_shows_all(folder: Path, columns: str) -> None:
+    let_go(folder)
+    text = f"{PARAGRAPHS}\n\n| one | two |\n|---|---|\n| supercalifragilistic | expialidocious_too |\n"
+    terminal = told(folder, "writer", text, LINES="12", COLUMNS=columns)
+    terminal.wait_for("in all")
+    assert terminal.leave() == 0
+    assert words_on(terminal) == WORDS
+    table = "\n".join(lines_on(terminal.shown, 12)).partition(WORDS[-1])[2]
+    assert "…" not in table
+
+
+def test_what_is_typed_meanwhile_is_not_written_into_the_reply_and_not_lost(folder: Path) -> None:
+    terminal = told(folder, "writer", "Half a reply", **LOW)
+    terminal.wait_for("reply")
+    terminal.type("Later\n")
+    let_go(folder)
+    assert "Later" not in terminal.wait_for("in all")
+    terminal.wait_for("2 from you")
+    assert terminal.leave() == 0
+
+
+# What takes more than a second
+
+
+def test_what_takes_long_is_named_and_wiped_away(folder: Path) -> None:
+    terminal = Terminal("graph", "app:slow", "--table", cwd=folder)
+    terminal.wait_for("loading app:slow")
+    assert terminal.ended() == 0
+    lines = lines_on(terminal.shown, 40)
+    assert lines[1].startswith("| source | target |")
+    assert not [line for line in lines if "loading" in line and "of the app's" not in line]
+    assert "a line of the app's" in "\n".join(lines)
+
+
+def test_a_terminal_that_cannot_go_back_gets_a_line(folder: Path) -> None:
+    terminal = Terminal("graph", "app:slow", "--table", cwd=folder, TERM="dumb")
+    terminal.wait_for("loading app:slow ...\r\n")
+    assert terminal.ended() == 0
+    assert "\x1b" not in terminal.shown
+
+
+def test_a_plain_chat_gets_a_line(folder: Path) -> None:
+    (folder / "reply").write_text("")
+    terminal = Terminal("chat", "app:writer", "--plain", cwd=folder)
+    terminal.wait_for("you: ")
+    terminal.type("Hi\n")
+    shown = terminal.wait_for("writer answers ...\r\n")
+    (folder / "reply").write_text("At last.")
+    let_go(folder)
+    shown += terminal.wait_for("in all")
+    assert "\r\nwriter: At last.\r\n" in shown
+    assert "\x1b[2K" not in shown
+    assert terminal.leave() == 0
+
+
+def test_a_plain_chat_loads_without_anything_that_moves(folder: Path) -> None:
+    terminal = Terminal("chat", "app:slow", "--plain", cwd=folder)
+    assert "\x1b[2K" not in terminal.wait_for("loading app:slow ...\r\n")
+    assert terminal.leave() == 0
+    assert "\x1b[2K" not in terminal.shown
+
+
+def test_what_is_printed_meanwhile_goes_where_it_would_go(folder: Path) -> None:
+    """A line on stderr takes nothing from stdout, which may be a file."""
+    end, terminal = pty.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "routelock", "run", "app:slow", "Hi"],
+            cwd=folder,
+            env=environment(TERM="xterm-256color"),
+            stdout=subprocess.PIPE,
+            stderr=terminal,
+            text=True,
+            timeout=PATIENCE,
+        )
+        said = os.read(end, 65536).decode()
+    finally:
+        os.close(end)
+        os.close(terminal)
+    assert done.stdout == "a line of the app's\nYou said: Hi\n"
+    assert "loading app:slow" in said

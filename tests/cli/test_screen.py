@@ -1,0 +1,103 @@
+"""What is shown of a run in a terminal: in few words, on one line, and nothing that a terminal obeys."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from routelock.cli.screen import (
+    Note,
+    PlainScreen,
+    Teller,
+    bounded,
+    call_arguments,
+    money,
+    note_of,
+    told,
+    usage_line,
+)
+from routelock.errors import ConfigError
+from routelock.handlers.events import AttemptFailed, MessageDone, TextDelta
+from routelock.run.events import AgentUpdated, NestedEvent, ToolCalled
+from routelock.usage import Usage
+
+
+def called(name: str = "pay", arguments: str = '{"amount": 5}') -> ToolCalled:
+    return ToolCalled(call_id="c", name=name, arguments=arguments, agent="A")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ConfigError("No\nkey."), "No key."),
+        (ValueError("odd"), "ValueError: odd (--verbose shows where)"),
+        (FileNotFoundError(2, "No such file", "x.jsonl"), "x.jsonl could not be opened: No such file."),
+    ],
+)
+def test_an_error_is_one_line(error: Exception, said: str) -> None:
+    assert told(error) == said
+
+
+def test_a_long_text_is_cut_and_says_so() -> None:
+    assert bounded("a  b\nc", 10) == "a b c"
+    assert bounded("x" * 50, 10) == "xxxxxxx..."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ('{"amount": 5, "to": "é"}', 'amount=5, to="é"'),
+        ("", ""),
+        ("[1]", "[1]"),
+        ("{half", "{half"),
+    ],
+)
+def test_arguments_are_named_where_they_can_be(arguments: str, shown: str) -> None:
+    assert call_arguments(arguments, 80) == shown
+
+
+@pytest.mark.parametrize(
+    ("dollars", "said"), [(None, "cost unknown"), (0.0, "$0.00"), (0.0012, "$0.0012"), (2.5, "$2.50")]
+)
+def test_money_has_the_places_that_it_needs(dollars: float | None, said: str) -> None:
+    assert money(dollars) == said
+
+
+def test_usage_says_what_was_cached_and_what_is_guessed() -> None:
+    usage = Usage(requests=1, input_tokens=1812, output_tokens=45, cached_tokens=300, cost=0.002)
+    assert usage_line(usage) == "1,812 in (300 cached), 45 out, $0.0020"
+
+
+def test_what_an_agent_within_does_is_told_with_the_way_to_it() -> None:
+    event = NestedEvent(path=("boss", "clerk"), call_ids=("c",), event=called())
+    assert note_of(event) == Note("call", "boss > clerk: pay(amount=5)")
+
+
+def test_a_reply_that_did_not_come_in_pieces_is_shown_whole() -> None:
+    out = io.StringIO()
+    teller = Teller(PlainScreen(out))
+    teller.tell(AgentUpdated(agent="A"))
+    teller.tell(MessageDone(message={"role": "assistant", "content": "Hi."}))
+    assert out.getvalue() == "A: Hi.\n"
+
+
+def test_a_reply_in_pieces_is_shown_once() -> None:
+    out = io.StringIO()
+    teller = Teller(PlainScreen(out))
+    for event in (AgentUpdated(agent="A"), TextDelta("H"), TextDelta("i.")):
+        teller.tell(event)
+    teller.tell(MessageDone(message={"role": "assistant", "content": "Hi."}))
+    assert out.getvalue() == "A: Hi.\n"
+
+
+def test_what_goes_on_beside_the_talk_has_a_line_of_its_own() -> None:
+    out = io.StringIO()
+    teller = Teller(PlainScreen(out))
+    teller.tell(TextDelta("Let me"))
+    teller.tell(called("pay", '{"to": "\\u001b[2J"}'))
+    teller.tell(AttemptFailed(error=ConfigError("Slow down."), attempt=1, delay=0.5))
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 3
+    assert lines[2] == "  ! Slow down. Trying again in 0.5 s."
+    assert "\x1b" not in out.getvalue()

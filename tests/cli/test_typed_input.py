@@ -1,0 +1,72 @@
+"""The keyboard of a terminal is left as it was found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from terminals import environment
+
+IN_A_TERMINAL = """
+import pty, sys, termios
+from routelock.cli.screen import _unseen as unseen
+
+def echoes():
+    return bool(termios.tcgetattr(0)[3] & termios.ECHO)
+
+child, end = pty.fork()
+if child:
+    import os
+    said = b""
+    try:
+        while piece := os.read(end, 1000):
+            said += piece
+    except OSError:  # the end of a terminal, to Linux
+        pass
+    sys.stdout.write(said.decode())
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+before = echoes()
+try:
+    with unseen():
+        within = echoes()
+        raise ValueError
+except ValueError:
+    print(before, within, echoes())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no such terminals")
+def test_what_is_typed_is_not_shown_meanwhile_however_that_ends(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_TERMINAL],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.split() == ["True", "False", "True"], done.stderr
+
+
+PIPED = """
+from routelock.cli.screen import _unseen as unseen
+
+with unseen():
+    print(input())
+"""
+
+
+def test_what_comes_through_a_pipe_is_read_as_ever(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PIPED],
+        cwd=tmp_path,
+        env=environment(),
+        input="Hi\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout == "Hi\n", done.stderr

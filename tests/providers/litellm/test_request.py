@@ -1,0 +1,73 @@
+"""The arguments of a call of litellm, which nobody's settings can turn into another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from routelock.handlers.port import Request
+from routelock_providers.litellm.library import load_litellm
+from routelock_providers.litellm.request import as_sent, call_for, find_target
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+HI: Any = {"role": "user", "content": "Hi"}
+TOOL: Any = {
+    "type": "function",
+    "function": {"name": "f", "parameters": {"type": "object", "properties": {}}},
+}
+
+
+def arguments(model: str = "openai/gpt-4o-mini", settings: Any = None, **more: Any) -> Any:
+    litellm = load_litellm()
+    request = Request(**{"messages": [HI], **more})
+    return call_for(litellm, find_target(litellm, model, None, "k"), request, settings or {}).arguments
+
+
+def test_a_model_string_names_provider_and_model() -> None:
+    target = find_target(load_litellm(), "anthropic/claude-haiku-4-5", None, "k\n")
+    assert (target.provider, target.name) == ("anthropic", "claude-haiku-4-5")
+    assert target.api_key == "k", "the line end is of the file that it was read from"
+
+
+def test_a_server_of_ones_own_needs_no_key() -> None:
+    target = find_target(load_litellm(), "openai/m", "http://127.0.0.1:9/v1/chat/completions", None)
+    assert target.api_base == "http://127.0.0.1:9/v1"
+
+
+def test_a_request_is_never_retried_by_litellm_and_settings_that_a_vendor_lacks_are_left_out() -> None:
+    made = arguments()
+    assert (made["num_retries"], made["max_retries"], made["drop_params"]) == (0, 0, True)
+    assert "stream" not in made
+    assert arguments(stream=True)["stream_options"] == {"include_usage": True}
+
+
+def test_settings_of_the_request_win_over_the_handlers() -> None:
+    handlers, own = {"temperature": 1, "top_p": 0.5}, {"temperature": 0}
+    litellm = load_litellm()
+    target = find_target(litellm, "openai/gpt-4o-mini", None, "k")
+    made = call_for(litellm, target, Request(messages=[HI], settings=own), handlers).arguments
+    assert (made["temperature"], made["top_p"]) == (0, 0.5)
+
+
+def test_parallel_calls_are_no_matter_where_there_are_no_tools() -> None:
+    settings = {"parallel_tool_calls": False}
+    assert "parallel_tool_calls" not in arguments(settings=settings)
+    assert arguments(settings=settings, tools=[TOOL])["parallel_tool_calls"] is False
+
+
+def test_a_forced_tool_is_named_as_chat_completions_name_it() -> None:
+    made = arguments(tools=[TOOL], tool_choice="f")
+    assert made["tool_choice"] == {"type": "function", "function": {"name": "f"}}
+
+
+def test_what_litellm_alone_reads_goes_to_whom_it_is_for_and_to_nobody_else() -> None:
+    thought: Any = {
+        "role": "assistant",
+        "content": "Hm.",
+        "thinking_blocks": [{"type": "thinking", "thinking": "x"}],
+    }
+    history = [HI, thought, HI]
+    assert "thinking_blocks" in as_sent("anthropic/claude-sonnet-4-5", history)[0][1]
+    assert "thinking_blocks" not in as_sent("openai/gpt-4o-mini", history)[0][1]

@@ -1,0 +1,48 @@
+"""Settings of a served app that cannot work are said when they are written, all of them at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from routelock.errors import ConfigError
+from routelock.serving import A2A, ServeConfig
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"api_keys": "secret"}, r"write \[token\]"),
+        ({"api_keys": []}, "one or more"),
+        ({"api_keys": ["secret\n"]}, "white space around it"),
+        ({"allowed_hosts": "a.example"}, "a list of names"),
+        ({"max_hops": -1}, "max_hops must be 0 or more"),
+        ({"max_turns": 0}, "at least 1, or None"),
+        ({"client_tools": "no"}, "True or False"),
+        ({"a2a": True}, "must be an A2A"),
+        ({"ping": 0}, "ping must be more than 0"),
+        ({"max_body": "1 MB"}, "max_body must be more than 0"),
+    ],
+)
+def test_what_cannot_work_is_said(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        ServeConfig(**settings)
+    assert "secret" not in str(caught.value)
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"max_hops.*ping.*timeout|max_hops.*timeout.*ping"):
+        ServeConfig(max_hops=-1, ping=0, timeout=-1)
+
+
+def test_the_defaults_and_what_is_allowed_can_be_written() -> None:
+    assert ServeConfig() == ServeConfig(api_keys=None)
+    assert ServeConfig(api_keys={"k": ["admin"]}, allowed_hosts=("*",), max_turns=None, max_hops=0)
+
+
+@pytest.mark.parametrize("url", ["agents.example.com", "ftp://a", "https://a?b", "https://"])
+def test_an_app_is_reached_under_a_url(url: str) -> None:
+    with pytest.raises(ConfigError, match="what the app is reached under"):
+        A2A(url=url)
+    assert A2A(url="https://agents.example.com/base").url

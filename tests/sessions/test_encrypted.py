@@ -1,0 +1,68 @@
+"""Nobody reads, moves or changes what is encrypted, and keys change without a gap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from routelock.errors import ConfigError, SessionError
+from routelock.sessions import (
+    EncryptedSessions,
+    InMemorySessions,
+    Session,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+KEY = "ZmFrZS1rZXktZm9yLXRlc3RzLW9mLXNlc3Npb25zISE="
+
+
+def fresh_key() -> str:
+    from cryptography.fernet import Fernet
+
+    return Fernet.generate_key().decode()
+
+
+async def test_nobody_can_read_what_is_encrypted() -> None:
+    inner = InMemorySessions()
+    await Session("u", EncryptedSessions(inner, [KEY])).add([{"role": "user", "content": "my secret"}])
+    (_, text), *_ = await inner.load("u")
+    assert "secret" not in text
+    with pytest.raises(SessionError, match="cannot be decrypted"):
+        await Session("u", EncryptedSessions(inner, [fresh_key()])).load()
+
+
+async def test_what_was_changed_or_moved_is_refused() -> None:
+    inner = InMemorySessions()
+    store = EncryptedSessions(inner, [KEY])
+    for number, text in enumerate("ab"):
+        await store.append("u", number, text)
+    (_, first), (_, second) = await inner.load("u")
+    for number, text in enumerate([second, first]):
+        await inner.append("swapped", number, text)
+    await inner.append("other", 0, first)
+    await inner.append("changed", 0, first[:-5] + "AAAA=")
+    for name in ("swapped", "other"):
+        with pytest.raises(SessionError, match="somebody has moved it"):
+            await store.load(name)
+    with pytest.raises(SessionError, match="it was changed"):
+        await store.load("changed")
+
+
+async def test_keys_change_without_a_gap() -> None:
+    inner, old, new = InMemorySessions(), fresh_key(), fresh_key()
+    await Session("u", EncryptedSessions(inner, [old])).add([{"role": "user", "content": "a"}])
+    both = Session("u", EncryptedSessions(inner, [new, old]))
+    await both.add([{"role": "user", "content": "b"}])
+    await both.compact()
+    left = await Session("u", EncryptedSessions(inner, [new])).load()
+    assert [message.get("content") for message in left.messages] == ["a", "b"]
+
+
+@pytest.mark.parametrize("keys", [[], KEY, ["short"], [b"x"]])
+def test_a_key_that_is_none_is_refused_and_not_shown(keys: Any) -> None:
+    with pytest.raises(ConfigError) as caught:
+        EncryptedSessions(InMemorySessions(), keys)
+    assert "short" not in str(caught.value)

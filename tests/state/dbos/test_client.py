@@ -1,0 +1,551 @@
+"""Durable runs on PostgreSQL: one worker in this process, clients beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import pytest
+from crashes import Dies, is_crash
+from databases import address, postgres
+from scenes import SCENES, Scene, Stage, facts
+from waiting import until
+
+from routelock import Agent, Request, RunConfig, Runner, ToolContext, function_handler, tool
+from routelock.errors import ConfigError, ProviderTimeout, RateLimited, RoutelockError
+from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta
+from routelock.history.messages import calls_of
+from routelock.state.dbos.client import StepStream
+from routelock.state.dbos.steps import taken_over
+from routelock.state.durable import EndedRun, RunClient, StepPart, WorkerSettings, serving_runs
+from routelock.testing import ScriptedHandler, call
+
+pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'routelock[durable]'")
+
+
+class World:
+    """What the worker's agents did, by run."""
+
+    def __init__(self) -> None:
+        self.paid: defaultdict[str, list[int]] = defaultdict(list)
+        self.waiting: list[str] = []
+        self.stopped = threading.Event()
+        self.failing = True
+        self.away = False
+        """Whether what instructions need is away."""
+
+
+def agents(world: World) -> list[Agent[Any]]:
+    async def pay(context: ToolContext[Any], amount: int) -> str:
+        await asyncio.sleep(0)
+        world.paid[context.run_id].append(amount)
+        return f"paid {amount}"
+
+    async def wait(context: ToolContext[Any]) -> str:
+        await asyncio.sleep(0.2)  # whatever goes on beside it is recorded by then
+        world.waiting.append(context.run_id.partition("/")[0])
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            world.stopped.set()
+            raise
+        return "late"
+
+    def instructions(context: Any, of: Any) -> str:
+        if world.away:
+            raise OSError("away")
+        return "You pay, and wait."
+
+    async def pay_and_wait(request: Request) -> Any:
+        done = sum(message["role"] == "tool" for message in request.messages)
+        one = call("pay", {"amount": 5}, id="p") if not done else call("wait", {}, id="w")
+        return "Never." if done > 1 else asks(one)
+
+    careful = function_handler(pay_and_wait, name="careful")
+    both = asks(call("pay", {"amount": 5}, id="p"), call("pay", {"amount": 6}, id="q"))
+    more = asks(call("clerk", {"input": "Pay."}, id="c"), call("pay", {"amount": 1}, id="r"))
+    slow = Agent("slow", model=says(asks(call("wait", {}, id="w")), "Never."), tools=[tool(wait)])
+    half = asks(call("pay", {"amount": 5}, id="p"), call("wait", {}, id="w"))
+    ask_slow = asks(call("slow", {"input": "Pay."}, id="s"))
+    clerk = Agent("clerk", model=says(both, "All paid."), tools=[tool(pay)])
+    return [
+        clerk,
+        Agent("gated", model=says(both, "Approved."), tools=[tool(needs_approval=True)(pay)]),
+        Agent("boss", model=says(more, "Done."), tools=[clerk.as_tool(), tool(pay)]),
+        slow,
+        Agent("half", model=says(half, "Never."), tools=[tool(pay), tool(wait)]),
+        Agent("careful", instructions, model=careful, tools=[tool(pay), tool(wait)]),
+        Agent("patron", model=says(ask_slow, "Never."), tools=[slow.as_tool()]),
+        Agent("failing", model=Failing(world)),
+        Agent("talker", model=Talker()),
+        Agent("mirror", model=Mirror()),
+    ]
+
+
+def asks(*calls: Any) -> Any:
+    return {"content": None, "tool_calls": list(calls)}
+
+
+def says(*turns: Any) -> Any:
+    async def say(request: Request) -> Any:
+        return turns[request.turn - 1]
+
+    return function_handler(say, name="scripted")
+
+
+class Failing:
+    """Fails as long as the world does."""
+
+    name = "failing"
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+        if self.world.failing:
+            raise RateLimited("Slow down.", retryable=False)
+        yield MessageDone(message={"role": "assistant", "content": "At last."}, finish_reason="stop")
+
+
+class Mirror:
+    """Says what the app's context is."""
+
+    name = "mirror"
+
+    async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+        assert request.context is not None
+        said = f"{request.context.context}{' live' if request.stream else ''}"
+        yield MessageDone(message={"role": "assistant", "content": said}, finish_reason="stop")
+
+
+class Talker:
+    """Says ten words, one after another."""
+
+    name = "talker"
+
+    async def stream(self, request: Request) -> AsyncGenerator[HandlerEvent]:
+        words = [f"word{number} " for number in range(10)]
+        for word in words:
+            await asyncio.sleep(0.01)
+            yield TextDelta(word)
+        yield MessageDone(message={"role": "assistant", "content": "".join(words)})
+
+
+class Worker:
+    """A worker in a thread and an event loop of its own."""
+
+    def __init__(self, database: str) -> None:
+        self.database, self.world = database, World()
+        self.agents = agents(self.world)
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._work()))
+
+    def begin(self) -> None:
+        self._thread.start()
+        assert self._ready.wait(60)
+
+    def end(self) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(60)
+
+    async def _work(self) -> None:
+        self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
+        async with serving_runs(self.agents, self.database, WorkerSettings(poll=0.1)):
+            self._ready.set()
+            await self._over.wait()
+
+    def do(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with postgres() as conninfo:
+        worker = Worker(address(conninfo))
+        worker.begin()
+        try:
+            yield worker
+        finally:
+            worker.end()
+
+
+def client(worker: Worker, act: Callable[[RunClient], Coroutine[Any, Any, Any]]) -> Any:
+    """Do something with a client in an event loop of its own, as another process would."""
+
+    async def use() -> Any:
+        async with RunClient(worker.database, poll=0.02) as client:
+            return await act(client)
+
+    return asyncio.run(use())
+
+
+def run(worker: Worker, agent: str, run_id: str, **options: Any) -> EndedRun:
+    async def act(client: RunClient) -> EndedRun:
+        await client.start(agent, "Hi", run_id=run_id, **options)
+        return await client.wait(run_id)
+
+    ended = client(worker, act)
+    assert isinstance(ended, EndedRun)
+    return ended
+
+
+# -- runs --
+
+
+def test_a_run_is_carried_out_elsewhere(worker: Worker) -> None:
+    ended = run(worker, "clerk", "one")
+    assert (ended.status, ended.error, sorted(worker.world.paid["one"])) == ("done", None, [5, 6])
+    state = ended.state(agents=worker.agents)
+    assert state.items[-1].message.get("content") == "All paid."
+
+
+def test_one_id_is_one_run(worker: Worker) -> None:
+    run(worker, "clerk", "twice")
+    assert run(worker, "clerk", "twice").status == "done"
+    assert sorted(worker.world.paid["twice"]) == [5, 6]
+
+
+def test_an_id_of_another_run_is_told_and_not_taken_for_this_one(worker: Worker) -> None:
+    run(worker, "clerk", "taken")
+    with pytest.raises(ConfigError, match="The run 'taken' began with another agent"):
+        run(worker, "mirror", "taken")
+
+    async def other_input(client: RunClient) -> None:
+        await client.start("clerk", "Something else", run_id="taken")
+
+    with pytest.raises(ConfigError, match="The run 'taken' began with another input"):
+        client(worker, other_input)
+
+
+def test_an_agent_as_a_tool_and_a_tool_at_once(worker: Worker) -> None:
+    assert run(worker, "boss", "nested").status == "done"
+    within = {key: sorted(paid) for key, paid in worker.world.paid.items() if key.startswith("nested")}
+    assert within == {"nested": [1], "nested/t1.tool.clerk.c": [5, 6]}
+
+
+def test_the_worker_makes_the_context_of_what_the_client_gave(worker: Worker) -> None:
+    ended = run(worker, "mirror", "context", context={"user": "u1"})
+    assert ended.state(agents=worker.agents).items[-1].message.get("content") == "{'user': 'u1'}"
+
+
+def test_a_run_that_is_shown_is_streamed(worker: Worker) -> None:
+    ended = run(worker, "mirror", "live", show=True)
+    assert ended.state(agents=worker.agents).items[-1].message.get("content") == "None live"
+
+
+def test_a_run_that_fails_says_why_and_can_be_tried_again(worker: Worker) -> None:
+    ended = run(worker, "failing", "fails")
+    assert (ended.status, ended.error) == ("failed", "RateLimited: Slow down.")
+    worker.world.failing = False
+
+    async def again(client: RunClient) -> EndedRun:
+        await client.resume(ended)
+        return await client.wait("fails")
+
+    after = client(worker, again)
+    assert (after.status, after.segment) == ("done", 2)
+
+
+def test_what_is_approved_is_done_once_whoever_says_it_how_often(worker: Worker) -> None:
+    first = run(worker, "gated", "gate")
+    assert (first.status, worker.world.paid["gate"]) == ("waiting", [])
+    state = first.state(agents=worker.agents)
+    p, q = state.interruptions
+
+    async def decide(client: RunClient) -> EndedRun:
+        await client.resume(first, state.approve(p).reject(q))
+        await client.resume(first, state.approve(p).approve(q))  # too late
+        return await client.wait("gate")
+
+    ended = client(worker, decide)
+    assert (ended.status, ended.segment, worker.world.paid["gate"]) == ("done", 2, [5])
+
+
+def test_a_state_from_before_a_call_is_not_carried_out_after_it(worker: Worker) -> None:
+    """Who takes the newest end of the run with a state from before it would pay twice."""
+    first = run(worker, "gated", "behind")
+    state = first.state(agents=worker.agents)
+    one = state.approve(state.interruptions[0])
+
+    async def decide(client: RunClient) -> EndedRun:
+        await client.resume(first, one)
+        second = await client.wait("behind")
+        with pytest.raises(ConfigError, match="has gone on since this state was taken"):
+            await client.resume(second, one)
+        newest = second.state(agents=worker.agents)
+        await client.resume(second, newest.approve(newest.interruptions[0]))
+        return await client.wait("behind")
+
+    ended = client(worker, decide)
+    assert (ended.status, ended.segment, worker.world.paid["behind"]) == ("done", 3, [5, 6])
+
+
+def test_a_run_whose_last_part_has_no_state_goes_on_from_the_one_that_it_had(worker: Worker) -> None:
+    first = run(worker, "gated", "again")
+    state = first.state(agents=worker.agents)
+
+    async def decide(client: RunClient) -> EndedRun:
+        await client.resume(first, state.approve(state.interruptions[0]).reject(state.interruptions[1]))
+        second = await client.wait("again")
+        await client.resume(replace(second, status="failed", state_json=None))  # as if it had not begun
+        return await client.wait("again")
+
+    ended = client(worker, decide)
+    assert (ended.status, ended.segment) == ("done", 3), "and does not wait for approvals again"
+
+
+def cancelled(worker: Worker, agent: str, run_id: str) -> EndedRun:
+    """Cancel a run that has begun, twice."""
+
+    async def act(client: RunClient) -> EndedRun:
+        await client.start(agent, "Hi", run_id=run_id)
+        await until(lambda: run_id in worker.world.waiting)
+        await client.cancel(run_id)
+        await client.cancel(run_id)
+        return await client.wait(run_id)
+
+    ended = client(worker, act)
+    assert isinstance(ended, EndedRun)
+    return ended
+
+
+def answers(ended: EndedRun, worker: Worker) -> list[str]:
+    items = ended.state(agents=worker.agents).items
+    return [str(item.message.get("content")) for item in items if item.kind == "tool"]
+
+
+def test_a_run_is_cancelled_in_the_middle_of_a_tool_and_goes_on_another_time(worker: Worker) -> None:
+    ended = cancelled(worker, "slow", "cancel")
+    assert (ended.status, ended.error) == ("cancelled", "ToolError: " + answers(ended, worker)[0])
+    assert "Nobody knows whether it had an effect" in answers(ended, worker)[0]
+    assert worker.world.stopped.wait(30), "the engine looks once a second"
+
+    async def again(client: RunClient) -> EndedRun:
+        await client.resume(ended)
+        return await client.wait("cancel")
+
+    after = client(worker, again)
+    assert (after.status, after.segment) == ("done", 3)
+    assert after.state(agents=worker.agents).items[-1].message.get("content") == "Never."
+    assert worker.world.waiting == ["cancel"], "what was cut off is not done again"
+
+
+def test_what_was_done_when_a_run_was_cancelled_is_in_its_state(worker: Worker) -> None:
+    ended = cancelled(worker, "half", "half")
+    done, cut_off = answers(ended, worker)
+    assert (done, worker.world.paid["half"]) == ("paid 5", [5])
+    assert "Nobody knows" in cut_off
+
+
+def test_what_is_recorded_is_not_done_again_though_whoever_put_the_state_together_could_not_come_to_it(
+    worker: Worker,
+) -> None:
+    async def act(client: RunClient) -> EndedRun:
+        await client.start("careful", "Hi", run_id="careful")
+        await until(lambda: "careful" in worker.world.waiting)
+        worker.world.away = True
+        await client.cancel("careful")
+        ended = await client.wait("careful")
+        assert (ended.status, answers(ended, worker)) == ("cancelled", [])
+        worker.world.away = False
+        await client.resume(ended)
+        await until(lambda: worker.world.waiting.count("careful") == 2)
+        await client.cancel("careful")
+        return await client.wait("careful")
+
+    ended = client(worker, act)
+    assert isinstance(ended, EndedRun)
+    assert (answers(ended, worker)[0], worker.world.paid["careful"]) == ("paid 5", [5])
+
+
+def test_a_run_is_cancelled_in_the_middle_of_an_agent_that_it_asked(worker: Worker) -> None:
+    ended = cancelled(worker, "patron", "asked")
+    assert ended.status == "cancelled"
+    (answer,) = answers(ended, worker)
+    assert "The run was cancelled while this was going on" in answer
+
+
+def test_a_run_that_is_done_cannot_be_cancelled(worker: Worker) -> None:
+    run(worker, "clerk", "over")
+
+    async def act(client: RunClient) -> EndedRun:
+        await client.cancel("over")
+        return await client.wait("over")
+
+    assert client(worker, act).status == "done"
+
+
+def test_a_run_that_takes_too_long_is_ended(worker: Worker) -> None:
+    ended = run(worker, "slow", "late", timeout=2.0)
+    assert ended.status == "failed"
+    assert "RunTimeout" in (ended.error or "")
+    assert ended.state(agents=worker.agents).turn == 1
+
+
+def test_what_cannot_be_is_refused(worker: Worker) -> None:
+    done = run(worker, "clerk", "refused")
+
+    async def act(client: RunClient) -> None:
+        with pytest.raises(ConfigError, match="There is no run 'nobody'"):
+            await client.wait("nobody")
+        with pytest.raises(ConfigError, match="no '#'"):
+            await client.start("clerk", "Hi", run_id="a#2")
+        with pytest.raises(ConfigError, match="'refused' is done"):
+            await client.resume(done)
+        with pytest.raises(ConfigError, match="a state of the run 'refused', not of 'other'"):
+            await client.start("clerk", done.state(agents=worker.agents), run_id="other")
+        await client.forget("refused")
+        with pytest.raises(ConfigError, match="There is no run 'refused'"):
+            await client.wait("refused")
+
+    client(worker, act)
+
+
+# -- events --
+
+
+def test_another_process_sees_what_happens_and_can_come_late(worker: Worker) -> None:
+    async def act(client: RunClient) -> tuple[list[StepPart], list[StepPart]]:
+        await client.start("talker", "Hi", run_id="talk", show=True)
+        async with aclosing(client.events("talk")) as events:
+            parts = [part async for part in events]
+        async with aclosing(client.events("talk", offset=1)) as events:
+            return parts, [part async for part in events]
+
+    parts, later = client(worker, act)
+    assert "".join(part.text for part in parts) == "".join(f"word{number} " for number in range(10))
+    assert parts[-1].events[-1]["type"] == "message_done"
+    assert {(part.step, part.attempt, part.restarts) for part in parts} == {("t1.model.talker", 1, False)}
+    assert later == parts[1:]
+
+
+def test_who_watches_is_told_that_a_step_begins_anew_and_hears_nothing_more_from_the_dead(
+    worker: Worker,
+) -> None:
+    async def two_lives() -> None:
+        from dbos import DBOS, SetWorkflowID
+
+        async def lives(job: Any) -> None:
+            for attempt, text in ((1, "It w"), (2, "It is"), (1, "as")):
+                async with StepStream("t1.model.a", attempt, open=True) as out:
+                    out.show(TextDelta(text))
+
+        with SetWorkflowID("lives"):
+            handle = await DBOS.start_workflow_async(DBOS.workflow(name="lives")(lives), {})
+        await handle.get_result(polling_interval_sec=0.02)
+
+    async def act(client: RunClient) -> list[StepPart]:
+        async with aclosing(client.events("lives")) as events:
+            return [part async for part in events]
+
+    worker.do(two_lives())
+    parts = client(worker, act)
+    assert [(part.attempt, part.restarts, part.text) for part in parts] == [
+        (1, False, "It w"),
+        (2, True, "It is"),
+    ]
+
+
+# -- what is recorded --
+
+
+async def _life(scene: Scene, starting: Agent[Any], recorded: list[Any], dies: Dies | None) -> Any:
+    """Play a scene within a workflow, of which so much is recorded; None if it dies."""
+    steps = await taken_over(recorded, show=False)
+    settings = scene.settings(executor=steps, clock=lambda: 7.0)
+    try:
+        return await Runner.run(starting, "Hi", max_turns=scene.max_turns, run_config=settings, hooks=dies)
+    except BaseException as error:
+        if not is_crash(error):
+            raise
+        return None
+
+
+async def _wherever_it_dies(name: str) -> None:
+    from dbos import DBOS
+
+    scene, lived = SCENES[name], Stage()
+    settings = scene.settings(clock=lambda: 7.0)
+    whole = await Runner.run(scene.agent(lived), "Hi", max_turns=scene.max_turns, run_config=settings)
+    together = max(len(calls_of(item.message)) for item in whole.items)
+    ended: list[Any] = []
+
+    async def play(after: int | None, recorded: list[Any]) -> None:
+        ended.append(await _life(scene, starting, recorded, None if after is None else Dies(after)))
+
+    workflow = DBOS.workflow(name=f"scene.{name}")(play)
+    for after in (3, 100):
+        stage = Stage()
+        starting = scene.agent(stage)
+        first = await DBOS.start_workflow_async(workflow, after, [])
+        await first.get_result(polling_interval_sec=0.02)
+        recorded: list[Any] = await asyncio.to_thread(DBOS.list_workflow_steps, first.workflow_id)
+        second = await DBOS.start_workflow_async(workflow, None, [dict(step) for step in recorded])
+        await second.get_result(polling_interval_sec=0.02)
+        assert facts(ended[-1]) == facts(whole)
+        assert set(stage.done) == set(lived.done)
+        # done again is at most what was at work with the one that died, before any of it was recorded
+        assert len(stage.done) <= len(lived.done) + max(1, together - 1)
+    assert ended[-2] is not None, "this one lived"
+    assert sorted(stage.done) == sorted(lived.done)
+
+
+@pytest.mark.parametrize("name", sorted(SCENES))
+def test_whoever_takes_a_run_over_comes_to_the_same_result(name: str, worker: Worker) -> None:
+    try:
+        worker.do(_wherever_it_dies(name))
+    except RoutelockError:
+        pytest.skip("a scene that ends with an error")
+
+
+async def _too_slow_once() -> Any:
+    from dbos import DBOS
+
+    async def never(request: Request) -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    async def hurry(request: Request) -> str:
+        return "Here I am."
+
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "Nothing."
+
+    ended: list[Any] = []
+
+    async def play(recorded: list[Any]) -> None:
+        first = function_handler(hurry if recorded else never, name="first")
+        replies = ["Done."] if recorded else [call("look", id="l")]
+        agent = Agent("A", handlers=[first, ScriptedHandler(replies)], tools=[look])
+        steps = await taken_over(recorded, show=False)
+        settings = RunConfig(executor=steps, fallback=True, turn_timeout=0.5)
+        try:
+            ended.append(
+                await Runner.run(agent, "Hi", run_config=settings, hooks=None if recorded else Dies(4))
+            )
+        except BaseException as error:
+            if not is_crash(error):
+                raise
+
+    workflow = DBOS.workflow(name="slow.once")(play)
+    first = await DBOS.start_workflow_async(workflow, [])
+    await first.get_result(polling_interval_sec=0.02)
+    recorded: list[Any] = await asyncio.to_thread(DBOS.list_workflow_steps, first.workflow_id)
+    second = await DBOS.start_workflow_async(workflow, [dict(step) for step in recorded])
+    await second.get_result(polling_interval_sec=0.02)
+    (result,) = ended
+    return result
+
+
+def test_a_handler_that_was_too_slow_is_not_asked_again_by_whoever_takes_over(worker: Worker) -> None:
+    result = worker.do(_too_slow_once())
+    assert result.final_output == "Done."
+    assert [type(problem.error) for problem in result.errors] == [ProviderTimeout]

@@ -1,0 +1,38 @@
+"""The address of the database, and the library that has to be there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from routelock.errors import ConfigError
+from routelock.state.dbos.client import segment_id, segment_of
+from routelock.state.dbos.database import engine, url_of
+
+pytest.importorskip("dbos", reason="durable runs need DBOS: pip install 'routelock[durable]'")
+
+
+def test_words_that_all_agree_on() -> None:
+    assert [segment_id("r", 1), segment_id("r", 3), segment_of("r"), segment_of("r#3")] == ["r", "r#3", 1, 3]
+    assert url_of("postgresql://u@h/n", "+psycopg") == "postgresql+psycopg://u@h/n"
+    with pytest.raises(ConfigError, match="kept in PostgreSQL"):
+        url_of("sqlite:///x.db")
+    assert engine().DBOS
+
+
+def test_without_the_extra_one_is_told_what_to_install() -> None:
+    code = """if True:
+        import sys
+        sys.modules["dbos"] = None
+        from routelock.state.dbos.database import engine
+        from routelock.errors import MissingExtra
+        try:
+            engine()
+        except MissingExtra as error:
+            assert "routelock[durable]" in str(error)
+        else:
+            raise AssertionError
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})

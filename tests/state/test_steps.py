@@ -1,0 +1,76 @@
+"""What a model step gave is the same when it is read back: replies, errors, and attempts that failed."""
+
+from __future__ import annotations
+
+import pytest
+
+from routelock.errors import ConfigError, HandlerError, HandoffTimeout, RateLimited
+from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
+from routelock.run.executor import Call
+from routelock.state.steps import ModelStep, recorded_error
+from routelock.usage import Usage
+
+STEP = Call("r", "t1.model.A", "model", {"agent": "A", "handler": "m"})
+DONE = MessageDone(
+    message={"role": "assistant", "content": "Hi."},
+    usage=Usage(requests=1, input_tokens=3),
+    finish_reason="stop",
+)
+
+
+def read_back(given: ModelStep) -> ModelStep:
+    return ModelStep.from_json(given.to_json())
+
+
+def test_a_reply_comes_back_whole_and_its_pieces_are_not_kept_beside_it() -> None:
+    given = ModelStep()
+    for event in (TextDelta("H"), TextDelta("i."), DONE):
+        given.note(event)
+    assert read_back(given).events() == [DONE]
+
+
+def test_what_was_said_before_it_broke_off_comes_back() -> None:
+    given = ModelStep(error=HandlerError("It broke."))
+    for event in (TextDelta("Half "), TextDelta("a word")):
+        given.note(event)
+    back = read_back(given)
+    assert "".join(event.text for event in back.events() if isinstance(event, TextDelta)) == "Half a word"
+    assert (type(back.error), str(back.error)) == (HandlerError, "It broke.")
+
+
+def test_that_something_was_shown_is_kept_also_where_it_is_no_text() -> None:
+    given = ModelStep()
+    given.note(ReasoningDelta("Hm"))
+    assert read_back(given).text == [""]
+
+
+def test_an_attempt_that_failed_is_told_again_with_the_vendors_words() -> None:
+    given = ModelStep()
+    given.note(TextDelta("H"))
+    error = RateLimited("Slow down.", status=429, retry_after=2.0, provider="openai", model="m")
+    given.note(AttemptFailed(error=error, attempt=1, delay=0.5))
+    given.note(DONE)
+    text, failed, done = read_back(given).events()
+    assert (text, done) == (TextDelta(""), DONE)
+    assert isinstance(failed, AttemptFailed)
+    assert isinstance(failed.error, RateLimited)
+    assert (failed.attempt, failed.delay, failed.error.retry_after, failed.error.status) == (1, 0.5, 2.0, 429)
+
+
+def test_who_was_too_late_and_for_whom_comes_back() -> None:
+    late = HandoffTimeout("Too late.")
+    late.call_id, late.asked = "t", True
+    back = read_back(ModelStep(error=late)).error
+    assert isinstance(back, HandoffTimeout)
+    assert (back.call_id, back.asked) == ("t", True)
+
+
+def test_an_error_of_the_apps_own_lasts_as_a_failure_of_its_handler() -> None:
+    kept = recorded_error(OSError("away"), STEP)
+    assert isinstance(kept, HandlerError)
+    assert "Handler 'm' of agent 'A' raised" in str(kept)
+
+
+@pytest.mark.parametrize("error", [AssertionError("a test"), ConfigError("wrong")])
+def test_what_is_to_end_the_run_does_not_last(error: Exception) -> None:
+    assert recorded_error(error, STEP) is None
