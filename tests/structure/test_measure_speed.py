@@ -42,6 +42,14 @@ def test_what_is_kept_and_told_is_measured_too() -> None:
     assert all(re.fullmatch(r" \d+ µs ", row[1]) and re.fullmatch(r" [+-]\d+ µs ", row[2]) for row in rows)
 
 
+def test_import_long_runs_and_garbage_collection_are_measured() -> None:
+    command = [sys.executable, str(SCRIPT.parent / "measure_process.py"), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("|")[1:-1] for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert {"`import routelock`", "2", "4", "OpenAICompatible", "LiteLLM"} <= {row[0].strip() for row in rows}
+
+
 def test_the_profile_names_functions_and_tells_initialisers_apart() -> None:
     command = [
         sys.executable,
