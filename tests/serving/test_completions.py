@@ -174,6 +174,7 @@ WAYS = (
 )
 
 
+@pytest.mark.virtual_time  # one of the ways has a time limit, which the busiest machine is to keep
 @pytest.mark.pairwise
 @pytest.mark.parametrize("max_turns", [1, 2, 3, 10])
 @pytest.mark.parametrize("made", WAYS)

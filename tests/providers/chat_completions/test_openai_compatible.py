@@ -261,7 +261,7 @@ def test_a_handler_that_is_dropped_leaves_nothing_open() -> None:
 
 def test_trio_is_told_where_to_go() -> None:
     async def ask_on_trio() -> None:
-        with pytest.raises(ConfigError, match=r"routelock_providers\.openai\.OpenAI"):
+        with pytest.raises(ConfigError, match=r"routelock_providers\.OpenAI"):
             async for _ in OpenAICompatible("m", base_url="http://127.0.0.1:1").stream(request()):
                 pass
 
