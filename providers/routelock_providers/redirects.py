@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from urllib.parse import urljoin
 
 from routelock.errors import InvalidRequest
-from routelock_providers.errors import shortened
+from routelock_providers.http_errors import shortened
 
 __all__ = ["redirect_refused"]
 

@@ -13,7 +13,7 @@ from routelock.handlers.port import Handler
 from routelock.handlers.retry import Retry
 from routelock_providers import OpenAICompatible
 from routelock_providers.chat_completions.openai import OpenAI
-from routelock_providers.errors import Answer, error_from_answer, who
+from routelock_providers.http_errors import Answer, error_from_answer, who
 from routelock_providers.litellm.handler import LiteLLM
 from routelock_providers.litellm.library import close_litellm
 

@@ -13,6 +13,7 @@ import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from payments import PAY, WATCHED, Till, run
 from scripted_agents import agent, answers_of, requests, shown
 from thoroughness import examples
 
@@ -21,7 +22,6 @@ from routelock import (
     Message,
     RunConfig,
     Runner,
-    RunResult,
     RunState,
     Tool,
     ToolContext,
@@ -37,28 +37,6 @@ from routelock.tools.approvals import Interruption
 
 pytestmark = pytest.mark.anyio
 
-PAY = call("pay", {"amount": 5}, id="p")
-
-
-class Till:
-    """Counts what is paid."""
-
-    def __init__(self) -> None:
-        self.paid: list[int] = []
-
-    def tool(self, **options: Any) -> Tool:
-        def pay(amount: int) -> str:
-            """Pay."""
-            self.paid.append(amount)
-            return f"paid {amount}"
-
-        return tool(needs_approval=options.pop("needs_approval", True), **options)(pay)
-
-
-def pay() -> str:
-    """Pay."""
-    return "paid"
-
 
 def named(name: str) -> Tool:
     return function_tool(lambda: "here", name_override=name)
@@ -73,18 +51,6 @@ class Order(pydantic.BaseModel):
 
 def clerk(till: Till, *replies: Any, **options: Any) -> Agent[Any]:
     return agent("clerk", *replies, tools=[till.tool(**options)])
-
-
-async def run(starting: Agent[Any], input: Any, watched: bool = False, **options: Any) -> RunResult[Any]:
-    """A run whose state goes through JSON, watched or not."""
-    if isinstance(input, RunState):
-        input = RunState.from_json(input.to_json(), agents=[starting])
-    if not watched:
-        return await Runner.run(starting, input, **options)
-    return await Runner.run_streamed(starting, input, **options).drain()
-
-
-WATCHED = pytest.mark.parametrize("watched", [False, True], ids=["plain", "streamed"])
 
 
 # -- what waits --

@@ -32,8 +32,9 @@ from routelock_providers.chat_completions.stream_reader import (
     failure_in,
 )
 from routelock_providers.deadlines import deadline_for
-from routelock_providers.errors import Answer, error_from_answer, shortened, to_provider_error, who
+from routelock_providers.errors import to_provider_error
 from routelock_providers.http.body import MOST_BYTES, Received, body_of, parsed
+from routelock_providers.http_errors import Answer, error_from_answer, shortened, who
 from routelock_providers.request_shape import prepare
 from routelock_providers.structured_output import PLAN, AnswerEvents, Plan, as_answer, plan_for
 from routelock_providers.usage_estimates import estimated_usage

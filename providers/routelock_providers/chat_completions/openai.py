@@ -34,8 +34,8 @@ from routelock_providers.chat_completions.openai_compatible import (
     shape_at,
     told_key,
 )
-from routelock_providers.errors import Answer, error_from_answer, no_key
 from routelock_providers.http.body import ACCEPTED, MOST_BYTES, beginning
+from routelock_providers.http_errors import Answer, error_from_answer, no_key
 from routelock_providers.redirects import redirect_refused
 from routelock_providers.vendors import provider_at
 

@@ -23,8 +23,8 @@ from routelock.handlers.port import Request
 from routelock_providers.chat_completions.chat import Chat
 from routelock_providers.chat_completions.request_cache import body_as_json
 from routelock_providers.deadlines import check_seconds
-from routelock_providers.errors import no_key
 from routelock_providers.http.body import ACCEPTED, MOST_BYTES
+from routelock_providers.http_errors import no_key
 from routelock_providers.vendors import Shape, provider_at, shape_of
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ import aiohttp
 from yarl import URL
 
 from routelock.errors import ProviderError
-from routelock_providers.errors import Answer, error_from_answer
 from routelock_providers.http.body import Arrived, beginning
+from routelock_providers.http_errors import Answer, error_from_answer
 from routelock_providers.redirects import redirect_refused
 
 __all__ = ["NO_TIMEOUT", "PLAIN", "HttpClient", "HttpResponse", "Pool", "options", "proxy_for", "trusted"]

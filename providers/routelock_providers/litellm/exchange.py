@@ -26,7 +26,8 @@ from routelock.usage import Usage
 from routelock_providers.chat_completions.stream_reader import MISSHAPEN
 from routelock_providers.chat_completions.thinking_tags import LeadingThought
 from routelock_providers.deadlines import Deadline
-from routelock_providers.errors import cause_of, error_from_answer, shortened, to_provider_error, who
+from routelock_providers.errors import cause_of, to_provider_error
+from routelock_providers.http_errors import error_from_answer, shortened, who
 from routelock_providers.litellm.fixes import Echoes, set_aside, unshield
 from routelock_providers.litellm.library import as_dict
 from routelock_providers.litellm.prices import cost_of, price

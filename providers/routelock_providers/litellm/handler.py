@@ -14,8 +14,9 @@ from routelock.handlers.events import HandlerEvent
 from routelock.handlers.model_settings import settings_problems
 from routelock.handlers.port import Request, about_to_ask
 from routelock_providers.deadlines import check_seconds, deadline_for
-from routelock_providers.errors import cause_of, no_key, to_provider_error
+from routelock_providers.errors import cause_of, to_provider_error
 from routelock_providers.http.body import MOST_BYTES
+from routelock_providers.http_errors import no_key
 from routelock_providers.litellm.exchange import Exchange
 from routelock_providers.litellm.library import (
     is_loaded,

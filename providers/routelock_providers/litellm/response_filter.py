@@ -21,7 +21,7 @@ from typing import Any, cast
 from pydantic_core import from_json
 
 from routelock_providers.chat_completions.stream_reader import MISSHAPEN
-from routelock_providers.errors import Answer
+from routelock_providers.http_errors import Answer
 from routelock_providers.litellm.fixes import (
     as_chunk,
     error_in,

@@ -30,7 +30,8 @@ from routelock.history.nesting import default_handoff_history_mapper
 from routelock.scopes import Scope, checked_scope
 from routelock.usage import Usage
 from routelock_providers.deadlines import check_seconds
-from routelock_providers.errors import key_hint, to_provider_error
+from routelock_providers.errors import to_provider_error
+from routelock_providers.http_errors import key_hint
 from routelock_providers.redirects import redirect_refused
 from routelock_providers.remote.urls import parse_url
 

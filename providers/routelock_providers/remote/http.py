@@ -22,8 +22,8 @@ from routelock.errors import (
 )
 from routelock_providers.chat_completions.chat import Incoming, Response
 from routelock_providers.chat_completions.httpx_client import encoded, httpx_client
-from routelock_providers.errors import Answer, error_from_answer, key_hint, shortened
 from routelock_providers.http.body import beginning, is_packed, parsed
+from routelock_providers.http_errors import Answer, error_from_answer, key_hint, shortened
 from routelock_providers.remote.urls import AgentUrl, UrlNotAllowed, redirect_target
 
 if TYPE_CHECKING:
