@@ -1,4 +1,4 @@
-"""Shows routing by capability: who can, who has a free slot, and who takes over when nobody else does."""
+"""Routes by capability: to an agent that has it and a free slot, else to the next one in a list."""
 
 import asyncio
 

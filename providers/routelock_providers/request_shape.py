@@ -21,7 +21,7 @@ from typing import Any, Final, NoReturn, cast
 from pydantic_core import from_json
 
 from routelock._json import sendable, sendable_json
-from routelock.handlers.port import ToolSpec
+from routelock.handlers.port import ToolChoice, ToolSpec
 from routelock.history.messages import Message, ToolCall, calls_of, text_of
 from routelock.history.repair import says_nothing
 from routelock_providers.vendors import Shape
@@ -36,6 +36,7 @@ __all__ = [
     "only",
     "opens",
     "prepare",
+    "tool_choice",
     "tools_for",
     "without_repeated",
 ]
@@ -565,3 +566,10 @@ def _fit_content(content: str | list[dict[str, Any]] | None, shape: Shape, *, ke
 
 def _is_blank_text(part: Mapping[str, Any]) -> bool:
     return part.get("type") == "text" and not str(part.get("text") or "").strip()
+
+
+def tool_choice(choice: ToolChoice) -> str | dict[str, Any]:
+    """Return a tool choice as Chat Completions has it: a word, or the tool's name in an object."""
+    if choice in ("auto", "required", "none"):
+        return choice
+    return {"type": "function", "function": {"name": choice}}

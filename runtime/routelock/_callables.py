@@ -10,7 +10,6 @@ import types
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     TypeAlias,
@@ -23,9 +22,6 @@ from typing import (
 )
 
 from routelock.errors import CallbackError, ConfigError, RoutelockError
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "MaybeAwaitable",

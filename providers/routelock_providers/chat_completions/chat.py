@@ -19,7 +19,7 @@ import anyio
 from routelock._json import sendable
 from routelock.errors import IncompleteResponse, ProviderError, ProviderTimeout, UnreadableResponse
 from routelock.handlers.events import HandlerEvent, MessageDone
-from routelock.handlers.port import Request, ToolChoice, about_to_ask
+from routelock.handlers.port import Request, about_to_ask
 from routelock.handlers.stream_assembler import completion_done, why_incomplete
 from routelock.history.messages import Message, calls_of
 from routelock_providers.chat_completions.plain_replies import plain_reply
@@ -35,7 +35,7 @@ from routelock_providers.deadlines import deadline_for
 from routelock_providers.errors import to_provider_error
 from routelock_providers.http.body import MOST_BYTES, Received, body_of, parsed
 from routelock_providers.http_errors import Answer, error_from_answer, shortened, who
-from routelock_providers.request_shape import prepare
+from routelock_providers.request_shape import prepare, tool_choice
 from routelock_providers.structured_output import PLAN, AnswerEvents, Plan, as_answer, plan_for
 from routelock_providers.usage_estimates import estimated_usage
 from routelock_providers.vendors import Shape, can_be_forced, takes_schema
@@ -210,7 +210,7 @@ class Chat:
         if tools:
             body["tools"] = tools
             if plan.tool_choice is not None:
-                body["tool_choice"] = _tool_choice(plan.tool_choice)
+                body["tool_choice"] = tool_choice(plan.tool_choice)
         if plan.response_format is not None:
             body["response_format"] = plan.response_format
         if request.stream:
@@ -373,9 +373,3 @@ def _with_settings(body: dict[str, Any], settings: _Json) -> _Json:
         body.pop("parallel_tool_calls", None)  # OpenAI refuses it without tools
     body |= settings.get("extra_body") or {}
     return {key: value for key, value in body.items() if value is not None}
-
-
-def _tool_choice(choice: ToolChoice) -> str | _Json:
-    if choice in ("auto", "required", "none"):
-        return choice
-    return {"type": "function", "function": {"name": choice}}

@@ -12,7 +12,7 @@ from routelock.handlers.port import Request, ToolChoice, ToolSpec
 from routelock.history.messages import Message, calls_of
 from routelock_providers.chat_completions.openai_compatible import PATH
 from routelock_providers.litellm.prices import model_info
-from routelock_providers.request_shape import prepare, tools_for
+from routelock_providers.request_shape import prepare, tool_choice, tools_for
 from routelock_providers.structured_output import Plan, plan_for, told
 from routelock_providers.vendors import (
     Shape,
@@ -123,7 +123,7 @@ def call_for(litellm: Any, target: Target, request: Request, settings: Mapping[s
         "messages": [*messages],
         "drop_params": True,  # a setting that this vendor does not know is left out, not an error
         **({"tools": tools} if tools else {}),
-        **({"tool_choice": _tool_choice(choice)} if offered and choice else {}),
+        **({"tool_choice": tool_choice(choice)} if offered and choice else {}),
         **({"response_format": plan.response_format} if plan.response_format else {}),
         **{key: value for key, value in merged.items() if value is not None},
     }
@@ -214,12 +214,6 @@ def _offered(provider: str, plan: Plan) -> tuple[Sequence[ToolSpec], ToolChoice 
     if choice == "none":
         return (), None
     return [tool for tool in plan.tools if tool["function"]["name"] == choice], "required"
-
-
-def _tool_choice(choice: ToolChoice) -> object:
-    if choice in ("auto", "required", "none"):
-        return choice
-    return {"type": "function", "function": {"name": choice}}
 
 
 def _is_responses(litellm: Any, provider: str, name: str) -> bool:

@@ -30,7 +30,7 @@ from routelock.handlers.port import (
 )
 from routelock.handoff_request import HandoffRequest, HandoffResponse
 from routelock.handoffs.context import HandoffContext
-from routelock.handoffs.handoff import Handoff, is_list
+from routelock.handoffs.handoff import Handoff, fill_in, is_list
 from routelock.scopes import permits
 from routelock.tools.agent_tool import AgentCall, AsTool
 from routelock.tools.decorators import is_function, tool, with_functions
@@ -220,11 +220,6 @@ _OnHandoffReceived = (
 )
 
 
-def _set(declaration: object, name: str, value: object) -> None:
-    """Fill in a field of a frozen declaration while it is being made."""
-    object.__setattr__(declaration, name, value)
-
-
 def _as_edge(given: Agent[Any] | Handoff | Handler | str) -> Handoff:
     return given if isinstance(given, Handoff) else Handoff(target=given)
 
@@ -285,9 +280,9 @@ class Agent(AsTool, Generic[T]):
     def __post_init__(self) -> None:
         for name in LISTS:  # what is appended to a list afterwards would be ignored without a word
             if is_list(given := getattr(self, name)):
-                _set(self, name, frozen_list(given))
+                fill_in(self, name, frozen_list(given))
         if isinstance(self.tools, tuple):
-            _set(self, "tools", with_functions(self.tools))
+            fill_in(self, "tools", with_functions(self.tools))
         wrong = agent_problems(self)
         declared = collected(wrong, _as_edge, in_list(self.handoffs))
         registered = register_all(self.name, self.model, in_list(self.handlers), in_list(self.skills), wrong)
@@ -296,8 +291,8 @@ class Agent(AsTool, Generic[T]):
             for each in registered.handlers
             if each.expose and not any(edge.target == each.handler for edge in declared)
         ]
-        _set(self, "registered", registered)
-        _set(self, "edges", (*declared, *exposed))
+        fill_in(self, "registered", registered)
+        fill_in(self, "edges", (*declared, *exposed))
         tools = [each for each in in_list(self.tools) if isinstance(each, Tool)]
         wrong += colliding_names(self.name, [*tools, *registered.tools], self.edges)
         if wrong:

@@ -34,7 +34,7 @@ from routelock.tools.schema import JsonType, strict_schema
 if TYPE_CHECKING:
     from routelock.agents.agent import Agent
 
-__all__ = ["Handoff", "check_handoff", "handoff", "is_list", "is_seconds", "target_name"]
+__all__ = ["Handoff", "check_handoff", "fill_in", "handoff", "is_list", "is_seconds", "target_name"]
 
 
 def target_name(target: object) -> str:
@@ -259,25 +259,25 @@ class Handoff:
     def __post_init__(self) -> None:
         for name in ("others", "capabilities_required", "share"):
             if is_list(given := getattr(self, name)):
-                _set(self, name, frozen_list(given))
+                fill_in(self, name, frozen_list(given))
         if not isinstance(cast(object, self.input_type), JsonType | None):
             raise ConfigError(
                 f"Handoff: input_type must be a JsonType; write JsonType({self.input_type!r:.80})."
             )
         found = _end_of(self)
-        _set(self, "agent_name", self.agent_name or found)
-        _set(self, "tool_name", self.tool_name or transfer_tool_name(self.agent_name))
-        _set(self, "tool_description", self.tool_description or _description(self))
+        fill_in(self, "agent_name", self.agent_name or found)
+        fill_in(self, "tool_name", self.tool_name or transfer_tool_name(self.agent_name))
+        fill_in(self, "tool_description", self.tool_description or _description(self))
         scope: object = getattr(self.target, "scope", "all") if self.scope is None else self.scope
-        _set(self, "scope", checked_scope(scope, f"Handoff to {self.agent_name!r}"))
+        fill_in(self, "scope", checked_scope(scope, f"Handoff to {self.agent_name!r}"))
         if self.input_json_schema is None:
             schema, strict = _handoff_schema(self)
-            _set(self, "input_json_schema", schema)
-            _set(self, "strict_json_schema", self.strict_json_schema and strict)
+            fill_in(self, "input_json_schema", schema)
+            fill_in(self, "strict_json_schema", self.strict_json_schema and strict)
         elif self.strict_json_schema:
             strict_form = strict_schema(self.input_json_schema)
-            _set(self, "input_json_schema", strict_form or self.input_json_schema)
-            _set(self, "strict_json_schema", strict_form is not None)
+            fill_in(self, "input_json_schema", strict_form or self.input_json_schema)
+            fill_in(self, "strict_json_schema", strict_form is not None)
         check_handoff(self)
 
     @classmethod
@@ -339,7 +339,7 @@ def _end_of(edge: Handoff) -> str:
     return target_name(edge.target)
 
 
-def _set(declaration: object, name: str, value: object) -> None:
+def fill_in(declaration: object, name: str, value: object) -> None:
     """Fill in a field of a frozen declaration while it is being made."""
     object.__setattr__(declaration, name, value)
 

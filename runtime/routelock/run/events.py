@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from routelock._records import dataclass
 from routelock.handlers.events import HandlerEvent
 from routelock.handoff_request import HandoffStatus
 from routelock.run.result import RunResult
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "AgentUpdated",

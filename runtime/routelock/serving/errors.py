@@ -107,8 +107,6 @@ _KNOWN: dict[type[BaseException], tuple[int, str, str]] = {
 }
 """What is said of routelock's errors. Never their own text: it may quote prompts, keys and paths."""
 
-_CIRCLE = (508, "too_many_hops", "Agents of several servers hand the request to each other.")
-
 _UNKNOWN = (500, "internal_error", "The server failed. Its log has more under the request id.")
 
 
