@@ -128,7 +128,7 @@ class _Chat:
         begun, self._stopped = time.monotonic(), False
         stream: RunStream | None = None
         try:
-            ready_litellm(self._options, still=isinstance(self._screen, PlainScreen))
+            ready_litellm(self._options)
             stream = self._start(given)
             with self._screen.busy():
                 self._loop.run(self._play(stream))

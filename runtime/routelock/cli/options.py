@@ -219,7 +219,7 @@ def the_agent(given: argparse.Namespace) -> Agent[Any]:
 
 def _found(given: argparse.Namespace) -> tuple[Agent[Any], Agent[Any]]:
     """Return the agent that begins, and the one through which it was found: its graph has them both."""
-    with Waiting(f"loading {given.spec}", still=getattr(given, "plain", False)):
+    with Waiting(f"loading {given.spec}"):
         agents = load_agents(given.spec)
     if given.agent is None:
         return agents[0], agents[0]
@@ -274,8 +274,8 @@ def needs_litellm(options: RunOptions) -> bool:
     )
 
 
-def ready_litellm(options: RunOptions, *, still: bool = False) -> None:
-    """Load litellm if a run will need it, which takes seconds, and say so by what moves, unless ``still``."""
+def ready_litellm(options: RunOptions) -> None:
+    """Load litellm if a run will need it, which takes seconds, and say so."""
     if needs_litellm(options):
-        with Waiting("loading litellm, once", still=still):
+        with Waiting("loading litellm, once"):
             load_litellm()

@@ -296,26 +296,22 @@ _SECONDS = 1.0
 
 
 class Waiting:
-    """Says on stderr what is waited for, once it has taken more than a second.
+    """Says on stderr what is waited for, in one line, once it has taken more than a second.
 
-    It says so to people only: nothing where stderr is no terminal, and one line where nothing can or shall
-    move. It has a thread, because what is waited for may hold up this one (an import does).
+    It says so to people only: nothing where stderr is no terminal. The line stays where it is: one that moved
+    and was wiped away would take with it what the app prints into the same terminal meanwhile. A thread writes
+    it, because what is waited for may hold up this one (an import does).
 
     Args:
         what: what is going on, as in "loading litellm".
-        still: whether nothing shall move.
     """
 
-    def __init__(self, what: str, *, still: bool = False) -> None:
-        self._doing = _Doing(what)
-        self._still = still
-        self._live: Live | None = None
+    def __init__(self, what: str) -> None:
+        self._what = what
         self._timer = threading.Timer(_SECONDS, self._show)
         self._timer.daemon = True
 
     def __enter__(self) -> Waiting:
-        if not self._still and moves(sys.stderr):
-            self._live = self._spinner()
         if sys.stderr.isatty():
             self._timer.start()
         return self
@@ -326,38 +322,18 @@ class Waiting:
         self.close()
 
     def becomes(self, what: str) -> None:
-        """Say what is waited for from now on."""
-        self._doing.becomes(what)
+        """Say what is waited for from now on, if nothing was said yet."""
+        self._what = what
 
     def close(self) -> None:
-        """Stop saying so, and leave an empty line. Safe to call twice."""
+        """Say nothing from now on. Safe to call twice."""
         self._timer.cancel()
         if self._timer.ident is not None:
             self._timer.join()
-        if self._live is not None:
-            self._live.stop()
-
-    def _spinner(self) -> Live:
-        """Return what moves: no ``Status``, which takes stdout and stderr from what is loaded meanwhile."""
-        from rich.console import Console  # noqa: PLC0415 - an extra, and not in a thread beside other imports
-        from rich.live import Live  # noqa: PLC0415
-        from rich.spinner import Spinner  # noqa: PLC0415
-
-        return Live(
-            Spinner("dots", self._doing),
-            console=Console(stderr=True),
-            refresh_per_second=10,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        )
 
     def _show(self) -> None:
-        if self._live is not None:
-            self._live.start()
-        else:
-            sys.stderr.write(f"{self._doing.what} ...\n")
-            sys.stderr.flush()
+        sys.stderr.write(f"{self._what} ...\n")
+        sys.stderr.flush()
 
 
 _FLAGS = 3
@@ -407,7 +383,7 @@ class PlainScreen:
     @contextmanager
     def busy(self) -> Generator[None]:
         """Say on stderr what is waited for, until there is something to show."""
-        with Waiting("", still=True) as self._waiting:
+        with Waiting("") as self._waiting:
             try:
                 yield
             finally:
