@@ -299,8 +299,8 @@ class Waiting:
     """Says on stderr what is waited for, in one line, once it has taken more than a second.
 
     It says so to people only: nothing where stderr is no terminal. The line stays where it is: one that moved
-    and was wiped away would take with it what the app prints into the same terminal meanwhile. A thread writes
-    it, because what is waited for may hold up this one (an import does).
+    and was wiped away would take with it what the app prints into the same terminal. A thread writes it,
+    because what is waited for may hold up this one (an import does).
 
     Args:
         what: what is going on, as in "loading litellm".
