@@ -4,7 +4,7 @@
 
 Each function is listed at the least that it took in any of many short rounds, so a busy machine spoils less.
 The initialisers of dataclasses are told apart, which the standard report of cProfile does not do: it takes
-all of them for one. Those that `routelock._records.maker` writes have names of their own.
+all of them for one.
 """
 
 from __future__ import annotations

@@ -9,10 +9,9 @@ is told the schema in words.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from routelock._records import maker, record
 from routelock.handlers.events import HandlerEvent, MessageDone, TextDelta, ToolCallDelta
 from routelock.handlers.port import OutputMode, OutputSchema, Request, ToolChoice, ToolSpec, schema_prompt
 from routelock.history.messages import Message, calls_of
@@ -25,7 +24,7 @@ ANSWER_TOOL = "final_answer"
 _GAP = "\n\n"
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """How a request's tools and schema are put to the vendor."""
 
@@ -36,9 +35,6 @@ class Plan:
     """The name of the tool whose arguments are the answer, if there is one."""
     prompt: str | None = None
     """What has to be added to the instructions."""
-
-
-PLAN = maker(Plan)
 
 
 def plan_for(request: Request, *, native: bool, calls: bool = True, can_force: bool = True) -> Plan:

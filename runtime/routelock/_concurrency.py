@@ -11,6 +11,7 @@ import types
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context, copy_context
+from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable, iscoroutine
 from traceback import format_exception
@@ -20,7 +21,6 @@ import anyio
 from anyio.abc import TaskGroup
 
 from routelock._callables import MaybeAwaitable, callback_errors, resolve
-from routelock._records import dataclass
 
 __all__ = ["Question", "ask_all", "in_context", "isolated", "open_group", "run_all"]
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
-from routelock._records import NEW_DICT, dataclass, maker
 from routelock.usage import Usage
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class RunContext(Generic[T]):
     """Number of the model call, counted from 1 over all agents of the run."""
     usage: Usage = field(default_factory=Usage)
     """What the run has consumed until now."""
-    shared_memory: dict[str, Any] = field(default_factory=NEW_DICT)
+    shared_memory: dict[str, Any] = field(default_factory=dict[str, Any])
     """Data that the parts of one run share; gone when the run ends."""
     scopes: frozenset[str] = frozenset()
     """Who is asking, as ``RunConfig.scopes`` says; see `routelock.scopes`."""
@@ -60,9 +59,6 @@ class RunContext(Generic[T]):
         return payload_of(self.shared_memory)[0]
 
 
-MOMENT = maker(RunContext)
-"""Makes contexts for the run, which makes several a turn."""
-
 _SHARED = tuple(each.name for each in fields(RunContext))
 
 
@@ -74,7 +70,7 @@ class ToolContext(RunContext[T]):
     tool_call_id: str = ""
     tool_arguments: str = ""
     """JSON text as the model wrote it."""
-    arguments: Mapping[str, Any] = field(default_factory=NEW_DICT)
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The arguments after validation, for the tool itself; hooks see ``tool_arguments``."""
 
     @classmethod

@@ -12,13 +12,13 @@ before the next is called. Each is given a copy of its own: what it edits, nobod
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
 from routelock._callables import MaybeAwaitable, name_of
 from routelock._concurrency import Question, ask_all
 from routelock._json import detached, own_copy
-from routelock._records import dataclass
 from routelock.context import RunContext, ToolContext
 from routelock.errors import (
     GuardrailTripped,

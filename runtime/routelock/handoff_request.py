@@ -6,11 +6,10 @@ import dataclasses
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, cast
 
-from routelock._records import NEW_DICT, dataclass, maker, remaker
 from routelock._tool_names import capable_name, in_order
 from routelock.errors import ConfigError, HandoffStateError
 
@@ -108,7 +107,7 @@ class HandoffResponse:
     handoff_id: str = ""
     """Under which the answer is filed, where there is a store; on a record that of the transfer otherwise."""
     rejection_reason: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=NEW_DICT)
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What else the agent has to say; it is kept with the record."""
     from_agent: str = ""
     """Who answers; filled in by the run, and empty when nobody was asked, or there was no answer."""
@@ -182,7 +181,7 @@ class HandoffRequest:
     priority: int = field(default=0, kw_only=True)
     """For those who decide, such as a `routelock.handoffs.HandoffStore`: lower first. A run tries the
     transfers of a reply in the order of the calls."""
-    metadata: Mapping[str, Any] = field(default_factory=NEW_DICT, kw_only=True)
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
 
     def __post_init__(self) -> None:
         required: object = self.capabilities_required
@@ -282,12 +281,6 @@ class HandoffRequest:
         if (snapshot := fields.get("context_snapshot")) is not None:
             fields["context_snapshot"] = b64decode(snapshot)
         return cls(**fields)
-
-
-REQUEST = maker(HandoffRequest, checked=False)
-REMADE_REQUEST = remaker(HandoffRequest)
-RESPONSE = maker(HandoffResponse, checked=False)
-"""Make those of a run: all that is in them was checked, or is the run's own."""
 
 
 def recordable(value: object) -> Any:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from math import inf
 from typing import Any, TypeVar, cast
 
 from typing_extensions import TypeIs
 
-from routelock._records import dataclass, maker
-
-__all__ = ["USAGE", "Usage", "is_usage", "to_usage", "total_by"]
+__all__ = ["Usage", "is_usage", "to_usage", "total_by"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -45,7 +44,7 @@ class Usage:
         if not other.requests and other == NO_USAGE:
             return self
         known = self.cost is not None and other.cost is not None
-        return USAGE(
+        return Usage(
             requests=self.requests + other.requests,
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
@@ -56,8 +55,6 @@ class Usage:
         )
 
 
-USAGE = maker(Usage)
-"""Makes usages."""
 NO_USAGE = Usage()
 
 
@@ -92,7 +89,7 @@ def to_usage(told: Mapping[str, Any] | None) -> Usage | None:
 def _usage(told: Mapping[str, Any]) -> Usage:
     prompt: Mapping[str, Any] = told.get("prompt_tokens_details") or {}
     completion: Mapping[str, Any] = told.get("completion_tokens_details") or {}
-    return USAGE(
+    return Usage(
         requests=1,
         input_tokens=told.get("prompt_tokens") or 0,
         output_tokens=told.get("completion_tokens") or 0,

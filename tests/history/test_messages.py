@@ -310,11 +310,10 @@ def test_portable_leaves_a_call_without_an_id_to_repair() -> None:
 # -- RunItem --
 
 
-def test_an_item_has_its_own_fields_and_no_others() -> None:
-    """A type checker holds it to be frozen, see `routelock._records`."""
+def test_an_item_is_frozen() -> None:
     item = RunItem(id=0, kind="input", message=USER)
-    with pytest.raises(AttributeError):
-        item.mine = 1  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        item.kind = "model"  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
     assert dataclasses.replace(item, kind="model") != item
 
 

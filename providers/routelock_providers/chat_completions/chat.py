@@ -36,7 +36,7 @@ from routelock_providers.errors import to_provider_error
 from routelock_providers.http.body import MOST_BYTES, Received, body_of, parsed
 from routelock_providers.http_errors import Answer, error_from_answer, shortened, who
 from routelock_providers.request_shape import prepare, tool_choice
-from routelock_providers.structured_output import PLAN, AnswerEvents, Plan, as_answer, plan_for
+from routelock_providers.structured_output import AnswerEvents, Plan, as_answer, plan_for
 from routelock_providers.usage_estimates import estimated_usage
 from routelock_providers.vendors import Shape, can_be_forced, takes_schema
 
@@ -200,7 +200,7 @@ class Chat:
 
     def _plan(self, request: Request) -> Plan:
         if request.output_schema is None:
-            return PLAN(tools=request.tools, tool_choice=request.tool_choice)
+            return Plan(tools=request.tools, tool_choice=request.tool_choice)
         native = takes_schema(self.provider, self.model, with_tools=bool(request.tools))
         return plan_for(request, native=native, can_force=can_be_forced(self.model, request.settings))
 

@@ -10,12 +10,11 @@ import asyncio
 import importlib
 import os
 from collections.abc import AsyncGenerator, Awaitable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
-from routelock._records import record
 from routelock._redaction import redact_text
 from routelock.errors import ConfigError, MissingExtra
 from routelock.handlers.events import HandlerEvent
@@ -56,7 +55,7 @@ _OPENAI_KEYS = frozenset(
 """What OpenAI's own messages have; LiteLLM, whose family is the same, may have kept more in them."""
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
     """Whom a handler would ask, for people: no secret is in it."""
 

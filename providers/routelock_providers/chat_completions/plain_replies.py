@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, cast
 
-from routelock.handlers.events import DONE, MessageDone
+from routelock.handlers.events import MessageDone
 from routelock.history.messages import Message
 from routelock.usage import to_usage
 
@@ -41,7 +41,7 @@ def plain_reply(completion: _Json) -> MessageDone | None:
     said = _plain_message(message)
     if said is None:
         return None
-    return DONE(
+    return MessageDone(
         message=cast(Message, said),
         usage=to_usage(completion.get("usage")),
         finish_reason=finish,

@@ -27,7 +27,6 @@ from litellm.llms.azure.azure import AzureChatCompletion  # pyright: ignore[repo
 from litellm.llms.custom_httpx import http_handler as _untyped
 from litellm.llms.openai_like import json_loader
 
-from routelock._records import record
 from routelock.errors import ProviderError
 from routelock_providers.http.body import ACCEPTED, beginning, body_of
 from routelock_providers.http.httpx_transport import AiohttpTransport, Sent
@@ -80,7 +79,7 @@ _NOT_BY_SDK = frozenset("anyscale chatgpt clarifai github_copilot ragflow".split
 # is in none is asked through litellm's own client.
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """The way that a call takes: whom litellm asks, and where."""
 

@@ -18,7 +18,7 @@ from routelock.errors import (
     ProviderTimeout,
     UnreadableResponse,
 )
-from routelock.handlers.events import REMADE_DONE, HandlerEvent, MessageDone
+from routelock.handlers.events import HandlerEvent, MessageDone
 from routelock.handlers.stream_assembler import Assembler, why_incomplete
 from routelock.history.messages import calls_of
 from routelock.history.repair import says_nothing
@@ -178,7 +178,7 @@ class Exchange:
         done = self._explained(done)
         if self.call.plan.answer_tool is not None:
             done = as_answer(done, self.call.plan.answer_tool)
-        return REMADE_DONE(done, usage=self._counted(done))
+        return replace(done, usage=self._counted(done))
 
     async def close(self) -> None:
         """Give up whatever of the reply was not read. litellm 1.105 leaves some connections open."""
@@ -305,7 +305,7 @@ class Exchange:
         if not (why and filtered and says_nothing(done.message)):
             return done
         message: Any = {**done.message, "refusal": f"{self._target.provider} calls it {why}"}
-        return REMADE_DONE(done, message=message, finish_reason="content_filter")
+        return replace(done, message=message, finish_reason="content_filter")
 
     def _is_nothing(self, done: MessageDone) -> bool:
         """Whether a whole reply says nothing at all; litellm makes up a reason and a bill if need be."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from routelock._json import sendable
-from routelock._records import record
 from routelock.handlers.port import Request, ToolChoice, ToolSpec
 from routelock.history.messages import Message, calls_of
 from routelock_providers.chat_completions.openai_compatible import PATH
@@ -42,7 +42,7 @@ _TAKE_SCHEMAS = frozenset(("azure", "ollama", "ollama_chat", "openai"))
 _THINKING = frozenset(("thinking", "reasoning_effort"))
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """Whom litellm will ask, as litellm itself resolves it."""
 
@@ -63,7 +63,7 @@ class Target:
         return self.responses or self.provider in _READ_BY_LITELLM
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """The arguments of one call, and how its reply is to be read."""
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, cast, get_args
 
 from typing_extensions import TypeVar
 
 from routelock._callables import MaybeAwaitable, name_of, resolve, takes, wants
-from routelock._records import NEW_DICT, dataclass
 from routelock._tool_names import frozen_list
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.agents.registry import PromptSection, Registered, RegisteredHandler, register
@@ -264,7 +263,7 @@ class Agent(AsTool, Generic[T]):
     `RunContext` if it takes two arguments. Sync or async."""
     handoff_note: bool = field(default=True, kw_only=True)
     """Whether this agent is told, in its system prompt, of a payload that came with a transfer."""
-    model_settings: ModelSettings | Mapping[str, Any] = field(default_factory=NEW_DICT, kw_only=True)
+    model_settings: ModelSettings | Mapping[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
     output_type: Any = field(default=None, kw_only=True)
     """The type of the final output, a union or a literal too, which are no ``type``; text when None."""
     output_mode: OutputMode = field(default="auto", kw_only=True)

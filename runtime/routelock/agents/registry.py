@@ -6,11 +6,10 @@ A `Registry` is open while an agent is made and closed before it is used: agents
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from routelock._callables import MaybeAwaitable
-from routelock._records import NEW_DICT, dataclass
 from routelock._tool_names import litellm_name
 from routelock.agents.hooks import AgentHooks
 from routelock.errors import ConfigError
@@ -73,7 +72,9 @@ class Registered:
     tools: tuple[Tool, ...] = ()
     sections: tuple[PromptSection, ...] = ()
     """By priority; the prompts of skills and of handlers."""
-    hooks: Mapping[str, tuple[Callable[..., Any], ...]] = field(default_factory=NEW_DICT)
+    hooks: Mapping[str, tuple[Callable[..., Any], ...]] = field(
+        default_factory=dict[str, tuple[Callable[..., Any], ...]]
+    )
     """By event; callables of what a method of `routelock.AgentHooks` is given."""
 
     def get(self, name: str) -> RegisteredHandler | None:

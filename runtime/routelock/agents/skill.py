@@ -17,12 +17,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeVar, cast, overload
 
 from routelock._callables import MaybeAwaitable, name_of
-from routelock._records import dataclass
 from routelock.agents.registry import Registered, Registry, checked_event, register
 from routelock.errors import ConfigError, SkillInitError
 from routelock.handlers.function_handler import FunctionHandler

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from routelock._records import dataclass, maker, remaker
 from routelock.history.messages import Message
 from routelock.usage import Usage
 
 __all__ = [
-    "DONE",
-    "TEXT",
     "AttemptFailed",
     "HandlerEvent",
     "MessageDone",
@@ -62,14 +60,6 @@ class MessageDone:
     model: str | None = None
     """The model that answered, as the provider names it."""
     response_id: str | None = None
-
-
-DONE = maker(MessageDone)
-
-REMADE_DONE = remaker(MessageDone)
-
-TEXT = maker(TextDelta)
-"""Make those of the handlers that come with routelock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

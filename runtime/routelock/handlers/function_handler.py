@@ -17,7 +17,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from operator import attrgetter
 from typing import Any, cast, overload
@@ -25,7 +25,6 @@ from typing import Any, cast, overload
 import anyio
 
 from routelock._callables import is_method, name_of, types_in, unbound
-from routelock._records import dataclass
 from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError
 from routelock.handlers.events import HandlerEvent

@@ -6,19 +6,17 @@ import json
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final, Literal, Protocol, TypedDict, TypeGuard, cast
 
 from routelock._json import detached, sendable, unshared
-from routelock._records import NEW_DICT, dataclass, maker, record
 from routelock.context import RunContext
 from routelock.handlers.events import HandlerEvent
 from routelock.history.messages import Message
 
 __all__ = [
     "FENCE",
-    "MODEL_REQUEST",
     "Handler",
     "ModelSettings",
     "OutputMode",
@@ -120,7 +118,7 @@ class OutputSchema:
         object.__setattr__(self, "schema", sendable(self.schema))
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One model call as the loop asks for it.
 
@@ -133,7 +131,7 @@ class Request:
     messages: Sequence[Message]
     tools: Sequence[ToolSpec] = ()
     tool_choice: ToolChoice | None = None
-    settings: Mapping[str, Any] = field(default_factory=NEW_DICT)
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     output_schema: OutputSchema | None = None
     stream: bool = False
     """A hint: whether someone is watching. If not, one complete reply is enough."""
@@ -142,10 +140,6 @@ class Request:
     context: RunContext[Any] | None = None
     handoff_input: Any = None
     """What the transfer to this handler passed along, as long as the handler is in charge."""
-
-
-MODEL_REQUEST = maker(Request)
-"""Makes those of a run."""
 
 
 def copy_of(request: Request) -> Request:

@@ -6,13 +6,12 @@ import dataclasses
 import itertools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from typing_extensions import TypeIs
 
 from routelock._json import finite, is_utf8, sendable
-from routelock._records import dataclass
 from routelock.errors import HandlerError, IncompleteResponse
 from routelock.handlers.events import (
     AttemptFailed,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextvars import ContextVar
+from dataclasses import dataclass
 from types import AsyncGeneratorType
 from typing import Final
 
 import anyio
 
 from routelock._callables import is_spurious_cancel
-from routelock._records import dataclass
 from routelock._showing import show, shown_by
 from routelock.errors import ConfigError, HandlerError, ProviderError
 from routelock.handlers.events import AttemptFailed, HandlerEvent

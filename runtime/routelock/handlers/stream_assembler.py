@@ -22,12 +22,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeGuard, cast
 
 from routelock._json import is_utf8, sendable
-from routelock._records import NEW_DICT, NEW_LIST, dataclass
-from routelock.handlers.events import DONE, TEXT, HandlerEvent, MessageDone, ReasoningDelta, ToolCallDelta
+from routelock.handlers.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from routelock.history.messages import Message, ToolCall, text_of
 from routelock.usage import to_usage
 
@@ -232,9 +231,9 @@ class _Call:
     """Whether it has an index."""
     id: str = ""
     name: str = ""
-    arguments: list[str] = field(default_factory=NEW_LIST)
-    extra: dict[str, Any] = field(default_factory=NEW_DICT)
-    function_extra: dict[str, Any] = field(default_factory=NEW_DICT)
+    arguments: list[str] = field(default_factory=list[str])
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+    function_extra: dict[str, Any] = field(default_factory=dict[str, Any])
     signature: str = ""
 
     @property
@@ -367,7 +366,7 @@ class Assembler:
             kept = [call.done() for call in self._calls if call.server_side]
             fields = cast("_Json", message.get("provider_specific_fields") or {})
             message["provider_specific_fields"] = {**fields, "server_tool_calls": kept}
-        return DONE(
+        return MessageDone(
             message=cast(Message, message),
             usage=to_usage(self._usage),
             finish_reason=self._finish,
@@ -411,7 +410,7 @@ class Assembler:
             else:
                 self._add_part(part)
             if text:
-                events.append(TEXT(text=text))
+                events.append(TextDelta(text=text))
             elif kind == "thinking":
                 thought = text_of(cast(Message, {"content": part.get("thinking")}))
                 events.append(ReasoningDelta(thought))
@@ -424,7 +423,7 @@ class Assembler:
             self._half = text[-1] if _HALF <= text[-1] <= _LAST_HALF else ""
             text = sendable(text[:-1] if self._half else text)
         if text:
-            events.append(TEXT(text=text))
+            events.append(TextDelta(text=text))
 
     def _add_text(self, text: str) -> None:
         if self._text is None:

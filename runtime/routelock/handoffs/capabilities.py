@@ -9,12 +9,12 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar, cast
 
 from routelock._callables import MaybeAwaitable, callback_errors, resolve
-from routelock._records import dataclass
 from routelock._tool_names import in_order
 from routelock.errors import ConfigError
 

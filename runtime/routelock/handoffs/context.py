@@ -18,12 +18,11 @@ Decisions:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypedDict, cast
 
 from routelock._json import MAX_BYTES, MAX_DEPTH, Compress, check_json, decode, detached, encode, sendable
-from routelock._records import NEW_DICT, NEW_LIST, dataclass
 from routelock._redaction import redact
 from routelock.handoffs.context_fields import (
     FIELDS,
@@ -80,12 +79,12 @@ class HandoffContext:
     the very lists and dicts that it is given; `of` and `from_dict` copy them.
     """
 
-    conversation_history: list[dict[str, Any]] = field(default_factory=NEW_LIST)
+    conversation_history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """Messages. An entry may also have a ``timestamp`` (text, ISO 8601) and ``metadata`` (a dict)."""
-    tool_state: dict[str, Any] = field(default_factory=NEW_DICT)
+    tool_state: dict[str, Any] = field(default_factory=dict[str, Any])
     """See `ToolState`. ``on_handoff_received`` is given what tools keep under ``"tool_state"`` in the shared
     memory of the run."""
-    metadata: dict[str, Any] = field(default_factory=NEW_DICT)
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @classmethod
     def of(

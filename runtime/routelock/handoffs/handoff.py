@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast, overload
 
@@ -17,7 +17,6 @@ from typing_extensions import TypeVar
 
 from routelock._callables import MaybeAwaitable, name_of, takes
 from routelock._json import sendable
-from routelock._records import NEW_DICT, dataclass
 from routelock._tool_names import capable_name, frozen_list, transfer_tool_name
 from routelock.context import RunContext
 from routelock.errors import ConfigError
@@ -253,7 +252,7 @@ class Handoff:
     """Whether somebody has to approve the transfer first: the run ends with it, see docs/approvals.md."""
     priority: int = 0
     """How urgent it is, for those who decide: lower first, see ``HandoffRequest.priority``."""
-    metadata: Mapping[str, Any] = field(default_factory=NEW_DICT)
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What else the target's ``on_handoff_request`` is to know; it is on the record."""
 
     def __post_init__(self) -> None:

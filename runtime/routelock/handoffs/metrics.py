@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from routelock._records import NEW_DICT
-
 __all__ = ["HandoffMetrics", "HandoffTally", "HandoffTotals", "TransferRecord"]
 
 
@@ -59,7 +57,7 @@ class TransferRecord(Protocol):
 class HandoffTally:
     """Sums over transfers; ``a + b`` adds two of them, in any order and with the same result."""
 
-    by_status: Mapping[str, int] = field(default_factory=NEW_DICT)
+    by_status: Mapping[str, int] = field(default_factory=dict[str, int])
     """How many ended with each status, spelled as the records spell it."""
     timed: int = 0
     """How many had a known duration."""
@@ -112,7 +110,7 @@ class HandoffTotals(HandoffTally):
     the sums alone; `HandoffMetrics.merge` keeps the edges.
     """
 
-    edges: Mapping[tuple[str, str], HandoffTally] = field(default_factory=NEW_DICT)
+    edges: Mapping[tuple[str, str], HandoffTally] = field(default_factory=dict[tuple[str, str], HandoffTally])
     """The sums of each edge, by source and target."""
 
     @classmethod

@@ -11,13 +11,12 @@ import functools
 import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeVar, cast
 
 from typing_extensions import TypedDict
 
-from routelock._records import NEW_DICT, dataclass
 from routelock._redaction import REDACTED, is_secret_name, redact_text
 from routelock._text import fit, plain, preview, shares
 from routelock.context import PAYLOAD_KEY
@@ -68,7 +67,7 @@ class HandoffPayload:
     """Name of whoever hands over; a run fills it in, see `sent_by`."""
     handoff_type: str
     """What is asked of the target, such as ``"research_delegation"``; see `HandoffTypes`."""
-    context_data: Mapping[str, Any] = field(default_factory=NEW_DICT)
+    context_data: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The data, by name. The mapping is copied, what is in it is not."""
     handoff_reason: str | None = None
     expected_output: str | None = None

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from routelock._callables import MaybeAwaitable, name_of, resolve
-from routelock._records import dataclass
 from routelock.context import RunContext
 from routelock.errors import ConfigError
 from routelock.history.messages import (

@@ -8,16 +8,14 @@ is never sent to anyone.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Literal, Required, TypedDict, TypeVar, cast
 
 from routelock._json import detached, finite
-from routelock._records import maker, record
 from routelock.errors import ConfigError
 from routelock.history.content import chat_part
 
 __all__ = [
-    "ITEM",
     "FunctionCall",
     "ItemKind",
     "Message",
@@ -103,7 +101,7 @@ runtime's, a note about what other agents did (in views, and in inputs that were
 nested-history summary, or an input filter that wrote a message of its own."""
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunItem:
     """One message of a run and where it came from.
 
@@ -125,10 +123,6 @@ class RunItem:
     asked_by: str | None = None
     line: str | None = field(default=None, init=False, repr=False, compare=False)
     """The message as a line of a summary, once it was in one: the next summary has it again."""
-
-
-ITEM = maker(RunItem)
-"""Makes the items of a run."""
 
 
 def to_messages(value: RunInput) -> list[Message]:
@@ -226,7 +220,7 @@ def item_of(message: Message, place: int, kind: ItemKind) -> RunItem:
     known = cast("dict[str, Any]", message)
     if not known.keys().isdisjoint(_PRIVATE):
         message = cast(Message, {key: known[key] for key in known if key not in _PRIVATE})
-    return ITEM(
+    return RunItem(
         id=place,
         kind=known.get(KIND, kind),
         message=message,

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, cast
 
-from routelock._records import NEW_DICT, maker, record
 from routelock.history.messages import (
-    ITEM,
     KIND,
     NOTE,
     Message,
@@ -30,7 +28,7 @@ from routelock.history.messages import (
     text_of,
 )
 
-__all__ = ["AUDIENCE", "PREAMBLE", "Audience", "unforged", "with_notes", "with_notes_marked"]
+__all__ = ["PREAMBLE", "Audience", "unforged", "with_notes", "with_notes_marked"]
 
 
 PREAMBLE = (
@@ -50,7 +48,7 @@ _LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 _as_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Audience:
     """Who is shown the history."""
 
@@ -59,12 +57,8 @@ class Audience:
     """Names of the tools and transfers that it has."""
     stands_in: bool = False
     """Whether it is a handler that a transfer of this very agent put in charge."""
-    transfers: Mapping[str, tuple[str, bool]] = field(default_factory=NEW_DICT)
+    transfers: Mapping[str, tuple[str, bool]] = field(default_factory=dict[str, tuple[str, bool]])
     """By call id, to whom the transfers of the run led, and whether they were made."""
-
-
-AUDIENCE = maker(Audience)
-"""Makes those of a run."""
 
 
 def with_notes(items: Sequence[RunItem], audience: Audience) -> Sequence[RunItem]:
@@ -277,7 +271,7 @@ class _Note:
         preamble = PREAMBLE if self._of_others else _OF_ONESELF
         text = "\n".join([f"{preamble} {_CALLS_ABOVE}" if calls_above else preamble, *self._lines])
         content: Any = [{"type": "text", "text": text}, *self._parts] if self._parts else text
-        return ITEM(id=self._first.id, kind="note", message={"role": "user", "content": content})
+        return RunItem(id=self._first.id, kind="note", message={"role": "user", "content": content})
 
 
 def _facts(call: ToolCall, answer: RunItem | None, audience: Audience) -> dict[str, Any]:

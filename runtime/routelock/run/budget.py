@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
-from routelock._records import NEW_DICT, NEW_LIST, dataclass
 from routelock.agents.agent import Agent
 from routelock.context import RunContext
 from routelock.errors import (
@@ -46,7 +45,7 @@ class Books(Hops):
     moment: RunContext[Any] | None = field(default=None, init=False)
     """The context of the present moment, once it was asked for."""
     usage: Usage = field(default=NO_USAGE, init=False)
-    usage_by_agent: dict[str, Usage] = field(default_factory=NEW_DICT, init=False)
+    usage_by_agent: dict[str, Usage] = field(default_factory=dict[str, Usage], init=False)
     tool_calls: int = field(default=0, init=False)
     """Tools that were run, those of runs within included."""
     errors: tuple[Problem, ...] = field(default=(), init=False)
@@ -59,11 +58,11 @@ class Books(Hops):
     """Whether it is being made, and has not failed and waits for its next attempt."""
     arrived: MessageDone | None = field(default=None, init=False)
     """The complete reply of a model call that has not come to its end."""
-    partial: list[str] = field(default_factory=NEW_LIST, init=False)
+    partial: list[str] = field(default_factory=list[str], init=False)
     """The text of a reply that is still arriving; not empty as soon as anything was shown."""
     outer: Books | None = field(default=None, init=False)
     """The run that this one is within, as long as that one asks."""
-    within: dict[str, Any] = field(default_factory=NEW_DICT, init=False)
+    within: dict[str, Any] = field(default_factory=dict[str, Any], init=False)
     """The `Run`s of the agent tools that are being called, by call id and in call order."""
 
     def consumed(self) -> tuple[Usage, int]:

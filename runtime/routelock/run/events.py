@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from routelock._records import dataclass
 from routelock.handlers.events import HandlerEvent
 from routelock.handoff_request import HandoffStatus
 from routelock.run.result import RunResult

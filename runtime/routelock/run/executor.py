@@ -8,11 +8,11 @@ back is JSON too, so it can be recorded and replayed in another process.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 from routelock._concurrency import run_all
-from routelock._records import dataclass
 from routelock.handlers.events import HandlerEvent
 
 __all__ = ["Call", "Executor", "InProcess", "Outcome"]

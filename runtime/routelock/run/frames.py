@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from routelock._records import dataclass
 from routelock.agents.agent import Agent
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import (

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from routelock._records import NEW_DICT, NEW_LIST, dataclass
 from routelock.context import MemoryScope, scoped
 from routelock.handoff_request import HandoffStatus
 from routelock.run.config import RunConfig
 from routelock.run.events import HandoffCompleted
 from routelock.run.result import (
-    REMADE_RECORD,
     HandoffRecord,
 )
 from routelock.usage import NO_USAGE, Usage
@@ -31,12 +29,12 @@ class Hops:
     config: RunConfig
     tracing: Tracing | None = field(default=None, init=False)
     """Is told what happens, see ``RunConfig.trace``."""
-    handoffs: list[HandoffRecord] = field(default_factory=NEW_LIST)
+    handoffs: list[HandoffRecord] = field(default_factory=list[HandoffRecord])
     open_handoff: str | None = field(default=None, init=False)
     """Id of the transfer that put whoever speaks in charge."""
-    spent: dict[str, Usage] = field(default_factory=NEW_DICT, init=False)
+    spent: dict[str, Usage] = field(default_factory=dict[str, Usage], init=False)
     """What each transfer's target consumed, by its id: whatever the run counts while it is in charge."""
-    shared_memory: dict[str, Any] = field(default_factory=NEW_DICT)
+    shared_memory: dict[str, Any] = field(default_factory=dict[str, Any])
     """What whoever speaks sees of it, see ``Handoff.share``."""
     narrowings: tuple[MemoryScope, ...] = field(default=(), init=False)
     """Those that made it what it is, the newest last."""
@@ -68,7 +66,7 @@ class Hops:
         """Put on record how these transfers ended, as far as they have not; with no status as they stand."""
         for place, one in enumerate(self.handoffs):
             if one.id in ids and one.ended is None:
-                self.handoffs[place] = REMADE_RECORD(
+                self.handoffs[place] = replace(
                     one,
                     status=one.status if status is None else one.status.to(status, one.id),
                     error=error,

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from routelock._callables import callback_errors, error_text, resolve
 from routelock._concurrency import ask_all
 from routelock._json import detached, own_copy
-from routelock._records import maker, record
 from routelock._showing import show, show_all, shown_by
 from routelock.errors import (
     ContentRefused,
@@ -32,8 +32,8 @@ from routelock.errors import (
     RunTimeout,
 )
 from routelock.guardrails import check_input, output_questions
-from routelock.handlers.events import REMADE_DONE, MessageDone
-from routelock.handlers.port import MODEL_REQUEST, Request, ToolChoice, copy_of, family_of, json_in, model_of
+from routelock.handlers.events import MessageDone
+from routelock.handlers.port import Request, ToolChoice, copy_of, family_of, json_in, model_of
 from routelock.handlers.replies import (
     filtered_out,
     has_thoughts,
@@ -59,7 +59,7 @@ from routelock.run.frames import come_back, give_up, is_told, stop_all_standing_
 from routelock.run.handler_selection import next_handler
 from routelock.run.model_call import Check, ask_model
 from routelock.run.prompt import system_message
-from routelock.run.result import SHOWN, Shown
+from routelock.run.result import Shown
 from routelock.run.routing import Offer, offer
 from routelock.run.run import Run
 from routelock.run.timeouts import in_time
@@ -82,7 +82,7 @@ _WHOLE = ("stop", "tool_calls", None)
 _SAY_SOMETHING = "Your reply was empty. Answer the user, or call a tool."
 
 
-@record(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Turn:
     """What a turn begins with."""
 
@@ -92,9 +92,6 @@ class _Turn:
     repairs: Sequence[str]
     check: Check | None
     """Judges the input while the model is asked."""
-
-
-_TURN = maker(_Turn)
 
 
 async def run_loop(run: Run) -> None:
@@ -195,11 +192,11 @@ async def _begin_turn(run: Run) -> _Turn:
     messages, repairs = run.view.messages(family_of(run.handler), run.reader())
     if repairs:
         run.repairs += (*repairs,)
-    shown = SHOWN(system=system, growing=messages, count=len(messages))
+    shown = Shown(system=system, growing=messages, count=len(messages))
     request = _request(run, offered, shown)
     if hears(run, "on_llm_start"):
         await tell(run, "on_llm_start", "on_llm_start", copy_of(request))
-    return _TURN(request=request, shown=shown, offered=offered, repairs=repairs, check=check)
+    return _Turn(request=request, shown=shown, offered=offered, repairs=repairs, check=check)
 
 
 async def _after(run: Run, offered: Offer, unseen: Sequence[RunEvent], reply: MessageDone) -> None:
@@ -217,7 +214,7 @@ async def _after(run: Run, offered: Offer, unseen: Sequence[RunEvent], reply: Me
 
 def _copied(reply: MessageDone) -> MessageDone:
     """Return a reply for code that may edit it: the message of the run's own is in the transcript."""
-    return REMADE_DONE(reply, message=detached(reply.message))
+    return replace(reply, message=detached(reply.message))
 
 
 async def _act(run: Run, offered: Offer, reply: MessageDone) -> None:
@@ -313,7 +310,7 @@ def _request(run: Run, offered: Offer, shown: Shown) -> Request:
         settings = {**run.config.model_settings, **run.agent.model_settings}
         choice = _tool_choice(run, offered, settings.pop("tool_choice", None))
         settings = {key: value for key, value in settings.items() if value is not None}
-    return MODEL_REQUEST(
+    return Request(
         messages=shown.messages(),
         tools=offered.specs,
         tool_choice=choice,

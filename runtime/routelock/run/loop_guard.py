@@ -11,15 +11,13 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-
-from routelock._records import NEW_DICT, NEW_LIST, NEW_SET, dataclass, maker
 
 if TYPE_CHECKING:
     from hashlib import blake2b
 
-__all__ = ["PROGRESS", "Progress"]
+__all__ = ["Progress"]
 
 
 _NUDGE_AT = 3
@@ -50,22 +48,22 @@ class Progress:
     something new; going round from the start, in a circle of ``n`` turns, it ends in turn ``2n + 4``.
     """
 
-    answers: dict[str, str] = field(default_factory=NEW_DICT)
+    answers: dict[str, str] = field(default_factory=dict[str, str])
     """How each call was answered the last time; both as digests, which are the same in every process. And
     what was handed over to whom, with no answer."""
-    times: dict[str, int] = field(default_factory=NEW_DICT)
+    times: dict[str, int] = field(default_factory=dict[str, int])
     """How often each call was made since the last progress."""
-    edges: set[tuple[str, str]] = field(default_factory=NEW_SET)
+    edges: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """Transfers taken since the last progress."""
     refused: int = 0
     """Transfers refused as going round since the last progress."""
     idle: int = 0
     """Turns in a row without anything new."""
-    names: dict[str, None] = field(default_factory=NEW_DICT)
+    names: dict[str, None] = field(default_factory=dict[str, None])
     """What they called, in order."""
-    unread: list[tuple[list[_Result], bool]] = field(default_factory=NEW_LIST)
+    unread: list[tuple[list[_Result], bool]] = field(default_factory=list[tuple[list[_Result], bool]])
     """Turns that brought something new, which shows without reading their calls; and whether those count."""
-    outputs: set[tuple[str, str]] = field(default_factory=NEW_SET)
+    outputs: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """What each tool has given, as long as it was noted from the beginning."""
     told: int | None = None
     """The value of ``idle`` when the model was told; it is told once."""
@@ -175,10 +173,6 @@ class Progress:
         names = [*self.names]
         more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
         return ", ".join([*names[:_MOST_NAMES], *more])
-
-
-PROGRESS = maker(Progress)
-"""Makes those of a run."""
 
 
 def _by_call(made: Iterable[_Result]) -> dict[str, str]:

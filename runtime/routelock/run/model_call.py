@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import inf, isinf
 from typing import Any, cast
@@ -12,11 +12,9 @@ import anyio
 
 from routelock._concurrency import open_group
 from routelock._json import detached
-from routelock._records import dataclass
 from routelock._showing import show, show_all
 from routelock.errors import HandlerError, ProviderTimeout
 from routelock.handlers.events import (
-    REMADE_DONE,
     AttemptFailed,
     HandlerEvent,
     MessageDone,
@@ -192,7 +190,7 @@ def _note(run: Run, event: HandlerEvent) -> bool:
         if run.arrived is not None:
             raise HandlerError(f"Handler {run.handler.name!r} yielded two MessageDone in turn {run.turn}.")
         if isinstance(run.handler, FunctionHandler):  # it may keep what it gave, and edit it
-            event = REMADE_DONE(event, message=detached(event.message))
+            event = replace(event, message=detached(event.message))
         run.arrived = _counted(run, event)
         return False
     if isinstance(event, AttemptFailed):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
 from typing_extensions import TypeVar
 
 from routelock._json import detached
-from routelock._records import NEW_DICT, dataclass, maker, record, remaker
 from routelock.agents.agent import Agent
 from routelock.context import RunContext
 from routelock.errors import ConfigError
@@ -117,7 +116,7 @@ class Problem:
     error: BaseException | None = None
 
 
-@record(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Shown:
     """What a model call was shown: a system prompt, and the first ``count`` of a list that only grows.
 
@@ -136,7 +135,7 @@ class Shown:
         return shown
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCall:
     """One model call: exactly what the handler was given, and what it replied."""
 
@@ -153,7 +152,7 @@ class ModelCall:
     @staticmethod
     def of(request: Request, shown: Shown, handler: str, reply: MessageDone | None) -> ModelCall:
         """Return the call that was made of this request."""
-        return _MODEL_CALL(
+        return ModelCall(
             agent=request.agent,
             handler=handler,
             turn=request.turn,
@@ -201,7 +200,7 @@ class RunResult(Generic[T]):
     """Calls of the caller's own tools (``RunConfig.external_tools``), which nobody has answered yet."""
     interruptions: Sequence[Interruption] = ()
     """Calls that wait for somebody's approval, those of agents as tools included, see docs/approvals.md."""
-    nested: Mapping[str, RunResult[Any]] = field(default_factory=NEW_DICT)
+    nested: Mapping[str, RunResult[Any]] = field(default_factory=lambda: {})
     """The runs of agents that were called as tools, by call id. ``usage`` includes theirs, all else is
     this run's alone."""
     capture: Callable[[], RunState] | None = field(default=None, compare=False)
@@ -314,15 +313,3 @@ class RunResult(Generic[T]):
         if raise_if_incorrect_type and not isinstance(self.final_output, cls):
             raise TypeError(f"Final output is {type(self.final_output).__name__}, not {cls.__name__}.")
         return cast(U, self.final_output)
-
-
-_MODEL_CALL = maker(ModelCall)
-
-RECORD = maker(HandoffRecord)
-
-REMADE_RECORD = remaker(HandoffRecord)
-
-RESULT = maker(RunResult)
-
-SHOWN = maker(Shown)
-"""Make them for the run."""

@@ -7,13 +7,12 @@ searched for markers, and a name that was not offered is answered, never guessed
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, cast
 
 from routelock._concurrency import Question, ask_all
 from routelock._json import sendable
-from routelock._records import NEW_DICT, NEW_LIST, dataclass, maker
 from routelock.agents.agent import Agent
 from routelock.context import RunContext
 from routelock.handlers.port import ToolSpec, tool_name
@@ -75,7 +74,7 @@ class Offer:
     """Whether nothing in it depends on the moment, so that the next turn may use it again."""
     handoffs: int
     """How many of the routes hand over."""
-    disabled: dict[str, Route] = field(default_factory=NEW_DICT)
+    disabled: dict[str, Route] = field(default_factory=dict[str, Route])
     """What the agent has and is not offered now, by name."""
 
     def with_disabled(self) -> Offer:
@@ -96,22 +95,22 @@ class Wanted(NamedTuple):
 class Plan:
     """What a reply's calls lead to, each in the order in which the model made them."""
 
-    tools: list[tuple[ToolCall, Tool]] = field(default_factory=NEW_LIST)
-    transfers: list[Wanted] = field(default_factory=NEW_LIST)
-    unknown: list[ToolCall] = field(default_factory=NEW_LIST)
-    external: list[ToolCall] = field(default_factory=NEW_LIST)
+    tools: list[tuple[ToolCall, Tool]] = field(default_factory=list[tuple[ToolCall, Tool]])
+    transfers: list[Wanted] = field(default_factory=list[Wanted])
+    unknown: list[ToolCall] = field(default_factory=list[ToolCall])
+    external: list[ToolCall] = field(default_factory=list[ToolCall])
     """Those that the caller of the run answers, after the run has ended with them."""
     transfer: Wanted | None = None
     """The one to make."""
-    not_taken: list[tuple[Wanted, str]] = field(default_factory=NEW_LIST)
+    not_taken: list[tuple[Wanted, str]] = field(default_factory=list[tuple[Wanted, str]])
     """Transfers that are answered and not tried, with the answer."""
-    unknown_targets: list[tuple[Wanted, str]] = field(default_factory=NEW_LIST)
+    unknown_targets: list[tuple[Wanted, str]] = field(default_factory=list[tuple[Wanted, str]])
     """What tools asked to hand over to and the run does not have, with the reason. Others may be tried."""
-    declined: list[tuple[Wanted, str]] = field(default_factory=NEW_LIST)
+    declined: list[tuple[Wanted, str]] = field(default_factory=list[tuple[Wanted, str]])
     """Those that somebody did not approve, with the answer."""
-    unavailable: list[tuple[Wanted, str]] = field(default_factory=NEW_LIST)
+    unavailable: list[tuple[Wanted, str]] = field(default_factory=list[tuple[Wanted, str]])
     """Those that were offered and are disabled by now, with the answer."""
-    waiting: list[Interruption] = field(default_factory=NEW_LIST)
+    waiting: list[Interruption] = field(default_factory=list[Interruption])
     """Calls that wait for somebody to approve them, and are not answered."""
 
     def choose(self, multiple: Literal["first", "reject"]) -> None:
@@ -127,9 +126,6 @@ class Plan:
         if self.transfer is not None:
             self.not_taken.insert(0, (self.transfer, why))
             self.transfer = None
-
-
-_PLAN = maker(Plan)
 
 
 async def offer(
@@ -217,7 +213,7 @@ def _is_enabled(route: Tool | Handoff, agent: Agent[Any], context: RunContext[An
 
 def plan(calls: Sequence[ToolCall], offered: Offer, multiple: Literal["first", "reject"]) -> Plan:
     """Sort the calls of a reply by what they lead to; see ``RunConfig.multiple_handoffs``."""
-    planned = _PLAN()
+    planned = Plan()
     for call in calls:
         match offered.routes.get(call["function"].get("name") or ""):
             case Handoff() as edge:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from routelock._json import detached, sendable
-from routelock._records import NEW_DICT, NEW_LIST, NEW_SET, dataclass, maker
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import RunHooks
-from routelock.context import MOMENT, PAYLOAD_KEY, RunContext
+from routelock.context import PAYLOAD_KEY, RunContext
 from routelock.errors import (
     ContentRefused,
     HandoffTimeout,
@@ -29,15 +28,14 @@ from routelock.handlers.replies import is_empty, reply_problem, with_unique_ids
 from routelock.handlers.stream_assembler import join_surrogates
 from routelock.handoff_request import HandoffStatus
 from routelock.handoffs.capabilities import Slots
-from routelock.history.messages import ITEM, ItemKind, Message, RunItem, ToolCall
-from routelock.history.notes import AUDIENCE, Audience
+from routelock.history.messages import ItemKind, Message, RunItem, ToolCall
+from routelock.history.notes import Audience
 from routelock.history.view import View
 from routelock.run.budget import Books
 from routelock.run.frames import Caller, waiting_one
 from routelock.run.handler_selection import handlers_by_priority
-from routelock.run.loop_guard import PROGRESS, Progress
+from routelock.run.loop_guard import Progress
 from routelock.run.result import (
-    RESULT,
     ModelCall,
     RunResult,
     Shown,
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
     from routelock.state.document import RunDocument
     from routelock.state.run_state import RunState
 
-__all__ = ["RUN", "Keeper", "ModelCalls", "Run"]
+__all__ = ["Keeper", "ModelCalls", "Run"]
 
 
 class Keeper(Protocol):
@@ -100,7 +98,7 @@ class ModelCalls(Books):
 
     handler: Handler
     """Who is in charge."""
-    calls: list[ModelCall] = field(default_factory=NEW_LIST, init=False)
+    calls: list[ModelCall] = field(default_factory=list[ModelCall], init=False)
     """Those that have ended."""
 
     def begin_call(self, request: Request, shown: Shown) -> None:
@@ -210,7 +208,7 @@ class Run(ModelCalls):
     """Who is shown the history, once it was asked for."""
     source_prompt: str | None = field(default=None, init=False)
     """The section of the prompt with the source's instructions, when the last handoff passes them on."""
-    call_ids: set[str] = field(default_factory=NEW_SET)
+    call_ids: set[str] = field(default_factory=set[str])
     """The ids of all tool calls so far; a reply that repeats one gets new ones."""
     offered: Offer | None = field(default=None, init=False)
     """What the active agent may call, if that does not change as long as the same handler is in charge."""
@@ -236,9 +234,9 @@ class Run(ModelCalls):
     """What was said of such calls; runs within this one have the same."""
     path: tuple[str, ...] = field(default=(), init=False)
     """Ids of the calls that the runs around this one are answered with, the outermost first."""
-    kept: dict[str, Run] = field(default_factory=NEW_DICT, init=False)
+    kept: dict[str, Run] = field(default_factory=lambda: {}, init=False)
     """Runs within this one that wait for an approval, by call id."""
-    to_resume: dict[str, RunDocument] = field(default_factory=NEW_DICT, init=False)
+    to_resume: dict[str, RunDocument] = field(default_factory=lambda: {}, init=False)
     """Where such runs stood when this one was stopped, by call id."""
     claims: int = field(default=0, init=False)
     """How often what a state of it left to do was begun in its session."""
@@ -246,7 +244,7 @@ class Run(ModelCalls):
     """Of a resumed run within another one: how many turns are in the books of that one."""
     grace: float = field(default=5.0, init=False)
     """Seconds that calls may still take once another call of the same reply has ended the run."""
-    begun: set[str] = field(default_factory=NEW_SET, init=False)
+    begun: set[str] = field(default_factory=set[str], init=False)
     """Ids of the calls that somebody began to carry out: those have an effect, or may have one."""
     failure: str | None = field(default=None, init=False)
     """The error that ended the run, in words."""
@@ -256,7 +254,7 @@ class Run(ModelCalls):
     """Keeps the run in its session."""
     depth: int = field(default=0, init=False)
     """How many runs this one is within."""
-    nested: dict[str, RunResult[Any]] = field(default_factory=NEW_DICT, init=False)
+    nested: dict[str, RunResult[Any]] = field(default_factory=dict[str, RunResult[Any]], init=False)
     """Those that have ended."""
     final_output: Any = field(default=None, init=False)
     stop_reason: StopReason = field(default="unfinished", init=False)
@@ -264,7 +262,7 @@ class Run(ModelCalls):
     def now(self) -> RunContext[Any]:
         """Return the context of this moment, for the code of the app."""
         if self.moment is None:
-            self.moment = MOMENT(
+            self.moment = RunContext(
                 context=self.context,
                 run_id=self.run_id,
                 agent=self.agent.name,
@@ -281,7 +279,7 @@ class Run(ModelCalls):
     def progress(self) -> Progress:
         """What is known of its going round."""
         if self.looked_at is None:
-            self.looked_at = PROGRESS()
+            self.looked_at = Progress()
         return self.looked_at
 
     def reader(self) -> Audience | None:
@@ -289,7 +287,7 @@ class Run(ModelCalls):
         if self.config.foreign_calls == "shown" or not (self.handoffs or self.read_calls):
             return None  # every call in the history is the agent's own
         if self.read_by is None:
-            self.read_by = AUDIENCE(
+            self.read_by = Audience(
                 agent=self.agent.name,
                 stands_in=self.stands_in,
                 can_call=self._can_call(),
@@ -406,7 +404,7 @@ class Run(ModelCalls):
         place, name = len(self.items), self.agent.name
         asking = waiting_one(self.callers) if self.callers and not final else None
         asked_by = None if asking is None else asking.call["id"]
-        item = ITEM(id=place, kind=kind, message=message, agent=name, origin=origin, asked_by=asked_by)
+        item = RunItem(id=place, kind=kind, message=message, agent=name, origin=origin, asked_by=asked_by)
         self.items.append(item)
         self.view.add(item)
         return item
@@ -474,7 +472,7 @@ class Run(ModelCalls):
                 setattr(so_far, name, {**getattr(self, name)})
             so_far.absorb()
             return so_far.result()
-        return RESULT(
+        return RunResult(
             final_output=self.final_output,
             last_agent=self.agent,
             next_agent=self.next_agent(),
@@ -495,7 +493,3 @@ class Run(ModelCalls):
             nested=dict(self.nested),
             capture=None if self.capture is None else partial(self.capture, self),
         )
-
-
-RUN = maker(Run)
-"""Makes runs."""

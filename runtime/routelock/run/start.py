@@ -15,11 +15,11 @@ from routelock.agents.agent import Agent, collected, connected, find_agent, in_o
 from routelock.agents.hooks import AgentHooks, RunHooks
 from routelock.errors import ConfigError
 from routelock.handlers.port import tool_name
-from routelock.history.messages import ITEM, Message, RunInput, RunItem, call_ids, item_of, to_messages
+from routelock.history.messages import Message, RunInput, RunItem, call_ids, item_of, to_messages
 from routelock.history.view import View
 from routelock.run.config import RunConfig
 from routelock.run.handler_selection import check_model, handler_for, named
-from routelock.run.run import RUN, Run
+from routelock.run.run import Run
 from routelock.tools.agent_tool import AgentCall
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def start(
         return with_trace(resumed(agent, input, context, max_turns, hooks, config, stream=stream))
     items, known = _first_items(input)
     default = handler_for(agent, config)
-    run = RUN(
+    run = Run(
         first=agent,
         agent=agent,
         handler=default if config.handler is None else named(agent, config.handler, config),
@@ -182,7 +182,7 @@ def _smaller(limit: N | None, option: N | None, default: N | None = None) -> N |
 def _first_items(input: RunInput) -> tuple[list[RunItem], set[str]]:
     """Return the items that a run begins with, and the ids of the calls in them."""
     if isinstance(input, str):
-        return [ITEM(id=0, kind="input", message={"role": "user", "content": input})], set()
+        return [RunItem(id=0, kind="input", message={"role": "user", "content": input})], set()
     if not (items := input_items(to_messages(input))):
         raise ConfigError("Input is empty: pass the user's text, or a list with at least one message.")
     return items, call_ids([item.message for item in items])

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from routelock._callables import is_spurious_cancel, resolve
-from routelock._records import dataclass
 from routelock._showing import show
 from routelock.context import ToolContext
 from routelock.errors import (

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from typing import Any, Literal
 
 from routelock._callables import is_error
-from routelock._records import dataclass, maker
 from routelock._showing import show, show_all
 from routelock.errors import (
     ConfigError,
@@ -82,9 +82,6 @@ class _Answer:
     """A handoff that the tool asks for, as long as its fate is open."""
     stop: RoutelockError | None = None
     """Ends the run, once everything is recorded."""
-
-
-_ANSWER = maker(_Answer)
 
 
 _is_mistake = attrgetter("mistake")
@@ -333,7 +330,7 @@ def _note_declined(run: Run, planned: Plan) -> None:
 
 def _take_outcome(run: Run, answers: _Answers, call: ToolCall, outcome: ToolOutcome, stop: bool) -> bool:
     """Answer a call with what came of it; return whether the run ends with that."""
-    answer = _ANSWER(
+    answer = _Answer(
         text=outcome.output, error=outcome.error, exception=outcome.exception, media=outcome.media
     )
     if outcome.handoff is not None:
@@ -420,7 +417,7 @@ async def _transfer(run: Run, wanted: Wanted, answers: _Answers) -> Transfer:
     if transfer.target is not None:
         run.places.acquire(transfer.place, waits=transfer.waits)
     kind: Literal["tool", "handoff"] = "tool" if transfer.by_tool else "handoff"
-    answer = _ANSWER(text=transfer.answer, kind=kind, error=transfer.error, exception=transfer.exception)
+    answer = _Answer(text=transfer.answer, kind=kind, error=transfer.error, exception=transfer.exception)
     if transfer.returns:
         answers.by_id.pop(wanted.call["id"], None)  # the target's output will answer it
     else:

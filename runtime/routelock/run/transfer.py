@@ -13,7 +13,7 @@ from routelock._json import unshared
 from routelock.agents.agent import Agent
 from routelock.context import PAYLOAD_KEY
 from routelock.handlers.port import family_of
-from routelock.handoff_request import RESPONSE, HandoffRequest, HandoffResponse, HandoffStatus, recordable
+from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus, recordable
 from routelock.handoffs.context import TOOL_STATE_KEY, HandoffContext
 from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import carried, loggable
@@ -24,7 +24,7 @@ from routelock.history.view import View, filtered, partition
 from routelock.run.emit import heard, log, loggable_text, tell, tell_of_handoff
 from routelock.run.frames import answer_item, note_caller
 from routelock.run.prompt import instructions, rode_along
-from routelock.run.result import RECORD
+from routelock.run.result import HandoffRecord
 from routelock.run.run import Run
 from routelock.run.transfer_request import Transfer, data_of
 
@@ -42,7 +42,7 @@ def put_on_record(run: Run, transfer: Transfer) -> None:
     by_tool = transfer.by_tool
     made = transfer.target is not None
     run.handoffs.append(
-        RECORD(
+        HandoffRecord(
             id=transfer.request.request_id,
             source=run.in_charge,
             target=transfer.target_name,
@@ -73,7 +73,7 @@ def put_on_record(run: Run, transfer: Transfer) -> None:
 def _response(transfer: Transfer) -> HandoffResponse:
     """Return the answer as it counts: what the target said, and what the run made of it."""
     said = transfer.said
-    return RESPONSE(
+    return HandoffResponse(
         status=transfer.status,
         handoff_id=(said.handoff_id if said is not None else "") or transfer.request.request_id,
         rejection_reason=transfer.error,

@@ -6,19 +6,18 @@ import json
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 import anyio
 
 from routelock._callables import is_error, resolve
 from routelock._json import unshared
-from routelock._records import NEW_LIST, dataclass, maker, record
 from routelock.agents.agent import Agent, find_agent
 from routelock.context import RunContext, scoped
 from routelock.errors import ModelBehaviorError
 from routelock.handlers.port import Handler
-from routelock.handoff_request import REMADE_REQUEST, REQUEST, HandoffRequest, HandoffResponse, HandoffStatus
+from routelock.handoff_request import HandoffRequest, HandoffResponse, HandoffStatus
 from routelock.handoffs.capabilities import (
     AT_MAXIMUM,
     NONE_AVAILABLE,
@@ -98,7 +97,7 @@ class Agreed:
 
     target: Target
     place: Slot | None = None
-    passed_over: list[tuple[str, str]] = field(default_factory=NEW_LIST)
+    passed_over: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     response: HandoffResponse | None = None
     """What it said, if it was asked."""
 
@@ -123,7 +122,7 @@ class _Late:
 CANCELLED = "it was cancelled before it was decided"
 
 
-@record(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
     """What became of one transfer call. Without a ``target`` it was not made, and ``error`` says why."""
 
@@ -183,9 +182,6 @@ class Transfer:
         return self.edge.agent_name if self.target is None else self.target.name
 
 
-_TRANSFER = maker(Transfer)
-
-
 async def try_transfer(run: Run, wanted: Wanted) -> Transfer:
     """Do all that can fail about a transfer, before anything changes.
 
@@ -225,7 +221,7 @@ async def _prepared(
         value = request.input if edge.input_type is not None else request.reason
         given = (run.now(), value) if edge.on_handoff_takes_input else (run.now(),)
         await resolve(edge.on_handoff(*given))
-    return _TRANSFER(
+    return Transfer(
         call=wanted.call,
         edge=edge,
         request=_asked_of(target.name, request),
@@ -242,7 +238,7 @@ async def _prepared(
 
 
 def _asked_of(name: str, request: HandoffRequest) -> HandoffRequest:
-    return request if request.to_agent == name else REMADE_REQUEST(request, to_agent=name)
+    return request if request.to_agent == name else replace(request, to_agent=name)
 
 
 def _not_made(wanted: Wanted, request: HandoffRequest, error: BaseException) -> Transfer:
@@ -307,7 +303,7 @@ def passed_over(run: Run, wanted: Wanted, why: str) -> Transfer:
 def _request(run: Run, wanted: Wanted) -> HandoffRequest:
     """Return what is asked of the target, as far as it is known before the arguments are read."""
     edge, given = wanted.edge, wanted.request
-    return REQUEST(
+    return HandoffRequest(
         to_agent=edge.agent_name,
         input=None if given is None else given.input,
         reason=edge.reason if given is None else given.reason or edge.reason,
@@ -332,11 +328,11 @@ def _with_input(wanted: Wanted, request: HandoffRequest) -> HandoffRequest:
         except ModelBehaviorError as error:
             by_model = wanted.request is None
             raise Refused(str(error), refusal="arguments" if by_model else None) from error
-        return REMADE_REQUEST(request, input=value)
+        return replace(request, input=value)
     if wanted.request is not None:
         return request
     reason = _reason(edge, wanted.call["function"].get("arguments") or "")
-    return request if reason == request.reason else REMADE_REQUEST(request, reason=reason)
+    return request if reason == request.reason else replace(request, reason=reason)
 
 
 def _reason(edge: Handoff, arguments: str) -> str | None:

@@ -31,7 +31,6 @@ from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
 from routelock._json import is_utf8, sendable
-from routelock._records import NEW_LIST
 from routelock.handlers.events import AttemptFailed, MessageDone, ReasoningDelta, TextDelta
 from routelock.handlers.port import json_in
 from routelock.handlers.stream_assembler import join_surrogates
@@ -80,7 +79,7 @@ class _Texts:
     begun: bool = False
     open: bool = False
     """Whether the present text has said something."""
-    blank: list[str] = field(default_factory=NEW_LIST)
+    blank: list[str] = field(default_factory=list[str])
     half: str = ""
     """The first half of a character, of which the second is to come."""
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from routelock._records import NEW_DICT
 from routelock.errors import (
     AuthenticationFailed,
     ContentRefused,
@@ -41,7 +40,7 @@ class Refusal(Exception):
     message: str
     code: str
     param: str | None = None
-    headers: Mapping[str, str] = field(default_factory=NEW_DICT)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
     for_log: str = ""
     """What the server's log is told besides, and the client is not."""
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import unquote, urlsplit
 
-from routelock._records import NEW_LIST
 from routelock.errors import CassetteMiss, ConfigError, MissingExtra
 from routelock.testing.guards import models_allowed
 from routelock.testing.placeholder_keys import TOKEN, is_token_exchange, placeholders
@@ -180,7 +179,7 @@ class Cassette:
 
     path: Path
     mode: CassetteMode
-    misses: list[CassetteMiss] = field(default_factory=NEW_LIST)
+    misses: list[CassetteMiss] = field(default_factory=list[CassetteMiss])
     """Requests that were not in the file, also where a client swallowed the error."""
     allow_unplayed: bool = False
     """Whether recorded requests may be left unmade."""

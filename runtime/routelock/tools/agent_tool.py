@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 from typing_extensions import TypedDict
 
 from routelock._callables import MaybeAwaitable
-from routelock._records import dataclass
 from routelock._tool_names import slug
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError

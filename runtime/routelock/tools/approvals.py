@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from routelock._callables import MaybeAwaitable
 from routelock._json import sendable
-from routelock._records import NEW_DICT, dataclass
 from routelock.context import ToolContext
 from routelock.errors import ConfigError
 
@@ -75,9 +74,9 @@ class Decision:
 class Approvals:
     """All that was said in a run and in those within it."""
 
-    by_call: Mapping[tuple[str, ...], Decision] = field(default_factory=NEW_DICT)
+    by_call: Mapping[tuple[str, ...], Decision] = field(default_factory=dict[tuple[str, ...], Decision])
     """By the path and the id of the call."""
-    by_tool: Mapping[tuple[str, str], Decision] = field(default_factory=NEW_DICT)
+    by_tool: Mapping[tuple[str, str], Decision] = field(default_factory=dict[tuple[str, str], Decision])
     """By agent and name, for the rest of the run."""
     asked: frozenset[tuple[str, ...]] = frozenset()
     """Calls that waited when the run stopped, by the path and the id."""

@@ -8,14 +8,13 @@ import json
 import types
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import anyio.to_thread
 
 from routelock._callables import name_of, resolve, unbound
 from routelock._json import sendable
-from routelock._records import dataclass
 from routelock._redaction import redact_text
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError, ToolTimeout

@@ -8,12 +8,11 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_origin
 
 from typing_extensions import TypedDict
 
-from routelock._records import dataclass
 from routelock.errors import ConfigError, ModelBehaviorError
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ import inspect
 import json
 import types
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, cast, get_args, get_origin
 
 from typing_extensions import TypedDict
 
 from routelock._callables import hint_of, is_method, name_of, types_in, unbound
-from routelock._records import dataclass
 from routelock.context import RunContext
 from routelock.errors import ConfigError, ModelBehaviorError
 from routelock.tools.schema import clip, default_as_json, describe_error, misfit, plain_schema, strict_schema

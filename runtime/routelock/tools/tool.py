@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, cast
 
 import anyio
 
 from routelock._callables import MaybeAwaitable, is_error, is_spurious_cancel, resolve
 from routelock._json import detached, sendable
-from routelock._records import NEW_DICT, dataclass, maker, record
 from routelock._tool_names import odd_tool_name
 from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError, ToolError, ToolTimeout
@@ -38,7 +37,6 @@ from routelock.tools.schema import strict_schema
 from routelock.usage import Usage, is_usage
 
 __all__ = [
-    "OUTCOME",
     "FunctionTool",
     "IsEnabled",
     "OnError",
@@ -57,7 +55,7 @@ objected, before or after; or another call of the same reply ended the run, befo
 before it was done."""
 
 
-@record(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class ToolOutcome:
     """How one call ended. There is always an ``output``: the text that answers the call."""
 
@@ -102,9 +100,6 @@ class ToolOutcome:
             media=made.get("media", ()),
         )
 
-
-OUTCOME = maker(ToolOutcome)
-"""Makes those of a run."""
 
 _NOT_KNOWN = "Whether it had an effect is not known. Find out first, if that matters."
 
@@ -159,7 +154,7 @@ class Tool:
     """1 to 64 letters, digits, underscores and dashes."""
     description: str = ""
     """What the tool does, for the model."""
-    params_json_schema: Mapping[str, Any] = field(default_factory=NEW_DICT)
+    params_json_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The arguments, as the JSON schema of an object; empty means none."""
     on_invoke_tool: Callable[[ToolContext[Any], str], Any] = field(repr=False)
     strict: bool = True
@@ -378,11 +373,11 @@ def outcome_of(value: Any, most: int | None) -> ToolOutcome:
     if usage is not None and not is_usage(usage):
         raise NoTextError(f"usage must be a routelock.Usage of numbers, not {usage!r:.80}")
     if isinstance(content, HandoffRequest):
-        return OUTCOME(output=content.answer, usage=usage, value=value, handoff=content)
+        return ToolOutcome(output=content.answer, usage=usage, value=value, handoff=content)
     if _hides_a_request(content):
         raise NoTextError("a HandoffRequest hands over only when it is returned by itself")
     media = _media(value.media) if isinstance(value, ToolResult) and value.media else ()
-    return OUTCOME(output=to_text(content, most), usage=usage, value=value, media=media)
+    return ToolOutcome(output=to_text(content, most), usage=usage, value=value, media=media)
 
 
 def _media(given: Sequence[Mapping[str, Any]]) -> Sequence[dict[str, Any]]:

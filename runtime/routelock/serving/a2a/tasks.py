@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from routelock._records import NEW_DICT
 from routelock.sessions.session import Session
 from routelock.sessions.stores import InMemorySessions, SessionStore
 from routelock.state.run_state import RunState
@@ -37,7 +36,7 @@ class OpenContext:
     memory: InMemorySessions | None
     """Where it is kept, if that is nowhere else."""
     lock: anyio.Lock = field(default_factory=anyio.Lock)
-    waiting: dict[str, RunState] = field(default_factory=NEW_DICT)
+    waiting: dict[str, RunState] = field(default_factory=dict[str, RunState])
     """Where the run stands that waits for approval, by its task: none or one."""
     users: int = 0
     size: int = 0
