@@ -22,7 +22,7 @@ from anyio.abc import TaskGroup
 
 from routelock._callables import MaybeAwaitable, callback_errors, resolve
 
-__all__ = ["Question", "ask_all", "in_context", "isolated", "open_group", "run_all"]
+__all__ = ["Question", "ask_all", "in_context", "isolated", "isolated_events", "open_group", "run_all"]
 
 
 T = TypeVar("T")
@@ -52,6 +52,23 @@ def in_context(context: Context, coroutine: Coroutine[Any, Any, T]) -> Generator
             step, given = coroutine.throw, error
         else:
             step = coroutine.send
+
+
+async def isolated_events(events: AsyncGenerator[T]) -> AsyncGenerator[T]:
+    """Yield the same events, each made in a copy of the context variables, within the caller's task."""
+    context, nothing = copy_context(), object()
+
+    async def made() -> T | object:
+        return await anext(events, nothing)
+
+    async def closed() -> None:
+        await events.aclose()
+
+    try:
+        while (event := await in_context(context, made())) is not nothing:
+            yield cast("T", event)
+    finally:
+        await in_context(context, closed())
 
 
 async def run_all(

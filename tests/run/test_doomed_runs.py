@@ -23,9 +23,9 @@ from routelock.errors import (
 from routelock.handlers.port import Request
 from routelock.run.events import ToolOutput
 from routelock.run.executor import InProcess, Outcome
-from routelock.run.loop import run_loop
 from routelock.run.run import Run
 from routelock.run.start import start
+from routelock.run.stream import finish
 from routelock.state.journal import JournalSteps
 from routelock.testing import ScriptedHandler, assert_valid, call
 
@@ -107,7 +107,7 @@ async def error_of(
     """Return what a run ended with that had to end."""
     run = begun(made, stream=stream, grace=grace, **settings)
     with anyio.fail_after(BOUND), pytest.raises(RoutelockError) as caught:
-        await (RunStream(run).drain() if stream else run_loop(run))
+        await (RunStream(run).drain() if stream else finish(run))
     assert_valid(caught.value.result.to_input_list())
     return caught.value
 

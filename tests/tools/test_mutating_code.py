@@ -29,7 +29,7 @@ from routelock import (
 from routelock._json import own_copy
 from routelock.agents.skill import hook
 from routelock.errors import InputGuardrailTripped
-from routelock.run.emit import hears
+from routelock.run.emit import Moment, emit
 from routelock.run.start import start
 from routelock.sessions import InMemorySessions, Session
 from routelock.testing import ScriptedHandler, call
@@ -328,21 +328,27 @@ async def test_calls_that_the_caller_has_to_answer_are_copies() -> None:
 
 
 async def test_hooks_that_do_nothing_are_not_given_copies() -> None:
-    """They cost nothing, and one that an object has of its own is called all the same."""
-    seen: list[str] = []
+    """Copies cost time. A hook that an object has of its own is called all the same."""
+    copied: list[str] = []
 
-    async def watch(context: Any, agent: Any, request: Request) -> None:
-        seen.append(agent.name)
+    class Copied(Moment):
+        hook = agent_hook = "on_llm_start"
+
+        def told(self) -> tuple[object, ...]:
+            copied.append("a copy")
+            return ("a request",)
+
+    async def watch(context: Any, agent: Any, request: object) -> None:
+        copied.append(f"given to {agent.name}")
 
     hooks = RunHooks()
-    run = start(
-        Agent("a", model=ScriptedHandler([]), hooks=AgentHooks()), "Hi", None, 1, hooks, None, stream=False
-    )
-    assert not hears(run, "on_llm_start")
+    agent = Agent("a", model=ScriptedHandler([]), hooks=AgentHooks())
+    run = start(agent, "Hi", None, 1, hooks, None, stream=False)
+    await emit(run, Copied())
+    assert copied == []
     hooks.on_llm_start = watch  # type: ignore[method-assign]
-    assert hears(run, "on_llm_start")
-    await Runner.run(Agent("a", model=ScriptedHandler(["Hi."])), "Hi", hooks=hooks)
-    assert seen == ["a"]
+    await emit(run, Copied())
+    assert copied == ["a copy", "given to a"]
 
 
 # what several are given

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import aclosing
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import AsyncGeneratorType
@@ -12,12 +13,11 @@ from typing import Final
 import anyio
 
 from routelock._callables import is_spurious_cancel
-from routelock._showing import show, shown_by
 from routelock.errors import ConfigError, HandlerError, ProviderError
 from routelock.handlers.events import AttemptFailed, HandlerEvent
 from routelock.handlers.port import Handler, Request
 
-__all__ = ["WATCHER", "Retry", "attempt", "attempts"]
+__all__ = ["WATCHER", "Retry", "attempts"]
 
 
 WATCHER: Final[ContextVar[Callable[[Request], None] | None]] = ContextVar("routelock_watcher", default=None)
@@ -61,40 +61,32 @@ class Retry:
         return backoff * (0.5 + self.jitter() / 2)
 
 
-async def attempt(
-    handler: Handler,
-    request: Request,
-    retry: Retry,
-    begin: Callable[[], None],
-    note: Callable[[HandlerEvent], bool],
-) -> None:
-    """Make a model call, and make it again as ``retry`` allows; show what arrives.
+async def attempts(
+    handler: Handler, request: Request, retry: Retry, begin: Callable[[], None] = lambda: None
+) -> AsyncGenerator[HandlerEvent]:
+    """Make a model call, and make it again as ``retry`` allows; yield what arrives.
 
     Args:
         handler: answers.
         request: what it is asked.
         retry: whether and when.
-        begin: told of each attempt but the first.
-        note: given each event, says whether to show it.
+        begin: called before each attempt but the first.
 
     Raises:
         ProviderError: the last attempt's error.
+        HandlerError: the handler was cancelled, and not by the run.
     """
     number = 1
     while True:
-        shown = False
+        is_shown = False
         try:
-            events = _stream_of(handler, request)
-            try:
+            async with aclosing(_stream_of(handler, request)) as events:
                 async for event in events:
-                    shown = True
-                    if note(event):
-                        await show(event)
-            finally:
-                await events.aclose()
+                    is_shown = True
+                    yield event
             return
         except ProviderError as error:
-            delay = None if shown and not retry.mid_stream else retry.delay(number, error)
+            delay = None if is_shown and not retry.mid_stream else retry.delay(number, error)
             if delay is None:
                 raise
             failed = AttemptFailed(error=error, attempt=number, delay=delay)
@@ -102,22 +94,10 @@ async def attempt(
             if not is_spurious_cancel(error):
                 raise
             raise HandlerError(f"Handler {handler.name!r} was cancelled from within.") from error
-        await _wait(failed, retry, note)
+        yield failed
+        await retry.sleep(failed.delay)
         begin()
         number += 1
-
-
-async def _wait(failed: AttemptFailed, retry: Retry, note: Callable[[HandlerEvent], bool]) -> None:
-    if note(failed):
-        await show(failed)
-    await retry.sleep(failed.delay)
-
-
-def attempts(
-    handler: Handler, request: Request, retry: Retry, begin: Callable[[], None] = lambda: None
-) -> AsyncGenerator[HandlerEvent]:
-    """Return what `attempt` gives as a generator, for whoever is to pass it on."""
-    return shown_by(lambda: attempt(handler, request, retry, begin, lambda _: True))
 
 
 def _stream_of(handler: Handler, request: Request) -> AsyncGenerator[HandlerEvent]:

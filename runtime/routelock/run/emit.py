@@ -1,24 +1,316 @@
-"""Hooks and log lines: what watches a run is told what happens, and cannot break the run."""
+"""The one place where a run tells what happens: `emit` gives each moment to hooks, traces and the log.
+
+What watches a run cannot break it: what a hook, a trace or a log raises is noted on the result. The reader of
+a stream is the loop's own caller: the loop yields it the events of `routelock.run.events`.
+"""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from routelock._callables import error_text, is_error, resolve
+from routelock._json import detached, own_copy
 from routelock._redaction import redact_text
 from routelock._text import plain
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import AgentHooks, RunHooks
-from routelock.handlers.port import Handler
+from routelock.context import ToolContext
+from routelock.handlers.events import AttemptFailed, MessageDone
+from routelock.handlers.port import Handler, Request, copy_of
+from routelock.history.messages import ToolCall
+from routelock.run.result import HandoffRecord, Shown
+from routelock.tools.tool import Tool, ToolOutcome
 
 if TYPE_CHECKING:
     from routelock.run.run import Run
 
-__all__ = ["heard", "hears", "log", "loggable_text", "tell", "tell_of_handoff"]
+__all__ = [
+    "AgentBegins",
+    "AgentEnds",
+    "AnswerReturned",
+    "HandoffMade",
+    "HandoffNoted",
+    "HandoffReceived",
+    "ModelCallBegins",
+    "ModelCallEnds",
+    "ModelCallRetried",
+    "Moment",
+    "ReplyTaken",
+    "RunBegins",
+    "RunEnds",
+    "ToolBegins",
+    "ToolEnds",
+    "emit",
+    "emit_now",
+    "has_hooks",
+    "log",
+    "loggable_text",
+    "own_reply",
+]
 
+
+class Moment:
+    """Something that happens in a run. The hooks of its name are called, if it has one."""
+
+    __slots__ = ()
+    hook: ClassVar[str | None] = None
+    """Name of the hook of a run, see `routelock.agents.RunHooks`."""
+    agent_hook: ClassVar[str | None] = None
+    """Name of the same hook of an agent, see `routelock.agents.AgentHooks`."""
+    begins: ClassVar[bool] = False
+    """Whether something starts: hooks come before the trace then, so that their time is not counted."""
+
+    def told(self) -> tuple[object, ...]:
+        """Return what a hook is given after the context and the active agent; all of it is the hook's own."""
+        return ()
+
+
+@dataclass(slots=True)
+class RunBegins(Moment):
+    """The run starts, or goes on from a state."""
+
+
+@dataclass(slots=True)
+class AgentBegins(Moment):
+    """An agent becomes the active one."""
+
+    hook = "on_agent_start"
+    agent_hook = "on_start"
+
+
+@dataclass(slots=True)
+class ModelCallBegins(Moment):
+    """A model call is about to be made."""
+
+    hook = agent_hook = "on_llm_start"
+    begins = True
+    request: Request
+    shown: Shown
+
+    def told(self) -> tuple[object, ...]:
+        """Return a copy of the request."""
+        return (copy_of(self.request),)
+
+
+@dataclass(slots=True)
+class ModelCallRetried(Moment):
+    """An attempt of a model call failed, and another one follows."""
+
+    failed: AttemptFailed
+
+
+@dataclass(slots=True)
+class ModelCallEnds(Moment):
+    """A model call has ended, with a reply or without."""
+
+    reply: MessageDone | None
+    error: BaseException | None
+
+
+@dataclass(slots=True)
+class ReplyTaken(Moment):
+    """A complete reply is in the transcript."""
+
+    hook = agent_hook = "on_llm_end"
+    reply: MessageDone
+
+    def told(self) -> tuple[object, ...]:
+        """Return a copy of the reply."""
+        return (own_reply(self.reply),)
+
+
+@dataclass(slots=True)
+class ToolBegins(Moment):
+    """A tool is about to run."""
+
+    hook = agent_hook = "on_tool_start"
+    begins = True
+    call: ToolCall
+    tool: Tool
+    context: ToolContext[Any] | None
+    nested: str | None = None
+    """Id of the run that answers the call, if the tool is an agent."""
+
+    def told(self) -> tuple[object, ...]:
+        """Return the tool."""
+        return (self.tool,)
+
+
+@dataclass(slots=True)
+class ToolEnds(Moment):
+    """A tool has an outcome."""
+
+    hook = agent_hook = "on_tool_end"
+    call: ToolCall
+    tool: Tool
+    context: ToolContext[Any] | None
+    outcome: ToolOutcome
+
+    def told(self) -> tuple[object, ...]:
+        """Return the tool and the text that answers the call."""
+        return self.tool, self.outcome.output
+
+
+@dataclass(slots=True)
+class HandoffNoted(Moment):
+    """A handoff is on record, made or not."""
+
+    record: HandoffRecord
+
+
+@dataclass(slots=True)
+class HandoffMade(Moment):
+    """The view of the target is ready, and the source is still active."""
+
+    hook = "on_handoff"
+    agent_hook = "on_handoff"
+    record: HandoffRecord
+    source: Agent[Any]
+    target: Agent[Any] | Handler
+    shaped_by: str | None
+    """What shaped the view: a filter, or nothing."""
+    before: int
+    """How many items the source's view had."""
+
+    def told(self) -> tuple[object, ...]:
+        """Return the target."""
+        return (self.target,)
+
+
+@dataclass(slots=True)
+class HandoffReceived(Moment):
+    """An agent that was handed over to is active."""
+
+    agent_hook = "on_handoff"
+    source: Agent[Any]
+    target: Agent[Any]
+
+
+@dataclass(slots=True)
+class AnswerReturned(Moment):
+    """An agent has answered its caller, which goes on."""
+
+    source: str
+    target: str
+
+
+@dataclass(slots=True)
+class AgentEnds(Moment):
+    """An agent has given its output."""
+
+    hook = "on_agent_end"
+    agent_hook = "on_end"
+    output: object
+
+    def told(self) -> tuple[object, ...]:
+        """Return a copy of the output."""
+        return (own_copy(self.output),)
+
+
+@dataclass(slots=True)
+class RunEnds(Moment):
+    """The run has ended."""
+
+    error: BaseException | None
+
+
+async def emit(run: Run, moment: Moment) -> None:
+    """Give a moment to everything that watches the run, and wait for its hooks."""
+    if not moment.begins:
+        emit_now(run, moment)
+    if run.hooks is not None or run.agent.hooked or isinstance(moment, HandoffReceived):
+        await _call_hooks(run, moment)
+    if moment.begins:
+        emit_now(run, moment)
+
+
+def emit_now(run: Run, moment: Moment) -> None:
+    """Give a moment that no hook is called for to the traces and the log; also while the run is cancelled."""
+    if run.tracing is not None:
+        run.tracing.write(moment)
+    if (write_line := _LOGGED.get(type(moment))) is not None and _handoff_log.isEnabledFor(logging.INFO):
+        write_line(run, moment)
+
+
+def own_reply(reply: MessageDone) -> MessageDone:
+    """Return a reply for code that may edit it: the message of the run's own is in the transcript."""
+    return replace(reply, message=detached(reply.message))
+
+
+# Hooks
+
+_hooks_log = logging.getLogger("routelock.hooks")
+
+
+def has_hooks(run: Run) -> bool:
+    """Whether the run, the active agent or one of its skills has hooks."""
+    return run.hooks is not None or run.agent.hooked
+
+
+async def _call_hooks(run: Run, moment: Moment) -> None:
+    """Call the hooks of a moment, with the context, the active agent and what the moment tells.
+
+    A hook that raises is logged and noted on the result: watching a run must not end it, and no exception may
+    get lost.
+    """
+    context: Any = getattr(moment, "context", None)
+    if isinstance(moment, HandoffReceived):
+        shared = _hooks_of(moment.source, "on_handoff")
+        for hook in _hooks_of(moment.target, "on_handoff"):
+            if (
+                moment.target is moment.source or hook not in shared
+            ):  # what both have was called for the source
+                await _call(run, "on_handoff", hook, None, moment.target, moment.source)
+        return
+    if moment.hook is not None and _does_something(run.hooks, RunHooks, moment.hook):
+        hook = getattr(run.hooks, moment.hook, None)
+        await _call(run, moment.hook, hook, context, run.agent, *moment.told())
+    if moment.agent_hook is None:
+        return
+    for hook in _hooks_of(run.agent, moment.agent_hook):
+        given = (
+            (moment.target, moment.source) if isinstance(moment, HandoffMade) else (run.agent, *moment.told())
+        )
+        await _call(run, moment.agent_hook, hook, context, *given)
+
+
+def _does_something(hooks: object, kind: type[object], name: str) -> bool:
+    """Whether a hook is not that of the class to derive from; a missing one is reported when it is called."""
+    if hooks is None:
+        return False
+    hook: object = getattr(hooks, name, None)
+    return getattr(hook, "__func__", hook) is not getattr(kind, name)
+
+
+def _hooks_of(agent: Agent[Any], name: str) -> Sequence[Any]:
+    """Return what an agent's hooks and those of its skills have for a moment; None for a missing method."""
+    skills = agent.registered.hooks.get(name, ())
+    if not _does_something(agent.hooks, AgentHooks, name):
+        return skills
+    return [getattr(agent.hooks, name, None), *skills]
+
+
+async def _call(run: Run, name: str, hook: Any, context: Any, *args: Any) -> None:
+    try:
+        if hook is None:
+            raise TypeError(f"there is no method {name}; derive from RunHooks or AgentHooks")
+        await resolve(hook(context or run.now(), *args))
+    except BaseException as error:
+        if not is_error(error):
+            raise
+        log(run, _hooks_log, logging.ERROR, "hook %s raised", name, error=error)
+        text = f"hook {name} raised {type(error).__name__}: {error_text(error)}"
+        run.problem("hook", text, call_id=None if context is None else context.tool_call_id, error=error)
+
+
+# The log
 
 _LONGEST = 200
+
+_handoff_log = logging.getLogger("routelock.handoff")
 
 
 def log(
@@ -27,11 +319,11 @@ def log(
     """Write a line to a log.
 
     Args:
-        run: on whose result it is noted when that cannot be done.
+        run: a log that raises is noted on its result.
         to: the logger.
         level: one of `logging`.
         text: what to write, with ``args`` as `logging` puts them in.
-        args: made ready even when nobody listens: ask ``to.isEnabledFor`` before, if that takes time.
+        args: made ready even when the level is off: ask ``to.isEnabledFor`` before, if that takes time.
         error: its traceback is added.
     """
     if not to.isEnabledFor(level):
@@ -44,82 +336,33 @@ def log(
 
 
 def loggable_text(text: str) -> str:
-    """Return what somebody wrote as it may stand in a log: bounded, without secrets or line breaks."""
+    """Return text as it may stand in a log: bounded, without secrets or line breaks."""
     return plain(redact_text(text[: 4 * _LONGEST]), _LONGEST)
 
 
-_log = logging.getLogger("routelock.hooks")
+def _log_made(run: Run, moment: HandoffMade) -> None:
+    """Log a handoff for either side: with its reason, and nothing else of what was said."""
+    record = moment.record
+    source, target = loggable_text(record.source), loggable_text(record.target)
+    line = "[handoff] Executing handoff: %s -> %s in turn %d of run %s"
+    log(run, _handoff_log, logging.INFO, line, source, target, run.turn, run.run_id)
+    why = f" (Reason: {loggable_text(record.reason)})" if record.reason else ""
+    log(run, _handoff_log, logging.INFO, "[%s] Received handoff from %s%s", target, source, why)
 
 
-def heard(run: Run) -> bool:
-    """Whether anybody listens: the run's hooks, the active agent's, or those of its skills."""
-    return run.hooks is not None or run.agent.hooked
+def _log_noted(run: Run, moment: HandoffNoted) -> None:
+    one = moment.record
+    if one.ended is not None:  # it was not made
+        log(run, _handoff_log, logging.INFO, "%s -> %s: %s", one.source, one.target, one.status)
 
 
-def hears(run: Run, hook: str) -> bool:
-    """Return whether a hook of this name does something; its name is the same for runs and agents."""
-    if run.hooks is None and not run.agent.hooked:
-        return False
-    if run.hooks is not None and not _does_nothing(run.hooks, RunHooks, hook):
-        return True
-    hooks = run.agent.hooks
-    own = hooks is not None and not _does_nothing(hooks, AgentHooks, hook)
-    return own or hook in run.agent.registered.hooks
+def _log_returned(run: Run, moment: AnswerReturned) -> None:
+    line = "%s -> %s with an answer in turn %d of run %s"
+    log(run, _handoff_log, logging.INFO, line, moment.source, moment.target, run.turn, run.run_id)
 
 
-def _does_nothing(hooks: object, kind: type[object], name: str) -> bool:
-    """Whether a hook is that of the class that one derives from; a missing one is told as a mistake."""
-    hook: object = getattr(hooks, name, None)
-    return getattr(hook, "__func__", hook) is getattr(kind, name)
-
-
-async def tell(
-    run: Run, run_hook: str | None, agent_hook: str | None, *args: Any, context: Any = None
-) -> None:
-    """Call one hook of the run, and one of the active agent and of its skills, if there are any.
-
-    Each is given the context, the active agent and ``args``. A hook that raises is logged and noted on the
-    result: watching a run must not end it, and an exception must not get lost.
-    """
-    agent = run.agent
-    if run_hook is not None and run.hooks is not None:
-        await _call(run, run_hook, getattr(run.hooks, run_hook, None), context, agent, *args)
-    if agent_hook is not None:
-        for hook in _hooks(agent, agent_hook):
-            await _call(run, agent_hook, hook, context, agent, *args)
-
-
-async def tell_of_handoff(run: Run, of: Agent[Any], source: Agent[Any], target: Agent[Any] | Handler) -> None:
-    """Call the hooks of one side of a handoff with the target and the source.
-
-    Those that both sides share are called once, for the source.
-
-    Args:
-        run: the run.
-        of: whose hooks, of the source or the target.
-        source: the agent that hands over.
-        target: what takes over.
-    """
-    told = [] if of is source else _hooks(source, "on_handoff")
-    for hook in _hooks(of, "on_handoff"):
-        if hook not in told:
-            await _call(run, "on_handoff", hook, None, target, source)
-
-
-def _hooks(agent: Agent[Any], name: str) -> list[Any]:
-    """Return what an agent's hooks and those of its skills have for an event; None for a missing method."""
-    own = [] if agent.hooks is None else [getattr(agent.hooks, name, None)]
-    return [*own, *agent.registered.hooks.get(name, ())]
-
-
-async def _call(run: Run, name: str, hook: Any, context: Any, *args: Any) -> None:
-    try:
-        if hook is None:
-            raise TypeError(f"there is no method {name}; derive from RunHooks or AgentHooks")
-        await resolve(hook(context or run.now(), *args))
-    except BaseException as error:
-        if not is_error(error):
-            raise
-        log(run, _log, logging.ERROR, "hook %s raised", name, error=error)
-        text = f"hook {name} raised {type(error).__name__}: {error_text(error)}"
-        run.problem("hook", text, call_id=None if context is None else context.tool_call_id, error=error)
+_LOGGED: dict[type[Moment], Any] = {
+    HandoffMade: _log_made,
+    HandoffNoted: _log_noted,
+    AnswerReturned: _log_returned,
+}

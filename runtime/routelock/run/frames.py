@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from routelock.handoff_request import HandoffStatus
 from routelock.history.messages import Message, RunItem, ToolCall
 from routelock.history.unfinished_turn import left_over
 from routelock.history.view import View
-from routelock.run.emit import log
+from routelock.run.emit import AnswerReturned, emit_now
 from routelock.run.events import HandoffFailed, HandoffReturned
 from routelock.tools.invoke import reason_of
 from routelock.tools.schema import clip
@@ -152,8 +151,6 @@ def failure_of(error: BaseException) -> str:
 
 _ABANDONED = "It was not carried out: the agent had failed before."
 
-_log = logging.getLogger("routelock.handoff")
-
 
 def note_caller(run: Run, transfer: Transfer) -> None:
     """Let the source wait, or stand by, if the handoff says so, before the target takes over."""
@@ -176,8 +173,7 @@ def come_back(run: Run, output: str) -> HandoffReturned:
     run.add("handoff", answer_item(run, call, output, place=0).message)
     function = call["function"]
     run.progress.tool_results([(function["name"], function.get("arguments") or "", output)])
-    back = "%s -> %s with an answer in turn %d of run %s"
-    log(run, _log, logging.INFO, back, source, run.in_charge, run.turn, run.run_id)
+    emit_now(run, AnswerReturned(source, run.in_charge))
     return HandoffReturned(source=source, target=run.in_charge, call_id=call["id"], output=output)
 
 

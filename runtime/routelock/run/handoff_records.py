@@ -16,7 +16,7 @@ from routelock.run.result import (
 from routelock.usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
-    from routelock.tracing.recorder import Tracing
+    from routelock.tracing.recorder import Recorder
 
 __all__ = ["Hops"]
 
@@ -27,7 +27,7 @@ class Hops:
 
     run_id: str
     config: RunConfig
-    tracing: Tracing | None = field(default=None, init=False)
+    tracing: Recorder | None = field(default=None, init=False)
     """Is told what happens, see ``RunConfig.trace``."""
     handoffs: list[HandoffRecord] = field(default_factory=list[HandoffRecord])
     open_handoff: str | None = field(default=None, init=False)

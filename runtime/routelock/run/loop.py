@@ -1,4 +1,4 @@
-"""The one loop. Plain runs await it, streamed runs read what it shows; there is no other.
+"""The one loop: an async generator of what happens. Plain runs read it to its end; there is no other.
 
     view, handler, agent = start of the run          # in Run: the reset is structural
     for each turn:
@@ -7,20 +7,20 @@
         answer every call exactly once, in call order
         a transfer was made -> the view, the agent or the handler changes
 
-Start at `run_loop`; `_take_turn` is one turn.
+Start at `loop`; `take_turn` is one turn. Each generator is closed by the one that reads it, and none yields
+while a task group or a cancel scope is open (https://anyio.readthedocs.io/en/stable/cancellation.html).
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 from routelock._callables import callback_errors, error_text, resolve
 from routelock._concurrency import ask_all
-from routelock._json import detached, own_copy
-from routelock._showing import show, show_all, shown_by
+from routelock._json import detached
 from routelock.errors import (
     ContentRefused,
     HandlerError,
@@ -33,7 +33,7 @@ from routelock.errors import (
 )
 from routelock.guardrails import check_input, output_questions
 from routelock.handlers.events import MessageDone
-from routelock.handlers.port import Request, ToolChoice, copy_of, family_of, json_in, model_of
+from routelock.handlers.port import Request, ToolChoice, family_of, json_in, model_of
 from routelock.handlers.replies import (
     filtered_out,
     has_thoughts,
@@ -43,13 +43,25 @@ from routelock.handlers.replies import (
     was_cut_short,
 )
 from routelock.handoff_request import HandoffStatus
-from routelock.history.messages import Message, calls_of, refusal_of, text_of
+from routelock.history.messages import Message, ToolCall, calls_of, refusal_of, text_of
+from routelock.history.unfinished_turn import LeftOver
 from routelock.run.approval_gate import all_waiting
-from routelock.run.emit import heard, hears, tell
+from routelock.run.emit import (
+    AgentBegins,
+    AgentEnds,
+    ModelCallBegins,
+    ReplyTaken,
+    RunBegins,
+    RunEnds,
+    emit,
+    emit_now,
+    own_reply,
+)
 from routelock.run.events import (
     AgentUpdated,
     EmptyReply,
     HandlerFallback,
+    HandoffFailed,
     HandoffReturned,
     Repaired,
     RunDone,
@@ -57,7 +69,7 @@ from routelock.run.events import (
 )
 from routelock.run.frames import come_back, give_up, is_told, stop_all_standing_by, waiting_one
 from routelock.run.handler_selection import next_handler
-from routelock.run.model_call import Check, ask_model
+from routelock.run.model_call import Check, call_model
 from routelock.run.prompt import system_message
 from routelock.run.result import Shown
 from routelock.run.routing import Offer, offer
@@ -67,7 +79,7 @@ from routelock.run.tool_calls import Answered, answer_calls, asked_for, failed_h
 from routelock.run.transfer_request import Transfer
 from routelock.tools.invoke import NoTextError, to_text
 
-__all__ = ["begin", "close", "conclude", "end_badly", "judge", "run_events", "run_loop", "within"]
+__all__ = ["loop", "run_events", "take_turn"]
 
 _MISTAKES = ("unknown_tool", "bad_arguments", "handoff")
 
@@ -94,94 +106,135 @@ class _Turn:
     """Judges the input while the model is asked."""
 
 
-async def run_loop(run: Run) -> None:
-    """Carry out a run. If it is watched, show what happens, ending with `RunDone`.
+async def loop(run: Run) -> AsyncGenerator[RunEvent]:
+    """Carry out a run and yield what happens, at the pace of the reader; the last event is `RunDone`.
 
     Raises:
         RoutelockError: with the partial result in ``error.result``.
     """
     raised: Exception | None = None
     try:
-        await begin(run)
-        await (_go_on(run) if run.turn else _check_run_input(run))
-        await _take_turns(run)
+        await _open(run)
+        async with aclosing(_turns(run)) as happening:
+            async for event in happening:
+                yield event
     except Exception as error:
-        raised = await end_badly(run, error)
+        raised = await _fail(run, error)
     finally:
-        await close(run, raised)
-    if run.watched:
-        await show_all(run.take_completed())
+        await _close(run, raised)
+    for each in run.take_completed():
+        yield each
     if raised is not None:
         raise raised
-    if run.watched:
-        await show(RunDone(run.result()))
+    yield RunDone(run.result())
 
 
 def run_events(run: Run) -> AsyncGenerator[RunEvent]:
-    """Return what a run shows, at the pace of its reader, and for no longer than its ``timeout``."""
-    run.watched = True
-    events = shown_by(lambda: run_loop(run))
-    return events if run.config.timeout is None else within(run, events, run.config.timeout)
+    """Return what happens in a run, for no longer than its ``timeout``."""
+    return loop(run) if run.config.timeout is None else _in_time(run, loop(run), run.config.timeout)
 
 
-async def _go_on(run: Run) -> None:
-    """Do what is left of the turn in which a resumed run stood."""
-    from routelock.state.resume import settle  # noqa: PLC0415 - for the runs that do
-
-    left = settle(run)
-    if run.stop_reason != "unfinished":
-        return
-    if run.keeper is not None:
-        await run.keeper.claim(run, left.calls)
-    try:
-        if left.calls:
-            offered = (await _offer(run)).with_disabled()
-            judge(run, await answer_calls(run, offered, left.calls, run_events))
-        elif left.reply is not None:
-            await _act(run, await _offer(run), MessageDone(message=left.reply.message))
-    except Exception as error:
-        if not is_told(run.callers, error, run.config.raise_on):
-            raise
-        await _tell_caller(run, error)
-
-
-async def _take_turns(run: Run) -> None:
+async def _turns(run: Run) -> AsyncGenerator[RunEvent]:
     """Take turns until the run has ended. An agent that waits is told of a failure, and goes on."""
+    if run.turn:
+        turn = _rest_of_turn(run, await _restore(run))
+    else:
+        await _check_run_input(run)
+        turn = take_turn(run)
     while run.stop_reason == "unfinished":
+        failed: HandoffFailed | None = None
         try:
-            await _take_turn(run)
+            async with aclosing(turn) as happening:
+                async for event in happening:
+                    yield event
         except Exception as error:
             if not is_told(run.callers, error, run.config.raise_on):
                 raise
-            await _tell_caller(run, error)
+            failed = give_up(run, error)
+        if failed is not None:
+            for completed in run.take_completed():
+                yield completed
+            yield failed
         if run.keeper is not None:
             await run.keeper.keep(run)
+        turn = take_turn(run)
 
 
-async def _tell_caller(run: Run, error: Exception) -> None:
-    """Let the agent that waits go on without the answer, and show that."""
-    failed = give_up(run, error)
-    if run.watched:
-        await show_all([*run.take_completed(), failed])
+async def _restore(run: Run) -> LeftOver:
+    """Let a resumed run stand where its state says; return what is left of its turn."""
+    from routelock.state.resume import settle  # noqa: PLC0415 - for the runs that do
+
+    left = settle(run)
+    if run.keeper is not None and run.stop_reason == "unfinished":
+        await run.keeper.claim(run, left.calls)
+    return left
 
 
-async def _take_turn(run: Run) -> None:
+async def _rest_of_turn(run: Run, left: LeftOver) -> AsyncGenerator[RunEvent]:
+    """Do what is left of the turn in which a resumed run stood."""
+    if left.calls:
+        offered = (await _offer(run)).with_disabled()
+        async with aclosing(_answer(run, offered, left.calls)) as happening:
+            async for event in happening:
+                yield event
+    elif left.reply is not None:
+        async with aclosing(_act(run, await _offer(run), MessageDone(message=left.reply.message))) as acting:
+            async for event in acting:
+                yield event
+
+
+async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
     """Make one model call and do what its reply asks for."""
-    if run.speaker_changed() and run.watched:
-        await show(AgentUpdated(run.agent.name))
+    if run.speaker_changed():
+        yield AgentUpdated(run.agent.name)
     turn = await _begin_turn(run)
-    if run.watched:
-        for repair in turn.repairs:
-            await show(Repaired(agent=run.agent.name, repair=repair))
+    for repair in turn.repairs:
+        yield Repaired(agent=run.agent.name, repair=repair)
+    accepted: MessageDone | HandlerFallback
+    unseen: Sequence[RunEvent] = ()
     try:
-        await ask_model(run, turn.request, turn.shown, turn.check)
-        unseen, reply = _accept(run)
+        async with aclosing(call_model(run, turn.request, turn.shown, turn.check)) as arriving:
+            async for event in arriving:
+                yield event
+        unseen, accepted = _accept(run)
     except Exception as error:
-        replaced = _fall_back(run, error)
-        if run.watched:
-            await show_all([*run.take_completed(), replaced])
+        accepted = _fall_back(run, error)
+    for each in (*run.take_completed(), *unseen):
+        yield each
+    if isinstance(accepted, HandlerFallback):
+        yield accepted
         return
-    await _after(run, turn.offered, unseen, reply)
+    reply = accepted
+    yield own_reply(reply) if run.stream else reply
+    await emit(run, ReplyTaken(reply))
+    if run.empty_replies:
+        yield EmptyReply(run.agent.name)
+    async with aclosing(_act(run, turn.offered, reply)) as acting:
+        async for done in acting:
+            yield done
+
+
+async def _act(run: Run, offered: Offer, reply: MessageDone) -> AsyncGenerator[RunEvent]:
+    """Do what a reply asks for: answer its calls, or take it as the output."""
+    if calls := calls_of(reply.message):
+        async with aclosing(_answer(run, offered, calls)) as happening:
+            async for event in happening:
+                yield event
+    elif not run.empty_replies or _is_answer(run):
+        returned = await _finish(run, reply)
+        for each in run.take_completed():
+            yield each
+        if returned is not None:
+            yield returned
+
+
+async def _answer(run: Run, offered: Offer, calls: Sequence[ToolCall]) -> AsyncGenerator[RunEvent]:
+    """Answer the calls of a reply, and end the run if that calls for it."""
+    answered = Answered()
+    async with aclosing(answer_calls(run, offered, calls, run_events, answered)) as happening:
+        async for event in happening:
+            yield event
+    _check_progress(run, answered)
 
 
 async def _begin_turn(run: Run) -> _Turn:
@@ -194,34 +247,8 @@ async def _begin_turn(run: Run) -> _Turn:
         run.repairs += (*repairs,)
     shown = Shown(system=system, growing=messages, count=len(messages))
     request = _request(run, offered, shown)
-    if hears(run, "on_llm_start"):
-        await tell(run, "on_llm_start", "on_llm_start", copy_of(request))
+    await emit(run, ModelCallBegins(request, shown))
     return _Turn(request=request, shown=shown, offered=offered, repairs=repairs, check=check)
-
-
-async def _after(run: Run, offered: Offer, unseen: Sequence[RunEvent], reply: MessageDone) -> None:
-    """Show a reply and do what it asks for: answer its calls, or take it as the final output."""
-    if run.watched:
-        for event in unseen:
-            await show(event)
-        await show(_copied(reply))
-    if hears(run, "on_llm_end"):
-        await tell(run, "on_llm_end", "on_llm_end", _copied(reply))
-    if run.empty_replies and run.watched:
-        await show(EmptyReply(run.agent.name))
-    await _act(run, offered, reply)
-
-
-def _copied(reply: MessageDone) -> MessageDone:
-    """Return a reply for code that may edit it: the message of the run's own is in the transcript."""
-    return replace(reply, message=detached(reply.message))
-
-
-async def _act(run: Run, offered: Offer, reply: MessageDone) -> None:
-    if calls := calls_of(reply.message):
-        judge(run, await answer_calls(run, offered, calls, run_events))
-    elif not run.empty_replies or _is_answer(run):
-        await conclude(run, reply)
 
 
 def _is_answer(run: Run) -> bool:
@@ -258,8 +285,7 @@ async def _start_agent(run: Run) -> Check | None:
 
     It is behind it once the guardrails let the input pass: a run that is resumed is judged again.
     """
-    if heard(run):
-        await tell(run, "on_agent_start", "on_start")
+    await emit(run, AgentBegins())
     if not run.agent.input_guardrails:
         run.started = True
         return None
@@ -403,19 +429,11 @@ def _refused(run: Run, reply: MessageDone, why: str) -> ContentRefused:
     )
 
 
-async def conclude(run: Run, reply: MessageDone) -> None:
+async def _finish(run: Run, reply: MessageDone) -> HandoffReturned | None:
     """Turn a reply without calls into an output, or tell the model what is wrong with it.
 
     The output is the final one, or goes back to the agent that waits for it.
     """
-    returned = await _concluded(run, reply)
-    if run.watched:
-        await show_all(run.take_completed())
-        if returned is not None:
-            await show(returned)
-
-
-async def _concluded(run: Run, reply: MessageDone) -> HandoffReturned | None:
     text = text_of(reply.message) or refusal_of(reply.message)
     output: Any = text
     if run.agent.output is not None:
@@ -429,14 +447,13 @@ async def _concluded(run: Run, reply: MessageDone) -> HandoffReturned | None:
     if run.agent.output_guardrails or run.config.output_guardrails:
         await _guard(run, output)
     if run.callers and waiting_one(run.callers) is not None:
-        await tell(run, "on_agent_end", "on_end", own_copy(output))
+        await emit(run, AgentEnds(output))
         return come_back(run, text)
     run.final_output = output
     run.stop_reason = "done"
     run.close_record(HandoffStatus.COMPLETED)
     stop_all_standing_by(run)
-    if heard(run):
-        await tell(run, "on_agent_end", "on_end", own_copy(output))
+    await emit(run, AgentEnds(output))
     return None
 
 
@@ -461,15 +478,14 @@ def _ask_again(run: Run, wrong: str) -> None:
     run.add("nudge", nudge)
 
 
-async def begin(run: Run) -> None:
+async def _open(run: Run) -> None:
     """Open the books of a run: its trace, and its session."""
-    if run.tracing is not None:
-        run.tracing.begin()
+    emit_now(run, RunBegins())
     if run.keeper is not None:
         await run.keeper.begin(run)
 
 
-async def within(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> AsyncGenerator[RunEvent]:
+async def _in_time(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> AsyncGenerator[RunEvent]:
     """Carry out a run that is cancelled when its time is up, which is the end of it as any limit is."""
     setting = run.set_by("seconds", seconds, "RunConfig(timeout=...)")
     late = RunTimeout(
@@ -485,10 +501,9 @@ async def within(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> 
     except RunTimeout as error:
         if error is not late:
             raise
-        raised = await end_badly(run, late)
+        raised = await _fail(run, late)
     finally:
-        if run.tracing is not None:
-            run.tracing.end(raised)
+        emit_now(run, RunEnds(raised))
     for event in run.take_completed():
         yield event
     if raised is not None:
@@ -496,18 +511,18 @@ async def within(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> 
     yield RunDone(run.result())
 
 
-async def close(run: Run, raised: Exception | None) -> None:
+async def _close(run: Run, raised: Exception | None) -> None:
     """Close the books of a run, however it ended."""
     run.keep_partial()
     run.wind_up()
     if run.keeper is not None:
         await run.keeper.last(run)
-    # what was cancelled may be so because its time is up, which `within` knows
-    if run.tracing is not None and (run.config.timeout is None or run.stop_reason != "unfinished"):
-        run.tracing.end(raised)
+    # what was cancelled may be so because its time is up, which `_in_time` knows
+    if run.config.timeout is None or run.stop_reason != "unfinished":
+        emit_now(run, RunEnds(raised))
 
 
-async def end_badly(run: Run, error: Exception) -> Exception | None:
+async def _fail(run: Run, error: Exception) -> Exception | None:
     """End the run; return the error to raise, with the partial result. None: the limit is to be a result."""
     run.keep_partial(error)
     if run.keeper is not None:
@@ -564,7 +579,7 @@ async def _put_in(run: Run, output: object) -> None:
             await run.keeper.last(run)
 
 
-def judge(run: Run, turn: Answered) -> None:
+def _check_progress(run: Run, turn: Answered) -> None:
     """End the run if the turn calls for it. Everything that happened is in the transcript by now.
 
     Args:
@@ -586,7 +601,7 @@ def judge(run: Run, turn: Answered) -> None:
         run.stop_reason = "requires_action"
         return
     if transfer is not None and transfer.error is not None:
-        _judge_failed_transfer(run, transfer)
+        _check_failed_transfer(run, transfer)
     handed_over = transfer is not None and transfer.target is not None
     run.mistakes = run.mistakes + 1 if turn.only_mistakes and not handed_over else 0
     if run.mistakes >= run.config.max_mistakes:
@@ -595,7 +610,7 @@ def judge(run: Run, turn: Answered) -> None:
             f"{_last_mistake(run)}"
         )
     if (planned.tools or planned.declined or planned.unavailable) and run.config.detect_loops:
-        _judge_repetition(run)
+        _check_repetition(run)
 
 
 def _last_mistake(run: Run) -> str:
@@ -604,7 +619,7 @@ def _last_mistake(run: Run) -> str:
     return mistakes[-1] if mistakes else "several transfers at once"
 
 
-def _judge_failed_transfer(run: Run, transfer: Transfer) -> None:
+def _check_failed_transfer(run: Run, transfer: Transfer) -> None:
     if transfer.refusal == "arguments" and "bad_arguments" in run.config.raise_on:
         raise asked_for(run, transfer.answer)
     if "failed_handoff" in run.config.raise_on:
@@ -620,7 +635,7 @@ def _judge_failed_transfer(run: Run, transfer: Transfer) -> None:
             raise LoopDetected(again)
 
 
-def _judge_repetition(run: Run) -> None:
+def _check_repetition(run: Run) -> None:
     seen = run.progress
     if seen.is_stuck:
         raise LoopDetected(

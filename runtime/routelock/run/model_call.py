@@ -1,10 +1,10 @@
-"""Making one model call: within its time, through the app's executor, and noting what arrives."""
+"""One model call: within its time, through the app's executor; what arrives is noted in the run."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from math import inf, isinf
 from typing import Any, cast
 
@@ -12,7 +12,6 @@ import anyio
 
 from routelock._concurrency import open_group
 from routelock._json import detached
-from routelock._showing import show, show_all
 from routelock.errors import HandlerError, ProviderTimeout
 from routelock.handlers.events import (
     AttemptFailed,
@@ -24,7 +23,7 @@ from routelock.handlers.events import (
 )
 from routelock.handlers.function_handler import FunctionHandler
 from routelock.handlers.port import Handler, Request, copy_of
-from routelock.handlers.retry import attempt, attempts
+from routelock.handlers.retry import attempts
 from routelock.handoff_request import recordable
 from routelock.run.executor import Call
 from routelock.run.frames import patience, too_late
@@ -33,41 +32,42 @@ from routelock.run.run import Run
 from routelock.run.timeouts import in_time
 from routelock.usage import is_usage
 
-__all__ = ["Check", "ask_model"]
+__all__ = ["Check", "call_model"]
 
 
 Check = Callable[[], Awaitable[None]]
 """Judges the input; it raises if that must not be answered."""
 
 
-async def ask_model(run: Run, request: Request, shown: Shown, check: Check | None) -> None:
+async def call_model(
+    run: Run, request: Request, shown: Shown, check: Check | None
+) -> AsyncGenerator[HandlerEvent]:
     """Make the model call: through the app's executor and within its time, where there is such a thing.
 
     Args:
-        run: the run.
+        run: the run; the reply is noted in it.
         request: what the handler is given.
         shown: the messages in it.
-        check: judges the input meanwhile; before it is done nothing of the reply is taken.
+        check: judges the input meanwhile; before it is done nothing of the reply is yielded.
 
     Raises:
         Exception: what ``check`` raises, or the handler.
     """
     if run.callers and run.config.executor is None:
-        too_late(run.callers, run.in_charge)  # nobody is asked for whose answer nobody waits any longer
+        too_late(run.callers, run.in_charge)  # skip the call if the caller's deadline has passed
     run.begin_call(request, shown)
-    if check is None and run.config.executor is None and run.config.turn_timeout is None and not run.callers:
-        note = partial(_note, run)
-        await attempt(_answering(run), request, run.config.retry, run.begin_attempt, note)
-        return
-    events = _events(run, request)
-    try:
+    async with aclosing(_events(run, request)) as events:
+        held: Sequence[HandlerEvent] = ()
+        failed: Exception | None = None
         if check is not None:
-            await _judged(run, events, check)
+            held, failed = await _read_while_judged(run, events, check)
+        for event in held:
+            yield event
+        if failed is not None:
+            raise failed
         async for event in events:
             if _note(run, event):
-                await show(event)
-    finally:
-        await events.aclose()
+                yield event
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,12 @@ def _answering(run: Run) -> Handler:
     return _Apart(handler) if isinstance(run.handler, FunctionHandler) else handler
 
 
-async def _judged(run: Run, events: AsyncGenerator[HandlerEvent], check: Check) -> None:
-    """Show nothing of what arrives until the input has been judged.
+async def _read_while_judged(
+    run: Run, events: AsyncGenerator[HandlerEvent], check: Check
+) -> tuple[Sequence[HandlerEvent], Exception | None]:
+    """Return what arrives until the input has been judged, and what the handler raised meanwhile.
 
-    The group is closed before anything is shown. Only this task reads the events: what they hold open
+    The group is closed before anything is yielded. Only this task reads the events: what they hold open
     belongs to the task that began to read them.
     """
     held: list[HandlerEvent] = []
@@ -115,9 +117,7 @@ async def _judged(run: Run, events: AsyncGenerator[HandlerEvent], check: Check) 
     except BaseException:
         run.refuse_reply()
         raise
-    await show_all(held)
-    if failed is not None:
-        raise failed
+    return held, failed
 
 
 async def _judge(
@@ -183,7 +183,7 @@ def _in_patience(run: Run, events: AsyncGenerator[HandlerEvent]) -> AsyncGenerat
 
 
 def _note(run: Run, event: HandlerEvent) -> bool:
-    """Remember what arrives, so that nothing is lost however the call ends; return whether to show it."""
+    """Note what arrives, so that nothing is lost however the call ends; return whether the reader gets it."""
     if isinstance(event, TextDelta):
         return _noted_text(run, event.text)
     if isinstance(event, MessageDone):
@@ -203,7 +203,7 @@ def _note(run: Run, event: HandlerEvent) -> bool:
         )
     elif not run.partial:
         run.partial.append("")  # nothing to keep, but something was shown
-    return run.watched
+    return True
 
 
 def _noted_text(run: Run, text: object) -> bool:
@@ -214,7 +214,7 @@ def _noted_text(run: Run, text: object) -> bool:
             f"Handler {run.handler.name!r} yielded a TextDelta in turn {run.turn} whose text is {text!r:.80}."
         )
     run.partial.append(text)
-    return run.watched
+    return True
 
 
 def _counted(run: Run, done: MessageDone) -> MessageDone:

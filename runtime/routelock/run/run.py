@@ -32,6 +32,7 @@ from routelock.history.messages import ItemKind, Message, RunItem, ToolCall
 from routelock.history.notes import Audience
 from routelock.history.view import View
 from routelock.run.budget import Books
+from routelock.run.emit import ModelCallEnds, ModelCallRetried, emit_now
 from routelock.run.frames import Caller, waiting_one
 from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.loop_guard import Progress
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from routelock.state.document import RunDocument
     from routelock.state.run_state import RunState
 
-__all__ = ["Keeper", "ModelCalls", "Run"]
+__all__ = ["Keeper", "Run"]
 
 
 class Keeper(Protocol):
@@ -93,81 +94,13 @@ class Keeper(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class ModelCalls(Books):
-    """The model calls of one run while it goes on."""
+class Run(Books):
+    """One run while it goes on."""
 
     handler: Handler
     """Who is in charge."""
     calls: list[ModelCall] = field(default_factory=list[ModelCall], init=False)
     """Those that have ended."""
-
-    def begin_call(self, request: Request, shown: Shown) -> None:
-        """Note a model call before it is made, so that a failed one is on the result as well."""
-        self.open_call = (request, shown)
-        self.attempted = True
-        if self.tracing is not None:
-            self.tracing.model_started(request)
-
-    def unbegin_call(self, error: HandoffTimeout) -> None:
-        """Take a model call back that was noted and never made, if there is one."""
-        if self.open_call is not None:
-            self.open_call, self.attempted = None, False
-            if self.tracing is not None:
-                self.tracing.model_ended(None, error)
-
-    def end_call(self, reply: MessageDone | None, error: BaseException | None = None) -> None:
-        """Put the model call that was begun on the result, with its reply if it has one."""
-        assert self.open_call is not None
-        if self.tracing is not None:
-            self.tracing.model_ended(reply, error)
-        request, shown = self.open_call
-        self.open_call = None
-        self.calls.append(ModelCall.of(request, shown, self.handler.name, reply))
-
-    def forget(self) -> None:
-        """Drop what arrived: it is in the transcript now, or it is void."""
-        self.arrived = None
-        self.partial.clear()
-
-    def refuse_reply(self) -> None:
-        """Drop what arrived of a reply to an input that must not be answered; what it took is counted."""
-        if self.arrived is not None:
-            self.count_failed(None)
-            self.attempted = False
-        self.forget()
-
-    def void_attempt(self, failed: AttemptFailed) -> None:
-        """Count an attempt that failed and is to be made again.
-
-        Raises:
-            BudgetExceeded: there may be no other.
-        """
-        self.count_failed(failed.error)
-        if self.tracing is not None:
-            self.tracing.model_retried(failed)
-        self.forget()
-        self.attempted = False
-        self.check_budget()
-
-    def begin_attempt(self) -> None:
-        """Note that the model call is being made, and not waited for (see `routelock.handlers.retry`)."""
-        self.attempted = True
-
-    def count_failed(self, error: BaseException | None) -> None:
-        """Count a call that has no complete reply. One that the provider refused cost nothing."""
-        if self.arrived is not None and self.arrived.usage is not None:
-            self.count(self.arrived.usage)
-            return
-        refused = isinstance(error, ProviderError) and not isinstance(error, ProviderTimeout)
-        nothing_came = self.arrived is None and not self.partial
-        free = refused and nothing_came
-        self.count(Usage(requests=1, cost=0.0) if free else Usage(requests=1, estimated=True))
-
-
-@dataclass(slots=True, kw_only=True)
-class Run(ModelCalls):
-    """One run while it goes on."""
-
     first: Agent[Any]
     """The agent that the run begins with."""
     graph: Mapping[str, Agent[Any]]
@@ -182,8 +115,6 @@ class Run(ModelCalls):
 
     read_calls: bool = False
     """Whether there are calls in the input."""
-    watched: bool = field(default=False, init=False)
-    """Whether somebody reads what happens while it happens."""
     speaker: Agent[Any] | None = None
     """The agent that was announced last."""
     started: bool = field(default=False, init=False)
@@ -258,6 +189,63 @@ class Run(ModelCalls):
     """Those that have ended."""
     final_output: Any = field(default=None, init=False)
     stop_reason: StopReason = field(default="unfinished", init=False)
+
+    def begin_call(self, request: Request, shown: Shown) -> None:
+        """Note a model call before it is made, so that a failed one is on the result as well."""
+        self.open_call = (request, shown)
+        self.attempted = True
+
+    def unbegin_call(self, error: HandoffTimeout) -> None:
+        """Take a model call back that was noted and never made, if there is one."""
+        if self.open_call is not None:
+            self.open_call, self.attempted = None, False
+            emit_now(self, ModelCallEnds(None, error))
+
+    def end_call(self, reply: MessageDone | None, error: BaseException | None = None) -> None:
+        """Put the model call that was begun on the result, with its reply if it has one."""
+        assert self.open_call is not None
+        emit_now(self, ModelCallEnds(reply, error))
+        request, shown = self.open_call
+        self.open_call = None
+        self.calls.append(ModelCall.of(request, shown, self.handler.name, reply))
+
+    def forget(self) -> None:
+        """Drop what arrived: it is in the transcript now, or it is void."""
+        self.arrived = None
+        self.partial.clear()
+
+    def refuse_reply(self) -> None:
+        """Drop what arrived of a reply to an input that must not be answered; what it took is counted."""
+        if self.arrived is not None:
+            self.count_failed(None)
+            self.attempted = False
+        self.forget()
+
+    def void_attempt(self, failed: AttemptFailed) -> None:
+        """Count an attempt that failed and is to be made again.
+
+        Raises:
+            BudgetExceeded: there may be no other.
+        """
+        self.count_failed(failed.error)
+        emit_now(self, ModelCallRetried(failed))
+        self.forget()
+        self.attempted = False
+        self.check_budget()
+
+    def begin_attempt(self) -> None:
+        """Note that the model call is being made, and not waited for (see `routelock.handlers.retry`)."""
+        self.attempted = True
+
+    def count_failed(self, error: BaseException | None) -> None:
+        """Count a call that has no complete reply. One that the provider refused cost nothing."""
+        if self.arrived is not None and self.arrived.usage is not None:
+            self.count(self.arrived.usage)
+            return
+        refused = isinstance(error, ProviderError) and not isinstance(error, ProviderTimeout)
+        nothing_came = self.arrived is None and not self.partial
+        free = refused and nothing_came
+        self.count(Usage(requests=1, cost=0.0) if free else Usage(requests=1, estimated=True))
 
     def now(self) -> RunContext[Any]:
         """Return the context of this moment, for the code of the app."""

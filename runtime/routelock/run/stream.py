@@ -11,7 +11,7 @@ from routelock.agents.agent import Agent
 from routelock.errors import ConfigError
 from routelock.history.messages import Message
 from routelock.run.events import RunEvent
-from routelock.run.loop import run_events, run_loop
+from routelock.run.loop import run_events
 from routelock.run.result import RunResult
 from routelock.run.run import Run
 
@@ -19,13 +19,10 @@ __all__ = ["RunHandle", "RunStream", "finish"]
 
 
 async def finish(run: Run) -> RunResult[Any]:
-    """Carry out a run that nobody watches, and return its result."""
-    if run.config.timeout is None:
-        await run_loop(run)
-    else:
-        async with aclosing(run_events(run)) as events:
-            async for _ in events:
-                pass
+    """Carry out a run that has no reader, and return its result."""
+    async with aclosing(run_events(run)) as events:
+        async for _ in events:
+            pass
     return run.result()
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from routelock._callables import is_spurious_cancel, resolve
-from routelock._showing import show
 from routelock.context import ToolContext
 from routelock.errors import (
     ConfigError,
@@ -76,7 +75,7 @@ class Consultation:
     refused: Exception | None = None
     """Why there is none."""
     outcome: ToolOutcome | None = None
-    """How the call ended, when that is known beforehand."""
+    """How the call ended, once that is known."""
     seconds: float | None = None
     """How long the nested run of a streamed run may take, because another call ends the run."""
 
@@ -121,34 +120,35 @@ class Consultation:
         except ConfigError as error:
             self.refused = error
 
-    async def answered(self, context: ToolContext[Any], events: Events) -> ToolOutcome | None:
-        """Answer the call, show what happens if the run is streamed, and return the outcome.
+    async def answered(self, context: ToolContext[Any], events: Events) -> AsyncGenerator[NestedEvent]:
+        """Answer the call, and yield what happens if the run is streamed. The outcome is in ``outcome``.
 
-        There is none yet if the nested run waits for somebody's approval.
+        There is none yet if the nested run waits for an approval.
 
         Raises:
             ToolError: it failed, and the tool's ``on_error`` is to stop the outer run.
             GraceOver: it took longer than ``seconds``.
         """
         if self.outcome is not None:
-            return self.outcome
+            return
         try:
             inner = self._ready()
             async with aclosing(self._within_grace(_carried_out(inner, self.tool, events))) as happening:
                 async for event in happening:
                     if self.run.stream:
-                        await show(self._wrapped(event))
-            return None if inner.stop_reason == "requires_action" else await self._answer(inner)
+                        yield self._wrapped(event)
+            if inner.stop_reason != "requires_action":
+                self.outcome = await self._answer(inner)
         except (AssertionError, GraceOver):  # a test's own complaint is no answer
             raise
         except Exception as error:
-            return await self._failed(context, error)
+            self.outcome = await self._failed(context, error)
         except BaseException as error:
             if not is_spurious_cancel(error):
                 raise
             cancelled = ToolError("it was cancelled from within")
             cancelled.__cause__ = error
-            return await self._failed(context, cancelled)
+            self.outcome = await self._failed(context, cancelled)
 
     def _within_grace(self, events: AsyncGenerator[RunEvent]) -> AsyncGenerator[RunEvent]:
         return events if self.seconds is None else in_time(events, self.seconds, GraceOver())

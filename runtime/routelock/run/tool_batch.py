@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import aclosing, nullcontext
 from functools import partial
 from math import inf
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 
-from routelock._concurrency import isolated, run_all
+from routelock._concurrency import isolated, isolated_events, run_all
 from routelock.context import ToolContext
 from routelock.errors import (
     CallbackError,
@@ -21,7 +22,8 @@ from routelock.errors import (
     ToolTimeout,
 )
 from routelock.history.messages import ToolCall
-from routelock.run.emit import heard, tell
+from routelock.run.emit import ToolBegins, ToolEnds, emit, emit_now, has_hooks
+from routelock.run.events import RunEvent
 from routelock.run.executor import Call, Outcome
 from routelock.run.result import Problem
 from routelock.run.run import Run
@@ -75,6 +77,9 @@ class _Batch:
 
     async def carry_out(self, call: ToolCall, tool: Tool, work: _Work) -> None:
         """Do the work of a call that was admitted, within the grace if another one ends the run."""
+        if self._alone:
+            await work()
+            return
         try:
             if call["id"] in self._left:
                 self._leave(call)
@@ -100,8 +105,8 @@ class _Batch:
             await anyio.lowlevel.checkpoint()
         await self.carry_out(call, tool, work)
 
-    async def carry_out_watched(self, one: Consultation, work: _Work) -> None:
-        """Carry out a call that shows what happens: beside it nothing goes on, and no scope may be open.
+    async def stream(self, one: Consultation, events: Events) -> AsyncGenerator[RunEvent]:
+        """Carry out the call of an agent and yield what happens: nothing goes on beside it.
 
         A plain run would have begun it with the others, so it has the same grace if one of them ends the run.
         """
@@ -110,7 +115,9 @@ class _Batch:
             return
         one.seconds = self.run.grace if self._doomed else None
         try:
-            await isolated(work())
+            async with aclosing(isolated_events(_consulted(self.run, one, self.take, events))) as happening:
+                async for event in happening:
+                    yield event
         except GraceOver:
             await self._cut_off(one.call, one.tool)
 
@@ -129,9 +136,8 @@ class _Batch:
         if call["id"] not in self.run.begun:  # a hook was told that it is about to
             self._leave(call)
             return
-        _took(self.run, self.take, call, CUT_OFF, False)
-        if heard(self.run):
-            await _tell_end(self.run, tool, CUT_OFF, _context(self.run, call, tool))
+        self.take(call, CUT_OFF, False)
+        await emit(self.run, ToolEnds(call, tool, _context(self.run, call, tool), CUT_OFF))
 
     def _leave(self, call: ToolCall) -> None:
         self.run.tool_calls -= 1
@@ -139,12 +145,12 @@ class _Batch:
             self.take(call, NOT_RUN, False)
 
 
-async def run_tools(run: Run, calls: _Calls, take: Take, events: Events) -> None:
-    """Run the tools that a reply calls; show what happens in nested runs if the run is streamed.
+async def run_tools(run: Run, calls: _Calls, take: Take, events: Events) -> AsyncGenerator[RunEvent]:
+    """Run the tools that a reply calls; yield what happens in nested runs if the run is streamed.
 
     A streamed run answers the calls of agents one after the other, once the other tools are done: what
     several of them do at the same time could only be shown by way of a queue, which reads ahead of its
-    reader. The outcomes are the same, unless one of them ends the run while others wait for their place
+    reader. The outcomes are the same, unless one of them ends the run while others wait for their slot
     (``RunConfig.tools_at_once``).
 
     Args:
@@ -154,17 +160,19 @@ async def run_tools(run: Run, calls: _Calls, take: Take, events: Events) -> None
         events: carries out nested runs.
     """
     asked = [(call, tool, how) for call, tool in calls if isinstance(how := tool.on_invoke_tool, AgentCall)]
-    noted = len(run.errors)
+    plain = [each for each in calls if not isinstance(each[1].on_invoke_tool, AgentCall)] if asked else calls
+    batch, noted = _Batch(run, take, calls), len(run.errors)
     try:
-        if len(calls) == 1 and not asked and run.config.executor is None:
-            await isolated(_invoked(run, *calls[0], take))
+        made = consultations(run, asked)
+        if made and not run.stream:
+            await _run_with_agents(batch, plain, made, events)
             return
-        batch = _Batch(run, take, calls)
-        if asked:
-            plain = [(call, tool) for call, tool in calls if not isinstance(tool.on_invoke_tool, AgentCall)]
-            await _run_with_agents(batch, plain, consultations(run, asked), events)
-        else:
-            await _run_plain(batch, calls)
+        if plain:
+            await _run_plain(batch, plain)
+        for one in made:
+            async with aclosing(batch.stream(one, events)) as happening:
+                async for event in happening:
+                    yield event
     finally:
         if asked:
             run.absorb()
@@ -181,14 +189,14 @@ def _in_call_order(errors: Sequence[Problem], calls: _Calls) -> Sequence[Problem
 async def _run_with_agents(
     batch: _Batch, plain: _Calls, made: Sequence[Consultation], events: Events
 ) -> None:
+    """Run tools and agents at the same time; what happens in the agents' runs is not shown."""
     run = batch.run
-    works = [(one.call, one.tool, partial(_consulted, run, one, batch.take, events)) for one in made]
-    if run.stream:
-        if plain:
-            await _run_plain(batch, plain)
-        for one, (_, _, work) in zip(made, works, strict=True):
-            await batch.carry_out_watched(one, work)
-        return
+
+    async def answer(one: Consultation) -> None:
+        async for _ in _consulted(run, one, batch.take, events):
+            pass
+
+    works = [(one.call, one.tool, partial(answer, one)) for one in made]
     if run.config.executor is None:
         await _run_here(batch, [*_works(batch, plain), *works])
         return
@@ -236,59 +244,50 @@ async def _run_plain(batch: _Batch, calls: _Calls) -> None:
         for key, (call, tool, _) in by_key.items()
     ]
     outcomes = await executor.gather(steps, body)
-    for (call, _), outcome in zip(calls, outcomes, strict=True):
+    for (call, tool), recorded in zip(calls, outcomes, strict=True):
         if call["id"] not in batch.outcomes:  # an engine replayed this step instead of running it
-            _took(run, batch.take, call, ToolOutcome.from_envelope(outcome), bool(outcome.get("stop")))
+            outcome = ToolOutcome.from_envelope(recorded)
+            batch.take(call, outcome, bool(recorded.get("stop")))
+            emit_now(run, ToolEnds(call, tool, None, outcome))
 
 
 async def _invoked(run: Run, call: ToolCall, tool: Tool, take: Take) -> None:
-    watched = heard(run)
-    context: Any = _context(run, call, tool) if watched or tool.wants_context else None
-    if watched:
-        await _tell_start(run, tool, context)
+    """Call a tool and take its outcome."""
+    needs_context = tool.wants_context or has_hooks(run)
+    context: Any = _context(run, call, tool) if needs_context else None
+    await emit(run, ToolBegins(call, tool, context))
     run.begun.add(call["id"])
     stop = False
-    if run.tracing is not None:
-        run.tracing.tool_started(call)
     try:
-        arguments = call["function"].get("arguments") or ""
-        if run.tracing is None:
-            outcome = await tool.invoke(context, arguments)
-        else:
-            with run.tracing.inside(call["id"]):
-                outcome = await tool.invoke(context, arguments)
+        with nullcontext() if run.tracing is None else run.tracing.inside(call["id"]):
+            outcome = await tool.invoke(context, call["function"].get("arguments") or "")
     except (ToolError, ConfigError, GuardrailTripped, CallbackError) as raised:
         outcome, stop = _stopped(raised), True
-    _took(run, take, call, outcome, stop)  # a hook that is cancelled must not lose it
-    if watched:
-        await _tell_end(run, tool, outcome, context)
+    take(call, outcome, stop)  # before the hooks: if one is cancelled, the outcome is not lost
+    await emit(run, ToolEnds(call, tool, context, outcome))
 
 
-def _took(run: Run, take: Take, call: ToolCall, outcome: ToolOutcome, stop: bool) -> None:
-    take(call, outcome, stop)
-    if run.tracing is not None:
-        run.tracing.tool_ended(call, outcome)
-
-
-async def _consulted(run: Run, one: Consultation, take: Take, events: Events) -> None:
+async def _consulted(run: Run, one: Consultation, take: Take, events: Events) -> AsyncGenerator[RunEvent]:
     """Let an agent answer one call and take the outcome, unless a call of its own waits for an approval."""
     context = _context(run, one.call, one.tool)
-    await _tell_start(run, one.tool, context)
+    nested = None if one.inner is None else one.inner.run_id
+    await emit(run, ToolBegins(one.call, one.tool, context, nested))
     run.begun.add(one.call["id"])
     run.to_resume.pop(one.call["id"], None)  # not before: a run may end without coming to it
     stop = False
-    if run.tracing is not None:
-        run.tracing.tool_started(one.call, None if one.inner is None else one.inner.run_id)
     try:
-        outcome = await one.answered(context, events)
-        if outcome is None:
-            run.begun.discard(one.call["id"])
-            run.tool_calls -= 1  # it is counted when it goes on
-            return
+        async with aclosing(one.answered(context, events)) as happening:
+            async for event in happening:
+                yield event
+        outcome = one.outcome
     except ToolError as raised:
         outcome, stop = _stopped(raised), True
-    _took(run, take, one.call, outcome, stop)
-    await _tell_end(run, one.tool, outcome, context)
+    if outcome is None:
+        run.begun.discard(one.call["id"])
+        run.tool_calls -= 1  # it is counted when it goes on
+        return
+    take(one.call, outcome, stop)
+    await emit(run, ToolEnds(one.call, one.tool, context, outcome))
 
 
 def _stopped(raised: RoutelockError) -> ToolOutcome:
@@ -305,11 +304,3 @@ def _context(run: Run, call: ToolCall, tool: Tool) -> ToolContext[Any]:
         tool_call_id=call["id"],
         tool_arguments=call["function"].get("arguments") or "",
     )
-
-
-async def _tell_start(run: Run, tool: Tool, context: ToolContext[Any]) -> None:
-    await tell(run, "on_tool_start", "on_tool_start", tool, context=context)
-
-
-async def _tell_end(run: Run, tool: Tool, outcome: ToolOutcome, context: ToolContext[Any]) -> None:
-    await tell(run, "on_tool_end", "on_tool_end", tool, outcome.output, context=context)

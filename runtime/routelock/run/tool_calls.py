@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
 from typing import Any, Literal
 
 from routelock._callables import is_error
-from routelock._showing import show, show_all
 from routelock.errors import (
     ConfigError,
     HandoffError,
@@ -29,6 +29,7 @@ from routelock.run.events import (
     HandoffFailed,
     HandoffOccurred,
     HandoffRequested,
+    RunEvent,
     ToolCalled,
     ToolOutput,
 )
@@ -48,7 +49,7 @@ from routelock.run.transfer_request import (
     try_transfer,
 )
 from routelock.tools.schema import clip
-from routelock.tools.tool import NOT_RUN, Tool, ToolOutcome
+from routelock.tools.tool import NOT_RUN, ToolOutcome
 
 __all__ = ["Answered", "answer_calls", "asked_for", "failed_handoff"]
 
@@ -130,65 +131,65 @@ class _Answers:
         return bool(self.by_id) and all(map(_is_mistake, self.by_id.values()))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answered:
-    """What came of the calls of a reply."""
+    """What comes of the calls of a reply, for the loop to judge; filled in while they are answered."""
 
-    planned: Plan
-    """What they led to."""
-    transfer: Transfer | None
+    planned: Plan = field(default_factory=Plan)
+    """What they lead to."""
+    transfer: Transfer | None = None
     """The one that was tried."""
-    raised: RoutelockError | None
+    raised: RoutelockError | None = None
     """What a call ended the run with."""
-    only_mistakes: bool
+    only_mistakes: bool = False
     """Whether every call was one."""
 
 
-async def answer_calls(run: Run, offered: Offer, calls: Sequence[ToolCall], events: Events) -> Answered:
-    """Answer a reply's calls: tools first and at the same time, then the first transfer.
-
-    If the run is streamed, what happens is shown, in order, and never while a task group is open.
+async def answer_calls(
+    run: Run, offered: Offer, calls: Sequence[ToolCall], events: Events, answered: Answered
+) -> AsyncGenerator[RunEvent]:
+    """Answer a reply's calls: tools first and at the same time, then the first transfer. Yield what happens.
 
     Args:
         run: the run.
         offered: what the model was offered.
         calls: what it calls.
         events: carries out the runs of agents that are called as tools.
-
-    Returns:
-        What came of them, for the loop to judge.
+        answered: what comes of them.
 
     Raises:
         HandoffFilterError: an input filter, or what maps the history, broke.
     """
     answers = _Answers(run, calls)
-    planned = plan_turn(run, calls, offered, answers.decline)
-    transfer: Transfer | None = None
+    planned = answered.planned = plan_turn(run, calls, offered, answers.decline)
     try:
         _answer_unknown(run, planned, answers, offered)
-        if planned.tools:
-            await _carry_out(run, planned, answers, events)
+        async with aclosing(_carry_out(run, planned, answers, events)) as happening:
+            async for event in happening:
+                yield event
         if planned.transfers or answers.asked:
             _take_requests(run, planned, calls, answers)
             _spare_transfer(run, planned, answers)
             await hold_transfer(run, planned)
             _note_declined(run, planned)
-        if run.watched:
-            await _show_outcomes(run, planned, calls, answers)
+        for each in _outcomes(run, planned, calls, answers):
+            yield each
         _refuse_unknown_targets(run, planned, answers)
         if planned.transfer is not None:
-            transfer = await _transfer(run, planned.transfer, answers)
+            answered.transfer = await _transfer(run, planned.transfer, answers)
     except BaseException as error:
         _note_cut_short(run, planned, calls, answers, error)
         raise
     finally:
         _answer_not_taken(run, planned, answers)
         answers.record()
-    if run.watched:
-        await _show_rest(run, planned, answers)
-    if transfer is not None:
-        await _switch(run, transfer)
-    return Answered(planned, transfer, answers.raised, answers.only_mistakes())
+    answered.raised, answered.only_mistakes = answers.raised, answers.only_mistakes()
+    for each in _rest(run, planned, answers):
+        yield each
+    if answered.transfer is not None:
+        async with aclosing(_switch(run, answered.transfer)) as switching:
+            async for each in switching:
+                yield each
 
 
 def asked_for(run: Run, mistake: str) -> ModelBehaviorError:
@@ -205,8 +206,10 @@ def failed_handoff(run: Run, transfer: Transfer) -> HandoffError:
     return error
 
 
-async def _carry_out(run: Run, planned: Plan, answers: _Answers, events: Events) -> None:
+async def _carry_out(run: Run, planned: Plan, answers: _Answers, events: Events) -> AsyncGenerator[RunEvent]:
     """Run the tools that need no approval, or have it; none in a turn that ends the run anyway."""
+    if not planned.tools:
+        return
     if answers.end_run():
         for call, _ in planned.tools:
             if call["id"] not in run.to_resume:  # else it was begun before, and goes on when the run does
@@ -216,47 +219,44 @@ async def _carry_out(run: Run, planned: Plan, answers: _Answers, events: Events)
     if free:
         run.check_budget(len(free))
         run.tool_calls += len(free)
-        if run.watched:
-            await _show_calls(run, free)
-        await run_tools(run, free, partial(_take_outcome, run, answers), events)
+        for call, _ in free:
+            yield _called(run, call)
+        async with aclosing(run_tools(run, free, partial(_take_outcome, run, answers), events)) as happening:
+            async for event in happening:
+                yield event
     _note_results(run, planned, answers)
 
 
-async def _show_calls(run: Run, calls: Sequence[tuple[ToolCall, Tool]]) -> None:
-    for call, _ in calls:
-        await show(
-            ToolCalled(
-                agent=run.agent.name,
-                call_id=call["id"],
-                name=call["function"]["name"],
-                arguments=call["function"].get("arguments") or "",
-            )
-        )
+def _called(run: Run, call: ToolCall) -> ToolCalled:
+    return ToolCalled(
+        agent=run.agent.name,
+        call_id=call["id"],
+        name=call["function"]["name"],
+        arguments=call["function"].get("arguments") or "",
+    )
 
 
-async def _show_outcomes(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> None:
-    """Show what the tools gave, which transfers are not tried, and which one will be."""
-    await _show_outputs(run, calls, answers)
+def _outcomes(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> Iterator[RunEvent]:
+    """Yield what the tools gave, which transfers are not tried, and which one will be."""
+    yield from _outputs(run, calls, answers)
     for wanted, why in (*planned.not_taken, *planned.declined, *planned.unavailable):
-        await show(_failed(run, wanted.call, wanted.edge.agent_name, why))
+        yield _failed(run, wanted.call, wanted.edge.agent_name, why)
     for wanted, _ in planned.unknown_targets:
-        await show(_requested(run, wanted))
+        yield _requested(run, wanted)
     if planned.transfer is not None:
-        await show(_requested(run, planned.transfer))
+        yield _requested(run, planned.transfer)
 
 
-async def _show_rest(run: Run, planned: Plan, answers: _Answers) -> None:
-    """Show what the transfer that tools asked for came to, and what waits for an approval."""
+def _rest(run: Run, planned: Plan, answers: _Answers) -> Iterator[RunEvent]:
+    """Yield what the transfer that tools asked for came to, and what waits for an approval."""
     asked = [*planned.transfers, *(wanted for wanted, _ in planned.unknown_targets)]
-    await _show_outputs(run, [wanted.call for wanted in asked if wanted.request], answers)
+    yield from _outputs(run, [wanted.call for wanted in asked if wanted.request], answers)
     for wanted, why in planned.unknown_targets:
-        await show(_failed(run, wanted.call, wanted.edge.agent_name, why))
+        yield _failed(run, wanted.call, wanted.edge.agent_name, why)
     if planned.waiting:
-        run.interruptions = all_waiting(run, planned)  # whoever leaves as it is asked takes them along
+        run.interruptions = all_waiting(run, planned)  # a reader who leaves as it is asked takes them along
     for one in planned.waiting:
-        await show(
-            ApprovalRequested(agent=one.agent, call_id=one.call_id, name=one.name, arguments=one.arguments)
-        )
+        yield ApprovalRequested(agent=one.agent, call_id=one.call_id, name=one.name, arguments=one.arguments)
 
 
 def _take_requests(run: Run, planned: Plan, calls: Sequence[ToolCall], answers: _Answers) -> None:
@@ -368,20 +368,17 @@ def _answer_unknown(run: Run, planned: Plan, answers: _Answers, offered: Offer) 
             answer.stop = asked_for(run, text)
 
 
-async def _show_outputs(run: Run, calls: Sequence[ToolCall], answers: _Answers) -> None:
+def _outputs(run: Run, calls: Sequence[ToolCall], answers: _Answers) -> Iterator[ToolOutput]:
     for call in calls:
         answer = answers.by_id.get(call["id"])
-        if answer is None or answer.request is not None:
-            continue
-        await show(
-            ToolOutput(
+        if answer is not None and answer.request is None:
+            yield ToolOutput(
                 agent=run.agent.name,
                 call_id=call["id"],
                 name=call["function"].get("name") or "",
                 output=answer.text,
                 error=answer.error,
             )
-        )
 
 
 def _requested(run: Run, wanted: Wanted) -> HandoffRequested:
@@ -459,22 +456,19 @@ def _answer_not_taken(run: Run, planned: Plan, answers: _Answers) -> None:
         run.warn(f"turn {run.turn}: {len(planned.not_taken)} of the reply's transfers were not taken")
 
 
-async def _switch(run: Run, transfer: Transfer) -> None:
-    """Make the transfer, and show what became of it."""
+async def _switch(run: Run, transfer: Transfer) -> AsyncGenerator[RunEvent]:
+    """Make the transfer, and yield what became of it."""
     if transfer.target is None:
-        if run.watched:
-            await show(_failed(run, transfer.call, transfer.target_name, transfer.error or ""))
+        yield _failed(run, transfer.call, transfer.target_name, transfer.error or "")
         return
     source = run.in_charge
     await take_over(run, transfer)
-    if run.watched:
-        await show_all(run.take_completed())
-        await show(
-            HandoffOccurred(
-                source=source,
-                target=transfer.target_name,
-                call_id=transfer.call["id"],
-                reason=transfer.reason,
-                preserve_context=transfer.edge.preserve_context,
-            )
-        )
+    for event in run.take_completed():
+        yield event
+    yield HandoffOccurred(
+        source=source,
+        target=transfer.target_name,
+        call_id=transfer.call["id"],
+        reason=transfer.reason,
+        preserve_context=transfer.edge.preserve_context,
+    )

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from routelock._callables import MaybeAwaitable, callback_errors, name_of, resolve
 from routelock._json import unshared
@@ -21,15 +21,12 @@ from routelock.history.filters import HandoffInputData, HandoffInputFilter, last
 from routelock.history.messages import Message, RunItem, calls_of
 from routelock.history.nesting import nest_handoff_history
 from routelock.history.view import View, filtered, partition
-from routelock.run.emit import heard, log, loggable_text, tell, tell_of_handoff
+from routelock.run.emit import HandoffMade, HandoffNoted, HandoffReceived, emit, emit_now, log
 from routelock.run.frames import answer_item, note_caller
 from routelock.run.prompt import instructions, rode_along
 from routelock.run.result import HandoffRecord
 from routelock.run.run import Run
 from routelock.run.transfer_request import Transfer, data_of
-
-if TYPE_CHECKING:
-    from routelock.tracing.recorder import Tracing
 
 __all__ = ["put_on_record", "take_over"]
 
@@ -64,10 +61,7 @@ def put_on_record(run: Run, transfer: Transfer) -> None:
             ended=None if made else run.config.clock(),
         )
     )
-    if run.tracing is not None:
-        run.tracing.catch_up()
-    if not made:
-        log(run, _log, logging.INFO, "%s -> %s: %s", run.in_charge, transfer.target_name, transfer.status)
+    emit_now(run, HandoffNoted(run.handoffs[-1]))
 
 
 def _response(transfer: Transfer) -> HandoffResponse:
@@ -122,14 +116,10 @@ async def take_over(run: Run, transfer: Transfer) -> None:
         run.source_prompt = source_prompt
         run.meet(target)
     _carry(run, transfer)
-    if run.tracing is not None:
-        _trace_it(run, run.tracing, transfer, len(seen))
     run.progress.transferred(speaker, target.name, data_of(transfer.request))
-    _announce(run, speaker, transfer)
     try:
-        if heard(run):
-            await tell(run, "on_handoff", None, target)
-            await tell_of_handoff(run, source, source, target)
+        record = next(one for one in reversed(run.handoffs) if one.id == transfer.request.request_id)
+        await emit(run, HandoffMade(record, source, target, _shaped_by(run, transfer), len(seen)))
     finally:  # it is made: who is cancelled here finds the target in charge
         run.switch(target if isinstance(target, Agent) else source, handler, given=transfer.input)
     if isinstance(target, Agent):
@@ -177,21 +167,9 @@ def _carry(run: Run, transfer: Transfer) -> None:
         log(run, _log, logging.DEBUG, "it is %s", loggable(payload, logging.DEBUG))
 
 
-def _announce(run: Run, speaker: str, transfer: Transfer) -> None:
-    """Log a transfer for either side: with its reason, and nothing else that was said."""
-    if not _log.isEnabledFor(logging.INFO):
-        return
-    source, target = loggable_text(speaker), loggable_text(transfer.target_name)
-    line = "[handoff] Executing handoff: %s -> %s in turn %d of run %s"
-    log(run, _log, logging.INFO, line, source, target, run.turn, run.run_id)
-    why = f" (Reason: {loggable_text(transfer.reason)})" if transfer.reason else ""
-    log(run, _log, logging.INFO, "[%s] Received handoff from %s%s", target, source, why)
-
-
 async def _greet(run: Run, source: Agent[Any], target: Agent[Any], transfer: Transfer) -> None:
     """Call the target's own hooks."""
-    if target.hooked:
-        await tell_of_handoff(run, target, source, target)
+    await emit(run, HandoffReceived(source, target))
     if target.on_handoff_received is not None:
         await _received(run, target, transfer)
 
@@ -287,15 +265,12 @@ def _shaping(run: Run, edge: Handoff) -> tuple[str, HandoffInputFilter, bool] | 
     return "nest_handoff_history", fold, True
 
 
-def _trace_it(run: Run, tracing: Tracing, transfer: Transfer, before: int) -> None:
-    """Let a trace know what shaped the view of who takes over; a filter of the app's by its own name, too."""
-    shaping = _shaping(run, transfer.edge)
-    if shaping is not None:
-        what, apply, own = shaping
-        shaped_by = what if own else f"{what}: {name_of(apply)}"
-    else:
-        shaped_by = None
-    tracing.took_over(transfer.request.request_id, shaped_by, before)
+def _shaped_by(run: Run, transfer: Transfer) -> str | None:
+    """Return what shapes the view of the target; a filter of the app's by its own name, too."""
+    if run.tracing is None or (shaping := _shaping(run, transfer.edge)) is None:
+        return None
+    what, apply, own = shaping
+    return what if own else f"{what}: {name_of(apply)}"
 
 
 def _without_calls(items: list[RunItem], call_ids: Collection[str]) -> list[RunItem]:

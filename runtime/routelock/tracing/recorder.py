@@ -29,7 +29,19 @@ from routelock.handoffs.handoff import Handoff
 from routelock.history.messages import Message, RunItem, ToolCall, is_note, portable
 from routelock.history.notes import unforged
 from routelock.run.config import RunConfig, listed
-from routelock.run.emit import log
+from routelock.run.emit import (
+    HandoffMade,
+    HandoffNoted,
+    ModelCallBegins,
+    ModelCallEnds,
+    ModelCallRetried,
+    Moment,
+    RunBegins,
+    RunEnds,
+    ToolBegins,
+    ToolEnds,
+    log,
+)
 from routelock.run.handler_selection import handlers_by_priority
 from routelock.run.result import HandoffRecord, Problem, Shown
 from routelock.run.run import Run
@@ -61,9 +73,9 @@ from routelock.tracing.records import (
 __all__ = [
     "Accounted",
     "Accounts",
+    "Recorder",
     "Trace",
     "TraceWriter",
-    "Tracing",
     "Within",
     "agent_traced",
     "error_traced",
@@ -102,39 +114,15 @@ class Trace(Protocol):
         ...
 
 
-class Tracing(Protocol):
-    """What a run tells of itself; see `routelock.tracing`. A run that is not traced has none."""
+class Recorder(Protocol):
+    """Writes what happens in a run to its traces; a run without a trace has none."""
 
-    def within(self, outer: Tracing, call_id: str) -> None:
+    def within(self, outer: Recorder, call_id: str) -> None:
         """Be that of a run which answers a call of another one."""
         ...
 
-    def begin(self) -> None:
-        """The run begins."""
-        ...
-
-    def catch_up(self) -> None:
-        """Write what is new in the books of the run."""
-        ...
-
-    def model_started(self, request: Request) -> None:
-        """A model call begins."""
-        ...
-
-    def model_retried(self, failed: AttemptFailed) -> None:
-        """An attempt failed, and there will be another one."""
-        ...
-
-    def model_ended(self, reply: MessageDone | None, error: BaseException | None) -> None:
-        """A model call has come to its end."""
-        ...
-
-    def tool_started(self, call: ToolCall, nested: str | None = None) -> None:
-        """A tool is about to run; one that is an agent answers with that run."""
-        ...
-
-    def tool_ended(self, call: ToolCall, outcome: ToolOutcome) -> None:
-        """A tool has an outcome."""
+    def write(self, moment: Moment) -> None:
+        """Write what a moment adds, and everything that is new on the run since the last one."""
         ...
 
     def inside(self, call_id: str | None) -> AbstractContextManager[None]:
@@ -142,15 +130,7 @@ class Tracing(Protocol):
         ...
 
     def handler(self) -> Handler:
-        """Return the handler that is in charge, or one around it that works within what the writers want."""
-        ...
-
-    def took_over(self, handoff_id: str, shaped_by: str | None, before: int) -> None:
-        """The target of a transfer has taken over."""
-        ...
-
-    def end(self, error: BaseException | None) -> None:
-        """The run has ended; safe to call twice, the first word counts."""
+        """Return the active handler, or one around it that works within what the writers want."""
         ...
 
 
@@ -434,7 +414,7 @@ def traced(run: Run) -> Run:
         ConfigError: a file cannot be made where it is to be.
     """
     if given := listed(run.config.trace):
-        run.tracing = _RunTracing(run, [_trace(one) for one in given])
+        run.tracing = _RunRecorder(run, [_trace(one) for one in given])
     return run
 
 
@@ -455,14 +435,14 @@ def _cannot_be(path: Path) -> str | None:
     return None if os.access(place, wanted) else f"{place} may not be written by this user"
 
 
-class _RunTracing:
+class _RunRecorder:
     """The tracing of one run."""
 
     def __init__(self, run: Run, traces: Sequence[Trace]) -> None:
         self.run = run
         self.traces = traces
         self.writers: list[TraceWriter | None] = []
-        self.outer: _RunTracing | None = None
+        self.outer: _RunRecorder | None = None
         self.outer_call: str | None = None
         self.accounts = Accounts(run.run_id)
         self.handoffs: dict[str, HandoffRecord] = {}
@@ -471,10 +451,33 @@ class _RunTracing:
         self.calls = 0
         self.ended = False
 
-    def within(self, outer: Tracing, call_id: str) -> None:
-        self.outer, self.outer_call = cast(_RunTracing, outer), call_id
+    def within(self, outer: Recorder, call_id: str) -> None:
+        self.outer, self.outer_call = cast(_RunRecorder, outer), call_id
 
-    def begin(self) -> None:
+    def write(self, moment: Moment) -> None:
+        match moment:
+            case RunBegins():
+                self._begin()
+            case ModelCallBegins():
+                self._model_started(moment.request, moment.shown)
+            case ModelCallRetried():
+                self._model_retried(moment.failed)
+            case ModelCallEnds():
+                self._model_ended(moment.reply, moment.error)
+            case ToolBegins():
+                self._tool_started(moment.call, moment.nested)
+            case ToolEnds():
+                self._tool_ended(moment.call, moment.outcome)
+            case HandoffNoted():
+                self._catch_up()
+            case HandoffMade():
+                self._handoff_made(moment)
+            case RunEnds():
+                self._end(moment.error)
+            case _:  # what is on the run is written with the next moment
+                pass
+
+    def _begin(self) -> None:
         start = _start(self)
         above = self.outer.writers if self.outer is not None else [None] * len(self.traces)
         self.writers = [None] * len(self.traces)
@@ -482,9 +485,9 @@ class _RunTracing:
             self.writers[place] = self._safely(partial(trace.begin, start, parent), place)
         self.problems, self.repairs = len(self.run.errors), len(self.run.repairs)  # of before, if it goes on
         self.handoffs = {one.id: one for one in self.run.handoffs}
-        self.catch_up()
+        self._catch_up()
 
-    def catch_up(self) -> None:
+    def _catch_up(self) -> None:
         run = self.run
         for item in self.accounts.new_items(run.items, self._now()):
             self._write(item)
@@ -496,11 +499,9 @@ class _RunTracing:
             self._write(problem_traced(run.run_id, self._now(), problem))
         self.problems = len(run.errors)
 
-    def model_started(self, request: Request) -> None:
-        self.catch_up()
+    def _model_started(self, request: Request, shown: Shown) -> None:
+        self._catch_up()
         run, now = self.run, self._now()
-        assert run.open_call is not None
-        shown = run.open_call[1]
         self.calls += 1
         seen = self.accounts.of_call(request.tools, shown, run.view.items, now)
         for record in seen.unwritten:
@@ -529,7 +530,7 @@ class _RunTracing:
             )
         )
 
-    def model_retried(self, failed: AttemptFailed) -> None:
+    def _model_retried(self, failed: AttemptFailed) -> None:
         self._write(
             ModelRetried(
                 run=self.run.run_id,
@@ -541,7 +542,7 @@ class _RunTracing:
             )
         )
 
-    def model_ended(self, reply: MessageDone | None, error: BaseException | None) -> None:
+    def _model_ended(self, reply: MessageDone | None, error: BaseException | None) -> None:
         end = ModelEnded(run=self.run.run_id, time=self._now(), call=self.calls, error=error_traced(error))
         if reply is not None:
             end = replace(
@@ -555,8 +556,8 @@ class _RunTracing:
             )
         self._write(end)
 
-    def tool_started(self, call: ToolCall, nested: str | None = None) -> None:
-        self.catch_up()
+    def _tool_started(self, call: ToolCall, nested: str | None) -> None:
+        self._catch_up()
         run = self.run
         self._write(
             ToolStarted(
@@ -571,7 +572,7 @@ class _RunTracing:
             )
         )
 
-    def tool_ended(self, call: ToolCall, outcome: ToolOutcome) -> None:
+    def _tool_ended(self, call: ToolCall, outcome: ToolOutcome) -> None:
         self._write(
             ToolEnded(
                 run=self.run.run_id,
@@ -609,26 +610,26 @@ class _RunTracing:
         inner = self.run.handler
         return Within(inner, self.inside) if any(hasattr(one, "inside") for one in self.writers) else inner
 
-    def took_over(self, handoff_id: str, shaped_by: str | None, before: int) -> None:
-        self.catch_up()
+    def _handoff_made(self, made: HandoffMade) -> None:
+        self._catch_up()
         run, payload = self.run, self.run.shared_memory.get(PAYLOAD_KEY)
         self._write(
             TookOver(
                 run=run.run_id,
                 time=self._now(),
-                handoff=handoff_id,
-                shaped_by=shaped_by,
-                before=before,
+                handoff=made.record.id,
+                shaped_by=made.shaped_by,
+                before=made.before,
                 after=len(run.view.items),
                 payload=None if payload is None else preview(redact(recordable(payload)), _PAYLOAD_ROOM),
             )
         )
 
-    def end(self, error: BaseException | None) -> None:
+    def _end(self, error: BaseException | None) -> None:
         if self.ended:
             return
         self.ended = True
-        self.catch_up()
+        self._catch_up()
         result = self.run.result()
         self._write(
             RunEnded(
@@ -669,7 +670,7 @@ class _RunTracing:
             return None
 
 
-def _start(tracing: _RunTracing) -> RunStarted:
+def _start(tracing: _RunRecorder) -> RunStarted:
     run, outer = tracing.run, tracing.outer
     return RunStarted(
         run=run.run_id,
