@@ -118,12 +118,12 @@ class Runner:
 def _kept(run: Run, session: Session | None, input: RunInput | RunState) -> Run:
     """Let a run be kept in its session, if it has one."""
     if session is not None:
-        if not hasattr(session, "keeper"):
+        if not hasattr(session, "store_of_run"):
             raise ConfigError(
                 f"session must be a Session, such as Session('user-7', SQLiteSessions('chats.db')), not "
                 f"{session!r:.80}. See routelock.sessions."
             )
-        run.keeper = session.keeper(input if is_state(input) else None)
+        run.store = session.store_of_run(input if is_state(input) else None)
     return run
 
 

@@ -97,7 +97,7 @@ def calling(*names: str, tools: list[Any], **options: Any) -> Agent[Any]:
 
 def begun(made: Agent[Any], *, stream: bool, grace: float, hooks: Any = None, **settings: Any) -> Run:
     run = start(made, "Hi", None, 10, hooks, RunConfig(**settings), stream=stream)
-    run.grace = grace
+    run.calls.grace = grace
     return run
 
 
@@ -389,5 +389,5 @@ async def test_an_executor_that_goes_one_by_one_begins_no_more() -> None:
 async def test_the_grace_is_a_few_seconds() -> None:
     run = begun(agent("A", "Hi"), stream=False, grace=0)
     fresh = start(agent("A", "Hi"), "Hi", None, 10, None, RunConfig(), stream=False)
-    assert run.grace == 0
-    assert 1 <= fresh.grace <= 10
+    assert run.calls.grace == 0
+    assert 1 <= fresh.calls.grace <= 10

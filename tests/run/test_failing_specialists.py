@@ -153,7 +153,7 @@ FAILURES: dict[str, tuple[Target, str]] = {
     ),
     "going round": (
         lambda: agent("B", *[call("look_up", {"order": 7})] * 6, tools=[look_up]),
-        "LoopDetected: Agent 'B' was told that it goes round, and went on:",
+        "LoopDetected: Agent 'B' was told that it repeats itself, and went on:",
     ),
     "silence": (
         lambda: agent("B", call("look_up", {"order": 7}), "", "", tools=[look_up]),

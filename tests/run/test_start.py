@@ -50,8 +50,8 @@ def test_what_no_run_can_begin_with_is_said(given: dict[str, Any], said: str) ->
 
 def test_a_text_is_the_users_first_message() -> None:
     run = begun()
-    assert [item.message for item in run.items] == [{"role": "user", "content": "Hi"}]
-    assert (run.input_count, run.max_turns) == (1, DEFAULT_MAX_TURNS)
+    assert [item.message for item in run.transcript.items] == [{"role": "user", "content": "Hi"}]
+    assert (run.transcript.input_count, run.budget.max_turns) == (1, DEFAULT_MAX_TURNS)
 
 
 def test_items_keep_their_order_and_are_input() -> None:
@@ -61,7 +61,7 @@ def test_items_keep_their_order_and_are_input() -> None:
 
 def test_of_limits_and_options_the_smaller_holds() -> None:
     run = begun(max_turns=3, config=RunConfig(limits=Limits(turns=5, handoffs=2, seconds=9), timeout=4))
-    assert (run.max_turns, run.config.max_handoffs, run.config.timeout) == (3, 2, 4)
+    assert (run.budget.max_turns, run.config.max_handoffs, run.config.timeout) == (3, 2, 4)
 
 
 def test_ids_of_runs_differ_unless_one_is_given() -> None:

@@ -533,7 +533,7 @@ async def test_a_failed_transfer_is_told_as_an_event(stream: bool) -> None:
 
 async def test_the_same_call_with_the_same_result_is_pointed_out_and_then_stopped() -> None:
     a = agent("A", *[call("look_up", {"order": 7})] * 9, tools=[look_up])
-    with pytest.raises(LoopDetected, match="told that it goes round, and went on: 5 turns") as caught:
+    with pytest.raises(LoopDetected, match="told that it repeats itself, and went on: 5 turns") as caught:
         await run(a)
     assert len(requests(a)) == 6
     nudges = [item for item in caught.value.result.items if item.kind == "nudge"]

@@ -967,10 +967,10 @@ async def test_a_state_whose_taker_died_is_not_carried_out_again(session: Sessio
     clerk = till.clerk(PAYS[0], "Nobody knows.")
     first = await run(clerk, "Pay.", session)
     state = first.state().approve(first.interruptions[0])
-    keeper = session.keeper(state)
+    store = session.store_of_run(state)
     dead = Runner.run_streamed(clerk, state)._run  # it gets no further than this
-    await keeper.begin(dead)
-    await keeper.claim(dead, [PAYS[0]])
+    await store.open(dead)
+    await store.claim(dead, [PAYS[0]])
     with pytest.raises(SessionConflict):
         await run(clerk, state, session)
     result = await run(clerk, "And?", session)

@@ -559,7 +559,7 @@ async def test_a_run_that_is_done_is_done_again_without_a_model_call() -> None:
     assert (result.final_output, result.stop_reason, len(requests(a))) == (Weather(degrees=21), "done", 1)
     assert {**facts(result), "calls": []} == {**facts(first), "calls": []}
     changed = replace(a, output_type=bool)
-    with pytest.raises(ConfigError, match="its output is none for agent 'A' as it is now"):
+    with pytest.raises(ConfigError, match="its output does not fit agent 'A' as it is now"):
         await run(changed, state)
 
 

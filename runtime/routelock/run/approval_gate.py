@@ -11,7 +11,6 @@ from routelock._callables import MaybeAwaitable
 from routelock._concurrency import Question, ask_all
 from routelock.context import ToolContext
 from routelock.history.messages import ToolCall
-from routelock.run.budget import Books
 from routelock.run.routing import MOST_CALLS, Offer, Plan, Wanted, enabled_of, plan
 from routelock.run.run import Run
 from routelock.tools.agent_tool import AgentCall
@@ -61,10 +60,10 @@ def plan_turn(run: Run, calls: Sequence[ToolCall], offered: Offer, decline: _Dec
         offered: what it was offered.
         decline: answers a call that is not made.
     """
-    said, multiple = run.approvals, run.config.multiple_handoffs
+    said, multiple = run.calls.decisions, run.config.multiple_handoffs
     if len(calls) > MOST_CALLS:
         calls = _without_surplus(run, calls, decline)
-    if run.to_resume:
+    if run.sub_runs.to_resume:
         calls = _without_lost(run, calls, offered, decline)
     planned = _plan_others(run, calls, offered) if said.asked else plan(calls, offered, multiple)
     if said.by_call or said.by_tool:
@@ -91,7 +90,7 @@ def _without_lost(
         route = offered.routes.get(name)
         there = isinstance(route, Tool) and name not in offered.disabled
         asks = there and isinstance(cast(Tool, route).on_invoke_tool, AgentCall)
-        if asks or run.to_resume.pop(call["id"], None) is None:
+        if asks or run.sub_runs.to_resume.pop(call["id"], None) is None:
             left.append(call)
             continue
         text = _LOST.format(name=clip(name, 80))
@@ -108,7 +107,7 @@ def _plan_others(run: Run, calls: Sequence[ToolCall], offered: Offer) -> Plan:
     held: dict[str, Interruption] = {}
     for call in calls:
         one = _interruption(run, call, call["function"].get("name") or "")
-        if (*run.path, call["id"]) in run.approvals.asked and _decision(run, one) is None:
+        if (*run.sub_runs.path, call["id"]) in run.calls.decisions.asked and _decision(run, one) is None:
             held[call["id"]] = one
     planned = plan([call for call in calls if call["id"] not in held], offered, run.config.multiple_handoffs)
     planned.waiting += held.values()
@@ -140,7 +139,7 @@ async def hold_tools(
         CallbackError: an ``is_enabled`` or ``needs_approval`` function raised. Nothing is carried out then.
     """
     left = planned.tools
-    if run.approvals.by_call or run.approvals.by_tool:
+    if run.calls.decisions.by_call or run.calls.decisions.by_tool:
         left = _without_declined(run, left, decline)
     if not all(tool.is_enabled is True for _, tool in left):
         left = await _without_disabled(run, left, not_available)
@@ -168,7 +167,7 @@ def _without_declined(run: Run, calls: _Calls, decline: _Decline) -> _Calls:
 
 async def _without_disabled(run: Run, calls: _Calls, not_available: _NotAvailable) -> _Calls:
     """Answer the calls of tools that are disabled by now: between offer and call there may be days."""
-    enabled = await enabled_of([tool for _, tool in calls], run.agent, run.now())
+    enabled = await enabled_of([tool for _, tool in calls], run.frame.agent, run.now())
     for (call, tool), is_enabled in zip(calls, enabled, strict=True):
         if not is_enabled:
             not_available(call, _NOT_AVAILABLE.format(name=tool.name))
@@ -213,7 +212,7 @@ async def hold_transfer(run: Run, planned: Plan) -> None:
     wanted = planned.transfer
     if wanted is None or await _is_disabled(run, planned, wanted):
         return
-    needs, said_of = wanted.edge.needs_approval, run.approvals
+    needs, said_of = wanted.edge.needs_approval, run.calls.decisions
     if needs is False and (wanted.request is not None or not (said_of.by_call or said_of.by_tool)):
         return
     name = wanted.edge.tool_name
@@ -232,7 +231,7 @@ async def _is_disabled(run: Run, planned: Plan, wanted: Wanted) -> bool:
     """Set a transfer aside that the model was offered and that is disabled by now. Code may make it."""
     if wanted.request is not None or wanted.edge.is_enabled is True or _is_declined(run, wanted):
         return False
-    (enabled,) = await enabled_of([wanted.edge], run.agent, run.now())
+    (enabled,) = await enabled_of([wanted.edge], run.frame.agent, run.now())
     if not enabled:
         planned.transfer = None
         planned.unavailable.append((wanted, _NO_TRANSFER.format(name=wanted.edge.agent_name)))
@@ -246,9 +245,11 @@ def _is_declined(run: Run, wanted: Wanted) -> bool:
 
 def all_waiting(run: Run, planned: Plan) -> tuple[Interruption, ...]:
     """Return what waits after a turn: here, in the runs within, and in those to which nobody came."""
-    found = [*planned.waiting, *(one for inner in run.kept.values() for one in inner.interruptions)]
-    depth = len(run.path)
-    left = [one for one in run.interruptions if len(one.path) > depth and one.path[depth] in run.to_resume]
+    within = [one for inner in run.sub_runs.waiting.values() for one in inner.calls.interruptions]
+    found = [*planned.waiting, *within]
+    depth, to_resume = len(run.sub_runs.path), run.sub_runs.to_resume
+    earlier = [one for one in run.calls.interruptions if len(one.path) > depth]
+    left = [one for one in earlier if one.path[depth] in to_resume]
     return (*found, *(one for one in left if one not in found))
 
 
@@ -266,20 +267,17 @@ async def _said(run: Run, planned: Plan, call: ToolCall, name: str, needs: Needs
 
 def _decision(run: Run, one: Interruption) -> Decision | None:
     """Return what was said of a call of this run. A decision is spent once its call was begun."""
-    return run.approvals.of(one, spent=one.call_id in run.begun)
+    return run.calls.decisions.of(one, spent=one.call_id in run.calls.begun)
 
 
 def _interruption(run: Run, call: ToolCall, name: str) -> Interruption:
-    outermost: Books = run
-    while outermost.outer is not None:
-        outermost = outermost.outer
     return Interruption(
-        agent=run.agent.name,
+        agent=run.frame.agent.name,
         name=name,
         arguments=call["function"].get("arguments") or "",
         call_id=call["id"],
-        path=run.path,
-        run_id=outermost.run_id,
+        path=run.sub_runs.path,
+        run_id=run.sub_runs.outermost_id or run.run_id,
     )
 
 

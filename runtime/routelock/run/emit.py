@@ -67,6 +67,10 @@ class Moment:
         """Return what a hook is given after the context and the active agent; all of it is the hook's own."""
         return ()
 
+    def told_agent(self, agent: Agent[Any]) -> tuple[object, ...]:
+        """Return what the hook of an agent is given after the context."""
+        return (agent, *self.told())
+
 
 @dataclass(slots=True)
 class RunBegins(Moment):
@@ -174,10 +178,16 @@ class HandoffMade(Moment):
     """What shaped the view: a filter, or nothing."""
     before: int
     """How many items the source's view had."""
+    after: int
+    """How many items the target's view has."""
 
     def told(self) -> tuple[object, ...]:
         """Return the target."""
         return (self.target,)
+
+    def told_agent(self, agent: Agent[Any]) -> tuple[object, ...]:
+        """Return the target and the source."""
+        return self.target, self.source
 
 
 @dataclass(slots=True)
@@ -221,7 +231,7 @@ async def emit(run: Run, moment: Moment) -> None:
     """Give a moment to everything that watches the run, and wait for its hooks."""
     if not moment.begins:
         emit_now(run, moment)
-    if run.hooks is not None or run.agent.hooked or isinstance(moment, HandoffReceived):
+    if run.hooks is not None or run.frame.agent.hooked or isinstance(moment, HandoffReceived):
         await _call_hooks(run, moment)
     if moment.begins:
         emit_now(run, moment)
@@ -229,8 +239,8 @@ async def emit(run: Run, moment: Moment) -> None:
 
 def emit_now(run: Run, moment: Moment) -> None:
     """Give a moment that no hook is called for to the traces and the log; also while the run is cancelled."""
-    if run.tracing is not None:
-        run.tracing.write(moment)
+    if run.recorder is not None:
+        run.recorder.write(moment)
     if (write_line := _LOGGED.get(type(moment))) is not None and _handoff_log.isEnabledFor(logging.INFO):
         write_line(run, moment)
 
@@ -247,7 +257,7 @@ _hooks_log = logging.getLogger("routelock.hooks")
 
 def has_hooks(run: Run) -> bool:
     """Whether the run, the active agent or one of its skills has hooks."""
-    return run.hooks is not None or run.agent.hooked
+    return run.hooks is not None or run.frame.agent.hooked
 
 
 async def _call_hooks(run: Run, moment: Moment) -> None:
@@ -267,14 +277,11 @@ async def _call_hooks(run: Run, moment: Moment) -> None:
         return
     if moment.hook is not None and _does_something(run.hooks, RunHooks, moment.hook):
         hook = getattr(run.hooks, moment.hook, None)
-        await _call(run, moment.hook, hook, context, run.agent, *moment.told())
+        await _call(run, moment.hook, hook, context, run.frame.agent, *moment.told())
     if moment.agent_hook is None:
         return
-    for hook in _hooks_of(run.agent, moment.agent_hook):
-        given = (
-            (moment.target, moment.source) if isinstance(moment, HandoffMade) else (run.agent, *moment.told())
-        )
-        await _call(run, moment.agent_hook, hook, context, *given)
+    for hook in _hooks_of(run.frame.agent, moment.agent_hook):
+        await _call(run, moment.agent_hook, hook, context, *moment.told_agent(run.frame.agent))
 
 
 def _does_something(hooks: object, kind: type[object], name: str) -> bool:

@@ -14,6 +14,7 @@ from routelock.scopes import permits
 
 __all__ = [
     "check_model",
+    "default_name",
     "find_handler",
     "handler_for",
     "handlers_by_priority",
@@ -47,6 +48,12 @@ def handler_for(agent: Agent[Any], config: RunConfig, failed: Collection[str] = 
     if plain and not isinstance(chosen.handler, str):
         agent.worked_out[handler_for] = chosen.handler
     return load(chosen)
+
+
+def default_name(agent: Agent[Any], config: RunConfig) -> str:
+    """Return the name of an agent's default handler in this run; empty if it has none."""
+    handlers = handlers_by_priority(agent, config)
+    return handlers[0].name if handlers else ""
 
 
 def handlers_by_priority(agent: Agent[Any], config: RunConfig) -> Sequence[RegisteredHandler]:

@@ -67,9 +67,9 @@ from routelock.run.events import (
     RunDone,
     RunEvent,
 )
-from routelock.run.frames import come_back, give_up, is_told, stop_all_standing_by, waiting_one
+from routelock.run.frames import asking_caller, fail_frame, is_told, return_answer, stop_all_standing_by
 from routelock.run.handler_selection import next_handler
-from routelock.run.model_call import Check, call_model
+from routelock.run.model_call import Check, call_model, note
 from routelock.run.prompt import system_message
 from routelock.run.result import Shown
 from routelock.run.routing import Offer, offer
@@ -94,7 +94,7 @@ _WHOLE = ("stop", "tool_calls", None)
 _SAY_SOMETHING = "Your reply was empty. Answer the user, or call a tool."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Turn:
     """What a turn begins with."""
 
@@ -115,14 +115,26 @@ async def loop(run: Run) -> AsyncGenerator[RunEvent]:
     raised: Exception | None = None
     try:
         await _open(run)
-        async with aclosing(_turns(run)) as happening:
-            async for event in happening:
-                yield event
+        turn = await _first_turn(run)
+        while run.ending.stop_reason == "unfinished":
+            failed: HandoffFailed | None = None
+            try:
+                async with aclosing(turn) as happening:
+                    async for event in happening:
+                        yield event
+            except Exception as error:
+                failed = _tell_caller(run, error)
+            for each in (*run.handoffs.take_completed(), failed):
+                if each is not None:
+                    yield each
+            if run.store is not None:
+                await run.store.append(run)
+            turn = take_turn(run)
     except Exception as error:
         raised = await _fail(run, error)
     finally:
         await _close(run, raised)
-    for each in run.take_completed():
+    for each in run.handoffs.take_completed():
         yield each
     if raised is not None:
         raise raised
@@ -134,30 +146,23 @@ def run_events(run: Run) -> AsyncGenerator[RunEvent]:
     return loop(run) if run.config.timeout is None else _in_time(run, loop(run), run.config.timeout)
 
 
-async def _turns(run: Run) -> AsyncGenerator[RunEvent]:
-    """Take turns until the run has ended. An agent that waits is told of a failure, and goes on."""
+async def _first_turn(run: Run) -> AsyncGenerator[RunEvent]:
+    """Return the first turn, or what is left of the turn in which a resumed run stood."""
     if run.turn:
-        turn = _rest_of_turn(run, await _restore(run))
-    else:
-        await _check_run_input(run)
-        turn = take_turn(run)
-    while run.stop_reason == "unfinished":
-        failed: HandoffFailed | None = None
-        try:
-            async with aclosing(turn) as happening:
-                async for event in happening:
-                    yield event
-        except Exception as error:
-            if not is_told(run.callers, error, run.config.raise_on):
-                raise
-            failed = give_up(run, error)
-        if failed is not None:
-            for completed in run.take_completed():
-                yield completed
-            yield failed
-        if run.keeper is not None:
-            await run.keeper.keep(run)
-        turn = take_turn(run)
+        return _rest_of_turn(run, await _restore(run))
+    await _check_run_input(run)
+    return take_turn(run)
+
+
+def _tell_caller(run: Run, error: Exception) -> HandoffFailed:
+    """Let the agent that waits go on without the answer.
+
+    Raises:
+        Exception: the error itself, if it ends the run.
+    """
+    if not is_told(run.callers, error, run.config.raise_on):
+        raise error
+    return fail_frame(run, error)
 
 
 async def _restore(run: Run) -> LeftOver:
@@ -165,8 +170,8 @@ async def _restore(run: Run) -> LeftOver:
     from routelock.state.resume import settle  # noqa: PLC0415 - for the runs that do
 
     left = settle(run)
-    if run.keeper is not None and run.stop_reason == "unfinished":
-        await run.keeper.claim(run, left.calls)
+    if run.store is not None and run.ending.stop_reason == "unfinished":
+        await run.store.claim(run, left.calls)
     return left
 
 
@@ -178,54 +183,52 @@ async def _rest_of_turn(run: Run, left: LeftOver) -> AsyncGenerator[RunEvent]:
             async for event in happening:
                 yield event
     elif left.reply is not None:
-        async with aclosing(_act(run, await _offer(run), MessageDone(message=left.reply.message))) as acting:
-            async for event in acting:
-                yield event
+        for ended in await _take_as_output(run, MessageDone(message=left.reply.message)):
+            yield ended
 
 
 async def take_turn(run: Run) -> AsyncGenerator[RunEvent]:
     """Make one model call and do what its reply asks for."""
-    if run.speaker_changed():
-        yield AgentUpdated(run.agent.name)
+    if run.is_new_agent():
+        yield AgentUpdated(run.frame.agent.name)
     turn = await _begin_turn(run)
     for repair in turn.repairs:
-        yield Repaired(agent=run.agent.name, repair=repair)
+        yield Repaired(agent=run.frame.agent.name, repair=repair)
     accepted: MessageDone | HandlerFallback
     unseen: Sequence[RunEvent] = ()
     try:
         async with aclosing(call_model(run, turn.request, turn.shown, turn.check)) as arriving:
             async for event in arriving:
-                yield event
+                if note(run, event):
+                    yield event
         unseen, accepted = _accept(run)
     except Exception as error:
         accepted = _fall_back(run, error)
-    for each in (*run.take_completed(), *unseen):
+    for each in (*run.handoffs.take_completed(), *unseen):
         yield each
     if isinstance(accepted, HandlerFallback):
         yield accepted
         return
-    reply = accepted
-    yield own_reply(reply) if run.stream else reply
-    await emit(run, ReplyTaken(reply))
-    if run.empty_replies:
-        yield EmptyReply(run.agent.name)
-    async with aclosing(_act(run, turn.offered, reply)) as acting:
-        async for done in acting:
-            yield done
+    yield own_reply(accepted) if run.stream else accepted
+    await emit(run, ReplyTaken(accepted))
+    if run.progress.empty_replies:
+        yield EmptyReply(run.frame.agent.name)
+    if calls := calls_of(accepted.message):
+        async with aclosing(_answer(run, turn.offered, calls)) as happening:
+            async for done in happening:
+                yield done
+    else:
+        for ended in await _take_as_output(run, accepted):
+            yield ended
 
 
-async def _act(run: Run, offered: Offer, reply: MessageDone) -> AsyncGenerator[RunEvent]:
-    """Do what a reply asks for: answer its calls, or take it as the output."""
-    if calls := calls_of(reply.message):
-        async with aclosing(_answer(run, offered, calls)) as happening:
-            async for event in happening:
-                yield event
-    elif not run.empty_replies or _is_answer(run):
-        returned = await _finish(run, reply)
-        for each in run.take_completed():
-            yield each
-        if returned is not None:
-            yield returned
+async def _take_as_output(run: Run, reply: MessageDone) -> Sequence[RunEvent]:
+    """Take a reply without calls as the output, if it is one; return what happened."""
+    if run.progress.empty_replies and not _is_answer(run):
+        return ()
+    returned = await _finish(run, reply)
+    completed = run.handoffs.take_completed()
+    return completed if returned is None else (*completed, returned)
 
 
 async def _answer(run: Run, offered: Offer, calls: Sequence[ToolCall]) -> AsyncGenerator[RunEvent]:
@@ -239,12 +242,12 @@ async def _answer(run: Run, offered: Offer, calls: Sequence[ToolCall]) -> AsyncG
 
 async def _begin_turn(run: Run) -> _Turn:
     run.begin_turn()
-    check = None if run.started else await _start_agent(run)
-    offered = run.offered or await _offer(run)
+    check = None if run.agent_started else await _start_agent(run)
+    offered = run.frame.offered or await _offer(run)
     system = await system_message(run, offered)
-    messages, repairs = run.view.messages(family_of(run.handler), run.reader())
+    messages, repairs = run.frame.view.messages(family_of(run.frame.handler), run.audience())
     if repairs:
-        run.repairs += (*repairs,)
+        run.report.repairs += (*repairs,)
     shown = Shown(system=system, growing=messages, count=len(messages))
     request = _request(run, offered, shown)
     await emit(run, ModelCallBegins(request, shown))
@@ -257,15 +260,15 @@ def _is_answer(run: Run) -> bool:
     Raises:
         LoopDetected: it was asked, and said nothing again.
     """
-    but = ", but for a thought, which may have been cut" if has_thoughts(run.items[-1].message) else ""
+    items, name = run.transcript.items, run.frame.agent.name
+    but = ", but for a thought, which may have been cut" if has_thoughts(items[-1].message) else ""
     run.warn(f"turn {run.turn}: the reply is empty{but}")
-    before = run.items[-2].message["role"]
-    first = len(run.items) == run.input_count + 1 and before != "tool"
-    if first or run.agent.output is not None or not run.config.detect_loops:
+    first = len(items) == run.transcript.input_count + 1 and items[-2].message["role"] != "tool"
+    if first or run.frame.agent.output is not None or not run.config.detect_loops:
         return True
-    if run.empty_replies > 1:
+    if run.progress.empty_replies > 1:
         raise LoopDetected(
-            f"Agent {run.agent.name!r} gave an empty reply in turn {run.turn}, after it was told that its "
+            f"Agent {name!r} gave an empty reply in turn {run.turn}, after it was told that its "
             "last one was empty. The partial result is in error.result; with RunConfig(detect_loops=False) "
             "an empty reply is the final output."
         )
@@ -277,7 +280,7 @@ def _is_answer(run: Run) -> bool:
 async def _check_run_input(run: Run) -> None:
     if run.config.input_guardrails:
         shown = run.shown_next()
-        await check_input(run.config.input_guardrails, run.now(), run.agent, shown, whose="the run")
+        await check_input(run.config.input_guardrails, run.now(), run.frame.agent, shown, whose="the run")
 
 
 async def _start_agent(run: Run) -> Check | None:
@@ -286,14 +289,14 @@ async def _start_agent(run: Run) -> Check | None:
     It is behind it once the guardrails let the input pass: a run that is resumed is judged again.
     """
     await emit(run, AgentBegins())
-    if not run.agent.input_guardrails:
-        run.started = True
+    if not run.frame.agent.input_guardrails:
+        run.agent_started = True
         return None
-    agent, now, messages = run.agent, run.now(), run.shown_next()
+    agent, now, messages = run.frame.agent, run.now(), run.shown_next()
 
     async def check() -> None:
         await check_input(agent.input_guardrails, now, agent, messages, whose=f"agent {agent.name!r}")
-        run.started = True
+        run.agent_started = True
 
     if run.config.guardrails_beside:
         return check
@@ -303,7 +306,7 @@ async def _start_agent(run: Run) -> Check | None:
 
 async def _offer(run: Run) -> Offer:
     """Return what the model may call. What nothing can change is worked out once, for all or for this run."""
-    agent, handler = run.agent, run.handler.name
+    agent, handler = run.frame.agent, run.frame.handler.name
     for_all = not (run.scopes or run.config.external_tools or run.config.agents)
     offered: Offer | None = agent.worked_out.get((offer, handler)) if for_all else None
     if offered is None:
@@ -312,19 +315,20 @@ async def _offer(run: Run) -> Offer:
         if for_all and offered.fixed and not any(isinstance(edge.target, str) for edge in agent.edges):
             agent.worked_out[offer, handler] = offered
     if offered.fixed:
-        run.offered = offered
+        run.frame.offered = offered
     _warn_of_many(run, offered)
     return offered
 
 
 def _warn_of_many(run: Run, offered: Offer) -> None:
     most = run.config.warn_handoffs_over
-    if most is None or offered.handoffs <= most or run.warned_of_many:
+    if most is None or offered.handoffs <= most or run.report.warned_of_many:
         return
-    run.warned_of_many = True
+    run.report.warned_of_many = True
     run.warn(
-        f"agent {run.agent.name!r} is offered {offered.handoffs} handoffs, and models choose badly among "
-        f"more than {most}: put some behind an agent of their own, or set RunConfig(warn_handoffs_over=...)"
+        f"agent {run.frame.agent.name!r} is offered {offered.handoffs} handoffs, and models choose badly "
+        f"among more than {most}: put some behind an agent of their own, or set "
+        "RunConfig(warn_handoffs_over=...)"
     )
 
 
@@ -332,8 +336,8 @@ def _request(run: Run, offered: Offer, shown: Shown) -> Request:
     """Put together what the handler is given."""
     settings: dict[str, Any] = {}
     choice: ToolChoice | None = None
-    if run.config.model_settings or run.agent.model_settings:
-        settings = {**run.config.model_settings, **run.agent.model_settings}
+    if run.config.model_settings or run.frame.agent.model_settings:
+        settings = {**run.config.model_settings, **run.frame.agent.model_settings}
         choice = _tool_choice(run, offered, settings.pop("tool_choice", None))
         settings = {key: value for key, value in settings.items() if value is not None}
     return Request(
@@ -341,12 +345,12 @@ def _request(run: Run, offered: Offer, shown: Shown) -> Request:
         tools=offered.specs,
         tool_choice=choice,
         settings=settings,
-        output_schema=run.agent.output_schema,
+        output_schema=run.frame.agent.output_schema,
         stream=run.stream,
-        agent=run.agent.name,
+        agent=run.frame.agent.name,
         turn=run.turn,
         context=run.now(),
-        handoff_input=run.handoff_input,
+        handoff_input=run.frame.handoff_input,
     )
 
 
@@ -354,7 +358,7 @@ def _tool_choice(run: Run, offered: Offer, choice: ToolChoice | None) -> ToolCho
     """Return the agent's tool choice where it applies: one that forces holds once, and for what is there."""
     if choice in (None, "auto", "none"):
         return choice
-    if run.agent_turns > 1 or not offered.routes:
+    if run.frame.turns > 1 or not offered.routes:
         return None
     return choice if choice == "required" or choice in offered.routes else None
 
@@ -368,46 +372,47 @@ def _fall_back(run: Run, error: Exception) -> HandlerFallback:
     excused = isinstance(error, HandlerError) or not isinstance(error, RoutelockError | AssertionError)
     if isinstance(error, RoutelockError) and error.result is not None:
         excused = True  # it ended another run, which the handler made
-    arrived = run.arrived is not None and not isinstance(error, ContentRefused)
-    began = run.open_call is None or run.partial or arrived
+    arrived = run.model_call.reply is not None and not isinstance(error, ContentRefused)
+    began = run.model_call.request is None or run.model_call.text or arrived
     if not excused or began or not run.config.fallback:
         raise error
-    handler = next_handler(run.agent, run.handler.name, run.failed_of(run.agent), run.config)
+    agent, failed = run.frame.agent, run.frame.handler.name
+    handler = next_handler(agent, failed, run.failed_of(agent), run.config)
     if handler is None:
         raise error
-    failed = run.handler.name
     why = f"handler {failed!r} failed, {handler.name!r} answers instead: "
     why += f"{type(error).__name__}: {error_text(error)}"
     run.problem("fallback", why, error=error)
     run.replace_handler(handler, error)
-    return HandlerFallback(agent=run.agent.name, handler=failed, next_handler=handler.name, error=error)
+    return HandlerFallback(agent=run.frame.agent.name, handler=failed, next_handler=handler.name, error=error)
 
 
 def _accept(run: Run) -> tuple[Sequence[RunEvent], MessageDone]:
     """Take the complete reply; return what of it nobody has seen yet, what was repaired in it, and itself."""
-    reply = run.arrived
+    reply = run.model_call.reply
     if reply is None:
         raise HandlerError(
-            f"Handler {run.handler.name!r} ended in turn {run.turn} without a MessageDone. "
+            f"Handler {run.frame.handler.name!r} ended in turn {run.turn} without a MessageDone. "
             "Every handler must yield exactly one, with the complete message."
         )
     sound = is_sound(reply.message)
     if not sound and (wrong := reply_problem(reply.message)):
-        raise HandlerError(f"Handler {run.handler.name!r} gave a reply in turn {run.turn} with {wrong}.")
+        name = run.frame.handler.name
+        raise HandlerError(f"Handler {name!r} gave a reply in turn {run.turn} with {wrong}.")
     if reply.finish_reason not in _WHOLE and was_cut_short(reply.finish_reason):
         if not sound and (why := filtered_out(reply)):
             raise _refused(run, reply, why)
         run.warn(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
     _check_choice(run, reply)
-    shown, known = run.partial.copy() if run.stream else (), len(run.repairs)
+    shown, known = run.model_call.text.copy() if run.stream else (), len(run.report.repairs)
     reply = run.accept(reply, sound=sound)
-    repaired = [Repaired(agent=run.agent.name, repair=each) for each in run.repairs[known:]]
+    repaired = [Repaired(agent=run.frame.agent.name, repair=each) for each in run.report.repairs[known:]]
     return [*missing_deltas(reply.message, shown), *repaired] if run.stream else repaired, reply
 
 
 def _check_choice(run: Run, reply: MessageDone) -> None:
     """Warn of a forced tool choice that was not kept: some servers take it and do as they like."""
-    request = None if run.open_call is None else run.open_call[0]
+    request = run.model_call.request
     if request is None or request.tool_choice in (None, "auto", "none"):
         return
     choice, called = request.tool_choice, [call["function"].get("name") for call in calls_of(reply.message)]
@@ -421,10 +426,10 @@ def _check_choice(run: Run, reply: MessageDone) -> None:
 
 def _refused(run: Run, reply: MessageDone, why: str) -> ContentRefused:
     return ContentRefused(
-        f"The provider's content filter left nothing of the reply of agent {run.agent.name!r} in turn "
+        f"The provider's content filter left nothing of the reply of agent {run.frame.agent.name!r} in turn "
         f"{run.turn} ({why}). The same request will be refused again: change what is asked, or use another "
         "model.",
-        provider=model_of(run.handler)["provider"] or "",
+        provider=model_of(run.frame.handler)["provider"] or "",
         model=reply.model or "",
     )
 
@@ -436,22 +441,22 @@ async def _finish(run: Run, reply: MessageDone) -> HandoffReturned | None:
     """
     text = text_of(reply.message) or refusal_of(reply.message)
     output: Any = text
-    if run.agent.output is not None:
+    if run.frame.agent.output is not None:
         if (refusal := refusal_of(reply.message)) and text == refusal:
-            raise ModelBehaviorError(f"The model of agent {run.agent.name!r} refused: {refusal}")
+            raise ModelBehaviorError(f"The model of agent {run.frame.agent.name!r} refused: {refusal}")
         try:
-            output = run.agent.output.parse(json_in(text))
+            output = run.frame.agent.output.parse(json_in(text))
         except ModelBehaviorError as error:
             _ask_again(run, str(error))
             return None
-    if run.agent.output_guardrails or run.config.output_guardrails:
+    if run.frame.agent.output_guardrails or run.config.output_guardrails:
         await _guard(run, output)
-    if run.callers and waiting_one(run.callers) is not None:
+    if run.callers and asking_caller(run.callers) is not None:
         await emit(run, AgentEnds(output))
-        return come_back(run, text)
-    run.final_output = output
-    run.stop_reason = "done"
-    run.close_record(HandoffStatus.COMPLETED)
+        return return_answer(run, text)
+    run.ending.final_output = output
+    run.ending.stop_reason = "done"
+    run.close_handoff(HandoffStatus.COMPLETED)
     stop_all_standing_by(run)
     await emit(run, AgentEnds(output))
     return None
@@ -459,19 +464,20 @@ async def _finish(run: Run, reply: MessageDone) -> HandoffReturned | None:
 
 async def _guard(run: Run, output: Any) -> None:
     """Ask the guardrails of the agent, and of the run if the output is its final one."""
-    is_final = not run.callers or waiting_one(run.callers) is None
-    agent, now = run.agent, run.now()
+    is_final = not run.callers or asking_caller(run.callers) is None
+    agent, now = run.frame.agent, run.now()
     of_run = run.config.output_guardrails if is_final else ()
     asked = output_questions(agent.output_guardrails, now, agent, output, whose=f"agent {agent.name!r}")
     await ask_all([*asked, *output_questions(of_run, now, agent, output, whose="the run")])
 
 
 def _ask_again(run: Run, wrong: str) -> None:
-    run.mistakes += 1
+    run.progress.mistakes += 1
     run.problem("output", wrong)
-    if run.mistakes >= run.config.max_mistakes:
+    if run.progress.mistakes >= run.config.max_mistakes:
         raise ModelBehaviorError(
-            f"Agent {run.agent.name!r} gave no valid final output in {run.mistakes} turns in a row: {wrong}"
+            f"Agent {run.frame.agent.name!r} gave no valid final output in {run.progress.mistakes} turns in "
+            f"a row: {wrong}"
         )
     text = f"Your answer is not valid: {wrong} Answer again with nothing but the corrected JSON."
     nudge: Message = {"role": "user", "content": text}
@@ -481,13 +487,13 @@ def _ask_again(run: Run, wrong: str) -> None:
 async def _open(run: Run) -> None:
     """Open the books of a run: its trace, and its session."""
     emit_now(run, RunBegins())
-    if run.keeper is not None:
-        await run.keeper.begin(run)
+    if run.store is not None:
+        await run.store.open(run)
 
 
 async def _in_time(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -> AsyncGenerator[RunEvent]:
     """Carry out a run that is cancelled when its time is up, which is the end of it as any limit is."""
-    setting = run.set_by("seconds", seconds, "RunConfig(timeout=...)")
+    setting = run.budget.set_by("seconds", seconds, "RunConfig(timeout=...)")
     late = RunTimeout(
         f"The run took longer than its timeout of {seconds:g} s: agent {run.first.name!r} began it. Raise "
         f"{setting}, or take what there is from error.result."
@@ -504,7 +510,7 @@ async def _in_time(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -
         raised = await _fail(run, late)
     finally:
         emit_now(run, RunEnds(raised))
-    for event in run.take_completed():
+    for event in run.handoffs.take_completed():
         yield event
     if raised is not None:
         raise raised
@@ -514,25 +520,25 @@ async def _in_time(run: Run, events: AsyncGenerator[RunEvent], seconds: float) -
 async def _close(run: Run, raised: Exception | None) -> None:
     """Close the books of a run, however it ended."""
     run.keep_partial()
-    run.wind_up()
-    if run.keeper is not None:
-        await run.keeper.last(run)
+    run.close()
+    if run.store is not None:
+        await run.store.close(run)
     # what was cancelled may be so because its time is up, which `_in_time` knows
-    if run.config.timeout is None or run.stop_reason != "unfinished":
+    if run.config.timeout is None or run.ending.stop_reason != "unfinished":
         emit_now(run, RunEnds(raised))
 
 
 async def _fail(run: Run, error: Exception) -> Exception | None:
     """End the run; return the error to raise, with the partial result. None: the limit is to be a result."""
     run.keep_partial(error)
-    if run.keeper is not None:
-        await run.keeper.last(run, error)
-    run.stop_reason, run.failure = "error", f"{type(error).__name__}: {error_text(error)}"
+    if run.store is not None:
+        await run.store.close(run, error)
+    run.ending.stop_reason, run.ending.failure = "error", f"{type(error).__name__}: {error_text(error)}"
     fresh = isinstance(error, LimitExceeded) and error.result is None  # not that of a run within this one
     if fresh:
-        run.wind_up()
+        run.close()
     else:
-        run.wind_up(HandoffStatus.FAILED, run.failure)
+        run.close(HandoffStatus.FAILED, run.ending.failure)
     if fresh and run.config.on_limit != "raise":
         return await _end_at_limit(run, cast(LimitExceeded, error))
     if isinstance(error, RoutelockError):
@@ -541,7 +547,7 @@ async def _fail(run: Run, error: Exception) -> Exception | None:
     if isinstance(error, AssertionError):  # a test's own complaint is not the handler's fault
         return error
     raised = HandlerError(
-        f"Handler {run.handler.name!r} of agent {run.agent.name!r} raised {type(error).__name__} "
+        f"Handler {run.frame.handler.name!r} of agent {run.frame.agent.name!r} raised {type(error).__name__} "
         f"in turn {run.turn}: {error_text(error)}"
     )
     raised.result, raised.__cause__ = run.result(), error
@@ -550,17 +556,17 @@ async def _fail(run: Run, error: Exception) -> Exception | None:
 
 async def _end_at_limit(run: Run, error: LimitExceeded) -> RoutelockError | None:
     """Take the limit as the end of the run; the app may say what its final output is."""
-    run.stop_reason = "limit"
+    run.ending.stop_reason = "limit"
     run.problem("limit", str(error), error=error)
     if not callable(run.config.on_limit):
         return None
     error.result = run.result()
     try:
         with callback_errors("The on_limit function of the run"):
-            run.final_output = await resolve(run.config.on_limit(error))
-        await _put_in(run, run.final_output)
+            run.ending.final_output = await resolve(run.config.on_limit(error))
+        await _put_in(run, run.ending.final_output)
     except RoutelockError as failed:
-        run.stop_reason = "error"
+        run.ending.stop_reason = "error"
         failed.result = run.result()
         return failed
     return None
@@ -575,8 +581,8 @@ async def _put_in(run: Run, output: object) -> None:
         return
     if text.strip():
         run.add("model", {"role": "assistant", "content": text}, final=True)
-        if run.keeper is not None:
-            await run.keeper.last(run)
+        if run.store is not None:
+            await run.store.close(run)
 
 
 def _check_progress(run: Run, turn: Answered) -> None:
@@ -592,22 +598,22 @@ def _check_progress(run: Run, turn: Answered) -> None:
         LimitExceeded: too many transfers, or going round without progress.
     """
     planned, transfer = turn.planned, turn.transfer
-    if planned.waiting or run.kept or run.interruptions:
-        run.interruptions = all_waiting(run, planned)
+    if planned.waiting or run.sub_runs.waiting or run.calls.interruptions:
+        run.calls.interruptions = all_waiting(run, planned)
     if turn.raised is not None:
         raise turn.raised
-    if planned.external or planned.waiting or run.kept:
-        run.pending = tuple(detached(call) for call in planned.external)
-        run.stop_reason = "requires_action"
+    if planned.external or planned.waiting or run.sub_runs.waiting:
+        run.calls.pending = tuple(detached(call) for call in planned.external)
+        run.ending.stop_reason = "requires_action"
         return
     if transfer is not None and transfer.error is not None:
         _check_failed_transfer(run, transfer)
     handed_over = transfer is not None and transfer.target is not None
-    run.mistakes = run.mistakes + 1 if turn.only_mistakes and not handed_over else 0
-    if run.mistakes >= run.config.max_mistakes:
+    run.progress.mistakes = run.progress.mistakes + 1 if turn.only_mistakes and not handed_over else 0
+    if run.progress.mistakes >= run.config.max_mistakes:
         raise ModelBehaviorError(
-            f"Agent {run.agent.name!r} made nothing but mistakes in {run.mistakes} turns in a row. The last: "
-            f"{_last_mistake(run)}"
+            f"Agent {run.frame.agent.name!r} made nothing but mistakes in {run.progress.mistakes} turns in a "
+            f"row. The last: {_last_mistake(run)}"
         )
     if (planned.tools or planned.declined or planned.unavailable) and run.config.detect_loops:
         _check_repetition(run)
@@ -615,7 +621,8 @@ def _check_progress(run: Run, turn: Answered) -> None:
 
 def _last_mistake(run: Run) -> str:
     """Return what the model is to blame for in this turn: hooks and limits are among the errors, too."""
-    mistakes = [each.message for each in run.errors if each.turn == run.turn and each.kind in _MISTAKES]
+    of_turn = [each for each in run.report.errors if each.turn == run.turn]
+    mistakes = [each.message for each in of_turn if each.kind in _MISTAKES]
     return mistakes[-1] if mistakes else "several transfers at once"
 
 
@@ -624,10 +631,10 @@ def _check_failed_transfer(run: Run, transfer: Transfer) -> None:
         raise asked_for(run, transfer.answer)
     if "failed_handoff" in run.config.raise_on:
         raise failed_handoff(run, transfer)
-    again = f"Agent {run.agent.name!r} asked again after it was told: {transfer.answer}."
+    again = f"Agent {run.frame.agent.name!r} asked again after it was told: {transfer.answer}."
     if transfer.refusal == "limit":
-        run.over_limit += 1
-        if run.over_limit > 1:
+        run.progress.over_limit += 1
+        if run.progress.over_limit > 1:
             raise MaxHandoffsExceeded(again)
     elif transfer.refusal == "loop":
         run.progress.refused += 1
@@ -639,9 +646,9 @@ def _check_repetition(run: Run) -> None:
     seen = run.progress
     if seen.is_stuck:
         raise LoopDetected(
-            f"Agent {run.agent.name!r} was told that it goes round, and went on: {seen.idle} turns in a row "
-            f"with the same results as before ({seen.what}). The partial result is in error.result; set "
-            "RunConfig(detect_loops=False) if that is what it is for."
+            f"Agent {run.frame.agent.name!r} was told that it repeats itself, and went on: {seen.idle} turns "
+            f"in a row with the same results as before ({seen.what}). The partial result is in error.result; "
+            "set RunConfig(detect_loops=False) if that is what it is for."
         )
     if seen.needs_nudge:
         text = _REPEATS.format(what=seen.what, turns=seen.idle)

@@ -67,6 +67,12 @@ class Progress:
     """What each tool has given, as long as it was noted from the beginning."""
     told: int | None = None
     """The value of ``idle`` when the model was told; it is told once."""
+    mistakes: int = 0
+    """Turns in a row with nothing but mistakes."""
+    empty_replies: int = 0
+    """Empty replies in a row."""
+    over_limit: int = 0
+    """Handoffs that were refused because there had been enough; progress does not earn another."""
 
     def tool_results(self, results: Iterable[_Result], requests: Iterable[_Result] = ()) -> None:
         """Note the name, arguments and output of each call that one turn answered.

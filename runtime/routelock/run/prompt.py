@@ -43,11 +43,11 @@ async def instructions(run: Run) -> str:
     Raises:
         CallbackError: they are a function that raised or gave something else than text.
     """
-    if run.agent.instructions is None or isinstance(run.agent.instructions, str):
-        return run.agent.instructions or ""
-    what = f"The instructions of agent {run.agent.name!r}"
+    if run.frame.agent.instructions is None or isinstance(run.frame.agent.instructions, str):
+        return run.frame.agent.instructions or ""
+    what = f"The instructions of agent {run.frame.agent.name!r}"
     with callback_errors(what):
-        prompt = await run.agent.get_system_prompt(run.now())
+        prompt = await run.frame.agent.get_system_prompt(run.now())
         if not isinstance(cast(object, prompt), str | None):
             raise TypeError(f"they must be text, not {type(prompt).__name__}")
     return prompt or ""
@@ -55,18 +55,18 @@ async def instructions(run: Run) -> str:
 
 async def system_message(run: Run, offered: Offer) -> Message | None:
     """Return the active agent's system prompt, with what the last handoff and the run add to it."""
-    own = run.agent.instructions
+    own = run.frame.agent.instructions
     prompt = own if isinstance(own, str) else await instructions(run)
-    if run.agent.sections:
+    if run.frame.agent.sections:
         prompt = "\n\n".join([part for part in (prompt, *await _sections(run, offered)) if part])
-    if run.agent.output_prompt:
-        prompt = f"{prompt}\n\n{run.agent.output_prompt}".lstrip()
+    if run.frame.agent.output_prompt:
+        prompt = f"{prompt}\n\n{run.frame.agent.output_prompt}".lstrip()
     if run.config.handoff_prompt and offered.handoffs:
         prompt = prompt_with_handoff_instructions(prompt)
-    if PAYLOAD_KEY in run.shared_memory:
+    if PAYLOAD_KEY in run.memory.shared:
         prompt = "\n\n".join([part for part in (prompt, _payload_note(run)) if part])
-    if run.source_prompt:
-        prompt = f"{prompt}\n\n{run.source_prompt}".strip()
+    if run.frame.source_prompt:
+        prompt = f"{prompt}\n\n{run.frame.source_prompt}".strip()
     return {"role": "system", "content": prompt} if prompt else None
 
 
@@ -76,26 +76,26 @@ def _payload_note(run: Run) -> str:
     Data that cannot be read is passed over; tools find it in the shared memory as it is. Whoever
     sent it knows it, when in charge again.
     """
-    if run.payload_note is None:
-        payload, problem = payload_of(run.shared_memory)
+    if run.frame.payload_note is None:
+        payload, problem = payload_of(run.memory.shared)
         markers = run.config.history_wrappers or ()
-        run.payload_note = ""
-        mine = rode_along(run) and run.agent.handoff_note
-        if payload is not None and mine and payload.source_agent != run.in_charge:
+        run.frame.payload_note = ""
+        mine = rode_along(run) and run.frame.agent.handoff_note
+        if payload is not None and mine and payload.source_agent != run.active_name:
             note = payload.note(markers=markers)
-            run.payload_note = f"{note}\n{payload.preview(markers=markers)}" if note else ""
-        given = run.shared_memory[PAYLOAD_KEY]
+            run.frame.payload_note = f"{note}\n{payload.preview(markers=markers)}" if note else ""
+        given = run.memory.shared[PAYLOAD_KEY]
         if problem and isinstance(given, dict) and "handoff_type" in given:
             run.warn(f"turn {run.turn}: the handoff payload cannot be read: {problem}")
-    return run.payload_note
+    return run.frame.payload_note
 
 
 def rode_along(run: Run) -> bool:
     """Whether the payload came with a transfer of this run, and not with one of the run around it."""
-    if not run.depth:
+    if not run.sub_runs.depth:
         return True
-    around = run.narrowings[0].outer if run.narrowings else run.shared_memory
-    return run.shared_memory.get(PAYLOAD_KEY) is not around.get(PAYLOAD_KEY)
+    around = run.memory.scopes[0].outer if run.memory.scopes else run.memory.shared
+    return run.memory.shared.get(PAYLOAD_KEY) is not around.get(PAYLOAD_KEY)
 
 
 async def _sections(run: Run, offered: Offer) -> list[str]:
@@ -105,11 +105,11 @@ async def _sections(run: Run, offered: Offer) -> list[str]:
     """
     edges = [route for route in offered.routes.values() if isinstance(route, Handoff)]
     reachable = {edge.to_handler.name for edge in edges if edge.to_handler}
-    reachable |= {each.name for each in run.agent.registered.handlers} | {run.handler.name}
-    reachable.discard(run.default_handler)
+    reachable |= {each.name for each in run.frame.agent.registered.handlers} | {run.frame.handler.name}
+    reachable.discard(run.frame.default_handler)
     return [
         await _written(run, section)
-        for section in run.agent.sections
+        for section in run.frame.agent.sections
         if permits(section.scope, run.scopes) and (not section.of_handler or section.name in reachable)
     ]
 
@@ -117,8 +117,8 @@ async def _sections(run: Run, offered: Offer) -> list[str]:
 async def _written(run: Run, section: PromptSection) -> str:
     if isinstance(section.text, str):
         return section.text
-    with callback_errors(f"A prompt of {section.name!r}, a skill of agent {run.agent.name!r},"):
-        text = await resolve(section.text(*(run.now(), run.agent)[: wants(section.text, 2)]))
+    with callback_errors(f"A prompt of {section.name!r}, a skill of agent {run.frame.agent.name!r},"):
+        text = await resolve(section.text(*(run.now(), run.frame.agent)[: wants(section.text, 2)]))
         if not isinstance(cast(object, text), str | None):
             raise TypeError(f"it must be text, not {type(text).__name__}")
     return text or ""

@@ -116,7 +116,7 @@ class Problem:
     error: BaseException | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Shown:
     """What a model call was shown: a system prompt, and the first ``count`` of a list that only grows.
 

@@ -6,7 +6,7 @@ why the next run starts at the default handler again, however this one ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,49 +15,49 @@ from typing import TYPE_CHECKING, Any, Protocol
 from routelock._json import detached, sendable
 from routelock.agents.agent import Agent
 from routelock.agents.hooks import RunHooks
-from routelock.context import PAYLOAD_KEY, RunContext
-from routelock.errors import (
-    ContentRefused,
-    HandoffTimeout,
-    ProviderError,
-    ProviderTimeout,
-)
+from routelock.context import PAYLOAD_KEY, MemoryScope, RunContext, scoped
+from routelock.errors import ContentRefused, HandoffTimeout, ProviderError, ProviderTimeout
 from routelock.handlers.events import AttemptFailed, MessageDone
-from routelock.handlers.port import Handler, Request, family_of, tool_name
+from routelock.handlers.port import Handler, Request, family_of
 from routelock.handlers.replies import is_empty, reply_problem, with_unique_ids
 from routelock.handlers.stream_assembler import join_surrogates
 from routelock.handoff_request import HandoffStatus
-from routelock.handoffs.capabilities import Slots
 from routelock.history.messages import ItemKind, Message, RunItem, ToolCall
 from routelock.history.notes import Audience
 from routelock.history.view import View
-from routelock.run.budget import Books
+from routelock.run.budget import Budget
+from routelock.run.config import RunConfig
 from routelock.run.emit import ModelCallEnds, ModelCallRetried, emit_now
-from routelock.run.frames import Caller, waiting_one
-from routelock.run.handler_selection import handlers_by_priority
+from routelock.run.frames import Frame, asking_caller
+from routelock.run.handoff_records import HandoffLog
 from routelock.run.loop_guard import Progress
-from routelock.run.result import (
-    ModelCall,
-    RunResult,
-    Shown,
-    StopReason,
-)
-from routelock.run.routing import Offer
+from routelock.run.result import ModelCall, Problem, RunResult, Shown, StopReason
 from routelock.tools.approvals import NO_APPROVALS, Approvals, Interruption, still_waiting
 from routelock.usage import Usage
 
 if TYPE_CHECKING:
     from routelock.state.document import RunDocument
     from routelock.state.run_state import RunState
+    from routelock.tracing.recorder import Recorder
 
-__all__ = ["Keeper", "Run"]
+__all__ = [
+    "CallsState",
+    "Ending",
+    "ModelCallState",
+    "Report",
+    "Run",
+    "RunStore",
+    "SharedMemory",
+    "SubRuns",
+    "Transcript",
+]
 
 
-class Keeper(Protocol):
-    """Keeps one run. It is given the `routelock.run.run.Run`, which it may change in `begin` only."""
+class RunStore(Protocol):
+    """Stores one run. It is given the `Run`, which it may change in `open` only."""
 
-    async def begin(self, run: Any) -> None:
-        """Put what came before in front of the run's input, and keep the input.
+    async def open(self, run: Any) -> None:
+        """Put the stored history in front of the run's input, and store the input.
 
         Raises:
             SessionError: that cannot be done.
@@ -65,161 +65,256 @@ class Keeper(Protocol):
         ...
 
     async def claim(self, run: Any, calls: Sequence[ToolCall]) -> None:
-        """See that nobody else goes on from the state of a resumed run; called before anything of it is done.
+        """See that a saved state is continued once; called before anything of it is done.
 
         Args:
             run: it stands where the state says.
-            calls: those that are still to be made, with somebody's word or without.
+            calls: those that are still to be made, decided or not.
 
         Raises:
-            SessionConflict: somebody else does, or did.
+            SessionConflict: another run continues the state, or did.
             SessionError: that cannot be found out.
         """
         ...
 
-    async def keep(self, run: Any) -> None:
-        """Keep what was added since the last time; called after each turn.
+    async def append(self, run: Any) -> None:
+        """Store what was added since the last time; called after each turn.
 
         Raises:
             SessionError: that cannot be done.
         """
         ...
 
-    async def last(self, run: Any, error: Exception | None = None) -> None:
-        """Keep what is left, however the run ends, also while it is being cancelled. It raises nothing.
+    async def close(self, run: Any, error: Exception | None = None) -> None:
+        """Store what is left, however the run ends, also while it is being cancelled. It raises nothing.
 
-        It is called more than once. What goes wrong is in ``run.errors``.
+        It is called more than once. What goes wrong is in the problems of the run.
         """
         ...
 
 
-@dataclass(slots=True, kw_only=True)
-class Run(Books):
+@dataclass(slots=True, eq=False)
+class Transcript:
+    """What was said and done in a run, in order; it only grows."""
+
+    items: list[RunItem]
+    input_count: int
+    """How many of the items are the input."""
+    call_ids: set[str]
+    """The ids of all tool calls so far; a reply that repeats one gets new ones."""
+    has_calls: bool = False
+    """Whether there are calls in the input."""
+
+
+@dataclass(slots=True, eq=False)
+class SharedMemory:
+    """The shared memory of a run, and how much of it the active agent sees."""
+
+    shared: dict[str, Any]
+    """What the active agent sees, see ``Handoff.share``."""
+    scopes: tuple[MemoryScope, ...] = ()
+    """The scopes that made it what it is, the newest last."""
+    at_end: tuple[Sequence[MemoryScope], Any] | None = None
+    """The scopes and the payload when the run ended; its state needs them."""
+
+    @property
+    def payload(self) -> Any:
+        """The payload that rode along with a handoff, as JSON; None without one."""
+        return self.shared.get(PAYLOAD_KEY)
+
+    def enter_scope(self, keys: Sequence[str] | None) -> None:
+        """Let the next agent see a memory of its own, see `routelock.context`."""
+        scope = scoped(self.shared, keys)
+        self.scopes += (scope,)
+        self.shared = scope.inner
+
+    def leave_scope(self, level: int = 0) -> None:
+        """Go back to the memory of when there were so many scopes, with what was shared as it is now."""
+        while len(self.scopes) > level:
+            *outer, last = self.scopes
+            self.scopes, self.shared = tuple(outer), last.widened()
+
+    def end(self, *, is_outermost: bool) -> None:
+        """Leave all scopes; the payload goes with the outermost run."""
+        if self.at_end is None:
+            self.at_end = self.scopes, self.payload
+        self.leave_scope()
+        if is_outermost:
+            self.shared.pop(PAYLOAD_KEY, None)
+
+
+@dataclass(slots=True, eq=False)
+class ModelCallState:
+    """The model call that is being made."""
+
+    request: Request | None = None
+    """None between model calls."""
+    shown: Shown | None = None
+    reply: MessageDone | None = None
+    """The complete reply, until it is in the transcript."""
+    text: list[str] = field(default_factory=list[str])
+    """The text of a reply that is still arriving; not empty as soon as anything was shown."""
+
+    def forget_reply(self) -> None:
+        """Drop what arrived: it is in the transcript now, or it is void."""
+        self.reply = None
+        self.text.clear()
+
+
+@dataclass(slots=True, eq=False)
+class CallsState:
+    """Calls that are not answered yet, and what was decided about them."""
+
+    decisions: Approvals = NO_APPROVALS
+    """Approvals and denials; runs within this one have the same."""
+    interruptions: Sequence[Interruption] = ()
+    """Calls that wait for an approval, here and in the runs within this one."""
+    begun: set[str] = field(default_factory=set[str])
+    """Ids of the calls that were begun: those have an effect, or may have one."""
+    pending: Sequence[ToolCall] = ()
+    """Calls that the caller has to answer."""
+    claims: int = 0
+    """How many times a saved state of this run was resumed in its session."""
+    grace: float = 5.0
+    """Seconds that calls may still take once another call of the same reply has ended the run."""
+
+
+@dataclass(slots=True, eq=False)
+class SubRuns:
+    """The runs of agents that are called as tools."""
+
+    depth: int = 0
+    """How many runs this one is within."""
+    path: tuple[str, ...] = ()
+    """Ids of the calls that the runs around this one are answered with, the outermost first."""
+    outermost_id: str = ""
+    """Id of the outermost run."""
+    active: dict[str, Run] = field(default_factory=lambda: {})
+    """Those that are being carried out, by call id and in call order."""
+    waiting: dict[str, Run] = field(default_factory=lambda: {})
+    """Those that wait for an approval, by call id."""
+    to_resume: dict[str, RunDocument] = field(default_factory=lambda: {})
+    """Where such runs stood when this one was stopped, by call id."""
+    ended: dict[str, RunResult[Any]] = field(default_factory=dict[str, RunResult[Any]])
+
+
+@dataclass(slots=True, eq=False)
+class Report:
+    """What goes on the result beside the transcript."""
+
+    calls: list[ModelCall] = field(default_factory=list[ModelCall])
+    """The model calls that have ended."""
+    errors: tuple[Problem, ...] = ()
+    repairs: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    warned_of_many: bool = False
+    """Whether it was said that an agent is offered too many handoffs."""
+
+
+@dataclass(slots=True, eq=False)
+class Ending:
+    """How the run ended, or that it goes on."""
+
+    stop_reason: StopReason = "unfinished"
+    final_output: Any = None
+    failure: str | None = None
+    """The error that ended the run, as text."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Run:
     """One run while it goes on."""
 
-    handler: Handler
-    """Who is in charge."""
-    calls: list[ModelCall] = field(default_factory=list[ModelCall], init=False)
-    """Those that have ended."""
     first: Agent[Any]
     """The agent that the run begins with."""
     graph: Mapping[str, Agent[Any]]
+    config: RunConfig
     hooks: RunHooks | None
     stream: bool
     context: Any
-    items: list[RunItem]
-    view: View
-    input_count: int
+    run_id: str
     scopes: frozenset[str] = frozenset()
-    """Who is asking."""
+    """Permission scopes granted to this run."""
 
-    read_calls: bool = False
-    """Whether there are calls in the input."""
-    speaker: Agent[Any] | None = None
-    """The agent that was announced last."""
-    started: bool = field(default=False, init=False)
-    """Whether the active agent's own beginning, its hooks and input guardrails, is behind it."""
-    first_of_turn: int = field(default=0, init=False)
+    transcript: Transcript
+    frame: Frame
+    """The active agent and handler, and what they see: the top of the stack."""
+    callers: list[Frame] = field(default_factory=list[Frame])
+    """The frames below it, the innermost last: agents that wait for the active one."""
+    budget: Budget
+    handoffs: HandoffLog
+    memory: SharedMemory
+    model_call: ModelCallState = field(default_factory=ModelCallState)
+    calls: CallsState = field(default_factory=CallsState)
+    sub_runs: SubRuns = field(default_factory=SubRuns)
+    progress: Progress = field(default_factory=Progress)
+    report: Report = field(default_factory=Report)
+    ending: Ending = field(default_factory=Ending)
+    store: RunStore | None = None
+    recorder: Recorder | None = None
+
+    turn: int = 0
+    first_of_turn: int = 0
     """Id of the first item of the present turn."""
-    agent_turns: int = field(default=0, init=False)
-    """Model calls since the active agent took over; a forced tool choice holds for the first."""
-    default_handler: str = ""
-    """Name of the handler with which the active agent began."""
-    stands_in: bool = field(default=False, init=False)
-    """Whether a transfer put another handler in charge than the active agent's default."""
-    handoff_input: Any = field(default=None, init=False)
-    """What the last transfer passed along."""
-    callers: tuple[Caller, ...] = field(default=(), init=False)
-    """Who waits for an answer, the innermost last."""
-    places: Slots = field(default_factory=Slots, init=False)
-    """Those of whoever speaks and of those who wait, see ``RunConfig.capacity``."""
-    payload_note: str | None = field(default=None, init=False)
-    """The section of the prompt about the payload that rides along, once it was written."""
-    read_by: Audience | None = field(default=None, init=False)
-    """Who is shown the history, once it was asked for."""
-    source_prompt: str | None = field(default=None, init=False)
-    """The section of the prompt with the source's instructions, when the last handoff passes them on."""
-    call_ids: set[str] = field(default_factory=set[str])
-    """The ids of all tool calls so far; a reply that repeats one gets new ones."""
-    offered: Offer | None = field(default=None, init=False)
-    """What the active agent may call, if that does not change as long as the same handler is in charge."""
-    warned_of_many: bool = field(default=False, init=False)
-    """Whether it was said that an agent is offered too many handoffs."""
-    empty_replies: int = field(default=0, init=False)
-    """How many in a row."""
-    mistakes: int = field(default=0, init=False)
-    """Turns in a row with nothing but mistakes."""
-    looked_at: Progress | None = field(default=None, init=False)
-    """What is known of its going round, once there was anything to know."""
-    over_limit: int = field(default=0, init=False)
-    """Transfers that were refused because there had been enough; progress does not earn another."""
-    failed: frozenset[tuple[str, str]] = frozenset()
-    """Names of the handlers that failed and were replaced, each with its agent's."""
-    again: bool = field(default=False, init=False)
+    retakes_turn: bool = False
     """Whether the next model call is that of the present turn once more."""
-    pending: Sequence[ToolCall] = field(default=(), init=False)
-    """Calls that the caller has to answer."""
-    interruptions: Sequence[Interruption] = field(default=(), init=False)
-    """Calls that wait for somebody's approval, here and in the runs within this one."""
-    approvals: Approvals = field(default=NO_APPROVALS, init=False)
-    """What was said of such calls; runs within this one have the same."""
-    path: tuple[str, ...] = field(default=(), init=False)
-    """Ids of the calls that the runs around this one are answered with, the outermost first."""
-    kept: dict[str, Run] = field(default_factory=lambda: {}, init=False)
-    """Runs within this one that wait for an approval, by call id."""
-    to_resume: dict[str, RunDocument] = field(default_factory=lambda: {}, init=False)
-    """Where such runs stood when this one was stopped, by call id."""
-    claims: int = field(default=0, init=False)
-    """How often what a state of it left to do was begun in its session."""
-    turns_counted: int = field(default=0, init=False)
-    """Of a resumed run within another one: how many turns are in the books of that one."""
-    grace: float = field(default=5.0, init=False)
-    """Seconds that calls may still take once another call of the same reply has ended the run."""
-    begun: set[str] = field(default_factory=set[str], init=False)
-    """Ids of the calls that somebody began to carry out: those have an effect, or may have one."""
-    failure: str | None = field(default=None, init=False)
-    """The error that ended the run, in words."""
-    capture: Callable[[Run], RunState] | None = None
-    """Makes the state of the run, see `routelock.state.resume`."""
-    keeper: Keeper | None = field(default=None, init=False)
-    """Keeps the run in its session."""
-    depth: int = field(default=0, init=False)
-    """How many runs this one is within."""
-    nested: dict[str, RunResult[Any]] = field(default_factory=dict[str, RunResult[Any]], init=False)
-    """Those that have ended."""
-    final_output: Any = field(default=None, init=False)
-    stop_reason: StopReason = field(default="unfinished", init=False)
+    announced_agent: Agent[Any] | None = None
+    """The agent of the last `AgentUpdated`."""
+    agent_started: bool = False
+    """Whether the hooks and input guardrails of the active agent were called."""
+    failed_handlers: frozenset[tuple[str, str]] = frozenset()
+    """Names of the handlers that failed and were replaced, each with its agent's."""
+    moment: RunContext[Any] | None = None
+    """The context of the present moment, once it was asked for."""
+
+    def now(self) -> RunContext[Any]:
+        """Return the context of this moment, for the code of the app."""
+        if self.moment is None:
+            self.moment = RunContext(
+                context=self.context,
+                run_id=self.run_id,
+                agent=self.frame.agent.name,
+                turn=self.turn,
+                usage=self.budget.usage,
+                shared_memory=self.memory.shared,
+                scopes=self.scopes,
+                user_id=self.config.user_id,
+                conversation_id=self.config.conversation_id,
+            )
+        return self.moment
+
+    @property
+    def active_name(self) -> str:
+        """Name of the active agent, or of the handler that it was handed over to."""
+        return self.frame.active_name
+
+    # The model call
 
     def begin_call(self, request: Request, shown: Shown) -> None:
         """Note a model call before it is made, so that a failed one is on the result as well."""
-        self.open_call = (request, shown)
-        self.attempted = True
+        self.model_call.request, self.model_call.shown = request, shown
+        self.budget.in_flight = True
 
     def unbegin_call(self, error: HandoffTimeout) -> None:
         """Take a model call back that was noted and never made, if there is one."""
-        if self.open_call is not None:
-            self.open_call, self.attempted = None, False
+        if self.model_call.request is not None:
+            self.model_call.request, self.budget.in_flight = None, False
             emit_now(self, ModelCallEnds(None, error))
 
     def end_call(self, reply: MessageDone | None, error: BaseException | None = None) -> None:
         """Put the model call that was begun on the result, with its reply if it has one."""
-        assert self.open_call is not None
+        request, shown = self.model_call.request, self.model_call.shown
+        assert request is not None
+        assert shown is not None
         emit_now(self, ModelCallEnds(reply, error))
-        request, shown = self.open_call
-        self.open_call = None
-        self.calls.append(ModelCall.of(request, shown, self.handler.name, reply))
-
-    def forget(self) -> None:
-        """Drop what arrived: it is in the transcript now, or it is void."""
-        self.arrived = None
-        self.partial.clear()
+        self.model_call.request = None
+        self.report.calls.append(ModelCall.of(request, shown, self.frame.handler.name, reply))
 
     def refuse_reply(self) -> None:
         """Drop what arrived of a reply to an input that must not be answered; what it took is counted."""
-        if self.arrived is not None:
+        if self.model_call.reply is not None:
             self.count_failed(None)
-            self.attempted = False
-        self.forget()
+        self.model_call.forget_reply()
 
     def void_attempt(self, failed: AttemptFailed) -> None:
         """Count an attempt that failed and is to be made again.
@@ -229,151 +324,82 @@ class Run(Books):
         """
         self.count_failed(failed.error)
         emit_now(self, ModelCallRetried(failed))
-        self.forget()
-        self.attempted = False
-        self.check_budget()
+        self.model_call.forget_reply()
+        self.budget.check(self.frame.agent.name)
 
     def begin_attempt(self) -> None:
-        """Note that the model call is being made, and not waited for (see `routelock.handlers.retry`)."""
-        self.attempted = True
+        """Note that the model call is in flight again (see `routelock.handlers.retry`)."""
+        self.budget.in_flight = True
 
     def count_failed(self, error: BaseException | None) -> None:
         """Count a call that has no complete reply. One that the provider refused cost nothing."""
-        if self.arrived is not None and self.arrived.usage is not None:
-            self.count(self.arrived.usage)
+        self.budget.in_flight = False
+        reply = self.model_call.reply
+        if reply is not None and reply.usage is not None:
+            self.count(reply.usage)
             return
         refused = isinstance(error, ProviderError) and not isinstance(error, ProviderTimeout)
-        nothing_came = self.arrived is None and not self.partial
+        nothing_came = reply is None and not self.model_call.text
         free = refused and nothing_came
         self.count(Usage(requests=1, cost=0.0) if free else Usage(requests=1, estimated=True))
 
-    def now(self) -> RunContext[Any]:
-        """Return the context of this moment, for the code of the app."""
-        if self.moment is None:
-            self.moment = RunContext(
-                context=self.context,
-                run_id=self.run_id,
-                agent=self.agent.name,
-                turn=self.turn,
-                usage=self.usage,
-                shared_memory=self.shared_memory,
-                scopes=self.scopes,
-                user_id=self.config.user_id,
-                conversation_id=self.config.conversation_id,
-            )
-        return self.moment
+    def accept(self, reply: MessageDone, *, sound: bool = False) -> MessageDone:
+        """Take a complete reply into the transcript and return it as it stands there.
 
-    @property
-    def progress(self) -> Progress:
-        """What is known of its going round."""
-        if self.looked_at is None:
-            self.looked_at = Progress()
-        return self.looked_at
+        Args:
+            reply: as the handler gave it.
+            sound: whether it is known to be (see `routelock.handlers.replies.is_sound`).
+        """
+        done, repairs = with_unique_ids(reply, self.turn, self.transcript.call_ids, sound=sound)
+        if repairs:
+            self.report.repairs += (*repairs,)
+        self.end_call(done)
+        self.budget.in_flight = False
+        self.count(reply.usage or Usage(requests=1, estimated=True))
+        self.model_call.forget_reply()
+        self.add("model", done.message, origin=family_of(self.frame.handler))
+        empty = not sound and is_empty(done.message)
+        self.progress.empty_replies = self.progress.empty_replies + 1 if empty else 0
+        return done
 
-    def reader(self) -> Audience | None:
-        """Return for whom foreign calls are told; the same one as long as the same handler is in charge."""
-        if self.config.foreign_calls == "shown" or not (self.handoffs or self.read_calls):
-            return None  # every call in the history is the agent's own
-        if self.read_by is None:
-            self.read_by = Audience(
-                agent=self.agent.name,
-                stands_in=self.stands_in,
-                can_call=self._can_call(),
-                transfers={each.call_id: (each.target, each.taken) for each in self.handoffs},
+    def keep_partial(self, error: BaseException | None = None) -> None:
+        """Keep what arrived of a reply whose call did not come to its end, and count the call."""
+        if self.model_call.request is None:
+            return
+        reply, text = self.model_call.reply, sendable(join_surrogates(self.model_call.text))
+        refused = isinstance(error, ContentRefused)  # vendors refuse a history that holds what they refused
+        if reply is not None and not refused and not reply_problem(reply.message):
+            self.accept(reply)
+            return
+        self.end_call(reply if refused else None, error)
+        if self.budget.in_flight:
+            self.count_failed(error)
+        if not text and self.model_call.text:
+            self.warn(f"turn {self.turn}: the reply was cut off before it said anything")
+        self.model_call.forget_reply()
+        if text:
+            self.add("model", {"role": "assistant", "content": text})
+            self.warn(f"turn {self.turn}: the reply was cut off after {len(text)} characters")
+
+    # The transcript and the view
+
+    def audience(self) -> Audience | None:
+        """Return for whom calls of other agents are told in notes; None if every call is the agent's own."""
+        if self.config.foreign_calls == "shown" or not (self.handoffs.records or self.transcript.has_calls):
+            return None
+        if self.frame.audience is None:
+            self.frame.audience = Audience(
+                agent=self.frame.agent.name,
+                stands_in=self.frame.handler_override,
+                can_call=self.frame.can_call(self.config.external_tools),
+                transfers={each.call_id: (each.target, each.taken) for each in self.handoffs.records},
             )
-        return self.read_by
+        return self.frame.audience
 
     def shown_next(self) -> list[Message]:
         """Return copies of what the next model call is shown, without the system prompt."""
-        return detached(View(self.view.items).messages(family_of(self.handler), self.reader())[0])
-
-    def _can_call(self) -> Collection[str]:
-        """Return the names of the tools and transfers of whoever is in charge, and of the caller's tools."""
-        agent, handler = self.agent, self.handler.name
-        names: frozenset[str] | None = agent.worked_out.get((Audience, handler))
-        if names is None:
-            edges = [edge for edge in agent.edges if (to := edge.to_handler) is None or to.name != handler]
-            names = frozenset([tool.name for tool in agent.all_tools] + [edge.tool_name for edge in edges])
-            agent.worked_out[Audience, handler] = names
-        external = self.config.external_tools
-        return names.union(map(tool_name, external)) if external else names
-
-    def wind_up(self, status: HandoffStatus | None = None, error: str | None = None) -> None:
-        """End what must not outlive the run, which with no status ended before its agents were done.
-
-        Safe to call twice; the first word counts.
-        """
-        if self.handoffs:
-            self.close_records({one.id for one in self.handoffs}, status, error)
-        self.places.release()
-        if self.interruptions:
-            settled = self.begun | {item.message.get("tool_call_id") for item in self.items}
-            self.interruptions = still_waiting(self.interruptions, len(self.path), settled)
-        if self.parted is None:
-            self.parted = self.narrowings, self.shared_memory.get(PAYLOAD_KEY)
-        if self.narrowings:
-            self.widen()
-            self.moment = None
-        if not self.depth:  # the memory is that of the outermost run
-            self.shared_memory.pop(PAYLOAD_KEY, None)
-
-    @property
-    def in_charge(self) -> str:
-        """Name of who speaks: the agent, or the handler that it was handed over to."""
-        return self.handler.name if self.stands_in else self.agent.name
-
-    def meet(self, agent: Agent[Any]) -> None:
-        """Let an agent, and all that it can reach, be of the run; who is new comes last."""
-        if not agent.graph.keys() <= self.graph.keys():
-            self.graph = {**self.graph, **agent.graph, **self.graph}
-
-    def switch(self, agent: Agent[Any], handler: Handler, *, given: Any = None) -> None:
-        """Let another agent, or another handler of the same agent, go on with what it is given."""
-        if agent is not self.agent:
-            self.agent_turns = 0
-            self.default_handler = handlers_by_priority(agent, self.config)[0].name
-        self.stands_in = agent is self.agent and handler.name != self.default_handler
-        self.agent, self.handler, self.handoff_input = agent, handler, given
-        self.moment = self.read_by = self.offered = None
-
-    def replace_handler(self, handler: Handler, error: Exception) -> None:
-        """Let another handler make the model call that failed."""
-        self.end_call(self.arrived, error)
-        self.count_failed(error)
-        self.forget()
-        self.failed |= {(self.agent.name, self.handler.name)}
-        self.handler, self.again = handler, True
-        self.moment = self.read_by = self.offered = None
-
-    def failed_of(self, agent: Agent[Any]) -> set[str]:
-        """Return the names of an agent's handlers that failed."""
-        return {handler for owner, handler in self.failed if owner == agent.name}
-
-    def speaker_changed(self) -> bool:
-        """Whether another agent than before speaks from now on; True once per change."""
-        if self.speaker is self.agent:
-            return False
-        self.speaker = self.agent
-        self.started = False
-        return True
-
-    def begin_turn(self) -> None:
-        """Count one more model call, unless it is one that failed and is made again by another handler.
-
-        Raises:
-            MaxTurnsExceeded: that would be one too many.
-            BudgetExceeded: the run has consumed what it may.
-        """
-        if self.config.limits is not None:
-            self.check_budget()
-        if self.again:
-            self.again = False
-            return
-        self.check_turns()
-        self.turn += 1
-        self.moment = None
-        self.agent_turns += 1
-        self.first_of_turn = len(self.items)
+        view = View(self.frame.view.items)
+        return detached(view.messages(family_of(self.frame.handler), self.audience())[0])
 
     def add(
         self, kind: ItemKind, message: Message, *, origin: str | None = None, final: bool = False
@@ -384,100 +410,210 @@ class Run(Books):
             kind: where the message came from.
             message: goes in as it is, with U+FFFD for each half of a surrogate pair.
             origin: the family of the handler that wrote it, if it is a complete reply.
-            final: whether it is the answer of the run, also where an agent is in charge that was only asked.
+            final: whether it is the answer of the run, also where the active agent has a caller.
         """
         content = message.get("content")
         if kind != "model" and not (isinstance(content, str) and content.isascii()):
             message = sendable(message)
-        place, name = len(self.items), self.agent.name
-        asking = waiting_one(self.callers) if self.callers and not final else None
-        asked_by = None if asking is None else asking.call["id"]
-        item = RunItem(id=place, kind=kind, message=message, agent=name, origin=origin, asked_by=asked_by)
-        self.items.append(item)
-        self.view.add(item)
+        caller = asking_caller(self.callers) if self.callers and not final else None
+        item = RunItem(
+            id=len(self.transcript.items),
+            kind=kind,
+            message=message,
+            agent=self.frame.agent.name,
+            origin=origin,
+            asked_by=None if caller is None else caller.waits_for["id"],
+        )
+        self.transcript.items.append(item)
+        self.frame.view.add(item)
         return item
 
-    def accept(self, reply: MessageDone, *, sound: bool = False) -> MessageDone:
-        """Take a complete reply into the transcript and return it as it stands there.
+    # The stack of frames
 
-        Args:
-            reply: as the handler gave it.
-            sound: whether it is known to be (see `routelock.handlers.replies.is_sound`).
+    def push_frame(self, frame: Frame) -> None:
+        """Let another agent or handler go on, while the active one waits."""
+        self.callers.append(self.frame)
+        self._activate(frame)
+
+    def replace_frame(self, frame: Frame) -> None:
+        """Let another agent or handler go on in place of the active one."""
+        self.handoffs.release(self.frame.handoff_id)
+        self._activate(frame)
+
+    def pop_frame(self) -> ToolCall:
+        """Let the innermost caller go on where it was, and return its call."""
+        self.handoffs.release(self.frame.handoff_id)
+        frame = self.callers.pop()
+        call, wait = frame.waits_for, frame.stop_waiting()
+        frame.audience = frame.offered = None  # what the target did is new to it
+        self._activate(frame)
+        self.progress.mistakes = self.progress.empty_replies = 0  # those of the target are not the caller's
+        self.memory.leave_scope(wait.memory_level)
+        self.memory.shared.pop(PAYLOAD_KEY, None)
+        if wait.payload is not None:
+            self.memory.shared[PAYLOAD_KEY] = wait.payload
+        return call
+
+    def _activate(self, frame: Frame) -> None:
+        self.frame, self.moment = frame, None
+
+    def replace_handler(self, handler: Handler, error: Exception) -> None:
+        """Let another handler make the model call that failed."""
+        self.end_call(self.model_call.reply, error)
+        self.count_failed(error)
+        self.model_call.forget_reply()
+        self.failed_handlers |= {(self.frame.agent.name, self.frame.handler.name)}
+        self.frame.handler, self.retakes_turn = handler, True
+        self.moment = self.frame.audience = self.frame.offered = None
+
+    def failed_of(self, agent: Agent[Any]) -> set[str]:
+        """Return the names of an agent's handlers that failed."""
+        return {handler for owner, handler in self.failed_handlers if owner == agent.name}
+
+    def meet(self, agent: Agent[Any]) -> None:
+        """Add an agent, and all that it can reach, to the graph of the run; new ones come last."""
+        if not agent.graph.keys() <= self.graph.keys():
+            self.graph = {**self.graph, **agent.graph, **self.graph}
+
+    def close_handoff(self, status: HandoffStatus, error: str | None = None) -> None:
+        """Put on record how the work of the active agent ended."""
+        if self.frame.handoff_id is not None:
+            self.handoffs.close([self.frame.handoff_id], self.config.clock(), status, error)
+            self.handoffs.release(self.frame.handoff_id)
+            self.frame.handoff_id = None
+
+    # Turns and limits
+
+    def is_new_agent(self) -> bool:
+        """Whether another agent than before is active; True once per change."""
+        if self.announced_agent is self.frame.agent:
+            return False
+        self.announced_agent = self.frame.agent
+        self.agent_started = False
+        return True
+
+    def begin_turn(self) -> None:
+        """Count one more model call, unless it is one that failed and is made again by another handler.
+
+        Raises:
+            MaxTurnsExceeded: that would be one too many.
+            BudgetExceeded: the run has consumed what it may.
         """
-        done, repairs = with_unique_ids(reply, self.turn, self.call_ids, sound=sound)
-        if repairs:
-            self.repairs += (*repairs,)
-        self.end_call(done)
-        self.count(reply.usage or Usage(requests=1, estimated=True))
-        self.forget()
-        self.add("model", done.message, origin=family_of(self.handler))
-        self.empty_replies = self.empty_replies + 1 if not sound and is_empty(done.message) else 0
-        return done
-
-    def keep_partial(self, error: BaseException | None = None) -> None:
-        """Keep what arrived of a reply whose call did not come to its end, and count the call."""
-        if self.open_call is None:
+        agent = self.frame.agent.name
+        self.budget.check(agent)
+        if self.retakes_turn:
+            self.retakes_turn = False
             return
-        reply, text = self.arrived, sendable(join_surrogates(self.partial))
-        refused = isinstance(error, ContentRefused)  # vendors refuse a history that holds what they refused
-        if reply is not None and not refused and not reply_problem(reply.message):
-            self.accept(reply)
-            return
-        self.end_call(reply if refused else None, error)
-        if self.attempted:
-            self.count_failed(error)
-        if not text and self.partial:
-            self.warn(f"turn {self.turn}: the reply was cut off before it said anything")
-        self.forget()
-        if text:
-            self.add("model", {"role": "assistant", "content": text})
-            self.warn(f"turn {self.turn}: the reply was cut off after {len(text)} characters")
+        self.budget.check_turns(agent, self.turn)
+        self.turn += 1
+        self.moment = None
+        self.frame.turns += 1
+        self.first_of_turn = len(self.transcript.items)
 
-    def absorb(self) -> None:
-        """Take the runs within this one into its books: in call order, whoever ended first."""
-        within, self.within = self.within, {}
-        for call_id, inner in within.items():
-            if inner.turn or inner.stop_reason != "unfinished":  # else nobody came to it
-                self.nested[call_id] = inner.result()
-                self.turns_within += inner.turn + inner.turns_within - inner.turns_counted
-                if inner.stop_reason == "requires_action":
-                    self.kept[call_id] = inner
-                self.tool_calls += inner.tool_calls
-                for name, usage in self.nested[call_id].usage_by_agent.items():
-                    self.count(usage, name)
+    def count(self, usage: Usage, agent: str | None = None) -> None:
+        """Add what was consumed to the run and to an agent: the active one, if none is named."""
+        name = self.frame.agent.name if agent is None else agent
+        self.budget.count(usage, name)
+        self.handoffs.count(usage, self.frame.handoff_id)
+        self.moment = None
+        if (unknown := self.budget.unknown(usage)) is not None:
+            text = unknown.format(agent=name)
+            if text not in self.report.warnings:
+                self.warn(text)
+
+    # What goes on the result
+
+    def problem(
+        self, kind: Any, message: str, *, call_id: str | None = None, error: BaseException | None = None
+    ) -> None:
+        """Note something that went wrong without ending the run."""
+        agent = self.frame.agent.name
+        found = Problem(kind=kind, agent=agent, turn=self.turn, message=message, call_id=call_id, error=error)
+        self.report.errors += (found,)
+
+    def warn(self, text: str) -> None:
+        """Note something that a reader of the result should know."""
+        self.report.warnings += (text,)
+
+    def absorb_sub_runs(self) -> None:
+        """Add the runs within this one to its result: in call order, whichever ended first."""
+        active, self.sub_runs.active, self.budget.inner = self.sub_runs.active, {}, {}
+        for call_id, inner in active.items():
+            if not inner.turn and inner.ending.stop_reason == "unfinished":
+                continue  # it was never begun
+            result = self.sub_runs.ended[call_id] = inner.result()
+            self.budget.turns_within += inner.turn + inner.budget.turns_within - inner.budget.turns_counted
+            if inner.ending.stop_reason == "requires_action":
+                self.sub_runs.waiting[call_id] = inner
+            self.budget.tool_calls += inner.budget.tool_calls
+            for name, usage in result.usage_by_agent.items():
+                self.count(usage, name)
+
+    def close(self, status: HandoffStatus | None = None, error: str | None = None) -> None:
+        """End what must not outlive the run. Without a status its agents were not done when it ended.
+
+        Safe to call twice; the first call counts.
+        """
+        if self.handoffs.records:
+            ids = {one.id for one in self.handoffs.records}
+            self.handoffs.close(ids, self.config.clock(), status, error)
+            self.handoffs.release_all()
+        if self.calls.interruptions:
+            answered = {item.message.get("tool_call_id") for item in self.transcript.items}
+            settled = self.calls.begun | answered
+            left = still_waiting(self.calls.interruptions, len(self.sub_runs.path), settled)
+            self.calls.interruptions = left
+        if self.memory.scopes:
+            self.moment = None
+        self.memory.end(is_outermost=not self.sub_runs.depth)
 
     def next_agent(self) -> Agent[Any]:
-        """Return who answers the user's next message. Whoever was only asked something does not stay."""
+        """Return the agent that answers the user's next message; one that answers a caller does not stay."""
         if self.config.next_agent == "reset":
             return self.first
-        return next((caller.agent for caller in self.callers if not caller.stands_by), self.agent)
+        return next((frame.agent for frame in self.callers if not frame.stands_by), self.frame.agent)
 
     def result(self) -> RunResult[Any]:
         """Return the run as it stands now."""
-        if self.within:
-            so_far = copy(self)
-            for name in ("nested", "usage_by_agent", "spent"):
-                setattr(so_far, name, {**getattr(self, name)})
-            so_far.absorb()
-            return so_far.result()
+        if self.sub_runs.active:
+            return self._with_sub_runs().result()
         return RunResult(
-            final_output=self.final_output,
-            last_agent=self.agent,
+            final_output=self.ending.final_output,
+            last_agent=self.frame.agent,
             next_agent=self.next_agent(),
-            items=tuple(self.items),
-            input_count=self.input_count,
-            usage=self.usage,
-            usage_by_agent=dict(self.usage_by_agent),
-            handoffs=tuple(self.handoffs),
-            errors=self.errors,
-            repairs=self.repairs,
-            warnings=self.warnings,
-            calls=tuple(self.calls),
+            items=tuple(self.transcript.items),
+            input_count=self.transcript.input_count,
+            usage=self.budget.usage,
+            usage_by_agent=dict(self.budget.usage_by_agent),
+            handoffs=tuple(self.handoffs.records),
+            errors=self.report.errors,
+            repairs=self.report.repairs,
+            warnings=self.report.warnings,
+            calls=tuple(self.report.calls),
             context=self.now(),
-            stop_reason=self.stop_reason,
-            last_handler=self.handler.name,
-            pending=tuple(map(detached, self.pending)),
-            interruptions=self.interruptions,
-            nested=dict(self.nested),
-            capture=None if self.capture is None else partial(self.capture, self),
+            stop_reason=self.ending.stop_reason,
+            last_handler=self.frame.handler.name,
+            pending=tuple(map(detached, self.calls.pending)),
+            interruptions=self.calls.interruptions,
+            nested=dict(self.sub_runs.ended),
+            capture=partial(_captured, self),
         )
+
+    def _with_sub_runs(self) -> Run:
+        """Return the run as if the runs within it had ended as they stand."""
+        so_far = copy(self)
+        so_far.budget, so_far.handoffs = copy(self.budget), copy(self.handoffs)
+        so_far.sub_runs, so_far.report = copy(self.sub_runs), copy(self.report)
+        so_far.budget.usage_by_agent = dict(self.budget.usage_by_agent)
+        so_far.handoffs.spent = dict(self.handoffs.spent)
+        so_far.sub_runs.ended = dict(self.sub_runs.ended)
+        so_far.sub_runs.waiting = dict(self.sub_runs.waiting)
+        so_far.absorb_sub_runs()
+        return so_far
+
+
+def _captured(run: Run) -> RunState:
+    """Return where a run stands."""
+    from routelock.state.resume import captured  # noqa: PLC0415 - for those who take a state
+
+    return captured(run)

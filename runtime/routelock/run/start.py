@@ -17,15 +17,18 @@ from routelock.errors import ConfigError
 from routelock.handlers.port import tool_name
 from routelock.history.messages import Message, RunInput, RunItem, call_ids, item_of, to_messages
 from routelock.history.view import View
+from routelock.run.budget import Budget
 from routelock.run.config import RunConfig
+from routelock.run.frames import Frame
 from routelock.run.handler_selection import check_model, handler_for, named
-from routelock.run.run import Run
+from routelock.run.handoff_records import HandoffLog
+from routelock.run.run import Run, SharedMemory, Transcript
 from routelock.tools.agent_tool import AgentCall
 
 if TYPE_CHECKING:
     from routelock.state.run_state import RunState
 
-__all__ = ["DEFAULT_MAX_TURNS", "input_items", "is_state", "run_graph", "start", "with_trace"]
+__all__ = ["DEFAULT_MAX_TURNS", "first_frame", "input_items", "is_state", "run_graph", "start", "with_trace"]
 
 
 def run_graph(agent: Agent[Any], config: RunConfig) -> dict[str, Agent[Any]]:
@@ -112,33 +115,37 @@ def start(
 
         return with_trace(resumed(agent, input, context, max_turns, hooks, config, stream=stream))
     items, known = _first_items(input)
-    default = handler_for(agent, config)
+    run_id = config.run_id or os.urandom(16).hex()
     run = Run(
         first=agent,
-        agent=agent,
-        handler=default if config.handler is None else named(agent, config.handler, config),
-        default_handler=default.name,
         graph=_graph(agent, config),
         config=config,
         hooks=hooks,
-        max_turns=max_turns,
         stream=stream,
         context=context,
-        run_id=config.run_id or os.urandom(16).hex(),
-        items=items,
-        view=View(items),
-        input_count=len(items),
-        call_ids=known,
-        read_calls=bool(known),
-        shared_memory=unshared(dict(config.shared_memory)) if config.shared_memory else {},
+        run_id=run_id,
         scopes=frozenset(config.scopes),
-        capture=_captured,
+        transcript=Transcript(items, len(items), known, bool(known)),
+        frame=first_frame(agent, config, items),
+        budget=Budget(config.limits, max_turns),
+        handoffs=HandoffLog(run_id),
+        memory=SharedMemory(unshared(dict(config.shared_memory)) if config.shared_memory else {}),
     )
     return with_trace(run)
 
 
+def first_frame(agent: Agent[Any], config: RunConfig, items: Iterable[RunItem]) -> Frame:
+    """Return the frame of the agent with which a run begins."""
+    default = handler_for(agent, config)
+    handler = default if config.handler is None else named(agent, config.handler, config)
+    return Frame(agent=agent, handler=handler, default_handler=default.name, view=View(items))
+
+
 def is_state(input: object) -> TypeIs[RunState]:
-    """Whether a run is to go on from there. Nobody has a state who has not loaded what it is."""
+    """Whether a run is to go on from there.
+
+    A state can exist only if its module was imported, so `sys.modules` is looked at.
+    """
     states = sys.modules.get("routelock.state.run_state")
     return states is not None and isinstance(input, states.RunState)
 
@@ -154,12 +161,6 @@ def with_trace(run: Run) -> Run:
     from routelock.tracing.recorder import traced  # noqa: PLC0415
 
     return traced(run)
-
-
-def _captured(run: Run) -> RunState:
-    from routelock.state.resume import captured  # noqa: PLC0415
-
-    return captured(run)
 
 
 def _limited(config: RunConfig, max_turns: int | None) -> tuple[RunConfig, int | None]:

@@ -10,7 +10,7 @@ from typing import Any
 from routelock.agents.agent import Agent
 from routelock.errors import ConfigError
 from routelock.history.messages import Message
-from routelock.run.events import RunEvent
+from routelock.run.events import RunDone, RunEvent
 from routelock.run.loop import run_events
 from routelock.run.result import RunResult
 from routelock.run.run import Run
@@ -20,10 +20,13 @@ __all__ = ["RunHandle", "RunStream", "finish"]
 
 async def finish(run: Run) -> RunResult[Any]:
     """Carry out a run that has no reader, and return its result."""
+    result: RunResult[Any] | None = None
     async with aclosing(run_events(run)) as events:
-        async for _ in events:
-            pass
-    return run.result()
+        async for event in events:
+            if isinstance(event, RunDone):
+                result = event.result
+    assert result is not None, "the last event of a run is RunDone"
+    return result
 
 
 class RunHandle:
@@ -82,17 +85,17 @@ class RunStream:
     @property
     def final_output(self) -> Any:
         """The final output, or None as long as there is none."""
-        return self._run.final_output
+        return self._run.ending.final_output
 
     @property
     def current_agent(self) -> Agent[Any]:
         """Who is speaking."""
-        return self._run.agent
+        return self._run.frame.agent
 
     @property
     def last_agent(self) -> Agent[Any]:
         """The agent that spoke last, as on the result; the same as ``current_agent``."""
-        return self._run.agent
+        return self._run.frame.agent
 
     def to_input_list(self) -> list[Message]:
         """Return what happened so far as input for the next run, see `RunResult.to_input_list`."""

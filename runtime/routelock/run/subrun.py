@@ -97,15 +97,15 @@ class Consultation:
             ConfigError: it was stopped, and cannot go on with the agents that there are now.
         """
         run, name = self.run, self.tool.name
-        stood = run.to_resume.get(self.call["id"])
+        stood = run.sub_runs.to_resume.get(self.call["id"])
         if share == 0 and stood is None:  # one that goes on may have a call to make that was approved
-            turns = run.max_turns or 0
+            turns = run.budget.max_turns or 0
             self.refused = MaxTurnsExceeded(
                 f"Of the max_turns ({turns}) of the run, none is left for tool {name!r}: the last one is for "
-                f"whoever called it. Raise {run.set_by('turns', turns, 'max_turns')} of the run."
+                f"whoever called it. Raise {run.budget.set_by('turns', turns, 'max_turns')} of the run."
             )
             return
-        if run.depth >= _DEEPEST:
+        if run.sub_runs.depth >= _DEEPEST:
             self.refused = LimitExceeded(f"{_DEEPEST} agents have asked one another already.")
             return
         most = self.asked.max_turns
@@ -137,7 +137,7 @@ class Consultation:
                 async for event in happening:
                     if self.run.stream:
                         yield self._wrapped(event)
-            if inner.stop_reason != "requires_action":
+            if inner.ending.stop_reason != "requires_action":
                 self.outcome = await self._answer(inner)
         except (AssertionError, GraceOver):  # a test's own complaint is no answer
             raise
@@ -160,7 +160,7 @@ class Consultation:
         return self.inner
 
     def _wrapped(self, event: RunEvent) -> NestedEvent:
-        name, call_id = self.run.agent.name, self.call["id"]
+        name, call_id = self.run.frame.agent.name, self.call["id"]
         if isinstance(event, NestedEvent):
             return NestedEvent(
                 path=(name, *event.path), call_ids=(call_id, *event.call_ids), event=event.event
@@ -168,7 +168,7 @@ class Consultation:
         return NestedEvent(path=(name, self.asked.agent.name), call_ids=(call_id,), event=event)
 
     async def _answer(self, inner: Run) -> ToolOutcome:
-        output: Any = inner.final_output
+        output: Any = inner.ending.final_output
         if self.asked.output is not None:
             output = await resolve(self.asked.output(inner.result()))
         return outcome_of(output, self.tool.max_result)
@@ -182,7 +182,7 @@ class Consultation:
             return outcome
         if isinstance(error, GuardrailTripped):  # what it stopped must not get round it
             return _not_quoted(outcome, self.tool, error)
-        said = [text_of(item.message) for item in self.inner.items if item.kind == "model"]
+        said = [text_of(item.message) for item in self.inner.transcript.items if item.kind == "model"]
         last = next(filter(None, reversed(said)), "")
         if not last:
             return outcome
@@ -208,21 +208,22 @@ def consultations(run: Run, calls: Sequence[tuple[ToolCall, Tool, AgentCall]]) -
     for one, share in zip(ready, _shares(run, len(ready)), strict=True):
         one.prepare(share)
         if one.inner is not None:
-            run.within[one.call["id"]] = one.inner
+            run.sub_runs.active[one.call["id"]] = one.inner
+            run.budget.inner[one.call["id"]] = one.inner.budget
     return made
 
 
 def _shares(run: Run, count: int) -> list[int | None]:
-    if run.max_turns is None:
+    if run.budget.max_turns is None:
         return [None] * count
-    left = max(0, run.max_turns - run.turn - run.turns_within - 1)
+    left = max(0, run.budget.max_turns - run.turn - run.budget.turns_within - 1)
     return [left // count + (place < left % count) for place in range(count)]
 
 
 def _begun(run: Run, one: Consultation, max_turns: int | None) -> Run:
     config = _config(run, one)
     inner = start(one.asked.agent, one.text, run.context, max_turns, run.hooks, config, stream=run.stream)
-    inner.shared_memory = run.shared_memory
+    inner.memory.shared = run.memory.shared
     return _placed(inner, run, one)
 
 
@@ -230,16 +231,19 @@ def _gone_on(run: Run, one: Consultation, max_turns: int | None, stood: RunDocum
     from routelock.state.resume import resumed_within  # noqa: PLC0415 - for those that were stopped
 
     inner = with_trace(resumed_within(run, one.asked.agent, stood, max_turns, _config(run, one)))
-    path = (*run.path, one.call["id"])
-    inner.interruptions = tuple(each for each in run.interruptions if each.path[: len(path)] == path)
+    path = (*run.sub_runs.path, one.call["id"])
+    earlier = run.calls.interruptions
+    inner.calls.interruptions = tuple(each for each in earlier if each.path[: len(path)] == path)
     return _placed(inner, run, one)
 
 
 def _placed(inner: Run, run: Run, one: Consultation) -> Run:
-    inner.depth, inner.path = run.depth + 1, (*run.path, one.call["id"])
-    inner.approvals, inner.outer = run.approvals, run
-    if inner.tracing is not None and run.tracing is not None:
-        inner.tracing.within(run.tracing, one.call["id"])
+    path = (*run.sub_runs.path, one.call["id"])
+    inner.sub_runs.depth, inner.sub_runs.path = run.sub_runs.depth + 1, path
+    inner.sub_runs.outermost_id = run.sub_runs.outermost_id or run.run_id
+    inner.calls.decisions, inner.budget.outer = run.calls.decisions, run.budget
+    if inner.recorder is not None and run.recorder is not None:
+        inner.recorder.within(run.recorder, one.call["id"])
     return inner
 
 

@@ -113,7 +113,7 @@ class _Batch:
         if self._doomed and self._slots is not None:
             self._leave(one.call)
             return
-        one.seconds = self.run.grace if self._doomed else None
+        one.seconds = self.run.calls.grace if self._doomed else None
         try:
             async with aclosing(isolated_events(_consulted(self.run, one, self.take, events))) as happening:
                 async for event in happening:
@@ -127,21 +127,21 @@ class _Batch:
         self.outcomes[call["id"]] = outcome, ends
         if ends and not self._doomed:
             self._doomed = True
-            self._until = anyio.current_time() + self.run.grace
+            self._until = anyio.current_time() + self.run.calls.grace
             for scope in self._going_on.values():
                 scope.deadline = self._until
         return ends
 
     async def _cut_off(self, call: ToolCall, tool: Tool) -> None:
-        if call["id"] not in self.run.begun:  # a hook was told that it is about to
+        if call["id"] not in self.run.calls.begun:  # a hook was told that it is about to
             self._leave(call)
             return
         self.take(call, CUT_OFF, False)
         await emit(self.run, ToolEnds(call, tool, _context(self.run, call, tool), CUT_OFF))
 
     def _leave(self, call: ToolCall) -> None:
-        self.run.tool_calls -= 1
-        if call["id"] not in self.run.to_resume:  # else it was begun before, and goes on when the run does
+        self.run.budget.tool_calls -= 1
+        if call["id"] not in self.run.sub_runs.to_resume:  # else it began before, and goes on with the run
             self.take(call, NOT_RUN, False)
 
 
@@ -161,7 +161,7 @@ async def run_tools(run: Run, calls: _Calls, take: Take, events: Events) -> Asyn
     """
     asked = [(call, tool, how) for call, tool in calls if isinstance(how := tool.on_invoke_tool, AgentCall)]
     plain = [each for each in calls if not isinstance(each[1].on_invoke_tool, AgentCall)] if asked else calls
-    batch, noted = _Batch(run, take, calls), len(run.errors)
+    batch, noted = _Batch(run, take, calls), len(run.report.errors)
     try:
         made = consultations(run, asked)
         if made and not run.stream:
@@ -175,9 +175,10 @@ async def run_tools(run: Run, calls: _Calls, take: Take, events: Events) -> Asyn
                     yield event
     finally:
         if asked:
-            run.absorb()
-        if len(run.errors) > noted:
-            run.errors = (*run.errors[:noted], *_in_call_order(run.errors[noted:], calls))
+            run.absorb_sub_runs()
+        if len(run.report.errors) > noted:
+            errors = run.report.errors
+            run.report.errors = (*errors[:noted], *_in_call_order(errors[noted:], calls))
 
 
 def _in_call_order(errors: Sequence[Problem], calls: _Calls) -> Sequence[Problem]:
@@ -256,10 +257,10 @@ async def _invoked(run: Run, call: ToolCall, tool: Tool, take: Take) -> None:
     needs_context = tool.wants_context or has_hooks(run)
     context: Any = _context(run, call, tool) if needs_context else None
     await emit(run, ToolBegins(call, tool, context))
-    run.begun.add(call["id"])
+    run.calls.begun.add(call["id"])
     stop = False
     try:
-        with nullcontext() if run.tracing is None else run.tracing.inside(call["id"]):
+        with nullcontext() if run.recorder is None else run.recorder.inside(call["id"]):
             outcome = await tool.invoke(context, call["function"].get("arguments") or "")
     except (ToolError, ConfigError, GuardrailTripped, CallbackError) as raised:
         outcome, stop = _stopped(raised), True
@@ -272,8 +273,8 @@ async def _consulted(run: Run, one: Consultation, take: Take, events: Events) ->
     context = _context(run, one.call, one.tool)
     nested = None if one.inner is None else one.inner.run_id
     await emit(run, ToolBegins(one.call, one.tool, context, nested))
-    run.begun.add(one.call["id"])
-    run.to_resume.pop(one.call["id"], None)  # not before: a run may end without coming to it
+    run.calls.begun.add(one.call["id"])
+    run.sub_runs.to_resume.pop(one.call["id"], None)  # not before: a run may end without coming to it
     stop = False
     try:
         async with aclosing(one.answered(context, events)) as happening:
@@ -283,8 +284,8 @@ async def _consulted(run: Run, one: Consultation, take: Take, events: Events) ->
     except ToolError as raised:
         outcome, stop = _stopped(raised), True
     if outcome is None:
-        run.begun.discard(one.call["id"])
-        run.tool_calls -= 1  # it is counted when it goes on
+        run.calls.begun.discard(one.call["id"])
+        run.budget.tool_calls -= 1  # it is counted when it goes on
         return
     take(one.call, outcome, stop)
     await emit(run, ToolEnds(one.call, one.tool, context, outcome))

@@ -194,14 +194,14 @@ async def answer_calls(
 
 def asked_for(run: Run, mistake: str) -> ModelBehaviorError:
     """Return the error that ends a run with a mistake, because ``RunConfig.raise_on`` names it."""
-    error = ModelBehaviorError(f"Agent {run.agent.name!r}, turn {run.turn}: {mistake}")
+    error = ModelBehaviorError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {mistake}")
     error.asked_for = True
     return error
 
 
 def failed_handoff(run: Run, transfer: Transfer) -> HandoffError:
     """Return the error that ends a run with a transfer that was not made, see ``RunConfig.raise_on``."""
-    error = HandoffError(f"Agent {run.agent.name!r}, turn {run.turn}: {transfer.answer}")
+    error = HandoffError(f"Agent {run.frame.agent.name!r}, turn {run.turn}: {transfer.answer}")
     error.__cause__ = transfer.exception
     return error
 
@@ -212,13 +212,13 @@ async def _carry_out(run: Run, planned: Plan, answers: _Answers, events: Events)
         return
     if answers.end_run():
         for call, _ in planned.tools:
-            if call["id"] not in run.to_resume:  # else it was begun before, and goes on when the run does
+            if call["id"] not in run.sub_runs.to_resume:  # else it began before, and goes on with the run
                 _take_outcome(run, answers, call, NOT_RUN, False)
         return
     free = await hold_tools(run, planned, answers.decline, answers.not_available)
     if free:
-        run.check_budget(len(free))
-        run.tool_calls += len(free)
+        run.budget.check(run.frame.agent.name, len(free))
+        run.budget.tool_calls += len(free)
         for call, _ in free:
             yield _called(run, call)
         async with aclosing(run_tools(run, free, partial(_take_outcome, run, answers), events)) as happening:
@@ -229,7 +229,7 @@ async def _carry_out(run: Run, planned: Plan, answers: _Answers, events: Events)
 
 def _called(run: Run, call: ToolCall) -> ToolCalled:
     return ToolCalled(
-        agent=run.agent.name,
+        agent=run.frame.agent.name,
         call_id=call["id"],
         name=call["function"]["name"],
         arguments=call["function"].get("arguments") or "",
@@ -254,7 +254,7 @@ def _rest(run: Run, planned: Plan, answers: _Answers) -> Iterator[RunEvent]:
     for wanted, why in planned.unknown_targets:
         yield _failed(run, wanted.call, wanted.edge.agent_name, why)
     if planned.waiting:
-        run.interruptions = all_waiting(run, planned)  # a reader who leaves as it is asked takes them along
+        run.calls.interruptions = all_waiting(run, planned)  # also for a reader that leaves at the question
     for one in planned.waiting:
         yield ApprovalRequested(agent=one.agent, call_id=one.call_id, name=one.name, arguments=one.arguments)
 
@@ -286,8 +286,8 @@ def _way(run: Run, request: HandoffRequest) -> Handoff | str:
         return str(error)
     if edge is not None:
         return edge
-    every = {*(each.name for each in handlers_by_priority(run.agent, run.config)), *run.graph}
-    others = sorted(every - {run.agent.name, run.handler.name})
+    every = {*(each.name for each in handlers_by_priority(run.frame.agent, run.config)), *run.graph}
+    others = sorted(every - {run.frame.agent.name, run.frame.handler.name})
     known = f"There are: {', '.join(others)}." if others else "There is no other."
     return f"Handoff target {request.target_name!r} was not found. {known}"
 
@@ -301,7 +301,7 @@ def _spare_transfer(run: Run, planned: Plan, answers: _Answers) -> None:
         planned.set_aside(_DOOMED)
     elif planned.external:
         planned.set_aside(_WAITS)
-    elif planned.waiting or run.kept:
+    elif planned.waiting or run.sub_runs.waiting:
         planned.set_aside(_WAITS_FOR_APPROVAL)
 
 
@@ -373,7 +373,7 @@ def _outputs(run: Run, calls: Sequence[ToolCall], answers: _Answers) -> Iterator
         answer = answers.by_id.get(call["id"])
         if answer is not None and answer.request is None:
             yield ToolOutput(
-                agent=run.agent.name,
+                agent=run.frame.agent.name,
                 call_id=call["id"],
                 name=call["function"].get("name") or "",
                 output=answer.text,
@@ -383,7 +383,7 @@ def _outputs(run: Run, calls: Sequence[ToolCall], answers: _Answers) -> Iterator
 
 def _requested(run: Run, wanted: Wanted) -> HandoffRequested:
     return HandoffRequested(
-        source=run.in_charge,
+        source=run.active_name,
         target=wanted.edge.agent_name,
         call_id=wanted.call["id"],
         arguments=wanted.call["function"].get("arguments") or "",
@@ -391,7 +391,7 @@ def _requested(run: Run, wanted: Wanted) -> HandoffRequested:
 
 
 def _failed(run: Run, call: ToolCall, target: str, why: str) -> HandoffFailed:
-    return HandoffFailed(source=run.in_charge, target=target, call_id=call["id"], reason=why)
+    return HandoffFailed(source=run.active_name, target=target, call_id=call["id"], reason=why)
 
 
 def _refuse_unknown_targets(run: Run, planned: Plan, answers: _Answers) -> None:
@@ -406,13 +406,13 @@ def _refuse_unknown_targets(run: Run, planned: Plan, answers: _Answers) -> None:
 
 
 async def _transfer(run: Run, wanted: Wanted, answers: _Answers) -> Transfer:
-    run.begun.add(wanted.call["id"])
+    run.calls.begun.add(wanted.call["id"])
     transfer = await try_transfer(run, wanted)
     if transfer.exception is not None and not is_error(transfer.exception):
         put_on_record(run, transfer)
         raise transfer.exception
     if transfer.target is not None:
-        run.places.acquire(transfer.place, waits=transfer.waits)
+        run.handoffs.hold(transfer.request.request_id, transfer.place)
     kind: Literal["tool", "handoff"] = "tool" if transfer.by_tool else "handoff"
     answer = _Answer(text=transfer.answer, kind=kind, error=transfer.error, exception=transfer.exception)
     if transfer.returns:
@@ -430,13 +430,14 @@ def _note_cut_short(
 ) -> None:
     """Put on record the transfers to which the turn did not come, as it ended before."""
     undecided = [] if planned.transfer is None else [planned.transfer]
-    known = {one.call_id for one in run.handoffs} | {wanted.call["id"] for wanted in planned.transfers}
+    known = {one.call_id for one in run.handoffs.records}
+    known |= {wanted.call["id"] for wanted in planned.transfers}
     for call in calls:
         asked = answers.by_id[call["id"]].request if call["id"] in answers.by_id else None
         if asked is not None and call["id"] not in known:  # by a tool that is done
             undecided.append(Wanted(call, Handoff(target=asked.target_name), asked))
     for wanted in undecided:
-        if all(one.call_id != wanted.call["id"] for one in run.handoffs):
+        if all(one.call_id != wanted.call["id"] for one in run.handoffs.records):
             put_on_record(run, cut_short(run, wanted, error))
 
 
@@ -461,9 +462,9 @@ async def _switch(run: Run, transfer: Transfer) -> AsyncGenerator[RunEvent]:
     if transfer.target is None:
         yield _failed(run, transfer.call, transfer.target_name, transfer.error or "")
         return
-    source = run.in_charge
+    source = run.active_name
     await take_over(run, transfer)
-    for event in run.take_completed():
+    for event in run.handoffs.take_completed():
         yield event
     yield HandoffOccurred(
         source=source,

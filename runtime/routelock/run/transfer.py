@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
+
+import anyio
 
 from routelock._callables import MaybeAwaitable, callback_errors, name_of, resolve
 from routelock._json import unshared
@@ -22,7 +25,8 @@ from routelock.history.messages import Message, RunItem, calls_of
 from routelock.history.nesting import nest_handoff_history
 from routelock.history.view import View, filtered, partition
 from routelock.run.emit import HandoffMade, HandoffNoted, HandoffReceived, emit, emit_now, log
-from routelock.run.frames import answer_item, note_caller
+from routelock.run.frames import Frame, Wait, answer_item, dismiss
+from routelock.run.handler_selection import default_name
 from routelock.run.prompt import instructions, rode_along
 from routelock.run.result import HandoffRecord
 from routelock.run.run import Run
@@ -38,10 +42,10 @@ def put_on_record(run: Run, transfer: Transfer) -> None:
     """Put a transfer on the result, taken or not."""
     by_tool = transfer.by_tool
     made = transfer.target is not None
-    run.handoffs.append(
+    run.handoffs.records.append(
         HandoffRecord(
             id=transfer.request.request_id,
-            source=run.in_charge,
+            source=run.active_name,
             target=transfer.target_name,
             tool_name=transfer.call["function"]["name"] if by_tool else transfer.edge.tool_name,
             call_id=transfer.call["id"],
@@ -55,13 +59,13 @@ def put_on_record(run: Run, transfer: Transfer) -> None:
             request=_kept(transfer),
             response=_response(transfer),
             passed_over=transfer.passed_over,
-            parent_id=run.open_handoff,
-            depth=1 + sum([one.taken and one.turn < run.turn for one in run.handoffs]),
+            parent_id=run.frame.handoff_id,
+            depth=1 + sum([one.taken and one.turn < run.turn for one in run.handoffs.records]),
             started=transfer.started,
             ended=None if made else run.config.clock(),
         )
     )
-    emit_now(run, HandoffNoted(run.handoffs[-1]))
+    emit_now(run, HandoffNoted(run.handoffs.records[-1]))
 
 
 def _response(transfer: Transfer) -> HandoffResponse:
@@ -97,9 +101,8 @@ async def take_over(run: Run, transfer: Transfer) -> None:
     Raises:
         HandoffFilterError: the input filter or the history mapper failed. The transcript is complete.
     """
-    source, target, handler, speaker = run.agent, transfer.target, transfer.handler, run.in_charge
+    source, target, speaker = run.frame.agent, transfer.target, run.active_name
     assert target is not None
-    assert handler is not None
     seen = _without_not_tried(run)
     try:
         shaped = await _shaped(run, transfer, seen)
@@ -108,42 +111,81 @@ async def take_over(run: Run, transfer: Transfer) -> None:
     except BaseException as error:
         _not_taken_over(run, transfer, error)
         raise
-    note_caller(run, transfer)
-    if shaped is not run.view.items:
-        run.view.replace(shaped)
-    run.open_record(transfer.request.request_id, waits=transfer.waits)
+    dismiss(run, target)
+    wait = _wait_of(run, transfer) if transfer.waits else None
+    frame = _frame_of(run, transfer, shaped, source_prompt)
+    if wait is None:
+        run.close_handoff(HandoffStatus.COMPLETED)
+    run.handoffs.begin(transfer.request.request_id)
     if isinstance(target, Agent):
-        run.source_prompt = source_prompt
         run.meet(target)
     _carry(run, transfer)
     run.progress.transferred(speaker, target.name, data_of(transfer.request))
+    record = run.handoffs.get(transfer.request.request_id)
+    assert record is not None
     try:
-        record = next(one for one in reversed(run.handoffs) if one.id == transfer.request.request_id)
-        await emit(run, HandoffMade(record, source, target, _shaped_by(run, transfer), len(seen)))
-    finally:  # it is made: who is cancelled here finds the target in charge
-        run.switch(target if isinstance(target, Agent) else source, handler, given=transfer.input)
+        shaped_by = _shaped_by(run, transfer)
+        await emit(run, HandoffMade(record, source, target, shaped_by, len(seen), len(shaped)))
+    finally:  # it is made: who is cancelled here finds the target active
+        if wait is None:
+            run.replace_frame(frame)
+        else:
+            run.frame.wait = wait
+            run.push_frame(frame)
     if isinstance(target, Agent):
         await _greet(run, source, target, transfer)
 
 
+def _wait_of(run: Run, transfer: Transfer) -> Wait:
+    """Return how the source waits for the answer to its call, or stands by."""
+    seconds = None if transfer.edge.run_timeout == math.inf else transfer.edge.run_timeout
+    return Wait(
+        call=transfer.call,
+        seconds=seconds,
+        until=math.inf if seconds is None else anyio.current_time() + seconds,
+        payload=run.memory.payload,
+        memory_level=len(run.memory.scopes),
+        stands_by=not transfer.returns,
+    )
+
+
+def _frame_of(run: Run, transfer: Transfer, shaped: list[RunItem], source_prompt: str | None) -> Frame:
+    """Return the frame of the target; a handler goes on with what the agent was shown and told."""
+    source, target, handler = run.frame, transfer.target, transfer.handler
+    assert handler is not None
+    goes_on = not transfer.waits and shaped is source.view.items
+    frame = Frame(
+        agent=source.agent,
+        handler=handler,
+        default_handler=source.default_handler,
+        view=source.view if goes_on else View(shaped),
+        handler_override=handler.name != source.default_handler,
+        turns=source.turns,
+        handoff_id=transfer.request.request_id,
+        handoff_input=transfer.input,
+        source_prompt=source.source_prompt,
+    )
+    if isinstance(target, Agent):
+        frame.agent, frame.source_prompt, frame.turns = target, source_prompt, 0
+        frame.default_handler, frame.handler_override = default_name(target, run.config), False
+    return frame
+
+
 def _without_not_tried(run: Run) -> list[RunItem]:
-    not_tried = {
-        record.call_id for record in run.handoffs if not record.tried and record.requested_by == "model"
-    }
-    return _without_calls(run.view.items, not_tried) if not_tried else run.view.items
+    not_tried = {one.call_id for one in run.handoffs.records if not one.tried and one.requested_by == "model"}
+    return _without_calls(run.frame.view.items, not_tried) if not_tried else run.frame.view.items
 
 
 def _not_taken_over(run: Run, transfer: Transfer, error: BaseException) -> None:
     """Put on record that a transfer was not made after all; a source that goes on later is shown so."""
     broken = isinstance(error, Exception)
     why = str(error) if broken else "it was cancelled before the target took over"
-    run.close_records([transfer.request.request_id], HandoffStatus.FAILED, why)
-    if transfer.waits:
-        run.places.come_back()
+    run.handoffs.close([transfer.request.request_id], run.config.clock(), HandoffStatus.FAILED, why)
+    run.handoffs.release(transfer.request.request_id)
     told = answer_item(run, transfer.call, f"The transfer was not made: {why}", place=0).message
-    run.view.replace(
+    run.frame.view.replace(
         replace(item, message=told) if item.message.get("tool_call_id") == transfer.call["id"] else item
-        for item in run.view.items
+        for item in run.frame.view.items
     )
 
 
@@ -153,16 +195,15 @@ def _carry(run: Run, transfer: Transfer) -> None:
     A nested run may not change the payload of the outer one, nor of another that goes on at the same time:
     it goes on with a memory of its own, and what it changes there comes back when it is done.
     """
-    run.payload_note = None
-    if transfer.edge.share is not None or (run.depth and transfer.payload is not None):
-        run.narrow(transfer.edge.share)
+    if transfer.edge.share is not None or (run.sub_runs.depth and transfer.payload is not None):
+        run.memory.enter_scope(transfer.edge.share)
         run.moment = None
     if transfer.payload is None:
         return
-    payload = carried(run.shared_memory, transfer.payload) if rode_along(run) else transfer.payload
-    run.shared_memory[PAYLOAD_KEY] = unshared(payload.to_dict())  # the record keeps what was sent
+    payload = carried(run.memory.shared, transfer.payload) if rode_along(run) else transfer.payload
+    run.memory.shared[PAYLOAD_KEY] = unshared(payload.to_dict())  # the record keeps what was sent
     if _log.isEnabledFor(logging.INFO):
-        log(run, _log, logging.INFO, "%s passes along %s", run.in_charge, loggable(payload))
+        log(run, _log, logging.INFO, "%s passes along %s", run.active_name, loggable(payload))
         log(run, _log, logging.INFO, "%s receives %s", transfer.target_name, loggable(payload))
         log(run, _log, logging.DEBUG, "it is %s", loggable(payload, logging.DEBUG))
 
@@ -176,9 +217,9 @@ async def _greet(run: Run, source: Agent[Any], target: Agent[Any], transfer: Tra
 
 async def _received(run: Run, target: Agent[Any], transfer: Transfer) -> None:
     """Call the target's own hook, last of all, with the history that it is about to be shown."""
-    messages, _ = View(run.view.items).messages(family_of(run.handler), run.reader())
-    carries = PAYLOAD_KEY in run.shared_memory
-    payload = {PAYLOAD_KEY: recordable(run.shared_memory[PAYLOAD_KEY])} if carries else {}
+    messages, _ = View(run.frame.view.items).messages(family_of(run.frame.handler), run.audience())
+    carries = PAYLOAD_KEY in run.memory.shared
+    payload = {PAYLOAD_KEY: recordable(run.memory.shared[PAYLOAD_KEY])} if carries else {}
     with callback_errors(f"The snapshot for on_handoff_received of agent {target.name!r}"):
         context = HandoffContext.of(
             messages,
@@ -197,11 +238,12 @@ async def _received(run: Run, target: Agent[Any], transfer: Transfer) -> None:
 
 def _kept_by_tools(run: Run) -> dict[str, Any]:
     """Return what tools have kept for the agent that takes over, as far as it is shared with the target."""
-    kept: object = run.shared_memory.get(TOOL_STATE_KEY, {})
+    kept: object = run.memory.shared.get(TOOL_STATE_KEY, {})
     if not isinstance(kept, dict):
         kind = type(kept).__name__
         what = f"shared_memory[{TOOL_STATE_KEY!r}] is a {kind}, not a dict"
-        run.warn(f"turn {run.turn}: {what}, so the snapshot of agent {run.agent.name!r} has no tool_state")
+        name = run.frame.agent.name
+        run.warn(f"turn {run.turn}: {what}, so the snapshot of agent {name!r} has no tool_state")
         return {}
     return cast("dict[str, Any]", recordable(cast(object, kept)))
 
@@ -209,23 +251,23 @@ def _kept_by_tools(run: Run) -> dict[str, Any]:
 async def _passed_on(run: Run) -> str | None:
     """Return the source's instructions as a section of the target's."""
     prompt = await instructions(run)
-    return f"# Instructions of the previous agent, {run.agent.name}\n{prompt}" if prompt else None
+    return f"# Instructions of the previous agent, {run.frame.agent.name}\n{prompt}" if prompt else None
 
 
 async def _shaped(run: Run, transfer: Transfer, seen: list[RunItem]) -> list[RunItem]:
     """Return what the target is to see of what the source has seen."""
     if transfer.returns:
-        seen = [*seen, answer_item(run, transfer.call, transfer.answer, place=len(run.items) - 1)]
+        seen = [*seen, answer_item(run, transfer.call, transfer.answer, place=len(run.transcript.items) - 1)]
     chosen = _shaping(run, transfer.edge)
     if chosen is None:
         return seen
-    history, before, new = partition(seen, run.input_count, run.first_of_turn)
+    history, before, new = partition(seen, run.transcript.input_count, run.first_of_turn)
     data = HandoffInputData(
         input_history=history,
         pre_handoff_items=before,
         new_items=new,
         run_context=run.now(),
-        source=run.in_charge,
+        source=run.active_name,
         target=transfer.target_name,
         arguments=transfer.input,
         reason=transfer.reason,
@@ -235,7 +277,7 @@ async def _shaped(run: Run, transfer: Transfer, seen: list[RunItem]) -> list[Run
     items = await filtered(apply, data, name, own=own)
     if transfer.reason and all(item.message["role"] in ("system", "developer") for item in items):
         reason: Message = {"role": "user", "content": transfer.reason}
-        items.append(RunItem(id=len(run.items) - 1, kind="filter", message=reason))
+        items.append(RunItem(id=len(run.transcript.items) - 1, kind="filter", message=reason))
     return items
 
 
@@ -267,7 +309,7 @@ def _shaping(run: Run, edge: Handoff) -> tuple[str, HandoffInputFilter, bool] | 
 
 def _shaped_by(run: Run, transfer: Transfer) -> str | None:
     """Return what shapes the view of the target; a filter of the app's by its own name, too."""
-    if run.tracing is None or (shaping := _shaping(run, transfer.edge)) is None:
+    if run.recorder is None or (shaping := _shaping(run, transfer.edge)) is None:
         return None
     what, apply, own = shaping
     return what if own else f"{what}: {name_of(apply)}"

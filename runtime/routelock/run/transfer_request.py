@@ -30,7 +30,7 @@ from routelock.handoffs.handoff import Handoff
 from routelock.handoffs.payload import HandoffPayload, sent_by
 from routelock.history.messages import ToolCall
 from routelock.run.emit import log
-from routelock.run.frames import patience
+from routelock.run.frames import earliest_deadline
 from routelock.run.handler_selection import handler_for, load
 from routelock.run.routing import Wanted
 from routelock.run.run import Run
@@ -106,11 +106,11 @@ class _Late:
     """How long a target has to accept; the look-up whether it is available is within that time."""
 
     def __init__(self, run: Run, target: Target, request: HandoffRequest) -> None:
-        self._patience = patience(run.callers)
+        self._patience = earliest_deadline(run.callers)
         own = math.inf if request.timeout is None else anyio.current_time() + request.timeout
         self.deadline = min(self._patience, own)
         self._why = f"{target.name!r} did not accept within {request.timeout:g} s" if own < math.inf else ""
-        self._caller = run.in_charge
+        self._caller = run.active_name
 
     def check(self, scope: anyio.CancelScope) -> None:
         """Raise if the time was over within ``scope``, also for what could not be interrupted."""
@@ -308,8 +308,8 @@ def _request(run: Run, wanted: Wanted) -> HandoffRequest:
         input=None if given is None else given.input,
         reason=edge.reason if given is None else given.reason or edge.reason,
         message=None if given is None else given.message,
-        from_agent=run.in_charge,
-        request_id=run.next_handoff_id(),
+        from_agent=run.active_name,
+        request_id=run.handoffs.next_id(),
         preserve_context=edge.preserve_context,
         capabilities_required=tuple(edge.capabilities_required),
         timeout=None if edge.timeout == math.inf else edge.timeout,  # a record is JSON, which has no infinity
@@ -354,7 +354,8 @@ def _said(arguments: str) -> str | None:
 
 def _within_limit(run: Run) -> None:
     most = run.config.max_handoffs
-    if most is None or len(run.handoffs) < most or sum(record.taken for record in run.handoffs) < most:
+    records = run.handoffs.records
+    if most is None or len(records) < most or sum(one.taken for one in records) < most:
         return
     raise Refused(f"the limit of {most} transfers is reached; answer the user yourself", refusal="limit")
 
@@ -368,7 +369,7 @@ async def _payload(run: Run, edge: Handoff, request: HandoffRequest) -> HandoffP
     from routelock.handoffs.payload_types import HandoffTypes  # noqa: PLC0415 - for those who pass data along
 
     types = run.config.handoff_types or HandoffTypes()
-    sent = sent_by(run.in_charge, given)
+    sent = sent_by(run.active_name, given)
     sent = replace(sent, context_data=unshared(sent.context_data))  # the run may change its own, not theirs
     payload, warning = types.check(sent, strict=run.config.strict_payloads)
     if warning is not None:
@@ -384,8 +385,8 @@ async def ask(run: Run, wanted: Wanted, request: HandoffRequest) -> Agreed:
     """
     edge = wanted.edge
     if edge.target is None and edge.on_invoke_handoff is None:
-        nearest_first = {**run.agent.graph, **run.graph}  # wherever the run has been before
-        candidates: list[object] = [each for each in nearest_first.values() if each is not run.agent]
+        nearest_first = {**run.frame.agent.graph, **run.graph}  # wherever the run has been before
+        candidates: list[object] = [each for each in nearest_first.values() if each is not run.frame.agent]
         none_left = NONE_CAPABLE
     else:
         candidates = [edge.target, *edge.others]
@@ -409,13 +410,13 @@ async def _target(run: Run, target: object, wanted: Wanted) -> Target:
     if edge.on_invoke_handoff is not None:
         target = await resolve(edge.on_invoke_handoff(run.now(), arguments_of(wanted)))
     if isinstance(target, str):
-        target = find_agent(run.graph, target, run.agent.name)
-    if target is run.agent:
+        target = find_agent(run.graph, target, run.frame.agent.name)
+    if target is run.frame.agent:
         raise Refused("an agent cannot hand off to itself")
     if not isinstance(target, Agent) and not callable(getattr(target, "stream", None)):
         raise TypeError(f"on_invoke_handoff must return an Agent or a Handler, not {type(target).__name__}")
     found = cast("Target", target)
-    if not isinstance(found, Agent) and found.name == run.handler.name:
+    if not isinstance(found, Agent) and found.name == run.frame.handler.name:
         raise Refused("it is in charge already; answer the user yourself")
     if why := _barred(run, edge, found):
         raise Refused(why)
@@ -437,7 +438,7 @@ def _permitted(run: Run, edge: Handoff, target: Target) -> bool:
     if not permits(edge.scope or "all", run.scopes):
         return False
     if not isinstance(target, Agent):
-        return run.agent.registered.opens(target, run.scopes)
+        return run.frame.agent.registered.opens(target, run.scopes)
     if edge.target is not None or edge.on_invoke_handoff is not None:
         return True
     # found by what it can do: that must not get round the scope of the way that is declared
@@ -455,7 +456,7 @@ def _gate(run: Run, edge: Handoff, target: Target) -> str | None:
 
 def _ways(run: Run, target: Target) -> list[Handoff]:
     """Return the declared ways to a target."""
-    return [way for way in run.agent.edges if _leads_to(way, target)]
+    return [way for way in run.frame.agent.edges if _leads_to(way, target)]
 
 
 def _leads_to(way: Handoff, target: Target) -> bool:
@@ -469,7 +470,7 @@ async def _agreed(
 
     It is not asked for what the run would not let happen anyway.
     """
-    if run.config.detect_loops and run.progress.goes_round(run.in_charge, target.name, data_of(request)):
+    if run.config.detect_loops and run.progress.goes_round(run.active_name, target.name, data_of(request)):
         raise Refused(GOES_ROUND, refusal="loop")
     if why := missing_capability(target, request.capabilities_required):
         raise Refused(why)
@@ -619,7 +620,7 @@ def _both(edge: Handoff, request: HandoffRequest) -> Sequence[str] | None:
 def _way_to_capable(run: Run, request: HandoffRequest) -> Handoff:
     """Return the way to an agent that can do what is required: the declared one for just that, if any."""
     required = request.capabilities_required
-    for edge in run.agent.edges:
+    for edge in run.frame.agent.edges:
         found_later = edge.target is None and edge.on_invoke_handoff is None
         if found_later and set(edge.capabilities_required) == set(required):
             return edge
@@ -627,11 +628,11 @@ def _way_to_capable(run: Run, request: HandoffRequest) -> Handoff:
 
 
 def _way_to(run: Run, target: Any) -> Handoff | None:
-    for edge in run.agent.edges:
+    for edge in run.frame.agent.edges:
         end = run.graph.get(edge.target) if isinstance(edge.target, str) else edge.target
         if target == edge.agent_name if isinstance(target, str) else target is end:
             return edge
-    for edge in run.agent.edges:  # one of several: what is declared holds, and nobody else is asked
+    for edge in run.frame.agent.edges:  # one of several: what is declared holds, and nobody else is asked
         for one in edge.others:
             name = one if isinstance(one, str) else one.name
             end = run.graph.get(one) if isinstance(one, str) else one
@@ -639,6 +640,6 @@ def _way_to(run: Run, target: Any) -> Handoff | None:
                 return replace(edge, target=one, others=(), agent_name="")
     if not isinstance(target, str):
         return Handoff(target=target)
-    if known := run.agent.registered.get(target):
+    if known := run.frame.agent.registered.get(target):
         return Handoff(target=load(known), scope=known.scope)
     return Handoff(target=run.graph[target]) if target in run.graph else None

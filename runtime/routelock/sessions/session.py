@@ -23,8 +23,9 @@ from routelock.history.messages import Message, RunItem, ToolCall, call_ids, cal
 from routelock.history.repair import repair
 from routelock.history.unfinished_turn import left_over
 from routelock.history.view import View
+from routelock.run.frames import Frame
 from routelock.run.handler_selection import handler_for
-from routelock.run.run import Keeper, Run
+from routelock.run.run import Run, RunStore
 from routelock.sessions.log import (
     NOTHING,
     Entry,
@@ -40,11 +41,11 @@ from routelock.state.document import RunDocument, items_of
 if TYPE_CHECKING:
     from routelock.state.run_state import RunState
 
-__all__ = ["Conversation", "Session", "SessionKeeper"]
+__all__ = ["Conversation", "Session", "SessionRunStore"]
 
 
-class SessionKeeper:
-    """A `routelock.run.run.Keeper` that keeps a run in a session.
+class SessionRunStore:
+    """A `routelock.run.run.RunStore` that keeps a run in a session.
 
     Args:
         log: of the session.
@@ -68,14 +69,14 @@ class SessionKeeper:
         self._earlier: list[Any] = []
         """What follows there, when the run was begun before and is made again."""
 
-    async def begin(self, run: Run) -> None:
-        """Put the history before the run's input, and store the input; see `Keeper.begin`."""
+    async def open(self, run: Run) -> None:
+        """Put the history before the run's input, and store the input; see `RunStore.open`."""
         found = await self._log.loaded(run.run_id)
         self._number, self._claimed = found.number, 0 if found.own is None else found.own.claimed
         if self._state is not None:
             self._history = _history_of(run, found, self._log.name)
             document = self._state.document
-            if run.claims < self._claimed and _is_begun(document, _calls_left(document)):
+            if run.calls.claims < self._claimed and _is_begun(document, _calls_left(document)):
                 raise self._used(run)  # before what it says takes the place of what was done since
         else:
             if found.passed:
@@ -86,23 +87,23 @@ class SessionKeeper:
                 )
             if found.own is not None and found.own.items:
                 _check_same_input(run, found.own, self._log.name)
-            self._history, run.claims = len(found.items), self._claimed
+            self._history, run.calls.claims = len(found.items), self._claimed
             _put_before(run, found.items)
             _be_sticky(run, found, self._log.name)
-        run.repairs += (*found.notes,)
+        run.report.repairs += (*found.notes,)
         self._earlier = [*found.own.items] if found.own is not None and not found.own.first else []
         self._on = True
-        await self.keep(run)
+        await self.append(run)
 
     async def claim(self, run: Run, calls: Sequence[ToolCall]) -> None:
-        """Store that what a state left to do is begun; see `Keeper.claim`."""
+        """Store that what a state left to do is begun; see `RunStore.claim`."""
         if not self._on or self._state is None:
             return
         if not _is_begun(self._state.document, calls):
             if not calls:  # it goes another way than before, and what it comes to is begun by nobody yet
-                run.claims = max(run.claims, self._claimed)
+                run.calls.claims = max(run.calls.claims, self._claimed)
             return
-        taken = run.claims < self._claimed
+        taken = run.calls.claims < self._claimed
         if not taken:
             try:
                 await self._store_claim(run)
@@ -115,16 +116,16 @@ class SessionKeeper:
 
     async def _store_claim(self, run: Run) -> None:
         try:
-            await self._store(run, (), claims=run.claims + 1)
+            await self._store(run, (), claims=run.calls.claims + 1)
         except SessionConflict:  # the state of who was refused must be refused as well
             raise
         except BaseException:
             # it may be there all the same, as its own: nobody else could go on then, nor this run's state
             with suppress(Exception), anyio.move_on_after(self._log.grace, shield=True):
-                await self._store(run, (), claims=run.claims + 1)
-                run.claims += 1
+                await self._store(run, (), claims=run.calls.claims + 1)
+                run.calls.claims += 1
             raise
-        run.claims += 1
+        run.calls.claims += 1
 
     def _used(self, run: Run) -> SessionConflict:
         return SessionConflict(
@@ -133,11 +134,11 @@ class SessionKeeper:
             "result; if its process died, begin a new run, which is told that the calls have no answer."
         )
 
-    async def keep(self, run: Run) -> None:
-        """Store what is new, in one piece; see `Keeper.keep`."""
+    async def append(self, run: Run) -> None:
+        """Store what is new, in one piece; see `RunStore.append`."""
         if not self._on:
             return
-        new = run.items[self._history + self._stored :]
+        new = run.transcript.items[self._history + self._stored :]
         if self._earlier:
             same = _count_same(new, self._earlier)
             self._stored += same
@@ -157,15 +158,15 @@ class SessionKeeper:
             )
         self._earlier.clear()
 
-    async def last(self, run: Run, error: Exception | None = None) -> None:
-        """Store what is left; see `Keeper.last`."""
-        refused = _refused(run.items[self._history :], error)
-        if not self._on or (refused is None and self._history + self._stored == len(run.items)):
+    async def close(self, run: Run, error: Exception | None = None) -> None:
+        """Store what is left; see `RunStore.close`."""
+        refused = _refused(run.transcript.items[self._history :], error)
+        if not self._on or (refused is None and self._history + self._stored == len(run.transcript.items)):
             return
         wrong: Exception = SessionError(f"It took longer than {self._log.grace:g} s.")
         with anyio.move_on_after(self._log.grace, shield=True):
             try:
-                await self.keep(run)
+                await self.append(run)
                 if refused is not None:
                     self._stored, self._on = refused, False
                     await self._store(run, ())
@@ -200,29 +201,29 @@ def _put_before(run: Run, history: Sequence[RunItem]) -> None:
     """Let the run begin as if it had been given the history with its input."""
     if not history:
         return
-    items = [replace(item, id=place) for place, item in enumerate([*history, *run.items])]
+    items = [replace(item, id=place) for place, item in enumerate([*history, *run.transcript.items])]
     known = call_ids(item.message for item in history)
-    run.items[:] = items
-    run.view = View(items)
-    run.input_count = len(items)
-    run.call_ids |= known
-    run.read_calls = run.read_calls or bool(known)
+    run.transcript.items[:] = items
+    run.frame.view = View(items)
+    run.transcript.input_count = len(items)
+    run.transcript.call_ids |= known
+    run.transcript.has_calls = run.transcript.has_calls or bool(known)
 
 
 def _be_sticky(run: Run, found: Loaded, session: str) -> None:
     """Let whoever was in charge at the end answer again, if the run wants that and it is still there."""
     name = found.next_agent
-    if run.config.next_agent != "sticky" or name is None or name == run.agent.name:
+    if run.config.next_agent != "sticky" or name is None or name == run.frame.agent.name:
         return
     if (agent := run.graph.get(name)) is None:
         run.warn(
             f"session {session!r:.80} names the agent {name!r:.80}, which is not there, so "
-            f"{run.agent.name!r} answers. Known: {', '.join(sorted(run.graph)):.400}"
+            f"{run.frame.agent.name!r} answers. Known: {', '.join(sorted(run.graph)):.400}"
         )
         return
-    run.first = run.agent = agent
-    run.handler = handler_for(agent, run.config)
-    run.default_handler, run.moment, run.read_by = run.handler.name, None, None
+    handler = handler_for(agent, run.config)
+    run.first, run.moment = agent, None
+    run.frame = Frame(agent=agent, handler=handler, default_handler=handler.name, view=run.frame.view)
 
 
 def _history_of(run: Run, found: Loaded, session: str) -> int:
@@ -231,7 +232,7 @@ def _history_of(run: Run, found: Loaded, session: str) -> int:
     Raises:
         SessionConflict: others have used the session since.
     """
-    if found.own is not None and found.own.history <= len(run.items):
+    if found.own is not None and found.own.history <= len(run.transcript.items):
         return found.own.history
     if found.own is None and found.empty:
         return 0
@@ -275,7 +276,7 @@ def _calls_left(document: RunDocument) -> Sequence[ToolCall]:
 
 
 def _check_same_input(run: Run, own: Part, session: str) -> None:
-    if _count_same(run.items, own.items) < len(run.items):
+    if _count_same(run.transcript.items, own.items) < len(run.transcript.items):
         raise ConfigError(
             f"RunConfig(run_id={run.run_id!r:.80}): session {session!r:.80} ends with a run of that name, "
             "and it had another input. The same name means the same run, made again: leave run_id out, or "
@@ -413,10 +414,10 @@ class Session(SessionLog):
         if records:
             await self.append(records[-1][0], record_text(entries) if entries else NOTHING, alone=True)
 
-    def keeper(self, state: RunState | None = None) -> Keeper:
+    def store_of_run(self, state: RunState | None = None) -> RunStore:
         """Return what keeps one run in this session.
 
         Args:
             state: from which the run goes on, if it does; it has its history already then.
         """
-        return SessionKeeper(self, state)
+        return SessionRunStore(self, state)

@@ -20,12 +20,14 @@ from routelock.handoffs.capabilities import Capacity
 from routelock.history.messages import RunItem, ToolCall, call_ids, refusal_of, text_of
 from routelock.history.unfinished_turn import LeftOver, left_over
 from routelock.history.view import View
+from routelock.run.budget import Budget
 from routelock.run.config import RunConfig
-from routelock.run.frames import Caller
-from routelock.run.handler_selection import find_handler, handler_for, handlers_by_priority
+from routelock.run.frames import Frame, Wait
+from routelock.run.handler_selection import default_name, find_handler, handler_for, handlers_by_priority
+from routelock.run.handoff_records import HandoffLog
 from routelock.run.loop_guard import Progress
 from routelock.run.result import HandoffRecord, Problem
-from routelock.run.run import Run
+from routelock.run.run import Run, SharedMemory, Transcript
 from routelock.run.start import run_graph
 from routelock.state.document import (
     FORMAT_VERSION,
@@ -61,7 +63,7 @@ def captured(run: Run) -> RunState:
     Raises:
         ConfigError: something that it shares is no JSON, or it is a run within another one.
     """
-    if run.depth:
+    if run.sub_runs.depth:
         raise ConfigError(
             "This run answers a call of another run, and goes on with that one only: take the state of the "
             "outer result."
@@ -73,56 +75,62 @@ def captured(run: Run) -> RunState:
 
 
 def _document(run: Run) -> RunDocument:
-    narrowings, payload = run.parted or (run.narrowings, run.shared_memory.get(PAYLOAD_KEY))
-    outermost = narrowings[0].outer if narrowings else run.shared_memory
+    narrowings, payload = run.memory.at_end or (run.memory.scopes, run.memory.shared.get(PAYLOAD_KEY))
+    outermost = narrowings[0].outer if narrowings else run.memory.shared
     document: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "run_id": run.run_id,
-        "stop_reason": run.stop_reason,
-        "error": run.failure,
+        "stop_reason": run.ending.stop_reason,
+        "error": run.ending.failure,
         "first": run.first.name,
-        "speaker": None if run.speaker is None else run.speaker.name,
-        "started": run.started,
+        "speaker": None if run.announced_agent is None else run.announced_agent.name,
+        "started": run.agent_started,
         "position": _position(run),
-        "callers": [_caller_document(caller, run.items) for caller in run.callers],
+        "callers": [_caller_document(caller, run.transcript.items) for caller in run.callers],
         "turn": run.turn,
         "first_of_turn": run.first_of_turn,
-        "turns_within": run.turns_within,
-        "mistakes": run.mistakes,
-        "empty_replies": run.empty_replies,
-        "over_limit": run.over_limit,
-        "warned_of_many": run.warned_of_many,
-        "input_count": run.input_count,
-        "items": [_item(item) for item in run.items],
-        "pending": [cast("dict[str, Any]", call) for call in run.pending],
-        "begun": sorted(run.begun - {item.message.get("tool_call_id") for item in run.items}),
-        "usage": usage_document(run.usage),
-        "usage_by_agent": {name: usage_document(usage) for name, usage in run.usage_by_agent.items()},
-        "spent": {name: usage_document(usage) for name, usage in run.spent.items()},
+        "turns_within": run.budget.turns_within,
+        "mistakes": run.progress.mistakes,
+        "empty_replies": run.progress.empty_replies,
+        "over_limit": run.progress.over_limit,
+        "warned_of_many": run.report.warned_of_many,
+        "input_count": run.transcript.input_count,
+        "items": [_item(item) for item in run.transcript.items],
+        "pending": [cast("dict[str, Any]", call) for call in run.calls.pending],
+        "begun": sorted(run.calls.begun - _answered(run)),
+        "usage": usage_document(run.budget.usage),
+        "usage_by_agent": {name: usage_document(usage) for name, usage in run.budget.usage_by_agent.items()},
+        "spent": {name: usage_document(usage) for name, usage in run.handoffs.spent.items()},
         "handoffs": [record_document(record) for record in _reopened(run)],
-        "errors": [_problem(each) for each in run.errors],
-        "repairs": [*run.repairs],
-        "warnings": [*run.warnings],
-        "failed": sorted([*pair] for pair in run.failed),
+        "errors": [_problem(each) for each in run.report.errors],
+        "repairs": [*run.report.repairs],
+        "warnings": [*run.report.warnings],
+        "failed": sorted([*pair] for pair in run.failed_handlers),
         "progress": _progress_document(run),
         "shared_memory": _without_payload(outermost),
         "narrowings": [_narrowed_document(each) for each in narrowings],
-        "payload": None if run.stop_reason == "done" else payload,
-        "tool_calls": run.tool_calls,
+        "payload": None if run.ending.stop_reason == "done" else payload,
+        "tool_calls": run.budget.tool_calls,
         **_rarely(run, outermost),
     }
     return cast(RunDocument, document)
 
 
+def _answered(run: Run) -> set[str]:
+    """Return the ids of the calls that have an answer."""
+    ids = (item.message.get("tool_call_id") for item in run.transcript.items)
+    return {call_id for call_id in ids if call_id is not None}
+
+
 def _rarely(run: Run, memory: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is there only if the run waited for somebody, was resumed, or deleted what it was given."""
-    within = {**run.to_resume, **{call_id: _within(inner) for call_id, inner in run.kept.items()}}
-    said = [] if run.depth else decision_documents(run.approvals)
-    interruptions = [] if run.depth else [interruption_document(one) for one in run.interruptions]
-    found: dict[str, Any] = {"within": within, "decisions": said, "interruptions": interruptions}
-    found["claims"] = run.claims
-    # the app gives the same again when the run is resumed
-    found["deleted"] = [] if run.depth else [key for key in run.config.shared_memory if key not in memory]
+    waiting = {call_id: _within(inner) for call_id, inner in run.sub_runs.waiting.items()}
+    found: dict[str, Any] = {"within": {**run.sub_runs.to_resume, **waiting}, "claims": run.calls.claims}
+    if not run.sub_runs.depth:
+        found["decisions"] = decision_documents(run.calls.decisions)
+        found["interruptions"] = [interruption_document(one) for one in run.calls.interruptions]
+        # the app gives the same again when the run is resumed
+        found["deleted"] = [key for key in run.config.shared_memory if key not in memory]
     return {name: value for name, value in found.items() if value}
 
 
@@ -162,40 +170,41 @@ def _problem(problem: Problem) -> ProblemDocument:
 
 
 def _position(run: Run) -> Position:
+    frame = run.frame
+    made = _frame_document(frame, run.transcript.items)
+    made["payload_note"] = None if run.ending.stop_reason == "done" else frame.payload_note
+    made["rendered"] = frame.view.rendered_for(family_of(frame.handler), run.audience())
+    return made
+
+
+def _frame_document(frame: Frame, items: Sequence[RunItem]) -> Position:
     return {
-        "agent": run.agent.name,
-        "handler": run.handler.name,
-        "default_handler": run.default_handler,
-        "stands_in": run.stands_in,
-        "agent_turns": run.agent_turns,
-        "open_handoff": run.open_handoff,
-        "source_prompt": run.source_prompt,
-        "payload_note": None if run.stop_reason == "done" else run.payload_note,
-        "view": _shown(run.view.items, run.items),
-        "rendered": run.view.rendered_for(family_of(run.handler), run.reader()),
-    }
-
-
-def _caller_document(caller: Caller, items: Sequence[RunItem]) -> CallerDocument:
-    made: CallerDocument = {
-        "agent": caller.agent.name,
-        "handler": caller.handler.name,
-        "default_handler": caller.default_handler,
-        "stands_in": caller.stands_in,
-        "agent_turns": caller.agent_turns,
-        "open_handoff": caller.open_handoff,
-        "source_prompt": caller.source_prompt,
-        "payload_note": caller.payload_note,
-        "call": cast("dict[str, Any]", caller.call),
-        "seconds": caller.seconds,
-        "payload": caller.payload,
-        "narrowings": caller.narrowings,
-        "view": _shown(caller.view.items, items),
+        "agent": frame.agent.name,
+        "handler": frame.handler.name,
+        "default_handler": frame.default_handler,
+        "stands_in": frame.handler_override,
+        "agent_turns": frame.turns,
+        "open_handoff": frame.handoff_id,
+        "source_prompt": frame.source_prompt,
+        "payload_note": frame.payload_note,
+        "view": _shown(frame.view.items, items),
         "rendered": 0,
     }
-    if caller.stands_by:
+
+
+def _caller_document(frame: Frame, items: Sequence[RunItem]) -> CallerDocument:
+    wait = frame.wait
+    assert wait is not None
+    made: dict[str, Any] = {
+        **_frame_document(frame, items),
+        "call": wait.call,
+        "seconds": wait.seconds,
+        "payload": wait.payload,
+        "narrowings": wait.memory_level,
+    }
+    if wait.stands_by:
         made["stands_by"] = True
-    return made
+    return cast(CallerDocument, made)
 
 
 def _shown(view: Iterable[RunItem], items: Sequence[RunItem]) -> list[int | ItemDocument]:
@@ -242,14 +251,14 @@ def _reopened(run: Run) -> Iterable[HandoffRecord]:
 
     A transfer to which the turn did not come is still to be made, so it has none.
     """
-    still_open = {run.open_handoff, *(caller.open_handoff for caller in run.callers)}
-    settled = run.begun | {item.message.get("tool_call_id") for item in run.items}
-    for one in run.handoffs:
+    still_open = {run.frame.handoff_id, *(frame.handoff_id for frame in run.callers)}
+    settled = run.calls.begun | _answered(run)
+    for one in run.handoffs.records:
         if one.call_id not in settled:
             continue
         if one.id in still_open:
             yield replace(one, status=HandoffStatus.ACCEPTED, error=None, ended=None, usage=None)
-        elif one.status is HandoffStatus.ACCEPTED and one.id not in run.spent:
+        elif one.status is HandoffStatus.ACCEPTED and one.id not in run.handoffs.spent:
             yield replace(one, status=HandoffStatus.FAILED, error=_NOT_TAKEN_OVER)
         else:
             yield one
@@ -292,8 +301,8 @@ def resumed(
     """
     _check(state.document, config)
     run = _stood(agent, state.document, context, max_turns, hooks, config, stream=stream)
-    run.approvals = approvals_of(state.document.get("decisions", ()), state.interruptions)
-    run.interruptions = state.interruptions  # as long as the run does not come to them
+    run.calls.decisions = approvals_of(state.document.get("decisions", ()), state.interruptions)
+    run.calls.interruptions = state.interruptions  # as long as the run does not come to them
     _remember(run, state.document)
     _stand(run, state.document)
     return run
@@ -310,9 +319,9 @@ def resumed_within(
         ConfigError: it cannot go on like this.
     """
     run = _stood(agent, stood, outer.context, max_turns, outer.hooks, config, stream=outer.stream)
-    run.usage, run.usage_by_agent, run.tool_calls = NO_USAGE, {}, 0
-    run.turns_counted = stood["turn"] + stood["turns_within"]
-    run.shared_memory = outer.shared_memory
+    run.budget.usage, run.budget.usage_by_agent, run.budget.tool_calls = NO_USAGE, {}, 0
+    run.budget.turns_counted = stood["turn"] + stood["turns_within"]
+    run.memory.shared = outer.memory.shared
     _narrow(run, stood)
     _stand(run, stood)
     return run
@@ -332,29 +341,28 @@ def _stood(
     document, graph = detached(stood), run_graph(agent, config)
     items = items_of(document)
     failed = frozenset((owner, name) for owner, name in document["failed"])
-    active = agent_named(graph, document["position"]["agent"])
+    frame = _frame(graph, document["position"], items, failed, config)
     run = Run(
         first=agent_named(graph, document["first"]),
-        agent=active,
-        handler=_handler(active, document["position"], failed, config),
-        default_handler=_default(active, config),
         graph=graph,
         config=config,
         hooks=hooks,
-        max_turns=max_turns,
         stream=stream,
         context=context,
         run_id=document["run_id"],
-        items=items,
-        view=View(view_of(document["position"]["view"], items)),
-        input_count=document["input_count"],
         scopes=frozenset(config.scopes),
-        failed=failed,
-        call_ids=call_ids(item.message for item in items),
-        capture=captured,
-        handoffs=[record_of(record, items, graph) for record in document["handoffs"]],
+        transcript=Transcript(
+            items, document["input_count"], call_ids(item.message for item in items), has_calls=True
+        ),
+        frame=frame,
+        budget=Budget(config.limits, max_turns),
+        handoffs=HandoffLog(
+            document["run_id"], [record_of(record, items, graph) for record in document["handoffs"]]
+        ),
+        memory=SharedMemory({}),
+        failed_handlers=failed,
     )
-    run.to_resume, run.claims = document.get("within", {}), document.get("claims", 0)
+    run.sub_runs.to_resume, run.calls.claims = document.get("within", {}), document.get("claims", 0)
     _count(run, document)
     _recall(run, document)
     return run
@@ -372,10 +380,6 @@ def _check(document: RunDocument, config: RunConfig) -> None:
             f"RunConfig(run_id={config.run_id!r:.80}): the run is called {document['run_id']!r:.80} "
             "and keeps its name. Leave run_id out."
         )
-
-
-def _default(agent: Agent[Any], config: RunConfig) -> str:
-    return next((each.name for each in handlers_by_priority(agent, config)), "")
 
 
 def _handler(
@@ -396,46 +400,59 @@ def _handler(
     return found
 
 
-def _caller(caller: CallerDocument, run: Run) -> Caller:
-    agent = agent_named(run.graph, caller["agent"])
-    return Caller(
+def _frame(
+    graph: Mapping[str, Agent[Any]],
+    stood: Position,
+    items: Sequence[RunItem],
+    failed: Collection[tuple[str, str]],
+    config: RunConfig,
+) -> Frame:
+    """Return a frame that stands where a document says, but for the input of its handoff."""
+    agent = agent_named(graph, stood["agent"])
+    return Frame(
         agent=agent,
-        handler=_handler(agent, caller, run.failed, run.config),
-        default_handler=_default(agent, run.config),
-        stands_in=caller["stands_in"],
-        agent_turns=caller["agent_turns"],
-        handoff_input=_given(run, caller["open_handoff"]),
-        source_prompt=caller["source_prompt"],
-        view=View(view_of(caller["view"], run.items)),
-        call=cast(ToolCall, caller["call"]),
-        seconds=caller["seconds"],
-        open_handoff=caller["open_handoff"],
-        payload=caller["payload"],
-        payload_note=caller["payload_note"],
-        narrowings=caller["narrowings"],
-        stands_by=caller.get("stands_by", False),
+        handler=_handler(agent, stood, failed, config),
+        default_handler=default_name(agent, config),
+        view=View(view_of(stood["view"], items)),
+        handler_override=stood["stands_in"],
+        turns=stood["agent_turns"],
+        handoff_id=stood["open_handoff"],
+        source_prompt=stood["source_prompt"],
+        payload_note=stood["payload_note"],
     )
+
+
+def _caller(stood: CallerDocument, run: Run) -> Frame:
+    frame = _frame(run.graph, stood, run.transcript.items, run.failed_handlers, run.config)
+    frame.handoff_input = _given(run, frame.handoff_id)
+    frame.wait = Wait(
+        call=cast(ToolCall, stood["call"]),
+        seconds=stood["seconds"],
+        payload=stood["payload"],
+        memory_level=stood["narrowings"],
+        stands_by=stood.get("stands_by", False),
+    )
+    return frame
 
 
 def _given(run: Run, handoff_id: str | None) -> Any:
     """Return what the transfer passed along that put somebody in charge."""
-    return next((one.input for one in run.handoffs if one.id == handoff_id), None)
+    return next((one.input for one in run.handoffs.records if one.id == handoff_id), None)
 
 
 def _count(run: Run, document: RunDocument) -> None:
     """Fill in the budgets and the books."""
-    position = document["position"]
+    run.progress = _progress(document["progress"])
     run.turn, run.first_of_turn = document["turn"], document["first_of_turn"]
-    run.turns_within, run.agent_turns = document["turns_within"], position["agent_turns"]
-    run.mistakes, run.empty_replies = document["mistakes"], document["empty_replies"]
-    run.over_limit, run.warned_of_many = document["over_limit"], document["warned_of_many"]
-    run.begun, run.read_calls = set(document["begun"]), True
-    run.usage, run.tool_calls = usage_of(document["usage"]), document.get("tool_calls", 0)
-    run.usage_by_agent = {name: usage_of(usage) for name, usage in document["usage_by_agent"].items()}
-    run.spent = {name: usage_of(usage) for name, usage in document["spent"].items()}
-    run.errors = tuple(Problem(**cast(Any, problem)) for problem in document["errors"])
-    run.repairs, run.warnings = tuple(document["repairs"]), tuple(document["warnings"])
-    run.looked_at = _progress(document["progress"])
+    run.budget.turns_within = document["turns_within"]
+    run.progress.mistakes, run.progress.empty_replies = document["mistakes"], document["empty_replies"]
+    run.progress.over_limit, run.report.warned_of_many = document["over_limit"], document["warned_of_many"]
+    run.calls.begun = set(document["begun"])
+    run.budget.usage, run.budget.tool_calls = usage_of(document["usage"]), document.get("tool_calls", 0)
+    run.budget.usage_by_agent = {name: usage_of(usage) for name, usage in document["usage_by_agent"].items()}
+    run.handoffs.spent = {name: usage_of(usage) for name, usage in document["spent"].items()}
+    run.report.errors = tuple(Problem(**cast(Any, problem)) for problem in document["errors"])
+    run.report.repairs, run.report.warnings = tuple(document["repairs"]), tuple(document["warnings"])
 
 
 def _progress(seen: ProgressDocument) -> Progress:
@@ -452,20 +469,18 @@ def _progress(seen: ProgressDocument) -> Progress:
 
 def _recall(run: Run, document: RunDocument) -> None:
     """Fill in who speaks and who waits, and what is in the prompts."""
-    position, speaker = document["position"], document["speaker"]
-    run.speaker = None if speaker is None else agent_named(run.graph, speaker)
-    run.callers = tuple(_caller(caller, run) for caller in document["callers"])
-    run.started, run.stands_in = document["started"], position["stands_in"]
-    run.open_handoff = position["open_handoff"]
-    run.handoff_input = _given(run, run.open_handoff)
-    run.source_prompt, run.payload_note = position["source_prompt"], position["payload_note"]
+    speaker = document["speaker"]
+    run.announced_agent = None if speaker is None else agent_named(run.graph, speaker)
+    run.agent_started = document["started"]
+    run.callers = [_caller(caller, run) for caller in document["callers"]]
+    run.frame.handoff_input = _given(run, run.frame.handoff_id)
 
 
 def _remember(run: Run, document: RunDocument) -> None:
     """Fill in what the run shares."""
     kept, deleted = _given_anew(run, detached(document["shared_memory"])), document.get("deleted", ())
     given = {key: value for key, value in run.config.shared_memory.items() if key not in deleted}
-    run.shared_memory = unshared({**given, **kept})
+    run.memory.shared = unshared({**given, **kept})
     _narrow(run, document)
 
 
@@ -485,10 +500,10 @@ def _narrow(run: Run, document: RunDocument) -> None:
     """Let whoever speaks see of the memory what it saw, and the payload that rides along."""
     for each in detached(document["narrowings"]):
         each["own"] = unshared(_given_anew(run, each["own"]))
-        run.narrowings += (_narrowed(run.shared_memory, each),)
-        run.shared_memory = run.narrowings[-1].inner
+        run.memory.scopes += (_narrowed(run.memory.shared, each),)
+        run.memory.shared = run.memory.scopes[-1].inner
     if document["payload"] is not None:
-        run.shared_memory[PAYLOAD_KEY] = detached(document["payload"])
+        run.memory.shared[PAYLOAD_KEY] = detached(document["payload"])
 
 
 def _narrowed(outer: dict[str, Any], document: NarrowedDocument) -> MemoryScope:
@@ -522,80 +537,78 @@ def settle(run: Run) -> LeftOver:
         HandoffError: an agent that is in charge, or waits, has no slot now.
     """
     left = _left_of_turn(run)
-    unknown = [call for call in left.calls if call["id"] in run.begun]
+    unknown = [call for call in left.calls if call["id"] in run.calls.begun]
     for call in unknown:
         text = _unknown(run, call)
         run.add("tool", {"role": "tool", "tool_call_id": call["id"], "content": text})
         run.problem("tool", text, call_id=call["id"])
-    run.callers = tuple(_patient(caller) for caller in run.callers)
-    if run.stop_reason == "unfinished":
+    for frame in run.callers:
+        if frame.wait is not None and frame.wait.seconds is not None:
+            frame.wait.until = anyio.current_time() + frame.wait.seconds
+    if run.ending.stop_reason == "unfinished":
         _take_places(run, run.config.capacity)
     return replace(left, calls=[call for call in left.calls if call not in unknown])
 
 
-def _patient(caller: Caller) -> Caller:
-    """Return a caller who begins to wait now."""
-    if caller.seconds is None:
-        return caller
-    return replace(caller, until=anyio.current_time() + caller.seconds)
-
-
 def _unknown(run: Run, call: ToolCall) -> str:
     """Say what is known of a call that was begun and has no answer."""
-    failed = next((one.error for one in run.handoffs if one.call_id == call["id"] and one.error), None)
+    errors = (one.error for one in run.handoffs.records if one.call_id == call["id"])
+    failed = next(filter(None, errors), None)
     return _INTERRUPTED if failed is None else f"The transfer was not made: {failed}"
 
 
 def _take_places(run: Run, capacity: Capacity | None) -> None:
     """Hold a slot for the agent that speaks and for each that waits; without a capacity none is counted."""
-    everybody: list[Caller | Run] = [*run.callers, run]
-    targets = {record.id: record.target for record in run.handoffs}
-    for depth, one in enumerate(everybody):
-        # whoever was handed over to holds the slot, also when another handler answers in its stead
-        name, place = targets.get(one.open_handoff or ""), None
-        if capacity is not None and name is not None and (place := capacity.take(name)) is None:
-            raise HandoffError(f"{name!r} holds as many transfers as it can. Resume the run later.")
-        run.places.acquire(place, waits=depth > 0)
+    if capacity is None:
+        return
+    for frame in (*run.callers, run.frame):
+        # the target of the handoff holds the slot, also when another handler answers in its place
+        if (record := run.handoffs.get(frame.handoff_id)) is None:
+            continue
+        if (slot := capacity.take(record.target)) is None:
+            raise HandoffError(f"{record.target!r} holds as many transfers as it can. Resume the run later.")
+        run.handoffs.hold(record.id, slot)
 
 
 def _left_of_turn(run: Run) -> LeftOver:
-    waiting = {caller.call["id"] for caller in run.callers}
-    return left_over(run.items, run.first_of_turn, run.turn, waiting)
+    waiting = {frame.waits_for["id"] for frame in run.callers}
+    return left_over(run.transcript.items, run.first_of_turn, run.turn, waiting)
 
 
 def _stand(run: Run, document: RunDocument) -> None:
     """Let the run be in the middle of its turn, or at the end of it, as it was."""
     left = _left_of_turn(run)
-    run.again = left.call_again
+    run.retakes_turn = left.call_again
     if left.cut_off:
         cut_off = {id(item) for item in left.cut_off}
-        run.view.replace([item for item in run.view.items if id(item) not in cut_off])
+        run.frame.view.replace([item for item in run.frame.view.items if id(item) not in cut_off])
     _show_again(run, document["position"]["rendered"])
     if document["stop_reason"] == "done":
-        run.stop_reason = "done"
-        run.final_output = _output(run)
+        run.ending.stop_reason = "done"
+        run.ending.final_output = _output(run)
 
 
 def _show_again(run: Run, count: int) -> None:
     """Render what a model was shown already, so that what had to be repaired in it is not reported again."""
     if not count:
         return
-    items = run.view.items
-    run.view = View(items[:count])
-    run.view.messages(family_of(run.handler), run.reader())
+    items = run.frame.view.items
+    run.frame.view = View(items[:count])
+    run.frame.view.messages(family_of(run.frame.handler), run.audience())
     for item in items[count:]:
-        run.view.add(item)
+        run.frame.view.add(item)
 
 
 def _output(run: Run) -> Any:
     """Return the final output of a run that is complete, as its agent reads it."""
-    message = run.items[-1].message
+    message = run.transcript.items[-1].message
     text = text_of(message) or refusal_of(message)
-    if run.agent.output is None:
+    if run.frame.agent.output is None:
         return text
     try:
-        return run.agent.output.parse(json_in(text))
+        return run.frame.agent.output.parse(json_in(text))
     except ModelBehaviorError as error:
         raise ConfigError(
-            f"The run is complete, and its output is none for agent {run.agent.name!r} as it is now: {error}"
+            f"The run is complete, and its output does not fit agent {run.frame.agent.name!r} as it is now: "
+            f"{error}"
         ) from error

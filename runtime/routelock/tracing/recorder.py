@@ -414,7 +414,7 @@ def traced(run: Run) -> Run:
         ConfigError: a file cannot be made where it is to be.
     """
     if given := listed(run.config.trace):
-        run.tracing = _RunRecorder(run, [_trace(one) for one in given])
+        run.recorder = _RunRecorder(run, [_trace(one) for one in given])
     return run
 
 
@@ -483,30 +483,31 @@ class _RunRecorder:
         self.writers = [None] * len(self.traces)
         for place, (trace, parent) in enumerate(zip(self.traces, above, strict=True)):
             self.writers[place] = self._safely(partial(trace.begin, start, parent), place)
-        self.problems, self.repairs = len(self.run.errors), len(self.run.repairs)  # of before, if it goes on
-        self.handoffs = {one.id: one for one in self.run.handoffs}
+        # what was before, if the run goes on from a state, is not written again
+        self.problems, self.repairs = len(self.run.report.errors), len(self.run.report.repairs)
+        self.handoffs = {one.id: one for one in self.run.handoffs.records}
         self._catch_up()
 
     def _catch_up(self) -> None:
         run = self.run
-        for item in self.accounts.new_items(run.items, self._now()):
+        for item in self.accounts.new_items(run.transcript.items, self._now()):
             self._write(item)
-        for one in run.handoffs:
+        for one in run.handoffs.records:
             if self.handoffs.get(one.id) is not one:
                 self.handoffs[one.id] = one
                 self._write(handoff_traced(run.run_id, self._now(), one))
-        for problem in run.errors[self.problems :]:
+        for problem in run.report.errors[self.problems :]:
             self._write(problem_traced(run.run_id, self._now(), problem))
-        self.problems = len(run.errors)
+        self.problems = len(run.report.errors)
 
     def _model_started(self, request: Request, shown: Shown) -> None:
         self._catch_up()
         run, now = self.run, self._now()
         self.calls += 1
-        seen = self.accounts.of_call(request.tools, shown, run.view.items, now)
+        seen = self.accounts.of_call(request.tools, shown, run.frame.view.items, now)
         for record in seen.unwritten:
             self._write(record)
-        repairs, self.repairs = run.repairs[self.repairs :], len(run.repairs)
+        repairs, self.repairs = run.report.repairs[self.repairs :], len(run.report.repairs)
         schema = request.output_schema
         self._write(
             ModelStarted(
@@ -514,9 +515,9 @@ class _RunRecorder:
                 time=now,
                 call=self.calls,
                 turn=run.turn,
-                agent=run.agent.name,
-                handler=run.handler.name,
-                **model_of(run.handler),
+                agent=run.frame.agent.name,
+                handler=run.frame.handler.name,
+                **model_of(run.frame.handler),
                 shown=seen.shown,
                 removed=seen.removed,
                 summarised=seen.summarised,
@@ -547,7 +548,7 @@ class _RunRecorder:
         if reply is not None:
             end = replace(
                 end,
-                item=len(self.run.items) if error is None else None,
+                item=len(self.run.transcript.items) if error is None else None,
                 usage=reply.usage,
                 finish_reason=reply.finish_reason,
                 model=reply.model,
@@ -565,7 +566,7 @@ class _RunRecorder:
                 time=self._now(),
                 call_id=call["id"],
                 name=call["function"]["name"],
-                agent=run.agent.name,
+                agent=run.frame.agent.name,
                 turn=run.turn,
                 arguments=call["function"].get("arguments") or "",
                 nested=nested,
@@ -607,12 +608,12 @@ class _RunRecorder:
         self._safely(partial(leave, *raised), place)
 
     def handler(self) -> Handler:
-        inner = self.run.handler
+        inner = self.run.frame.handler
         return Within(inner, self.inside) if any(hasattr(one, "inside") for one in self.writers) else inner
 
     def _handoff_made(self, made: HandoffMade) -> None:
         self._catch_up()
-        run, payload = self.run, self.run.shared_memory.get(PAYLOAD_KEY)
+        run, payload = self.run, self.run.memory.shared.get(PAYLOAD_KEY)
         self._write(
             TookOver(
                 run=run.run_id,
@@ -620,7 +621,7 @@ class _RunRecorder:
                 handoff=made.record.id,
                 shaped_by=made.shaped_by,
                 before=made.before,
-                after=len(run.view.items),
+                after=made.after,
                 payload=None if payload is None else preview(redact(recordable(payload)), _PAYLOAD_ROOM),
             )
         )
@@ -678,15 +679,15 @@ def _start(tracing: _RunRecorder) -> RunStarted:
         format=FORMAT,
         parent=None if outer is None else outer.run.run_id,
         parent_call=tracing.outer_call,
-        agent=run.agent.name,
-        handler=run.handler.name,
+        agent=run.frame.agent.name,
+        handler=run.frame.handler.name,
         default_agent=run.first.name,
-        default_handler=run.default_handler,
+        default_handler=run.frame.default_handler,
         resumed=run.turn > 0,
         turn=run.turn,
-        input_count=run.input_count,
+        input_count=run.transcript.input_count,
         stream=run.stream,
-        max_turns=run.max_turns,
+        max_turns=run.budget.max_turns,
         user_id=run.config.user_id,
         conversation_id=run.config.conversation_id,
         agents=[agent_traced(agent, run.config) for agent in run.graph.values()],
