@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from typing_extensions import TypeIs
-
 from routelock._json import finite, is_utf8, sendable
 from routelock.errors import HandlerError, IncompleteResponse
 from routelock.handlers.events import (
@@ -31,15 +29,12 @@ __all__ = [
     "filtered_out",
     "has_thoughts",
     "is_empty",
-    "is_sound",
     "missing_deltas",
     "reply_problem",
     "was_cut_short",
     "with_unique_ids",
 ]
 
-
-_PLAIN = frozenset(("role", "content", "tool_calls"))
 
 _INWARD = ("thinking", "redacted_thinking", "reasoning")
 
@@ -53,40 +48,6 @@ _FILTERED = frozenset(
 )
 """Finish reasons, in lower case, by which vendors say that a filter of theirs stopped a reply: OpenAI and
 those like it, Anthropic, Zhipu, Google (also as ``content_filter: SAFETY``), Bedrock and Cohere."""
-
-
-def is_sound(message: object) -> bool:
-    """Whether a message is a reply as nearly all are: some text, or whole calls, and nothing else.
-
-    Nothing is wrong with such a one, nothing in it is odd, UTF-8 can hold it, and it is not empty. Any other
-    is looked at closely, and may be right all the same.
-    """
-    if not _is_dict(message) or message.get("role") != "assistant":
-        return False
-    content, calls = message.get("content"), message.get("tool_calls")
-    if len(message) != 1 + ("content" in message) + ("tool_calls" in message):
-        return False
-    if not calls:
-        return type(content) is str and content != "" and not content.isspace() and is_utf8(content)
-    whole = type(calls) is list and all(map(_is_whole, cast("list[object]", calls)))
-    return whole and (content is None or _is_text(content))
-
-
-def _is_dict(value: object) -> TypeIs[dict[str, Any]]:
-    return type(value) is dict
-
-
-def _is_text(value: object) -> bool:
-    return type(value) is str and is_utf8(value)
-
-
-def _is_whole(call: object) -> bool:
-    if not _is_dict(call) or len(call) != 3 or call.get("type") != "function":
-        return False
-    function: object = call.get("function")
-    if not _is_dict(function) or len(function) != 2 or not _is_text(call.get("id")):
-        return False
-    return _is_text(function.get("name")) and _is_text(function.get("arguments"))
 
 
 def reply_problem(message: object) -> str | None:
@@ -136,60 +97,40 @@ def _wrong_call(call: object) -> str | None:
     return None
 
 
-def with_unique_ids(
-    reply: MessageDone, turn: int, used: set[str], *, sound: bool = False
-) -> tuple[MessageDone, Sequence[str]]:
-    """Return a reply that can be kept and sent back, and what had to be changed in it, one line each.
+def with_unique_ids(reply: MessageDone, turn: int, used: set[str]) -> tuple[MessageDone, Sequence[str]]:
+    """Return a reply that can be stored and sent back, and one line for each repair made in it.
 
-    Its calls are whole, with ids that differ from all earlier ones of the run: some providers send no ids or
-    repeat them, and ids that UTF-8 cannot hold would be one id once they are written. The
-    new ones follow from the turn, so a replayed run makes the same. Keys that begin with an underscore are
-    routelock's own: no model sets them. A number that is none is null, and half a surrogate pair is U+FFFD.
-    In arguments it is what JSON writes for it: they mean the same as before, and a tool refuses them.
+    Some providers send no call ids, or repeat them, so each call gets an id that no earlier call of the run
+    has. New ids follow from the turn and the place of the call, so a replayed run makes the same ids. Keys
+    that begin with an underscore are removed: routelock alone sets those. NaN and infinity become null. Half
+    a surrogate pair becomes U+FFFD; in arguments it becomes a JSON escape, which means the same.
 
     Args:
-        reply: as the handler gave it.
-        turn: in which it did.
-        used: the ids of all earlier calls; those of the reply are added.
-        sound: whether it `is_sound`.
+        reply: as the handler gave it; `reply_problem` found nothing in it.
+        turn: the turn of the reply.
+        used: the ids of all earlier calls. The ids of this reply are added to it.
 
     Raises:
-        HandlerError: it is nested too deep to be kept.
+        HandlerError: the reply is nested too deep to be stored.
     """
-    message, calls = reply.message, calls_of(reply.message)
-    if sound:
-        if not calls:
-            return reply, ()
-        ids = {call["id"] for call in calls}
-        if len(ids) == len(calls) and "" not in ids and used.isdisjoint(ids):
-            used |= ids
-            return reply, ()
-    notes: list[str] = []
+    message, repairs = reply.message, list[str]()
     try:
-        if not (sound or _is_plain(message)):
-            message = cast(Message, finite({key: value for key, value in message.items() if key[:1] != "_"}))
-        whole = [_whole(call, index, turn, used, notes) for index, call in enumerate(calls_of(message))]
-        if not all(map(operator.is_, whole, calls_of(message))):
+        if any(key.startswith("_") for key in message):
+            message = cast(Message, {key: each for key, each in message.items() if not key.startswith("_")})
+        message = finite(message)
+        calls = calls_of(message)
+        whole = [_whole(call, index, turn, used, repairs) for index, call in enumerate(calls)]
+        if not all(map(operator.is_, whole, calls)):
             message = cast(Message, {**message, "tool_calls": whole})
-        if (fit := sendable(message)) is not message:
-            message = fit
-            notes.append(_HALF_REPLACED)
+        if (valid := sendable(message)) is not message:
+            message = valid
+            repairs.append(_HALF_REPLACED)
     except RecursionError as error:
-        raise HandlerError(f"The reply of turn {turn} is nested too deep to be kept.") from error
-    return reply if message is reply.message else dataclasses.replace(reply, message=message), notes
+        raise HandlerError(f"The reply of turn {turn} is nested too deep to be stored.") from error
+    return reply if message is reply.message else dataclasses.replace(reply, message=message), repairs
 
 
-def _is_plain(message: Message) -> bool:
-    """Whether it says what nearly all do, all of it text, so that there is nothing to look for."""
-    if not message.keys() <= _PLAIN or isinstance(message.get("content"), list):
-        return False
-    for call in calls_of(message):
-        if len(call) > 3 or len(call["function"]) > 2:
-            return False
-    return True
-
-
-def _whole(call: ToolCall, index: int, turn: int, used: set[str], notes: list[str]) -> ToolCall:
+def _whole(call: ToolCall, index: int, turn: int, used: set[str], repairs: list[str]) -> ToolCall:
     old: Any = call.get("id")
     call_id = old if isinstance(old, str) and is_utf8(old) else ""
     if not call_id or call_id in used:
@@ -197,7 +138,7 @@ def _whole(call: ToolCall, index: int, turn: int, used: set[str], notes: list[st
         others = (f"{first}_{n}" for n in itertools.count(2))
         call_id = next(made for made in itertools.chain((first,), others) if made not in used)
         if old and isinstance(old, str):  # else there was none
-            notes.append(f"renamed tool call {old[:80]!r} to {call_id!r}")
+            repairs.append(f"renamed tool call {old[:80]!r} to {call_id!r}")
     used.add(call_id)
     function: Any = call["function"]
     name, arguments = function.get("name"), function.get("arguments")

@@ -397,21 +397,16 @@ class Run(Books):
         self.view.add(item)
         return item
 
-    def accept(self, reply: MessageDone, *, sound: bool = False) -> MessageDone:
-        """Take a complete reply into the transcript and return it as it stands there.
-
-        Args:
-            reply: as the handler gave it.
-            sound: whether it is known to be (see `routelock.handlers.replies.is_sound`).
-        """
-        done, repairs = with_unique_ids(reply, self.turn, self.call_ids, sound=sound)
+    def accept(self, reply: MessageDone) -> MessageDone:
+        """Take a complete reply into the transcript and return it as it stands there."""
+        done, repairs = with_unique_ids(reply, self.turn, self.call_ids)
         if repairs:
             self.repairs += (*repairs,)
         self.end_call(done)
         self.count(reply.usage or Usage(requests=1, estimated=True))
         self.forget()
         self.add("model", done.message, origin=family_of(self.handler))
-        self.empty_replies = self.empty_replies + 1 if not sound and is_empty(done.message) else 0
+        self.empty_replies = self.empty_replies + 1 if is_empty(done.message) else 0
         return done
 
     def keep_partial(self, error: BaseException | None = None) -> None:
