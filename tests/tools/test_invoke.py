@@ -163,13 +163,13 @@ def test_a_generator_is_a_configuration_error() -> None:
         yield 1
 
     for function in (numbers, later, functools.partial(numbers)):
-        with pytest.raises(ConfigError, match="is a generator; a tool gives one result"):
+        with pytest.raises(ConfigError, match="is a generator, but a tool returns one result"):
             is_async(function)
 
 
 def test_what_cannot_be_called_is_a_configuration_error() -> None:
     not_callable: Any = 5
-    with pytest.raises(ConfigError, match="5 is a int; a tool is made from a function"):
+    with pytest.raises(ConfigError, match="5 is a int; pass a function to make a tool"):
         is_async(not_callable)
 
 

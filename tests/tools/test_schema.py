@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from routelock.errors import ConfigError, ModelBehaviorError
-from routelock.tools.schema import JsonType, clip, describe_error, plain_schema, schema_of
+from routelock.tools.schema import JsonType, describe_error, plain_schema, schema_of
 
 
 class Reason(pydantic.BaseModel):
@@ -271,10 +271,3 @@ def test_a_megabyte_of_junk_gives_a_short_answer() -> None:
         json.dumps(["a"] * 250_000),
     ):
         assert len(complaint(Refund, text)) <= 700
-
-
-@given(st.text(alphabet=st.characters()), st.integers(1, 20))
-def test_clip_keeps_the_limit(text: str, limit: int) -> None:
-    clipped = clip(text, limit)
-    assert len(clipped) <= limit
-    clipped.encode()

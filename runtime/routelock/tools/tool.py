@@ -9,11 +9,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Literal, cast
 
-import anyio
-
 from routelock._callables import MaybeAwaitable, is_error, is_spurious_cancel, resolve
+from routelock._concurrency import call_in_time
 from routelock._json import detached, sendable
 from routelock._tool_names import odd_tool_name
 from routelock.context import RunContext, ToolContext
@@ -247,23 +247,22 @@ class Tool:
             raise
         except Exception as error:  # out of a validator of the user's
             return await self.failed(context, error)
-        if not (self.input_guardrails or self.output_guardrails):
-            return await self._carried_out(context, values)
-        given: Any = cast("tuple[str, Any]", values)[1] if isinstance(values, tuple) else values
-        said = await screened(self.input_guardrails, context, self, given)
-        if said is not None:
-            return ToolOutcome(to_text(said), error="guardrail")
-        outcome = await self._carried_out(context, values)
-        if outcome.handoff is not None:  # there is no result
+        parsed: Any = cast("tuple[str, Any]", values)[1] if isinstance(values, tuple) else values
+        answer = await screened(self.input_guardrails, context, self, parsed)
+        if answer is not None:
+            return ToolOutcome(to_text(answer), error="guardrail")
+        outcome = await self._run(context, values)
+        if outcome.handoff is not None:  # there is no result to check
             return outcome
-        said = await screened(self.output_guardrails, context, self, outcome.output)
-        return outcome if said is None else ToolOutcome(to_text(said), error="guardrail", usage=outcome.usage)
+        answer = await screened(self.output_guardrails, context, self, outcome.output)
+        if answer is None:
+            return outcome
+        return ToolOutcome(to_text(answer), error="guardrail", usage=outcome.usage)
 
-    async def _carried_out(self, context: ToolContext[Any], values: Any) -> ToolOutcome:
+    async def _run(self, context: ToolContext[Any], values: Any) -> ToolOutcome:
         try:
-            if self.timeout is None:
-                return outcome_of(await self._call(context, values), self.max_result)
-            return outcome_of(await self._call_in_time(context, values, self.timeout), self.max_result)
+            value = await call_in_time(partial(self._call, context, values), self.timeout, self._timed_out)
+            return outcome_of(value, self.max_result)
         except Exception as error:
             return await self.failed(context, error)
         except BaseException as error:
@@ -273,10 +272,8 @@ class Tool:
             wrapped.__cause__ = error
             return await self.failed(context, wrapped)
 
-    async def _call_in_time(self, context: ToolContext[Any], values: Any, seconds: float) -> Any:
-        with anyio.move_on_after(seconds):
-            return await self._call(context, values)
-        raise ToolTimeout(f"Tool {self.name!r} timed out after {seconds:g}s.")
+    def _timed_out(self) -> ToolTimeout:
+        return ToolTimeout(f"Tool {self.name!r} timed out after {self.timeout:g}s.")
 
     async def failed(self, context: ToolContext[Any], error: Exception) -> ToolOutcome:
         """Return the outcome of a call that ended with ``error``, as ``on_error`` says, or raise.
