@@ -34,7 +34,7 @@ from routelock.history.nesting import (
     set_conversation_history_wrappers,
 )
 from routelock.history.repair import problems
-from routelock.history.view import View, filtered, partition
+from routelock.history.view import View, apply_filter, partition
 from routelock.testing import ScriptedHandler
 from routelock.testing import call as asked
 
@@ -549,7 +549,7 @@ async def test_each_item_is_shown_exactly_once_after_any_number_of_hops(hops: li
         place = _grow(view, place, kinds)
         history, before, new = partition(view.items, 1, turn_began)
         data = HandoffInputData(input_history=history, pre_handoff_items=before, new_items=new)
-        view.replace(await filtered(nest_handoff_history, data, "nest"))
+        view.replace(await apply_filter(nest_handoff_history, data, "nest"))
         messages = shown(view)
         said = re.findall("«[0-9]+»", json.dumps(messages, ensure_ascii=False))
         assert sorted(said) == sorted(f"«{one}»" for one in range(place))
@@ -603,7 +603,7 @@ async def test_what_a_filter_hid_no_later_filter_or_nesting_shows(
         place = _grow(view, place, kinds)
         history, before, new = partition(view.items, 1, turn_began)
         data = HandoffInputData(input_history=history, pre_handoff_items=before, new_items=new)
-        view.replace(await filtered(shape, data, "f"))
+        view.replace(await apply_filter(shape, data, "f"))
         said = set(re.findall("«[0-9]+»", json.dumps(shown(view), ensure_ascii=False)))
         assert not said & hidden
         hidden |= {f"«{one}»" for one in range(place)} - said

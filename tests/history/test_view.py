@@ -26,7 +26,7 @@ from routelock.history.nesting import (
     reset_conversation_history_wrappers,
 )
 from routelock.history.repair import problems, repair
-from routelock.history.view import View, filtered, partition
+from routelock.history.view import View, apply_filter, partition
 
 pytestmark = pytest.mark.anyio
 
@@ -235,11 +235,11 @@ def test_the_parts_are_the_view_in_its_order(view: list[tuple[int, bool]], run: 
     assert all(one.id >= began for one in new)
 
 
-# -- filtered --
+# -- apply_filter --
 
 
 async def test_a_filters_items_are_the_new_view() -> None:
-    assert await filtered(keep_last(1), data_of(ITEMS), "f") == ITEMS[-1:]
+    assert await apply_filter(keep_last(1), data_of(ITEMS), "f") == ITEMS[-1:]
 
 
 async def test_a_filter_that_raises_stops_the_run_and_is_named() -> None:
@@ -251,7 +251,7 @@ async def test_a_filter_that_raises_stops_the_run_and_is_named() -> None:
     with pytest.raises(
         HandoffFilterError, match="Input filter 'mine' raised on handoff 'a' -> 'b'"
     ) as caught:
-        await filtered(broken, data_of(ITEMS), "mine")
+        await apply_filter(broken, data_of(ITEMS), "mine")
     assert "KeyError: 'oops'" in str(caught.value)
     assert isinstance(caught.value.__cause__, KeyError)
 
@@ -286,7 +286,7 @@ async def _forgot(data: HandoffInputData) -> Any:
 )
 async def test_a_filter_that_returns_the_wrong_thing_is_told_what(wrong: Any, says: str) -> None:
     with pytest.raises(HandoffFilterError, match="'f'") as caught:
-        await filtered(wrong, data_of(ITEMS), "f")
+        await apply_filter(wrong, data_of(ITEMS), "f")
     assert says in str(caught.value)
 
 
@@ -303,7 +303,7 @@ async def test_a_filter_that_edits_in_place_changes_the_view_only(nested: bool) 
     """Filters never change the transcript, and what one hid stays hidden."""
     data = nest_handoff_history(data_of(ITEMS)) if nested else data_of(ITEMS)
     before = copy.deepcopy(data)
-    view = await filtered(_in_place, data, "f")
+    view = await apply_filter(_in_place, data, "f")
     assert data == before
     assert all(one.message.get("content") == "REDACTED" for one in view)
     again = nest_handoff_history(data_of(view))
@@ -313,13 +313,13 @@ async def test_a_filter_that_edits_in_place_changes_the_view_only(nested: bool) 
 async def test_what_one_filter_edits_in_place_the_next_does_not_show() -> None:
     """Also when the next one unfolds a summary."""
     nested = nest_handoff_history(data_of(ITEMS))
-    view = await filtered(compose(_in_place, nest_handoff_history), nested, "f")
+    view = await apply_filter(compose(_in_place, nest_handoff_history), nested, "f")
     assert "3 results" not in repr([one.message for one in view])
 
 
 async def test_items_that_a_filter_leaves_alone_are_those_of_the_transcript() -> None:
     nested = nest_handoff_history(data_of(ITEMS))
-    view = await filtered(lambda data: data, nested, "f")
+    view = await apply_filter(lambda data: data, nested, "f")
     assert all(new is old for new, old in zip(view, nested.all_items, strict=True))
 
 
@@ -332,7 +332,7 @@ async def test_what_a_filter_keeps_for_itself_does_not_reach_the_view_later() ->
         kept.extend([note, edited.message, data.all_items[1].message])
         return data.clone(input_history=[edited, *data.input_history[1:], note])
 
-    view = await filtered(keeps, data_of(ITEMS), "f")
+    view = await apply_filter(keeps, data_of(ITEMS), "f")
     before = copy.deepcopy(view)
     for message in kept:
         message["content"] = "later"
@@ -345,7 +345,7 @@ async def test_private_keys_that_a_filter_writes_are_not_sent() -> None:
             cast("dict[str, Any]", one.message).update(_note=1, _origin="x", _kind="nudge")
         return data
 
-    assert await filtered(noted, data_of(ITEMS), "f") == ITEMS
+    assert await apply_filter(noted, data_of(ITEMS), "f") == ITEMS
 
 
 async def test_routelocks_own_filters_need_no_copies() -> None:
@@ -355,14 +355,14 @@ async def test_routelocks_own_filters_need_no_copies() -> None:
         given.extend(data.all_items)
         return data
 
-    await filtered(sees, data_of(ITEMS), "f", own=True)
+    await apply_filter(sees, data_of(ITEMS), "f", own=True)
     assert all(new is old for new, old in zip(given, ITEMS, strict=True))
 
 
 async def test_replacements_of_the_new_items_are_copied_with_the_rest() -> None:
     data = dataclasses.replace(data_of(ITEMS[:1]), new_items=(ITEMS[1],), input_items=(ITEMS[3],))
-    assert await filtered(_in_place, data, "f") != [ITEMS[0], ITEMS[3]]
-    assert await filtered(lambda same: same, data, "f") == [ITEMS[0], ITEMS[3]]
+    assert await apply_filter(_in_place, data, "f") != [ITEMS[0], ITEMS[3]]
+    assert await apply_filter(lambda same: same, data, "f") == [ITEMS[0], ITEMS[3]]
 
 
 @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ async def test_replacements_of_the_new_items_are_copied_with_the_rest() -> None:
 )
 async def test_errors_of_filters_are_sentences(wrong: Any) -> None:
     with pytest.raises(HandoffFilterError) as caught:
-        await filtered(wrong, data_of(ITEMS), "f")
+        await apply_filter(wrong, data_of(ITEMS), "f")
     assert ".." not in str(caught.value)
     assert ": ." not in str(caught.value)
     assert str(caught.value).endswith(".")
@@ -401,7 +401,9 @@ def _no_map(messages: list[Message]) -> list[Message]:
 async def test_a_mapper_is_called_a_mapper_in_its_error(mapper: Any, says: str) -> None:
     """Not an input filter: the app has none."""
     with pytest.raises(HandoffFilterError) as caught:
-        await filtered(lambda data: nest_handoff_history(data, history_mapper=mapper), data_of(ITEMS), "nest")
+        await apply_filter(
+            lambda data: nest_handoff_history(data, history_mapper=mapper), data_of(ITEMS), "nest"
+        )
     assert str(caught.value).startswith(f"The history mapper of nest_handoff_history{says}")
     assert caught.value.__cause__ is not None
 
@@ -411,7 +413,7 @@ async def test_an_async_generator_is_no_filter() -> None:
         yield data
 
     with pytest.raises(HandoffFilterError, match="not async_generator"):
-        await filtered(generator, data_of(ITEMS), "f")
+        await apply_filter(generator, data_of(ITEMS), "f")
 
 
 async def test_cancelling_a_filter_is_not_an_error_of_the_filter() -> None:
@@ -421,5 +423,5 @@ async def test_cancelling_a_filter_is_not_an_error_of_the_filter() -> None:
             await anyio.sleep_forever()
             return data
 
-        await filtered(slow, data_of(ITEMS), "f")
+        await apply_filter(slow, data_of(ITEMS), "f")
     assert scope.cancelled_caught

@@ -120,8 +120,6 @@ def repair(messages: Sequence[Message]) -> tuple[list[Message], list[str]]:
     repairing once. Nothing that was said is dropped: a missing answer is filled in, an answer without
     its call gets one, a second answer is joined to the first, a displaced answer moves to its call.
     """
-    if not problems(messages):
-        return list(messages), []
     return _Repairer(messages).repair()
 
 
