@@ -143,7 +143,7 @@ def test_options_that_cannot_work_are_refused(options: Any, message: str) -> Non
 
 
 def test_a_handler_is_not_made_of_a_handler() -> None:
-    with pytest.raises(ConfigError, match=r"'answer' is a handler already; dataclasses\.replace"):
+    with pytest.raises(ConfigError, match=r"'answer' is a handler already. dataclasses\.replace"):
         handler(name="desk")(handler(answer))
     with pytest.raises(ConfigError, match="cannot be called"):
         function_handler(ScriptedHandler([]))  # type: ignore[arg-type]

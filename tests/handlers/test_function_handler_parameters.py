@@ -316,7 +316,7 @@ class SyncDesk:
     ],
 )
 def test_a_sync_function_is_refused_with_what_to_do(function: Any) -> None:
-    """It would hold up every other run of the process; said when it is declared."""
+    """A sync function would block every other run of the process, so the declaration fails."""
     with pytest.raises(ValueError, match="must be an async function or async generator") as caught:
         function_handler(function, name="desk")
     assert isinstance(caught.value, ConfigError)
@@ -583,7 +583,7 @@ async def of_a_list(conversation: list[Mapping[str, Any]]) -> str:
 
 @pytest.mark.parametrize("function", [two_unknown, one_too_many, keyword_only, of_another_type, of_a_list])
 def test_a_parameter_that_nothing_fills_is_named_with_what_there_is(function: Any) -> None:
-    with pytest.raises(ConfigError, match=r"nothing can be passed for .*'(city|conversation)'\.") as caught:
+    with pytest.raises(ConfigError, match=r"there is no value for .*'(city|conversation)'\.") as caught:
         function_handler(function, name="desk")
     for word in ("'desk'", "request", "RunContext", "messages", "tools", "settings", "default"):
         assert word in str(caught.value)

@@ -459,7 +459,7 @@ async def test_a_handler_that_wants_to_hand_over_is_told_how() -> None:
 
 
 async def test_a_sync_iterator_asks_for_an_async_one() -> None:
-    with pytest.raises(HandlerError, match=r"An iterator has to be an async one"):
+    with pytest.raises(HandlerError, match=r"An iterator must be async"):
         await events_of(returning(iter([HELLO])))
 
 

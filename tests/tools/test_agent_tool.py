@@ -66,7 +66,7 @@ async def test_the_tool_can_be_named_as_in_openai_agents() -> None:
         ({"input_type": list[str]}, "input_type must be a pydantic model"),
         ({"timeout": -1}, "timeout must be seconds"),
         ({"scope": 3}, "scope must be a name"),
-        ({"tool_name": "two words"}, "providers take"),
+        ({"tool_name": "two words"}, "providers accept"),
     ],
 )
 async def test_what_cannot_work_is_told_at_once(options: dict[str, Any], message: str) -> None:
@@ -99,7 +99,7 @@ async def test_the_tool_says_that_it_works_in_a_run_only() -> None:
     made = agent("A").as_tool()
     outcome = await made.invoke(ToolContext(context=None), '{"input": "Hi"}')
     assert outcome.error == "raised"
-    assert "works inside of a run only" in outcome.output
+    assert "works only inside a run" in outcome.output
 
 
 async def test_whether_it_is_offered_is_asked_like_for_any_tool() -> None:

@@ -352,7 +352,7 @@ def test_a_decorated_function_keeps_its_signature() -> None:
 
 
 def test_a_callable_without_a_signature_is_a_configuration_error() -> None:
-    with pytest.raises(ConfigError, match="The signature of 'min' cannot be read"):
+    with pytest.raises(ConfigError, match="the signature of 'min' cannot be read"):
         signature_of(min)
 
 
