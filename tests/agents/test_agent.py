@@ -386,10 +386,10 @@ ALL_THAT_IS_WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"handoffs": "billing", "tools": [5]},
         ["handoffs must be a list", "is not a Tool"],
     ),
-    "handlers": ({"handlers": [5, None]}, ["5 is neither", "None is neither"]),
+    "handlers": ({"handlers": [5, None]}, ["5 is not a handler", "None is not a handler"]),
     "two handlers of one name": (
         {"model": ScriptedHandler([], name="m"), "handlers": [ScriptedHandler([], name="m"), 5]},
-        ["two handlers are named 'm'", "5 is neither"],
+        ["two handlers are named 'm'", "5 is not a handler"],
     ),
     "skills": (
         {"skills": [5, Skill, Skill(name="s"), Skill(name="s"), Skill(name="t", dependencies=["u"])]},
@@ -527,7 +527,7 @@ def test_an_agent_does_not_hand_off_to_itself(edge: Any) -> None:
     ],
 )
 def test_another_one_of_the_same_name_is_told_so(edge: Any, kind: str) -> None:
-    wrong = f"Agent 'A' hands off to another {kind} that is named 'A', too; give each its own name"
+    wrong = f"Agent 'A' hands off to another {kind} that is also named 'A'; give each its own name"
     with pytest.raises(ConfigError, match=wrong):
         Agent("A", handoffs=[edge])
 

@@ -209,7 +209,7 @@ def test_what_else_holds(edge: Handoff, said: str) -> None:
 
 def test_a_function_that_decides_is_named() -> None:
     row = only(Handoff(agent_name="whoever", on_invoke_handoff=choose))
-    assert (row.targets, row.context) == ((), (WHOLE, "choose decides who"))
+    assert (row.targets, row.context) == ((), (WHOLE, "choose chooses the target"))
 
 
 # -- and it is so --

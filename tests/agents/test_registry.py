@@ -99,7 +99,7 @@ def test_one_of_the_same_name_and_source_replaces() -> None:
 
 def test_one_of_the_same_name_from_another_source_is_refused() -> None:
     made = registry(Voice("h"), source="one")
-    with pytest.raises(ConfigError, match="two handlers are named 'h', one of 'one' and one of 'two'"):
+    with pytest.raises(ConfigError, match="two handlers are named 'h', one from 'one' and one from 'two'"):
         made.add_handler(Voice("h"), source="two")
 
 
@@ -266,7 +266,7 @@ def test_a_closed_registry_takes_nothing() -> None:
         lambda: made.add_hook("on_start", print),
         made.close,
     ):
-        with pytest.raises(ConfigError, match="is finished, and agents do not change"):
+        with pytest.raises(ConfigError, match="is made already, and agents are immutable"):
             add()
 
 

@@ -428,7 +428,9 @@ def dataclass_tools(name: str) -> Skill:
 
 
 def test_two_skills_whose_handlers_have_one_name_are_refused() -> None:
-    with pytest.raises(ConfigError, match="two handlers are named 'storms', one of 'one' and one of 'two'"):
+    with pytest.raises(
+        ConfigError, match="two handlers are named 'storms', one from 'one' and one from 'two'"
+    ):
         registered_on(Weather({"mood": ""}, name="one"), Weather({"mood": ""}, name="two"))
 
 
@@ -457,7 +459,7 @@ def test_a_registry_that_a_skill_kept_takes_nothing_later() -> None:
             kept.append(registry)
 
     registered_on(Keeps())
-    with pytest.raises(ConfigError, match="is finished, and agents do not change"):
+    with pytest.raises(ConfigError, match="is made already, and agents are immutable"):
         kept[0].add_prompt("later")
 
 
