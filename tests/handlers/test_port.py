@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from routelock.handlers.port import (
-    FENCE,
+    MODEL_CALL_CHECK,
     OutputSchema,
     Request,
     about_to_ask,
@@ -98,8 +98,8 @@ def test_a_fence_is_told_of_each_model_that_is_about_to_be_asked() -> None:
     asked: list[str] = []
     request = Request(messages=[])
     about_to_ask("m0", request)
-    token = FENCE.set(lambda model, _: asked.append(model))
+    token = MODEL_CALL_CHECK.set(lambda model, _: asked.append(model))
     about_to_ask("m1", request)
-    FENCE.reset(token)
+    MODEL_CALL_CHECK.reset(token)
     about_to_ask("m2", request)
     assert asked == ["m1"]

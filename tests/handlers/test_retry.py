@@ -335,7 +335,9 @@ class ByHand:
 
 @pytest.mark.parametrize(("stream", "gave"), [(gives_text, "coroutine"), (lambda request: "Hi", "str")])
 async def test_a_stream_that_is_no_async_generator_is_told(stream: Any, gave: str) -> None:
-    with pytest.raises(HandlerError, match=f"'mine': stream must be an async generator, .* gave a {gave}"):
+    with pytest.raises(
+        HandlerError, match=f"'mine': stream must be an async generator, .* returned a {gave}"
+    ):
         await Runner.run(Agent("A", model=ByHand(stream)), "Hi")
 
 

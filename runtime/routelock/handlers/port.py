@@ -16,7 +16,7 @@ from routelock.handlers.events import HandlerEvent
 from routelock.history.messages import Message
 
 __all__ = [
-    "FENCE",
+    "MODEL_CALL_CHECK",
     "Handler",
     "ModelSettings",
     "OutputMode",
@@ -211,7 +211,9 @@ def model_of(handler: Handler) -> _Model:
     return {"model": model, "provider": provider}
 
 
-FENCE: Final[ContextVar[Callable[[str, Request], None] | None]] = ContextVar("routelock_fence", default=None)
+MODEL_CALL_CHECK: Final[ContextVar[Callable[[str, Request], None] | None]] = ContextVar(
+    "routelock_model_call_check", default=None
+)
 """Called before each model call; it may raise. `routelock.testing.no_models` sets it."""
 
 
@@ -225,5 +227,5 @@ def about_to_ask(model: str, request: Request) -> None:
     Raises:
         ModelCallBlocked: a test forbids model calls.
     """
-    if (check := FENCE.get()) is not None:
+    if (check := MODEL_CALL_CHECK.get()) is not None:
         check(model, request)
