@@ -80,7 +80,7 @@ def test_nothing_is_changed_in_place() -> None:
     assert before == MESSAGES
 
 
-def test_a_reference_that_the_store_does_not_know_is_an_error() -> None:
+def test_unknown_reference_is_an_error() -> None:
     light = externalize_binary([image()], {})
     with pytest.raises(ValueError, match=r"nothing under ref:sha256:[0-9a-f]{64}"):
         restore_binary(light, {})

@@ -245,7 +245,7 @@ def test_whatever_filters_leave_is_made_valid_for_every_vendor(
 
 @QUICK
 @given(HOPS, st.lists(turns() | TRANSCRIPTS, max_size=3), FAMILIES, READERS.filter(_knows_no_transfers))
-def test_a_view_that_grows_is_what_a_fresh_one_would_be(
+def test_growing_view_equals_a_fresh_view(
     hops: Any, more: list[list[Any]], family: str, audience: Audience | None
 ) -> None:
     """Whether by whole turns of the agent that reads it, as in a run, or by whatever."""

@@ -101,7 +101,7 @@ def test_other_types_fall_back_to_a_plain_schema(of: Any) -> None:
     assert made.schema["type"] == "object"
 
 
-def test_a_type_that_is_no_object_is_wrapped_in_one() -> None:
+def test_type_that_is_not_an_object_is_wrapped() -> None:
     made = JsonType(list[str])
     assert made.wrapped
     assert made.schema["properties"] == {"response": {"type": "array", "items": {"type": "string"}}}
@@ -113,17 +113,17 @@ def test_a_wrapped_value_must_come_wrapped() -> None:
         JsonType(list[str]).parse('["a"]')
 
 
-def test_an_empty_container_is_a_default_that_can_be_told() -> None:
+def test_empty_container_is_a_default_in_the_schema() -> None:
     assert JsonType(Refund).schema["properties"]["tags"]["description"] == "(default: [])"
 
 
-def test_a_default_that_is_no_number_in_json_is_told_as_text() -> None:
+def test_infinite_default_is_text_in_the_schema() -> None:
     """No request with NaN or Infinity in it can be sent."""
     told = json.dumps(JsonType(Limits).schema["properties"], allow_nan=False)
     assert '"default": "Infinity"' in told
 
 
-def test_a_type_that_contains_itself_is_an_object_at_the_top() -> None:
+def test_recursive_type_has_an_object_as_root() -> None:
     """Providers refuse arguments whose schema is a reference."""
     made = JsonType(Tree)
     assert not made.strict

@@ -57,7 +57,7 @@ class View:
     def messages(self, family: str, audience: Audience | None = None) -> tuple[list[Message], Sequence[str]]:
         """Return the messages for a handler of ``family``, and the repairs made since the last call.
 
-        With an ``audience``, calls that this audience cannot make are told to it in notes.
+        With an ``audience``, calls that this audience cannot make are described in notes.
         """
         is_same_audience = family == self._family and audience is self._audience
         if is_same_audience and self._rendered and self._extend():
