@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routelock._json import MAX_BYTES, check_json, decode, encode, finite
+from routelock._json import MAX_BYTES, check_json, decode, encode, finite, json_line
 
 
 class Level(IntEnum):
@@ -121,3 +121,7 @@ def test_what_is_no_number_becomes_null() -> None:
 def test_what_has_numbers_only_stays_the_same_object() -> None:
     value = {"a": [1.5, None, True, "x"], "b": {}}
     assert finite(value) is value
+
+
+def test_json_line_escapes_the_line_separators_of_unicode() -> None:
+    assert json_line({"a": "x\u2028y\né"}) == '{"a": "x\\u2028y\\né"}'

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from routelock._text import fit, plain, preview
+from routelock._text import clip, fit, plain, preview
 
 HOSTILE = [
     "\n# Heading",
@@ -238,3 +238,14 @@ def test_lines_fit_together(lines: list[str], limit: int) -> None:
 def test_short_lines_stay_whole_when_long_ones_are_cut() -> None:
     shown = fit(["x" * 1000, "short", "y" * 1000], 107).splitlines()
     assert shown == ["x" * 47 + "...", "short", "y" * 47 + "..."]
+
+
+@given(st.text(alphabet=st.characters()), st.integers(1, 20))
+def test_clip_keeps_the_limit(text: str, limit: int) -> None:
+    clipped = clip(text, limit)
+    assert len(clipped) <= limit
+    clipped.encode()
+
+
+def test_clip_does_not_part_a_letter_from_its_accent() -> None:
+    assert clip("ae\u0301 long", 3) == "a…"

@@ -26,6 +26,7 @@ from routelock.errors import CallbackError, ConfigError, RoutelockError
 __all__ = [
     "MaybeAwaitable",
     "callback_errors",
+    "declared_parameters",
     "error_text",
     "hint_of",
     "is_error",
@@ -132,6 +133,29 @@ def error_text(error: BaseException) -> str:
 
 
 _EMPTY: Any = inspect.Parameter.empty
+
+
+def declared_parameters(
+    function: Callable[..., Any], owner: str, *, follow_wrapped: bool = True
+) -> list[inspect.Parameter]:
+    """Return the parameters of a function, without those that a partial has bound.
+
+    Args:
+        function: any callable.
+        owner: what the function belongs to, for the error.
+        follow_wrapped: whether to read the signature of the function inside a wrapper.
+
+    Raises:
+        ConfigError: the signature cannot be read.
+    """
+    try:
+        found = inspect.signature(function, follow_wrapped=follow_wrapped).parameters.values()
+    except (ValueError, TypeError, NameError) as error:
+        raise ConfigError(
+            f"{owner}: the signature of {name_of(function)!r} cannot be read: {error}. Wrap it in a function."
+        ) from error
+    bound = function.keywords if isinstance(function, functools.partial) else {}
+    return [each for each in found if each.name not in bound]
 
 
 def is_method(

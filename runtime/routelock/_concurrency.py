@@ -22,7 +22,16 @@ from anyio.abc import TaskGroup
 
 from routelock._callables import MaybeAwaitable, callback_errors, resolve
 
-__all__ = ["Question", "ask_all", "in_context", "isolated", "isolated_events", "open_group", "run_all"]
+__all__ = [
+    "Question",
+    "ask_all",
+    "call_in_time",
+    "in_context",
+    "isolated",
+    "isolated_events",
+    "open_group",
+    "run_all",
+]
 
 
 T = TypeVar("T")
@@ -106,6 +115,21 @@ async def run_all(
                 await before(place)
             group.start_soon(run, place)
     return [results[place] for place in range(len(jobs))]
+
+
+async def call_in_time(
+    call: Callable[[], Awaitable[T]], seconds: float | None, late: Callable[[], Exception]
+) -> T:
+    """Await a call and return its result, or raise an error if it takes too long.
+
+    Args:
+        call: makes what is awaited.
+        seconds: the time limit; None is no limit.
+        late: makes the error that is raised when the limit has passed. The call is cancelled then.
+    """
+    with anyio.move_on_after(seconds):
+        return await call()
+    raise late()
 
 
 @dataclass(frozen=True, slots=True)

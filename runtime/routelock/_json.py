@@ -28,6 +28,7 @@ __all__ = [
     "finite",
     "integral",
     "is_utf8",
+    "json_line",
     "own_copy",
     "sendable",
     "sendable_json",
@@ -224,6 +225,20 @@ def _finite(value: object) -> object:
     if isinstance(value, list):
         return [_finite(each) for each in cast("list[object]", value)]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def json_line(value: object) -> str:
+    """Return data as one line of JSON, in which no text can begin another line.
+
+    Line separators of Unicode are escaped, and what has no JSON form is written as its ``str``.
+    """
+    line = _to_json(value)
+    return line if line.isascii() else line.translate(_LINE_ENDS)
+
+
+_to_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
+
+_LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
 
 
 def integral(value: object) -> object:

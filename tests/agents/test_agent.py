@@ -73,12 +73,12 @@ def test_a_handoff_is_named_after_its_target() -> None:
     assert (edge.tool_name, edge.agent_name) == ("transfer_to_refund_agent", "Refund Agent")
 
 
-def test_the_description_says_who_it_leads_to_and_ends_there() -> None:
+def test_default_description_names_the_target() -> None:
     """No trailing blank where there is nothing more to say."""
     assert handoff(Agent("B")).tool_description == "Handoff to the B agent to handle the request."
 
 
-def test_the_description_says_what_the_target_is_for_and_why_one_would_go_there() -> None:
+def test_description_has_the_targets_purpose() -> None:
     assert handoff(B, reason="Questions about money.").tool_description == (
         "Handoff to the B agent to handle the request. Knows about bills. Questions about money."
     )
@@ -96,12 +96,12 @@ def test_the_spec_takes_no_arguments() -> None:
     }
 
 
-def test_a_plain_agent_is_offered_as_a_handoff_to_it() -> None:
+def test_agent_in_handoffs_becomes_a_handoff() -> None:
     assert Agent("A", handoffs=[B]).edges[0].spec == Agent("A", handoffs=[handoff(B)]).edges[0].spec
     assert Agent("A", handoffs=[B]).edges[0] == handoff(B)
 
 
-def test_a_handoff_that_was_made_before_stays_the_same_object() -> None:
+def test_handoff_object_is_used_as_it_is() -> None:
     edge = handoff(B)
     assert Agent("A", handoffs=[edge]).edges[0] is edge
 
@@ -114,20 +114,20 @@ def test_an_input_type_gives_the_schema(input_type: type[Any]) -> None:
     assert parameters["additionalProperties"] is False
 
 
-def test_an_input_type_that_is_no_object_is_wrapped_in_one() -> None:
+def test_input_type_that_is_not_an_object_is_wrapped() -> None:
     edge = handoff(B, input_type=list[str])
     assert edge.spec["function"]["parameters"]["type"] == "object"
     assert edge.input_type is not None
     assert edge.input_type.parse('{"response": ["a"]}') == ["a"]
 
 
-def test_a_schema_that_cannot_be_strict_is_not_offered_as_strict() -> None:
+def test_schema_without_a_strict_form_is_offered_as_loose() -> None:
     function = handoff(B, input_type=dict[str, int]).spec["function"]
     assert "strict" not in function
     assert "strict" not in Handoff(target=B, strict_json_schema=False).spec["function"]
 
 
-def test_a_schema_of_ones_own_is_offered_as_it_is() -> None:
+def test_custom_schema_is_offered_unchanged() -> None:
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}}
     assert Handoff(target=B, input_json_schema=schema).spec["function"]["parameters"] is schema
 
@@ -148,7 +148,7 @@ def test_specs_are_json() -> None:
         assert json.loads(json.dumps(edge.spec)) == edge.spec
 
 
-def test_a_transfer_is_answered_with_the_name_of_the_target() -> None:
+def test_result_of_a_handoff_call_names_the_target() -> None:
     assert handoff(B).get_transfer_message(B) == '{"assistant": "B"}'
     assert handoff(B).get_transfer_message(Agent("東京")) == '{"assistant": "東京"}'
 
@@ -230,8 +230,8 @@ def test_a_name_can_be_the_target() -> None:
 
 def test_a_handoff_without_a_target_needs_a_name() -> None:
     """When a function decides, only the name is known beforehand."""
-    edge = Handoff(agent_name="somebody", on_invoke_handoff=lambda context, arguments: B)
-    assert (edge.tool_name, edge.target) == ("transfer_to_somebody", None)
+    edge = Handoff(agent_name="any agent", on_invoke_handoff=lambda context, arguments: B)
+    assert (edge.tool_name, edge.target) == ("transfer_to_any_agent", None)
     with pytest.raises(ConfigError, match="not to None"):
         Handoff(on_invoke_handoff=lambda context, arguments: B)
 
@@ -256,7 +256,7 @@ def test_without_input_a_callback_takes_the_context(called: Callable[..., Any]) 
 
 
 @pytest.mark.parametrize("called", [two, either, anything, functools.partial(two)])
-def test_with_input_a_callback_takes_the_context_and_the_input(called: Callable[..., Any]) -> None:
+def test_on_handoff_with_input_takes_context_and_input(called: Callable[..., Any]) -> None:
     assert handoff(B, on_handoff=called, input_type=Ticket).on_handoff_takes_input
     assert handoff(B, on_handoff=called, ask_reason=True).on_handoff_takes_input
 
@@ -271,9 +271,7 @@ def test_with_input_a_callback_takes_the_context_and_the_input(called: Callable[
         (5, {}, "5 must be a function, not int"),
     ],
 )
-def test_a_callback_that_cannot_be_called_is_found_when_it_is_declared(
-    called: Any, options: dict[str, Any], wrong: str
-) -> None:
+def test_invalid_callback_is_a_configuration_error(called: Any, options: dict[str, Any], wrong: str) -> None:
     """With the callable's name, and not when the first user is to be transferred."""
     with pytest.raises(ConfigError, match=re.escape(wrong)):
         handoff(B, on_handoff=called, **options)
@@ -301,7 +299,7 @@ def test_something_with_a_name_alone_is_no_handler() -> None:
         handoff(cast(Any, look_up))
 
 
-def test_a_name_does_not_make_a_target_of_what_is_none() -> None:
+def test_object_with_only_a_name_is_not_a_target() -> None:
     with pytest.raises(ConfigError, match="not to 5"):
         Handoff(target=cast(Any, 5), agent_name="B")
     with pytest.raises(ConfigError, match="not to None"):
@@ -339,7 +337,7 @@ def test_all_problems_of_a_handoff_are_told_at_once() -> None:
         handoff(B, input_filter=remove_all_tools, preserve_context=False, input_type=Ticket, ask_reason=True)
 
 
-def test_a_function_as_target_is_told_how_to_become_one() -> None:
+def test_function_as_target_is_an_error_with_advice() -> None:
     with pytest.raises(ConfigError, match=r"wrap a function with routelock\.function_handler"):
         handoff(cast(Any, len))
 
@@ -386,10 +384,10 @@ ALL_THAT_IS_WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"handoffs": "billing", "tools": [5]},
         ["handoffs must be a list", "is not a Tool"],
     ),
-    "handlers": ({"handlers": [5, None]}, ["5 is neither", "None is neither"]),
+    "handlers": ({"handlers": [5, None]}, ["5 is not a handler", "None is not a handler"]),
     "two handlers of one name": (
         {"model": ScriptedHandler([], name="m"), "handlers": [ScriptedHandler([], name="m"), 5]},
-        ["two handlers are named 'm'", "5 is neither"],
+        ["two handlers are named 'm'", "5 is not a handler"],
     ),
     "skills": (
         {"skills": [5, Skill, Skill(name="s"), Skill(name="s"), Skill(name="t", dependencies=["u"])]},
@@ -411,14 +409,14 @@ ALL_THAT_IS_WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("what", ALL_THAT_IS_WRONG)
-def test_all_that_is_wrong_with_an_agent_is_in_one_message(what: str) -> None:
+def test_all_errors_of_an_agent_are_in_one_message(what: str) -> None:
     options, wrong = ALL_THAT_IS_WRONG[what]
     with pytest.raises(ConfigError) as caught:
         Agent("A", **options)
     assert [text for text in wrong if text not in str(caught.value)] == []
 
 
-def test_a_skill_is_not_initialised_for_an_agent_that_cannot_be() -> None:
+def test_skill_is_not_initialised_for_an_invalid_agent() -> None:
     begun: list[str] = []
 
     class Opens(Skill):
@@ -449,19 +447,19 @@ def test_a_mapping_is_no_list() -> None:
         Agent("A", skills=skills)
 
 
-def test_all_that_is_wrong_with_a_graph_is_in_one_message() -> None:
+def test_all_errors_of_a_graph_are_in_one_message() -> None:
     """Names of no agent, and agents without a model, wherever they are."""
-    asked = Agent("asked", handoffs=["nobody either"])
-    b = Agent("B", handoffs=["nobody"])
+    asked = Agent("asked", handoffs=["unknown too"])
+    b = Agent("B", handoffs=["unknown"])
     a = Agent("A", model=cast(Any, 5), handoffs=[b], tools=[asked.as_tool()])
     with pytest.raises(ConfigError) as caught:
         run_graph(a, RunConfig())
     for text in (
         "The model of agent 'A' must be a model string or a handler, not 5",
         "Agent 'B' has no model",
-        "Agent 'B' hands off to 'nobody'",
+        "Agent 'B' hands off to 'unknown'",
         "Agent 'asked' has no model",
-        "Agent 'asked' hands off to 'nobody either'",
+        "Agent 'asked' hands off to 'unknown too'",
     ):
         assert text in str(caught.value)
 
@@ -486,7 +484,7 @@ def test_all_names_that_two_agents_have_are_told_together() -> None:
 # -- names that collide --
 
 
-def test_two_targets_of_one_tool_name_are_an_error_that_names_both() -> None:
+def test_two_handoffs_with_one_tool_name_are_an_error() -> None:
     """The last one used to win, silently."""
     with pytest.raises(
         ConfigError, match="handoff to 'Billing Agent' and handoff to 'billing agent'"
@@ -495,7 +493,7 @@ def test_two_targets_of_one_tool_name_are_an_error_that_names_both() -> None:
     assert "transfer_to_billing_agent" in str(caught.value)
 
 
-def test_a_handoff_named_like_a_tool_is_an_error_that_names_both() -> None:
+def test_handoff_named_like_a_tool_is_an_error() -> None:
     with pytest.raises(ConfigError, match="tool 'transfer_to_b' and handoff to 'B'"):
         Agent("A", tools=[named("transfer_to_b")], handoffs=[B])
     with pytest.raises(ConfigError, match="tool 'x' and tool 'x'"):
@@ -527,7 +525,7 @@ def test_an_agent_does_not_hand_off_to_itself(edge: Any) -> None:
     ],
 )
 def test_another_one_of_the_same_name_is_told_so(edge: Any, kind: str) -> None:
-    wrong = f"Agent 'A' hands off to another {kind} that is named 'A', too; give each its own name"
+    wrong = f"Agent 'A' hands off to another {kind} that is also named 'A'; give each its own name"
     with pytest.raises(ConfigError, match=wrong):
         Agent("A", handoffs=[edge])
 

@@ -33,10 +33,10 @@ def test_agents_of_the_run_are_known_by_name() -> None:
 
 
 def test_a_name_that_nobody_has_is_open() -> None:
-    assert outline_of(Agent("a", handoffs=["nobody"])).nodes[1] == Node(name="nobody", kind="open")
+    assert outline_of(Agent("a", handoffs=["unknown"])).nodes[1] == Node(name="unknown", kind="open")
 
 
-def test_who_is_found_by_what_it_can_do_is_open() -> None:
+def test_target_by_capability_is_an_open_node() -> None:
     outline = outline_of(Agent("a", handoffs=[handoff(capabilities_required=["law"])]))
     assert (outline.nodes[1].name, outline.nodes[1].kind) == ("agent with law", "open")
 
@@ -46,7 +46,7 @@ def test_everyone_who_is_asked_in_turn_is_a_target() -> None:
     assert _ways(Agent("a", handoffs=[edge])) == [("a", "first", "handoff"), ("a", "second", "handoff")]
 
 
-def test_an_agent_that_is_a_tool_is_asked_and_its_own_graph_is_there() -> None:
+def test_graph_has_agent_tools_and_their_agents() -> None:
     asked = Agent("expert", handoffs=[Agent("library")])
     assert _ways(Agent("a", tools=[asked.as_tool()])) == [
         ("a", "expert", "asks"),
@@ -65,7 +65,7 @@ def test_the_default_handler_is_the_first() -> None:
     assert outline_of(agent).nodes[0].handlers == ("openai/gpt-4o", "answer")
 
 
-def test_a_link_knows_its_tool_and_whether_it_comes_back() -> None:
+def test_link_has_its_tool_and_whether_it_returns() -> None:
     agent = Agent("a", handoffs=[handoff(Agent("Law Office"), return_to_caller=True)])
     assert outline_of(agent).links == (
         Link(source="a", target="Law Office", tool="transfer_to_law_office", returns=True),

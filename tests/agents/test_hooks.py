@@ -42,7 +42,7 @@ async def test_the_hooks_of_a_run_come_in_order() -> None:
     ]
 
 
-async def test_a_handoff_is_told_once_before_the_targets_first_step() -> None:
+async def test_handoff_hook_runs_once_before_the_targets_first_call() -> None:
     hooks = Recorder()
     await Runner.run(SCENES["transfer"].agent(Stage()), "Hi", hooks=hooks)
     names = [name for name, *_ in hooks.calls]
@@ -51,7 +51,7 @@ async def test_a_handoff_is_told_once_before_the_targets_first_step() -> None:
     assert after[:3] == [("handoff", "A", "B"), ("agent_start", "B"), ("llm_start", "B", "2")]
 
 
-async def test_an_agent_starts_each_time_it_becomes_the_active_one() -> None:
+async def test_on_start_runs_each_time_an_agent_becomes_active() -> None:
     hooks = Recorder()
     await Runner.run(SCENES["chain"].agent(Stage()), "Hi", hooks=hooks)
     told = [call_ for call_ in hooks.calls if call_[0] in ("agent_start", "handoff", "agent_end")]
@@ -112,14 +112,14 @@ async def test_hooks_that_both_share_are_told_once() -> None:
     assert both_of.told == [("A", "B", "A")]
 
 
-async def test_a_handoff_to_a_handler_is_told_to_its_agent() -> None:
+async def test_handoff_to_a_handler_calls_the_agents_hook() -> None:
     of_a = Handoffs()
     voice = ScriptedHandler(["Hello."], name="voice")
     await Runner.run(agent("A", call("transfer_to_voice"), handoffs=[voice], hooks=of_a), "Hi")
     assert of_a.told == [("A", "voice", "A")]
 
 
-async def test_skills_of_the_source_and_of_the_target_are_told() -> None:
+async def test_handoff_hooks_of_both_agents_skills_are_called() -> None:
     told: list[tuple[str, str, str]] = []
 
     class Notes(Skill):
@@ -133,7 +133,7 @@ async def test_skills_of_the_source_and_of_the_target_are_told() -> None:
     assert told == [("of A", "A", "B"), ("shared", "A", "B"), ("of B", "A", "B")]
 
 
-async def test_the_run_is_told_of_a_handoff_before_its_agents() -> None:
+async def test_run_hooks_precede_agent_hooks_of_a_handoff() -> None:
     order: list[str] = []
 
     class OfRun(RunHooks):
@@ -153,7 +153,7 @@ async def test_the_run_is_told_of_a_handoff_before_its_agents() -> None:
     assert order == ["run", "A", "B", "received"]
 
 
-async def test_tool_hooks_are_told_what_answers_the_call_an_error_too() -> None:
+async def test_tool_hooks_get_the_result_or_the_error() -> None:
     hooks = Recorder()
     await Runner.run(SCENES["siblings"].agent(Stage()), "Hi", hooks=hooks)
     ends = {call_[3]: call_[4] for call_ in hooks.calls if call_[0] == "tool_end"}
@@ -161,7 +161,7 @@ async def test_tool_hooks_are_told_what_answers_the_call_an_error_too() -> None:
     assert "broken" in ends["call_1_1"]
 
 
-async def test_a_call_that_runs_no_tool_has_no_tool_hooks() -> None:
+async def test_call_without_a_tool_has_no_tool_hooks() -> None:
     """An unknown tool has nothing that could start."""
     hooks = Recorder()
     agent = Agent("A", model=ScriptedHandler([call("nothing"), "Sorry."]), tools=[look])
@@ -252,7 +252,7 @@ class Late(RunHooks):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_what_the_hooks_of_tools_raise_is_noted_in_the_order_of_the_calls(stream: bool) -> None:
+async def test_errors_of_tool_hooks_are_in_the_order_of_calls(stream: bool) -> None:
     wait = replace(look, name="wait")
     other = Agent("other", model=ScriptedHandler(["Fine."])).as_tool()
     calls = [call("other", {"input": "Hi"}), call("wait", {"at": 1}), call("look", {"at": 2})]
@@ -296,7 +296,7 @@ async def test_every_hook_has_a_default_that_does_nothing(hooks: type[Any]) -> N
         assert await method(*arguments) is None, name
 
 
-async def test_a_run_and_its_agents_may_have_hooks_that_do_nothing() -> None:
+async def test_hooks_may_do_nothing() -> None:
     script = ScriptedHandler([call("look", {"at": 1}), "Done."])
     agent = Agent("A", model=script, tools=[look], hooks=AgentHooks())
     result = await Runner.run(agent, "Hi", hooks=RunHooks())

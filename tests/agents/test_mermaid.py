@@ -12,7 +12,7 @@ from routelock.testing import ScriptedHandler
 MODEL = ScriptedHandler([])
 
 
-def test_agents_that_are_asked_and_those_that_come_back_are_told_apart() -> None:
+def test_agent_tools_and_returning_agents_are_distinguished() -> None:
     wine = Agent("wine", model=MODEL)
     cook = Agent("cook", model=MODEL)
     waiter = Agent(

@@ -97,9 +97,9 @@ def test_one_of_the_same_name_and_source_replaces() -> None:
     assert registry(old, new, source="s").close().handlers[0].handler is new
 
 
-def test_one_of_the_same_name_from_another_source_is_refused() -> None:
+def test_handler_name_from_another_source_is_an_error() -> None:
     made = registry(Voice("h"), source="one")
-    with pytest.raises(ConfigError, match="two handlers are named 'h', one of 'one' and one of 'two'"):
+    with pytest.raises(ConfigError, match="two handlers are named 'h', one from 'one' and one from 'two'"):
         made.add_handler(Voice("h"), source="two")
 
 
@@ -176,7 +176,7 @@ def test_what_is_known_of_a_handler() -> None:
     made = registry(Voice("h", priority=3, prompt="Knows.", scope="owner"), source="s")
     expected = {"target": "h", "description": "Knows.", "priority": 3, "source": "s", "scope": "owner"}
     assert made.get("h") == expected
-    assert made.get("nobody") is None
+    assert made.get("unknown") is None
 
 
 def test_handlers_are_listed_in_their_order() -> None:
@@ -204,7 +204,7 @@ def test_tools_are_kept_in_their_order() -> None:
     assert [each.name for each in made.close().tools] == ["b", "a"]
 
 
-def test_a_tools_own_scope_counts_and_else_the_given_one() -> None:
+def test_own_scope_of_a_tool_precedes_the_given_one() -> None:
     made = Registry("A")
     made.add_tool(tool("a", scope="admin"), scope="owner")
     made.add_tool(tool("b"), scope="owner")
@@ -217,7 +217,7 @@ def test_what_is_no_function_is_no_tool() -> None:
         made.add_tool("x")
 
 
-def test_prompts_stand_by_priority_and_then_as_they_were_added() -> None:
+def test_prompts_are_sorted_by_priority_then_registration() -> None:
     made = Registry("A")
     made.add_prompt("third")
     made.add_prompt("first", priority=1)
@@ -238,7 +238,7 @@ def test_a_prompt_may_have_a_name_for_messages() -> None:
     assert [section.name for section in made.close().sections] == ["mine"]
 
 
-def test_hooks_stand_by_priority_and_then_as_they_were_added() -> None:
+def test_hooks_are_sorted_by_priority_then_registration() -> None:
     made, functions = Registry("A"), [lambda: 0, lambda: 1, lambda: 2]
     made.add_hook("on_start", functions[2])
     made.add_hook("on_start", functions[0], priority=1)
@@ -250,7 +250,7 @@ def test_hooks_stand_by_priority_and_then_as_they_were_added() -> None:
 
 
 def test_a_hook_of_no_event_is_refused() -> None:
-    """It would never be called, and nobody would know."""
+    """It would never be called, without any error."""
     with pytest.raises(ConfigError, match="There is no hook 'on_tol_end'"):
         Registry("A").add_hook("on_tol_end", print)
 
@@ -266,7 +266,7 @@ def test_a_closed_registry_takes_nothing() -> None:
         lambda: made.add_hook("on_start", print),
         made.close,
     ):
-        with pytest.raises(ConfigError, match="is finished, and agents do not change"):
+        with pytest.raises(ConfigError, match="is made already, and agents are immutable"):
             add()
 
 
@@ -298,7 +298,7 @@ def test_the_runs_model_is_not_there_twice() -> None:
     assert line(model=a) == ["a", "b"]
 
 
-def test_the_runs_model_answers_for_an_agent_that_has_none() -> None:
+def test_model_of_the_run_serves_agents_without_one() -> None:
     model = ScriptedHandler([], name="x")
     assert handler_for(Agent("B"), RunConfig(model=model)) is model
 
@@ -333,7 +333,7 @@ def test_a_run_may_start_at_a_handler_by_name() -> None:
     assert named(TEAM, "b", RunConfig()) is TEAM.handlers[2]
 
 
-def test_a_name_that_is_not_there_is_told_which_are() -> None:
+def test_unknown_name_is_an_error_with_the_known_names() -> None:
     with pytest.raises(ConfigError, match="There are: 'm', 'a', 'b'"):
         named(TEAM, "root", RunConfig())
 

@@ -100,7 +100,7 @@ def test_two_skills_of_one_class_are_bound_to_themselves() -> None:
     assert (SUNNY.style(), rainy.style(), SUNNY.style()) == ("Be sunny.", "Be rainy.", "Be sunny.")
 
 
-def test_parts_come_in_the_order_of_the_class_body_the_base_first() -> None:
+def test_parts_are_in_class_body_order_base_first() -> None:
     class Base(Skill):
         @tool
         def zebra(self) -> str:
@@ -132,10 +132,10 @@ def test_an_overridden_part_is_registered_once() -> None:
     assert only.description == "Blow."
 
 
-def test_a_part_that_is_overridden_by_a_plain_method_is_gone() -> None:
+def test_part_overridden_by_a_plain_method_is_not_registered() -> None:
     class Silent(Weather):
         def style(self) -> str:  # type: ignore[override]
-            return "nobody asks"
+            return "never called"
 
     assert [section.name for section in registered_on(Silent({"mood": ""})).sections] == ["storms"]
 
@@ -156,7 +156,7 @@ def test_a_property_is_not_asked_while_looking() -> None:
     class Lazy(Skill):
         @property
         def expensive(self) -> str:
-            raise AssertionError("nobody should ask")
+            raise AssertionError("this must not be called")
 
     assert registered_on(Lazy()).tools == ()
 
@@ -164,7 +164,7 @@ def test_a_property_is_not_asked_while_looking() -> None:
 # -- prompts and hooks --
 
 
-def test_a_hook_of_no_event_is_refused_where_it_is_written() -> None:
+def test_hook_of_an_unknown_event_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"There is no hook 'on_tool_ends'. There are: on_start, "):
         hook("on_tool_ends")
 
@@ -174,7 +174,7 @@ def test_every_method_of_agent_hooks_is_an_event(event: str) -> None:
     assert hook(event)(print).event == event
 
 
-def test_hooks_of_one_event_are_ordered_by_priority_over_all_skills() -> None:
+def test_hooks_of_all_skills_are_sorted_by_priority() -> None:
     class Late(Skill):
         @hook("on_start", priority=60)
         def late(self, context: Any, agent: Any) -> None: ...
@@ -234,7 +234,7 @@ class Parts(Skill):
         registry.add_handler(Voice("three"), source=self.name, scope=self.scope)
 
 
-def test_the_skills_scope_is_that_of_all_parts_that_have_none() -> None:
+def test_parts_without_a_scope_have_the_skills_scope() -> None:
     found = registered_on(Parts(scope="admin"))
     assert [each.scope for each in found.tools] == ["admin", "owner"]
     assert {each.name: each.scope for each in found.handlers} == {
@@ -263,7 +263,7 @@ def test_a_class_may_say_its_scope_name_and_dependencies() -> None:
     assert (given_.name, given_.scope, given_.dependencies) == ("other", "all", ())
 
 
-def test_a_skill_that_does_not_call_its_base_still_is_one() -> None:
+def test_skill_without_super_init_works() -> None:
     class Careless(Skill):
         def __init__(self) -> None:
             self.url = "x"
@@ -339,9 +339,9 @@ def test_a_circle_is_shown(edges: dict[str, list[str]], circle: str) -> None:
 
 
 def test_a_dependency_that_is_not_there_is_named() -> None:
-    expected = "skill 'a' depends on 'nobody', which the agent does not have. It has: a, b"
+    expected = "skill 'a' depends on 'unknown', which the agent does not have. It has: a, b"
     with pytest.raises(ConfigError, match=expected):
-        registered_on(Skill(name="a", dependencies=["nobody"]), Skill(name="b"))
+        registered_on(Skill(name="a", dependencies=["unknown"]), Skill(name="b"))
 
 
 def test_a_skill_finds_those_that_it_depends_on() -> None:
@@ -399,7 +399,7 @@ def test_what_is_no_skill_is_refused(skill: Any) -> None:
         registered_on(skill)
 
 
-def test_a_class_in_place_of_a_skill_is_told_what_to_do() -> None:
+def test_skill_class_is_an_error_with_advice() -> None:
     skill: Any = Weather
     with pytest.raises(ConfigError, match=r"pass Weather\(\)"):
         registered_on(skill)
@@ -428,7 +428,9 @@ def dataclass_tools(name: str) -> Skill:
 
 
 def test_two_skills_whose_handlers_have_one_name_are_refused() -> None:
-    with pytest.raises(ConfigError, match="two handlers are named 'storms', one of 'one' and one of 'two'"):
+    with pytest.raises(
+        ConfigError, match="two handlers are named 'storms', one from 'one' and one from 'two'"
+    ):
         registered_on(Weather({"mood": ""}, name="one"), Weather({"mood": ""}, name="two"))
 
 
@@ -457,7 +459,7 @@ def test_a_registry_that_a_skill_kept_takes_nothing_later() -> None:
             kept.append(registry)
 
     registered_on(Keeps())
-    with pytest.raises(ConfigError, match="is finished, and agents do not change"):
+    with pytest.raises(ConfigError, match="is made already, and agents are immutable"):
         kept[0].add_prompt("later")
 
 

@@ -102,7 +102,7 @@ async def test_the_fallback_is_shown() -> None:
 
 
 @WAYS
-async def test_text_that_the_filter_cut_is_kept_with_a_warning(watched: bool) -> None:
+async def test_text_cut_by_a_filter_is_kept_with_a_warning(watched: bool) -> None:
     result = await run(Agent("a", model=ScriptedHandler([emptied("Once upon")])), watched)
     assert result.final_output == "Once upon"
     assert result.warnings == ("turn 1: the reply was cut short (content_filter)",)

@@ -56,7 +56,7 @@ async def letters(request: Request) -> AsyncGenerator[str]:
     yield "lo"
 
 
-def test_what_is_left_out_is_the_functions_name_and_the_custom() -> None:
+def test_defaults_are_the_function_name_and_custom_priority() -> None:
     """The docstring must not leak into the system prompt."""
     made = handler(answer)
     assert (made.name, made.family, family_of(made)) == ("answer", "answer", "answer")
@@ -143,7 +143,7 @@ def test_options_that_cannot_work_are_refused(options: Any, message: str) -> Non
 
 
 def test_a_handler_is_not_made_of_a_handler() -> None:
-    with pytest.raises(ConfigError, match=r"'answer' is a handler already; dataclasses\.replace"):
+    with pytest.raises(ConfigError, match=r"'answer' is a handler already. dataclasses\.replace"):
         handler(name="desk")(handler(answer))
     with pytest.raises(ConfigError, match="cannot be called"):
         function_handler(ScriptedHandler([]))  # type: ignore[arg-type]
@@ -189,7 +189,7 @@ async def test_a_method_is_bound_to_its_instance(owner: type[Desk]) -> None:
     assert await owner.greet(desk, REQUEST) == "Hello"
 
 
-def test_a_bound_handler_is_the_same_each_time_it_is_taken() -> None:
+def test_bound_handlers_of_one_instance_are_equal() -> None:
     desk = Desk("Hello")
     assert desk.greet == desk.greet
     assert hash(desk.greet) == hash(desk.greet)
@@ -288,7 +288,7 @@ class Connected:
         self.closed = True
 
 
-async def test_a_stream_with_an_iterator_of_its_own_is_closed() -> None:
+async def test_stream_with_a_separate_iterator_is_closed() -> None:
     stream, ended = Connected(), Connected(pieces=1)
     events = returning(stream).stream(REQUEST)
     await anext(events)

@@ -280,7 +280,7 @@ class Forwarding:
         Forwarding().method,
     ],
 )
-async def test_a_sync_function_that_says_it_returns_something_async_is_called(function: Any) -> None:
+async def test_sync_function_with_async_annotation_is_accepted(function: Any) -> None:
     """Such a call cannot block, and its result is read like any other."""
     assert await reply_of(function) == "Hello"
 
@@ -316,7 +316,7 @@ class SyncDesk:
     ],
 )
 def test_a_sync_function_is_refused_with_what_to_do(function: Any) -> None:
-    """It would hold up every other run of the process; said when it is declared."""
+    """A sync function would block every other run of the process, so the declaration fails."""
     with pytest.raises(ValueError, match="must be an async function or async generator") as caught:
         function_handler(function, name="desk")
     assert isinstance(caught.value, ConfigError)
@@ -479,7 +479,7 @@ async def test_a_function_may_need_nothing() -> None:
 # -- what a transfer passes along --
 
 
-async def test_parameters_with_a_default_are_filled_from_what_was_passed() -> None:
+async def test_optional_parameters_get_values_of_the_handoff_input() -> None:
     """What `request_handoff(name, city="Rome")` says reaches the handler's call."""
 
     async def answer(request: Request, city: str = "Oslo", *, country: str = "Norway") -> Any:
@@ -582,8 +582,8 @@ async def of_a_list(conversation: list[Mapping[str, Any]]) -> str:
 
 
 @pytest.mark.parametrize("function", [two_unknown, one_too_many, keyword_only, of_another_type, of_a_list])
-def test_a_parameter_that_nothing_fills_is_named_with_what_there_is(function: Any) -> None:
-    with pytest.raises(ConfigError, match=r"nothing can be passed for .*'(city|conversation)'\.") as caught:
+def test_parameter_without_a_source_is_named(function: Any) -> None:
+    with pytest.raises(ConfigError, match=r"there is no value for .*'(city|conversation)'\.") as caught:
         function_handler(function, name="desk")
     for word in ("'desk'", "request", "RunContext", "messages", "tools", "settings", "default"):
         assert word in str(caught.value)

@@ -195,7 +195,7 @@ async def test_arguments_that_are_objects_become_json_text() -> None:
     assert calls_of(done.message) == [call("look", {"at": 1})]
 
 
-async def test_a_call_without_a_function_is_left_for_the_run_to_refuse() -> None:
+async def test_call_without_a_function_reaches_the_run() -> None:
     message = {"role": "assistant", "content": "", "tool_calls": [{"id": "c"}]}
     assert (await done_by(returning(message))).message is message
 
@@ -260,7 +260,7 @@ async def test_loose_dicts_are_deltas() -> None:
     )
 
 
-async def test_calls_in_a_loose_dict_come_in_pieces_as_well() -> None:
+async def test_calls_in_a_reply_dict_may_come_in_pieces() -> None:
     def piece(**function: str) -> dict[str, Any]:
         return {"tool_calls": [{"index": 0, "function": function}]}
 
@@ -322,7 +322,7 @@ async def test_the_complete_message_is_the_last_event(whole: Any) -> None:
         assert done == MessageDone(message=HELLO, usage=Usage(requests=1, input_tokens=3, output_tokens=4))
 
 
-async def test_a_complete_message_that_says_what_it_cost_comes_at_once() -> None:
+async def test_complete_message_with_usage_is_not_delayed() -> None:
     """So that it is kept when the run is cancelled while the function tidies up."""
     for pieces in ([completion(HELLO)], [{"usage": USAGE}, HELLO], ["Hel", completion(HELLO)]):
         collector = Collector("desk")
@@ -357,16 +357,14 @@ async def test_a_failed_attempt_voids_a_complete_message_too() -> None:
         ((chunk(role="assistant", content=""),), []),
     ],
 )
-async def test_what_is_left_of_the_text_is_shown_before_the_complete_message(
-    before: Any, rest: list[HandlerEvent]
-) -> None:
-    """A reply of which nothing was shown is shown by the run, if someone is watching."""
+async def test_missing_text_is_a_delta_before_the_message(before: Any, rest: list[HandlerEvent]) -> None:
+    """A streamed run makes the deltas of a reply that came without any."""
     events = await events_of(giving(*before, HELLO))
     shown = [event for event in events if event not in rest]
     assert events == [*shown[:-1], *rest, MessageDone(message=HELLO)]
 
 
-async def test_an_iterator_or_a_dict_may_be_returned_by_the_same_function() -> None:
+async def test_function_may_return_an_iterator_or_a_dict() -> None:
     async def answer(request: Request) -> Any:
         return giving("Hel", "lo").function(request) if request.stream else HELLO  # type: ignore[attr-defined]
 
@@ -453,13 +451,13 @@ async def test_nothing_asks_for_a_return() -> None:
         await events_of(returning(None))
 
 
-async def test_a_handler_that_wants_to_hand_over_is_told_how() -> None:
+async def test_handoff_request_of_a_handler_is_an_error_with_advice() -> None:
     with pytest.raises(HandlerError, match=r"Only a tool .* a handler calls transfer_to_<name>"):
         await events_of(returning(HandoffRequest("billing")))
 
 
 async def test_a_sync_iterator_asks_for_an_async_one() -> None:
-    with pytest.raises(HandlerError, match=r"An iterator has to be an async one"):
+    with pytest.raises(HandlerError, match=r"An iterator must be async"):
         await events_of(returning(iter([HELLO])))
 
 
@@ -484,14 +482,14 @@ def cut_call(arguments: str) -> list[Any]:
 @pytest.mark.pairwise
 @pytest.mark.parametrize("place", range(3))
 @pytest.mark.parametrize("before", [(), ("Let me see.",)])
-async def test_a_reply_that_ends_inside_of_arguments_is_no_success(place: int, before: Any) -> None:
+async def test_reply_that_ends_inside_arguments_is_incomplete(place: int, before: Any) -> None:
     """A cut stream is an error, not a call with half of its arguments."""
     with pytest.raises(IncompleteResponse, match="'pieces_of' ended with half of the arguments of 'look'"):
         await events_of(giving(*before, cut_call('{"at": ')[place]))
 
 
 @pytest.mark.parametrize("place", range(3))
-async def test_a_reply_whose_arguments_are_whole_needs_no_finish_reason(place: int) -> None:
+async def test_reply_with_complete_arguments_needs_no_finish_reason(place: int) -> None:
     assert calls_of((await done_by(giving(cut_call('{"at": 1}')[place]))).message) == [CALL]
 
 

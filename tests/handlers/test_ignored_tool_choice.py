@@ -69,6 +69,6 @@ class Answer(BaseModel):
     text: str
 
 
-async def test_nor_an_output_that_may_have_come_by_a_tool() -> None:
+async def test_output_by_a_tool_does_not_warn_of_tool_choice() -> None:
     played = await both(lambda: agent('{"text": "Hi"}', choice="required", output_type=Answer))
     assert played.result.warnings == ()

@@ -124,7 +124,7 @@ def test_settings_of_vendors_pass(taker: str) -> None:
 
 
 @pytest.mark.asyncio_only
-async def test_a_misspelt_name_that_is_meant_goes_by_the_extra_body() -> None:
+async def test_misspelt_setting_can_be_sent_in_extra_body() -> None:
     with Server(HELLO) as server:
         agent = Agent(
             "a",

@@ -73,7 +73,7 @@ def test_json_is_found(text: str) -> None:
         "}{",
     ],
 )
-def test_no_json_is_found_in_what_is_broken_or_undecided(text: str) -> None:
+def test_broken_or_ambiguous_json_is_not_extracted(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         json.loads(json_in(text))
 
@@ -118,7 +118,7 @@ async def test_prompted_the_schema_joins_the_instructions(kind: Any, text: str, 
     assert model.requests[0].messages[0] == {"role": "system", "content": prompt}
 
 
-async def test_a_union_and_a_literal_are_types_of_an_output_too() -> None:
+async def test_union_and_literal_are_output_types() -> None:
     """They are no ``type`` to a type checker, which has to take them all the same."""
     place = Agent("Place", model=ScriptedHandler(['{"response": {"x": 7}}']), output_type=Point | Model)
     grade = Agent("Grade", model=ScriptedHandler(['{"response": "b"}']), output_type=Literal["a", "b"])
@@ -138,7 +138,7 @@ async def test_prompted_without_instructions_or_type() -> None:
 # The repair loop
 
 
-async def test_an_answer_is_sent_back_so_often_and_then_the_run_ends() -> None:
+async def test_run_ends_after_too_many_invalid_outputs() -> None:
     replies = ["Two.", '{"x": "two"}', "2"]
     played = await both(lambda: Agent("A", model=ScriptedHandler(replies), output_type=Point))
     assert isinstance(played.error, ModelBehaviorError)
@@ -157,7 +157,7 @@ async def test_how_often_is_up_to_the_run(most: int) -> None:
     assert len(model.requests) == most
 
 
-async def test_a_tool_in_between_gives_the_model_a_new_start() -> None:
+async def test_tool_call_resets_the_count_of_invalid_outputs() -> None:
     wrong, added = '{"x": "?"}', call("add", {"a": 1, "b": 1})
     replies = [wrong, wrong, added, wrong, wrong, '{"x": 2}']
     played = await both(lambda: Agent("A", model=ScriptedHandler(replies), tools=[add], output_type=Point))

@@ -459,7 +459,7 @@ def cut_off(draw: st.DrawFn) -> tuple[Said, Pieces]:
 @given(reply=cut_off())
 @examples(8)
 @pytest.mark.parametrize("given", ["delta events", "chunks", "chunk objects", "loose deltas"])
-async def test_a_reply_that_is_cut_off_is_the_same_error(given: str, reply: tuple[Said, Pieces]) -> None:
+async def test_cut_off_reply_is_an_invalid_output(given: str, reply: tuple[Said, Pieces]) -> None:
     """Nothing runs, streamed or not."""
     turns = [[piece for piece in GIVEN[given](*reply) if not _ends(piece)]]
     plain, streamed = [await play(generator(turns), stream=stream) for stream in (False, True)]

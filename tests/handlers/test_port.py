@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from routelock.handlers.port import (
-    FENCE,
+    MODEL_CALL_CHECK,
     OutputSchema,
     Request,
     about_to_ask,
@@ -38,7 +38,7 @@ def test_a_handler_has_a_name_and_streams() -> None:
     assert not is_handler("openai/gpt-4o-mini")
 
 
-def test_a_handler_is_a_family_of_its_own_unless_it_says_so() -> None:
+def test_handler_without_family_is_its_own_family() -> None:
     assert family_of(Named()) == "named"
     assert family_of(Named(family="anthropic")) == "anthropic"
     assert family_of(Named(family=7)) == "named"
@@ -70,7 +70,7 @@ def test_the_name_of_a_tool_or_of_its_spec(tool: Any, name: str) -> None:
     assert tool_name(tool) == name
 
 
-def test_who_edits_a_copy_of_a_request_changes_nothing_of_it() -> None:
+def test_edit_of_a_copied_request_keeps_the_original() -> None:
     request = Request(
         messages=[{"role": "user", "content": "Hi"}],
         tools=({"type": "function", "function": {"name": "f", "parameters": {}}},),
@@ -94,12 +94,12 @@ def test_who_edits_a_copy_of_a_request_changes_nothing_of_it() -> None:
     )
 
 
-def test_a_fence_is_told_of_each_model_that_is_about_to_be_asked() -> None:
+def test_check_is_called_before_each_model_call() -> None:
     asked: list[str] = []
     request = Request(messages=[])
     about_to_ask("m0", request)
-    token = FENCE.set(lambda model, _: asked.append(model))
+    token = MODEL_CALL_CHECK.set(lambda model, _: asked.append(model))
     about_to_ask("m1", request)
-    FENCE.reset(token)
+    MODEL_CALL_CHECK.reset(token)
     about_to_ask("m2", request)
     assert asked == ["m1"]

@@ -92,7 +92,7 @@ async def test_only_errors_that_say_so_are_retried(error: type[ProviderError]) -
 
 
 @pytest.mark.parametrize("error", [HandlerError("x"), ValueError("x")])
-async def test_what_is_no_error_of_a_provider_is_never_retried(error: Exception) -> None:
+async def test_only_provider_errors_are_retried(error: Exception) -> None:
     clock = Clock()
     with pytest.raises(type(error)):
         await events([error, DONE], clock.retry())
@@ -161,7 +161,7 @@ async def test_retry_after_is_waited_for() -> None:
     assert failed.delay == 7
 
 
-async def test_a_retry_after_that_is_too_long_is_an_error_at_once() -> None:
+async def test_long_retry_after_raises_without_waiting() -> None:
     clock = Clock()
     with pytest.raises(RateLimited):
         await events([RateLimited("x", retry_after=3600), DONE], clock.retry(longest_delay=30))
@@ -216,9 +216,7 @@ async def test_mid_stream_retries_are_announced(shown: HandlerEvent) -> None:
 @pytest.mark.pairwise
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("broken_after", range(7))
-async def test_a_reply_that_breaks_anywhere_leaves_one_attempt_in_the_transcript(
-    broken_after: int, stream: bool
-) -> None:
+async def test_broken_reply_leaves_one_attempt_in_the_transcript(broken_after: int, stream: bool) -> None:
     """Break after chunk k for every k; tools run exactly once, the void text is gone."""
     ran: list[int] = []
 
@@ -292,7 +290,7 @@ async def test_failed_attempts_are_on_the_result() -> None:
 
 
 @pytest.mark.parametrize("error", [RateLimited("x"), ServerFailed("x"), ConnectionFailed("x")])
-async def test_an_attempt_that_was_refused_counts_as_a_request_and_costs_nothing(
+async def test_refused_attempt_counts_as_a_free_request(
     error: ProviderError,
 ) -> None:
     """Retried attempts are counted, and a refusal does not make the price unknown."""
@@ -304,7 +302,7 @@ async def test_an_attempt_that_was_refused_counts_as_a_request_and_costs_nothing
     "first",
     [ProviderTimeout("x"), [TextDelta("Hel"), ConnectionFailed("x")], [SHOWN[1], ConnectionFailed("x")]],
 )
-async def test_an_attempt_that_may_have_cost_something_makes_the_price_unknown(first: Any) -> None:
+async def test_attempt_of_unknown_cost_makes_the_price_unknown(first: Any) -> None:
     """What began, or never came back, was perhaps charged."""
     result = await run([first, DONE], Clock().retry(mid_stream=True))
     assert result.usage == Usage(requests=2, estimated=True)
@@ -335,11 +333,13 @@ class ByHand:
 
 @pytest.mark.parametrize(("stream", "gave"), [(gives_text, "coroutine"), (lambda request: "Hi", "str")])
 async def test_a_stream_that_is_no_async_generator_is_told(stream: Any, gave: str) -> None:
-    with pytest.raises(HandlerError, match=f"'mine': stream must be an async generator, .* gave a {gave}"):
+    with pytest.raises(
+        HandlerError, match=f"'mine': stream must be an async generator, .* returned a {gave}"
+    ):
         await Runner.run(Agent("A", model=ByHand(stream)), "Hi")
 
 
-async def test_a_run_that_is_left_while_it_waits_counts_the_attempts_that_were_made() -> None:
+async def test_run_left_during_a_delay_counts_its_attempts() -> None:
     model = ScriptedHandler([ConnectionFailed("reset"), "Never asked for."])
     async with Runner.run_streamed(Agent("A", model=model), "Hi") as stream:
         async for event in stream:
@@ -365,7 +365,7 @@ class Wavering:
         yield DONE
 
 
-async def test_a_second_attempt_that_is_left_early_is_counted_too() -> None:
+async def test_abandoned_second_attempt_is_counted() -> None:
     agent = Agent("helper", model=Wavering())
     stream = Runner.run_streamed(agent, "Hi", run_config=RunConfig(retry=Clock().retry()))
     async with stream:

@@ -322,13 +322,13 @@ def test_calls_that_the_vendor_runs_itself_are_kept_apart() -> None:
     assert [made["id"] for made in kept] == ["srvtoolu_1"]
 
 
-def test_only_calls_that_the_vendor_runs_itself_are_no_calls() -> None:
+def test_reply_with_only_server_side_calls_has_no_calls() -> None:
     message = assemble({"tool_calls": [call("{}", index=0, id="srvtoolu_1", name="s")]}).message
     assert "tool_calls" not in message
     assert message.get("content") == ""
 
 
-def test_a_call_whose_id_comes_late_is_known_as_the_vendors_then() -> None:
+def test_server_side_call_is_recognised_by_a_late_id() -> None:
     assembler = Assembler()
     assembler.feed(chunk({"tool_calls": [call("{", index=0, name="web_search")]}))
     assembler.feed(chunk({"tool_calls": [call("}", index=0, id="srvtoolu_1")]}))
@@ -382,7 +382,7 @@ def test_whole_thinking_blocks_stay_as_they_are() -> None:
     assert assemble({"thinking_blocks": blocks}).message.get("thinking_blocks") == blocks
 
 
-def test_reasoning_told_twice_is_one_event_and_both_keys_are_kept() -> None:
+def test_repeated_reasoning_is_one_event_under_both_keys() -> None:
     details = [{"type": "reasoning.text", "text": "hm", "index": 0, "format": "f"}]
     assembler = Assembler()
     assert assembler.feed(chunk({"reasoning": "hm", "reasoning_details": details})) == [ReasoningDelta("hm")]
@@ -398,7 +398,7 @@ def test_reasoning_told_twice_is_one_event_and_both_keys_are_kept() -> None:
     ]
 
 
-def test_thinking_text_is_an_event_when_there_is_no_other() -> None:
+def test_thinking_blocks_give_events_without_other_reasoning() -> None:
     events = Assembler().feed(chunk({"thinking_blocks": [{"type": "thinking", "thinking": "hm"}]}))
     assert events == [ReasoningDelta("hm")]
 
@@ -668,7 +668,7 @@ def test_a_whole_message_keeps_its_calls(message: Delta) -> None:
         (["[" * 9000, "}{"], "[" * 9000 + "}{"),
     ],
 )
-def test_arguments_that_are_said_again_in_pieces_are_said_once(pieces: list[str], arguments: str) -> None:
+def test_repeated_arguments_count_once(pieces: list[str], arguments: str) -> None:
     """litellm makes up a stream like this; two different objects stay what they are."""
     assembler = Assembler()
     for index, piece in enumerate(pieces):
@@ -679,7 +679,7 @@ def test_arguments_that_are_said_again_in_pieces_are_said_once(pieces: list[str]
     assert made["function"]["arguments"] == arguments
 
 
-def test_a_character_that_was_cut_in_two_is_whole_everywhere() -> None:
+def test_split_character_is_joined_in_each_field() -> None:
     """Servers that cut by UTF-16 units send it in two chunks."""
     assembler = Assembler()
     events: list[HandlerEvent] = []

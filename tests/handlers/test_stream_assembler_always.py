@@ -65,7 +65,7 @@ def test_a_whole_reply_says_the_same_as_its_stream(message: Json) -> None:
 
 
 @given(data=st.data(), message=replies(least=1))
-def test_every_delta_of_a_call_says_which_call_it_is(data: st.DataObject, message: Json) -> None:
+def test_each_delta_has_the_index_of_its_call(data: st.DataObject, message: Json) -> None:
     """What is shown piece by piece adds up to the message's calls, in their order."""
     _, events = assembled(data.draw(written(message, WAYS["OpenAI"])))
     shown: dict[int, str] = {}
@@ -76,7 +76,7 @@ def test_every_delta_of_a_call_says_which_call_it_is(data: st.DataObject, messag
 
 
 @given(data=st.data(), message=replies(least=1))
-def test_a_stream_that_is_cut_has_no_more_calls_than_were_begun(data: st.DataObject, message: Json) -> None:
+def test_cut_stream_has_only_calls_that_began(data: st.DataObject, message: Json) -> None:
     """Of what is missing, nothing is made up; what is whole was written as it stands."""
     chunks = data.draw(written(message, WAYS["OpenAI"]))
     done, _ = assembled(chunks[: data.draw(st.integers(0, len(chunks)))])

@@ -20,7 +20,7 @@ def merged(*pieces: object, key: str = "x") -> Any:
 
 
 @given(st.text(st.characters(min_codepoint=0xFFFF), max_size=6), st.text(max_size=3), st.data())
-def test_a_character_that_was_cut_in_two_is_whole_again(wide: str, more: str, data: st.DataObject) -> None:
+def test_split_character_is_joined(wide: str, more: str, data: st.DataObject) -> None:
     text = wide + more + wide
     units = text.encode("utf-16-le")
     cuts = sorted(data.draw(st.lists(st.integers(0, len(units) // 2))))

@@ -80,7 +80,7 @@ def test_nothing_is_changed_in_place() -> None:
     assert before == MESSAGES
 
 
-def test_a_reference_that_the_store_does_not_know_is_an_error() -> None:
+def test_unknown_reference_is_an_error() -> None:
     light = externalize_binary([image()], {})
     with pytest.raises(ValueError, match=r"nothing under ref:sha256:[0-9a-f]{64}"):
         restore_binary(light, {})
@@ -89,7 +89,7 @@ def test_a_reference_that_the_store_does_not_know_is_an_error() -> None:
 def test_what_was_exchanged_in_the_store_is_noticed() -> None:
     store: dict[str, str] = {}
     light = externalize_binary([image()], store)
-    with pytest.raises(ValueError, match="something else"):
+    with pytest.raises(ValueError, match="has another text"):
         restore_binary(light, dict.fromkeys(store, "data:text/html,other"))
 
 

@@ -34,7 +34,7 @@ def test_other_parts_stay_the_same_objects(part: Any) -> None:
     assert chat_part(part) is part
 
 
-def test_what_shows_something_is_found_and_a_vendors_thoughts_are_not() -> None:
+def test_media_parts_are_found_and_reasoning_parts_are_not() -> None:
     assert media_of([TEXT, IMAGE, {"type": "thinking", "thinking": "Hm"}]) == [IMAGE]
     assert not media_of("text")
     assert not media_of(None)

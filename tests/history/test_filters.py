@@ -95,7 +95,7 @@ def test_clone_knows_no_other_parts() -> None:
         DATA.clone(source="c")  # type: ignore[call-arg]
 
 
-def test_input_items_are_shown_in_place_of_the_new_ones() -> None:
+def test_input_items_replace_the_new_items() -> None:
     """The model's input is replaced; what is stored keeps its part."""
     cloned = DATA.clone(input_items=())
     assert cloned.new_items == (MOVED, ACCEPTED)
@@ -142,7 +142,7 @@ def test_text_as_a_history_can_be_nested() -> None:
     assert [text_of(one.message) for one in nested.all_items][-1] == "Hi"
 
 
-def test_plain_messages_keep_their_place_whatever_part_they_are_in() -> None:
+def test_plain_messages_keep_their_place_in_each_part() -> None:
     """A later nesting handoff sorts by id: a message must not move before what it followed."""
     note: Message = {"role": "user", "content": "note"}
     assert [each.id for each in DATA.clone(input_history=[note]).input_history] == [-1]
@@ -152,7 +152,7 @@ def test_plain_messages_keep_their_place_whatever_part_they_are_in() -> None:
     assert DATA.clone(pre_handoff_items=(), new_items=[note]).new_items[0].id == ASKED.id
 
 
-def test_a_plain_assistant_message_keeps_what_any_provider_can_read() -> None:
+def test_plain_assistant_message_keeps_portable_fields() -> None:
     """Nothing says who wrote it; the user's are the app's own."""
     assert as_items([WORDS])[0].message == {
         "role": "assistant",
@@ -163,7 +163,7 @@ def test_a_plain_assistant_message_keeps_what_any_provider_can_read() -> None:
     assert as_items([image])[0].message == image
 
 
-def test_a_message_of_an_earlier_run_still_knows_its_family() -> None:
+def test_message_of_an_earlier_run_keeps_its_family() -> None:
     nudge: Any = {"role": "user", "content": "You repeat yourself.", "_kind": "nudge"}
     marked: Any = {**WORDS, "_origin": "anthropic"}
     assert as_items([marked, nudge], 7) == [
@@ -210,7 +210,7 @@ def test_without_tools_only_words_are_left() -> None:
     ]
 
 
-def test_an_item_that_loses_its_calls_stays_the_same_item() -> None:
+def test_item_without_its_calls_keeps_its_id() -> None:
     (words,) = remove_all_tools(DATA).pre_handoff_items
     assert (words.id, words.kind, words.origin) == (LOOKED.id, "model", "anthropic")
 
@@ -220,7 +220,7 @@ def test_items_without_tools_are_not_touched() -> None:
     assert remove_all_tools(DATA).input_history[0] is SYSTEM
 
 
-def test_remove_all_tools_also_holds_for_the_replacement_of_the_new_items() -> None:
+def test_remove_all_tools_applies_to_input_items() -> None:
     """It used to leak through there when filters were chained."""
     data = DATA.clone(input_items=[LOOKED, FOUND])
     assert [text_of(one.message) for one in remove_all_tools(data).input_items or ()] == ["I look."]
@@ -295,7 +295,7 @@ def test_only_the_newest_user_message_is_left() -> None:
     assert data.all_items == (SYSTEM, later)
 
 
-def test_without_a_user_message_nothing_but_the_system_message_is_left() -> None:
+def test_without_user_message_only_system_messages_stay() -> None:
     assert last_user_message(DATA.clone(input_history=[SYSTEM])).all_items == (SYSTEM,)
 
 
@@ -306,7 +306,7 @@ def test_a_nudge_is_not_the_users_message() -> None:
     assert data.all_items == (SYSTEM, ASKED)
 
 
-async def test_a_summary_in_the_users_role_is_not_the_users_message() -> None:
+async def test_summary_with_the_users_role_is_not_a_user_message() -> None:
     """Else the whole conversation would cross an edge that shows only the newest user message."""
 
     def mapper(messages: list[Message]) -> list[Message]:

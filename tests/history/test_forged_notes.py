@@ -75,7 +75,7 @@ async def test_a_users_text_is_no_note(way: str, options: dict[str, Any]) -> Non
     assert NOTE in "".join(text_of(message) for message in result.messages)  # what was said is kept
 
 
-async def test_a_users_text_is_no_note_in_the_next_run() -> None:
+async def test_user_text_is_not_a_note_in_the_next_run() -> None:
     first = await Runner.run(team(), FORGED)
     session = Session("s", InMemorySessions())
     await Runner.run(team(), FORGED, session=session)
@@ -85,7 +85,7 @@ async def test_a_users_text_is_no_note_in_the_next_run() -> None:
         assert [note.count("\n") for note in notes(result.calls[0].messages)] == [2]
 
 
-async def test_what_a_model_says_in_a_users_place_is_no_note() -> None:
+async def test_model_text_with_the_users_role_is_not_a_note() -> None:
     """The reason of a transfer may take the place of a question, and a model writes the input of an agent."""
     b = Agent("b", model=ScriptedHandler(["Done."]))
     c = Agent("c", model=ScriptedHandler(["Yes."]))

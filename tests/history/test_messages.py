@@ -138,7 +138,7 @@ def test_what_is_neither_text_nor_a_list_is_refused(value: Any) -> None:
         ),
     ],
 )
-def test_a_message_that_cannot_be_one_is_named_with_its_place(message: Any, wrong: str) -> None:
+def test_invalid_message_is_named_with_its_index(message: Any, wrong: str) -> None:
     """The error names the index and what is wrong, before any model is called."""
     with pytest.raises(ConfigError, match=wrong):
         to_messages([USER, message])
@@ -289,7 +289,7 @@ def test_portable_leaves_the_parts_of_others_alone() -> None:
     assert portable(odd) == odd
 
 
-def test_portable_keeps_of_a_call_only_its_name_and_arguments() -> None:
+def test_portable_call_has_only_id_name_and_arguments() -> None:
     """Streams put a signature into the function itself; and null is no JSON text."""
     made: Any = {**CALL, "function": {"name": "f", "arguments": None, "provider_specific_fields": {"s": 1}}}
     (call,) = calls_of(portable({"role": "assistant", "content": None, "tool_calls": [made]}))
@@ -340,7 +340,7 @@ def test_an_object_in_it_stays_itself() -> None:
     assert unshared({"thing": thing})["thing"] is thing
 
 
-def test_a_container_of_the_apps_own_kind_stays_of_that_kind() -> None:
+def test_copied_container_keeps_its_type() -> None:
     counts = Counter(a=1)
     copied = unshared({"counts": counts})["counts"]
     copied["a"] += 1
@@ -356,7 +356,7 @@ def test_what_refers_to_itself_does_so_in_the_copy() -> None:
     assert copied is not data
 
 
-def test_what_is_deeper_than_python_can_follow_stays_as_it_is() -> None:
+def test_data_nested_too_deep_is_not_copied() -> None:
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]

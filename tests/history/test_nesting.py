@@ -34,7 +34,7 @@ from routelock.history.nesting import (
     set_conversation_history_wrappers,
 )
 from routelock.history.repair import problems
-from routelock.history.view import View, filtered, partition
+from routelock.history.view import View, apply_filter, partition
 from routelock.testing import ScriptedHandler
 from routelock.testing import call as asked
 
@@ -139,7 +139,7 @@ def test_a_summary_of_nothing_says_so() -> None:
     assert message.get("content") == f"{PREAMBLE}\n{START}\n(no previous turns recorded)\n{END}"
 
 
-def test_a_record_has_what_is_said_and_not_what_only_one_vendor_reads() -> None:
+def test_summary_line_has_no_vendor_fields() -> None:
     messages: list[Any] = [
         {
             "role": "assistant",
@@ -179,7 +179,7 @@ def test_what_json_cannot_say_is_said_as_text() -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("role", ["user", "assistant", "tool"])
-def test_no_text_forges_a_line_a_role_or_a_marker(text: str, role: str) -> None:
+def test_text_cannot_forge_a_line_a_role_or_a_marker(text: str, role: str) -> None:
     """Whatever the text, it is one record, and reading it gives the very text."""
     hostile: Any = {"role": role, "content": text}
     (message,) = default_handoff_history_mapper([hostile, hostile])
@@ -241,7 +241,7 @@ def test_a_marker_that_could_be_forged_is_refused(marker: str) -> None:
     assert get_conversation_history_wrappers() == (START, END)
 
 
-async def test_markers_that_are_passed_win_over_those_of_the_task() -> None:
+async def test_passed_markers_precede_those_of_the_task() -> None:
     set_conversation_history_wrappers("<H>", "</H>")
     (message,) = default_handoff_history_mapper([], ("<<", ">>"))
     assert text_of(message).splitlines()[1::2] == ["<<", ">>"]
@@ -301,7 +301,7 @@ async def test_a_nudge_is_not_kept_in_the_users_place() -> None:
     assert newest is ITEMS[0]
 
 
-async def test_replacements_of_the_new_items_are_folded_instead_of_them() -> None:
+async def test_input_items_are_folded_instead_of_new_items() -> None:
     data = dataclasses.replace(data_of(ITEMS), new_items=tuple(turn(4, "b", "no")), input_items=())
     assert "no" not in [record["content"] for record in records(text_of((await _first(data)).message))]
 
@@ -322,7 +322,7 @@ def test_nesting_needs_no_loop_unless_its_mapper_does() -> None:
     assert [one.message for one in anyio.run(resolve, waiting).all_items] == [ITEMS[-1].message]
 
 
-async def test_a_filter_of_the_apps_own_may_nest_as_its_last_step() -> None:
+async def test_filter_may_call_nest_handoff_history() -> None:
     def words_only(data: HandoffInputData) -> HandoffInputData:
         nested = nest_handoff_history(remove_all_tools(data))
         assert nested.all_items[0].kind == "summary"
@@ -373,7 +373,7 @@ async def test_a_mapper_decides_about_all_messages(sync: bool) -> None:
     ]
 
 
-async def test_a_mapper_that_edits_its_messages_does_not_touch_the_transcript() -> None:
+async def test_mapper_cannot_edit_the_transcript() -> None:
     before = copy.deepcopy(ITEMS)
 
     def mapper(messages: list[Message]) -> list[Message]:
@@ -419,7 +419,7 @@ async def test_system_messages_stay_in_front_of_the_summary() -> None:
     assert len(records(text_of(again.all_items[2].message))) == 5
 
 
-async def test_nesting_again_renders_from_the_items_and_not_from_the_text() -> None:
+async def test_second_nesting_renders_the_original_items() -> None:
     """One marker, one line a message, however often."""
     nested = nest_handoff_history(data_of(ITEMS))
     again = nest_handoff_history(data_of([*nested.all_items, *turn(4, "b", "4 results")]))
@@ -470,7 +470,7 @@ def redact(data: HandoffInputData) -> HandoffInputData:
     )
 
 
-async def test_what_was_edited_in_a_summary_does_not_come_back_when_nesting_again() -> None:
+async def test_edited_summary_is_not_unfolded() -> None:
     """The summary covers the items as they were; once a filter edits it, it is a text of its own."""
     items = [user(0, "Hi"), *turn(1, "a", "secret")]
     shown = redact(nest_handoff_history(data_of(items)))
@@ -480,7 +480,7 @@ async def test_what_was_edited_in_a_summary_does_not_come_back_when_nesting_agai
     assert text_of(again.all_items[0].message).count(START) == 1
 
 
-async def test_what_was_edited_in_place_does_not_come_back_either() -> None:
+async def test_summary_edited_in_place_is_not_unfolded() -> None:
     items = [user(0, "Hi"), *turn(1, "a", "secret")]
     nested = nest_handoff_history(data_of(items))
     nested.all_items[0].message["content"] = "[redacted]"
@@ -488,7 +488,7 @@ async def test_what_was_edited_in_place_does_not_come_back_either() -> None:
     assert "secret" not in repr([one.message for one in again.all_items])
 
 
-async def test_of_two_equal_messages_of_a_summary_both_must_be_shown() -> None:
+async def test_summary_missing_one_of_two_equal_messages_is_not_unfolded() -> None:
     def mapper(messages: list[Message]) -> list[Message]:
         return [{"role": "user", "content": "sum"}, {"role": "user", "content": "sum"}]
 
@@ -498,7 +498,7 @@ async def test_of_two_equal_messages_of_a_summary_both_must_be_shown() -> None:
 
 
 @pytest.mark.parametrize("hidden", [0, 1])
-async def test_what_was_dropped_of_a_mappers_summary_does_not_come_back(hidden: int) -> None:
+async def test_shortened_mapper_summary_is_not_unfolded(hidden: int) -> None:
     def mapper(messages: list[Message]) -> list[Message]:
         return [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
 
@@ -540,7 +540,7 @@ def _grow(view: View, place: int, kinds: Sequence[str]) -> int:
 
 
 @given(st.lists(_SAID, min_size=1, max_size=6))
-async def test_each_item_is_shown_exactly_once_after_any_number_of_hops(hops: list[list[str]]) -> None:
+async def test_each_item_is_shown_once_after_many_handoffs(hops: list[list[str]]) -> None:
     """Openai-agents showed some twice, some never, and more with every hop."""
     view = View([user(0, "«0»")])
     place = 1
@@ -549,7 +549,7 @@ async def test_each_item_is_shown_exactly_once_after_any_number_of_hops(hops: li
         place = _grow(view, place, kinds)
         history, before, new = partition(view.items, 1, turn_began)
         data = HandoffInputData(input_history=history, pre_handoff_items=before, new_items=new)
-        view.replace(await filtered(nest_handoff_history, data, "nest"))
+        view.replace(await apply_filter(nest_handoff_history, data, "nest"))
         messages = shown(view)
         said = re.findall("«[0-9]+»", json.dumps(messages, ensure_ascii=False))
         assert sorted(said) == sorted(f"«{one}»" for one in range(place))
@@ -592,7 +592,7 @@ _SHAPES: list[HandoffInputFilter] = [
 
 @given(st.lists(st.tuples(st.sampled_from(_SHAPES), _SAID), min_size=1, max_size=5))
 @example([(nest_handoff_history, ["turn"]), (redact, []), (nest_handoff_history, [])])
-async def test_what_a_filter_hid_no_later_filter_or_nesting_shows(
+async def test_hidden_item_stays_hidden_from_later_filters(
     hops: list[tuple[HandoffInputFilter, list[str]]],
 ) -> None:
     """Filters add up: an item that a view does not show is in no view after it."""
@@ -603,7 +603,7 @@ async def test_what_a_filter_hid_no_later_filter_or_nesting_shows(
         place = _grow(view, place, kinds)
         history, before, new = partition(view.items, 1, turn_began)
         data = HandoffInputData(input_history=history, pre_handoff_items=before, new_items=new)
-        view.replace(await filtered(shape, data, "f"))
+        view.replace(await apply_filter(shape, data, "f"))
         said = set(re.findall("«[0-9]+»", json.dumps(shown(view), ensure_ascii=False)))
         assert not said & hidden
         hidden |= {f"«{one}»" for one in range(place)} - said
@@ -645,7 +645,7 @@ async def test_the_newest_user_message_may_be_folded_too() -> None:
     assert [message["role"] for message in result.calls[1].messages] == ["assistant"]
 
 
-async def test_an_item_that_a_filter_repeated_is_folded_once_also_in_another_process() -> None:
+async def test_repeated_item_is_folded_once_after_a_resume() -> None:
     """There the two are equal, and no longer one and the same."""
     said = RunItem(id=1, kind="model", message={"role": "assistant", "content": "Hello."})
     for again in (said, dataclasses.replace(said, message={**said.message})):

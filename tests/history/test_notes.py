@@ -51,12 +51,12 @@ def test_calls_that_the_reader_cannot_make_are_told() -> None:
     assert lines(shown) == [{"agent": "a", "called": "look", "with": {"order": 7}, "result": "sent"}]
 
 
-def test_a_tool_that_the_reader_has_too_stays_a_call() -> None:
+def test_call_of_a_shared_tool_is_not_described_in_a_note() -> None:
     items = [ASK, called(1, "a", ("c", "look", "{}")), answered(2, "a", "c", "sent")]
     assert with_notes(items, Audience(agent="b", can_call=("look",))) is items
 
 
-def test_a_transfer_is_told_even_if_the_reader_could_make_it() -> None:
+def test_handoff_is_described_even_if_the_audience_could_make_it() -> None:
     items = [
         ASK,
         called(1, "a", ("t", "transfer_to_b", '{"reason": "bills"}')),
@@ -68,7 +68,7 @@ def test_a_transfer_is_told_even_if_the_reader_could_make_it() -> None:
     ]
 
 
-def test_a_transfer_that_was_not_made_is_told_with_the_reason() -> None:
+def test_rejected_handoff_is_described_with_its_reason() -> None:
     items = [called(1, "a", ("t", "transfer_to_c", "{}")), answered(2, "a", "t", "busy", "handoff")]
     audience = Audience(agent="b", can_call=(), transfers={"t": ("c", False)})
     assert lines(with_notes(items, audience)) == [
@@ -76,7 +76,7 @@ def test_a_transfer_that_was_not_made_is_told_with_the_reason() -> None:
     ]
 
 
-def test_the_question_stays_where_it_is_once_the_reader_has_acted_on_it() -> None:
+def test_user_message_keeps_its_place_after_the_audience_acted() -> None:
     items = [
         ASK,
         called(1, "b", ("t", "transfer_to_a", "{}")),
@@ -129,7 +129,7 @@ def test_each_question_follows_what_was_done_for_it() -> None:
     assert [item.id for item in with_notes(items, AUDIENCE)] == [2, 0, 3, 6, 4]
 
 
-def test_what_a_reader_was_shown_keeps_its_order_when_it_takes_over_again() -> None:
+def test_order_stays_when_an_agent_takes_over_again() -> None:
     first = [
         *(ASK, called(1, "a", ("c", "look", "{}")), answered(2, "a", "c", "sent")),
         *(called(3, "a", ("t", "transfer_to_b", "{}")), answered(4, "a", "t", "{}", "handoff")),
@@ -147,7 +147,7 @@ def test_what_a_reader_was_shown_keeps_its_order_when_it_takes_over_again() -> N
         assert after[-1].kind == "note"
 
 
-def test_another_handler_of_the_agent_is_told_how_the_conversation_came_to_it() -> None:
+def test_note_describes_a_switch_between_handlers() -> None:
     """The calls of the one before are its own as well, and it can make them."""
     items = [
         *(ASK, called(1, "a", ("c", "look", "{}")), answered(2, "a", "c", "sent")),
@@ -171,7 +171,7 @@ def test_another_handler_of_the_agent_is_told_how_the_conversation_came_to_it() 
     assert [item.id for item in last[4:]] == [5, 6, 7, 8, 10]
 
 
-def test_a_transfer_of_an_earlier_run_is_told_as_one() -> None:
+def test_handoff_of_an_earlier_run_is_described_as_a_handoff() -> None:
     """Nothing is left of it but its answer."""
     items = [
         called(1, "a", ("t", "transfer_to_b", "{}")),
@@ -192,19 +192,19 @@ def test_ones_own_calls_stay_calls() -> None:
     assert with_notes(items, Audience(agent="b", can_call=())) is items
 
 
-def test_ones_own_transfers_stay_calls_even_if_the_way_is_gone() -> None:
+def test_own_handoff_calls_stay_calls() -> None:
     """What a model wrote is what it is shown, thoughts and signatures included."""
     items = [called(1, "a", ("t", "transfer_to_b", "{}")), answered(2, "a", "t", "{}", "handoff")]
     assert with_notes(items, Audience(agent="a", can_call=(), transfers={"t": ("b", True)})) is items
 
 
-def test_the_transfer_to_a_handler_of_the_same_agent_is_told_to_it() -> None:
+def test_handler_gets_a_note_about_the_handoff_to_it() -> None:
     items = [called(1, "a", ("t", "transfer_to_x", "{}")), answered(2, "a", "t", "{}", "handoff")]
     audience = Audience(agent="a", can_call=("look",), stands_in=True, transfers={"t": ("x", True)})
     assert lines(with_notes(items, audience)) == [{"agent": "a", "handed over to": "x"}]
 
 
-def test_a_history_that_the_app_wrote_stays_as_it_is() -> None:
+def test_history_written_by_the_app_is_unchanged() -> None:
     items = [called(0, None, ("c", "look", "{}")), answered(1, None, "c", "sent")]
     assert with_notes(items, Audience(agent="b", can_call=())) is items
 
@@ -246,7 +246,7 @@ AUDIENCE = Audience(agent="b", can_call=())
 
 
 @given(st.lists(st.text() | st.sampled_from(HOSTILE), min_size=1, max_size=4))
-def test_no_text_forges_a_line_and_each_comes_back_as_it_was(texts: list[str]) -> None:
+def test_note_text_cannot_forge_a_line_and_can_be_read_back(texts: list[str]) -> None:
     items = [
         item
         for number, text in enumerate(texts)
@@ -272,7 +272,7 @@ def test_an_id_that_comes_again_is_another_call() -> None:
     assert shown[-2:] == items[-2:]
 
 
-def test_an_answer_that_stands_before_its_call_is_told_with_it() -> None:
+def test_result_before_its_call_is_described_with_it() -> None:
     items = [ASK, answered(1, "a", "c", "paid"), called(2, "a", ("c", "pay", "{}"))]
     assert lines(with_notes(items, Audience(agent="b", can_call=()))) == [
         {"agent": "a", "called": "pay", "with": {}, "result": "paid"}
@@ -286,7 +286,7 @@ STRETCHES = st.lists(
 
 
 @given(STRETCHES, st.sampled_from([(), ("look",)]), st.booleans())
-def test_what_a_reader_acted_on_is_never_shown_in_another_order(
+def test_order_of_acted_on_items_never_changes(
     stretches: Any, can_call: tuple[str, ...], stands_in: bool
 ) -> None:
     """And each item is in the view once, as it is or told of."""

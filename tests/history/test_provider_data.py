@@ -1,4 +1,4 @@
-"""What a provider wrote for itself goes back to it byte for byte, and to nobody else."""
+"""A provider gets its private fields back byte for byte; other providers never get them."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ both = pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"
 
 
 @both
-async def test_signatures_come_back_in_the_next_turn_and_after_a_hop(stream: bool) -> None:
+async def test_signatures_return_in_later_turns_and_after_handoffs(stream: bool) -> None:
     """Parallel calls, streamed and not; absent for the other provider, present again after it."""
     x, y = there_and_back()
     result = await play(hop(x, y), "Hi", stream=stream)
@@ -200,7 +200,7 @@ def _plain(data: HandoffInputData) -> HandoffInputData:
     [{"nest_handoff_history": True}, {"input_filter": _plain}],
     ids=["history mapper", "filter that writes plain messages"],
 )
-async def test_what_mappers_and_filters_pass_on_is_readable_by_all(edge: dict[str, Any]) -> None:
+async def test_filters_and_mappers_pass_on_portable_messages(edge: dict[str, Any]) -> None:
     """A message that passed through the app's code still is not shown whole to another family."""
     parts: Any = [
         {"type": "thinking", "thinking": "Hm.", "signature": "xyzzy"},
@@ -214,8 +214,8 @@ async def test_what_mappers_and_filters_pass_on_is_readable_by_all(edge: dict[st
     assert y.requests[0].messages[1].get("content") == parts[1:]
 
 
-async def test_an_earlier_conversation_may_be_put_in_by_a_filter() -> None:
-    """Each family is shown its own whole, and nobody the marks."""
+async def test_filter_may_insert_an_earlier_conversation() -> None:
+    """Each family gets its own messages complete, and none gets routelock's private keys."""
     x, y = there_and_back()
     earlier = (await Runner.run(hop(x, y), "Hi")).to_input_list()
 
@@ -278,8 +278,8 @@ async def test_the_double_refuses_what_a_provider_would(spoil: str) -> None:
         await Runner.run(Agent("X", model=x), [*history, USER])
 
 
-async def test_fields_of_the_app_on_a_stored_reply_are_shown_to_no_model() -> None:
-    """Nobody knows who wrote it, so what no vendor's API has are columns of a database."""
+async def test_unknown_keys_of_a_stored_reply_are_not_sent() -> None:
+    """The author is unknown, so keys that no vendor has may be columns of a database."""
     stored: dict[str, Any] = {
         **{
             "role": "assistant",
@@ -301,7 +301,7 @@ async def test_fields_of_the_app_on_a_stored_reply_are_shown_to_no_model() -> No
     assert result.messages[1] == stored, "the transcript keeps them"
 
 
-async def test_fields_of_the_app_in_a_stored_call_are_shown_to_no_model() -> None:
+async def test_unknown_keys_of_a_stored_call_are_not_sent() -> None:
     """What vendors write there stays."""
     function = {"name": "look", "arguments": "{}", "thought_signature": "c2ln"}
     made = {"id": "c1", "type": "function", "function": function}

@@ -75,7 +75,7 @@ def test_each_problem_is_named_with_its_place(messages: list[Message], found: li
 
 
 def test_a_call_in_between_does_not_count_as_answered() -> None:
-    """An answer after somebody else spoke is two problems: its call has none, and it has no call."""
+    """A result after another message is two problems: its call has no result, and it has no call."""
     assert problems([USER, asks("a"), USER, answers("a")]) == [
         "message 2: tool call a has no answer before it",
         "message 3: orphan tool result a",
@@ -114,7 +114,7 @@ def test_an_answer_before_its_call_moves_after_it() -> None:
     assert notes == ["moved the answer to tool call 'a' to its call"]
 
 
-def test_sound_turns_stay_as_they_are_whatever_is_wrong_elsewhere() -> None:
+def test_valid_turns_are_not_changed_by_a_repair() -> None:
     """Else a view that grew, of which only the new part is looked at, would differ from one made afresh."""
     sound = [asks("a", "b"), answers("b", "B"), answers("a", "A")]
     repaired, notes = repair([USER, *sound, asks("c")])
@@ -190,13 +190,13 @@ def test_a_repeated_id_in_one_message_is_renamed() -> None:
     assert repaired == [USER, asks("a", "a_2"), answers("a", "1"), answers("a_2", "2")]
 
 
-def test_an_answer_stays_with_the_call_it_follows_when_an_earlier_one_of_that_id_has_none() -> None:
+def test_result_stays_with_the_call_before_it() -> None:
     """An interrupted call must not be given the result of a later one."""
     repaired, _ = repair([USER, asks("a"), USER, asks("a"), answers("a", "second")])
     assert repaired == [USER, asks("a"), answers("a", NO_ANSWER), USER, asks("a_2"), answers("a_2", "second")]
 
 
-def test_a_displaced_answer_still_belongs_to_the_call_before_it() -> None:
+def test_displaced_result_belongs_to_the_call_before_it() -> None:
     repaired, _ = repair([USER, asks("a"), USER, answers("a", "1"), asks("a"), answers("a", "2")])
     assert repaired == [USER, asks("a"), answers("a", "1"), USER, asks("a_2"), answers("a_2", "2")]
 
@@ -214,7 +214,7 @@ def test_a_call_without_an_id_key_is_repaired_too() -> None:
     assert problems(repaired) == []
 
 
-def test_a_made_up_id_is_none_that_another_call_has() -> None:
+def test_new_id_differs_from_all_other_ids() -> None:
     messages = [USER, asks("a"), answers("a"), asks("a_2"), answers("a_2"), asks("a"), answers("a")]
     repaired, _ = repair(messages)
     assert [calls_of(message)[0]["id"] for message in repaired if calls_of(message)] == ["a", "a_2", "a_3"]
@@ -238,7 +238,7 @@ def test_what_routelock_does_not_know_may_say_something() -> None:
 
 
 @pytest.mark.parametrize("key", ["reasoning_content", "thinking_blocks", "annotations", "odd", "_private"])
-def test_a_thought_or_nothing_under_any_key_is_no_answer(key: str) -> None:
+def test_reasoning_or_empty_fields_are_not_content(key: str) -> None:
     silent: Any = {"role": "assistant", "content": None, key: [] if key == "odd" else ["x"]}
     assert repair([USER, silent])[0] == [USER]
 
@@ -323,7 +323,7 @@ def _said(messages: list[Message], *roles: str) -> list[str]:
 
 @given(TRANSCRIPTS)
 @example([answers("", "A"), asks(""), answers("", "B"), asks(""), answers("", "A")])
-def test_what_people_and_models_said_stays_word_for_word_and_in_order(messages: list[Message]) -> None:
+def test_repair_keeps_all_texts_in_order(messages: list[Message]) -> None:
     repaired, notes = repair(messages)
     if NOTHING_LEFT in notes:
         repaired = repaired[:-1]
@@ -357,7 +357,7 @@ def test_messages_that_need_no_change_are_the_same_objects(messages: list[Messag
 
 
 @given(TRANSCRIPTS)
-def test_the_same_messages_are_repaired_the_same_way_every_time(messages: list[Message]) -> None:
+def test_repair_is_deterministic(messages: list[Message]) -> None:
     """Call ids must not change from turn to turn, or prompt caches and replays miss."""
     assert repair(messages) == repair(copy.deepcopy(messages))
 

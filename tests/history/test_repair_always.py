@@ -29,7 +29,7 @@ from routelock.history.messages import Message, RunItem, portable
 from routelock.history.nesting import nest_handoff_history
 from routelock.history.notes import Audience, with_notes
 from routelock.history.repair import problems, repair
-from routelock.history.view import View, filtered, partition
+from routelock.history.view import View, apply_filter, partition
 from routelock.testing import ScriptedHandler
 
 T = TypeVar("T")
@@ -215,7 +215,7 @@ def after(hops: Sequence[Any]) -> View:
         for each in filters:
             history, before, new = partition(view.items, 1, max(0, place - 2))
             data = HandoffInputData(input_history=history, pre_handoff_items=before, new_items=new)
-            view.replace(at_once(filtered(each, data, "f")))
+            view.replace(at_once(apply_filter(each, data, "f")))
     return view
 
 
@@ -245,7 +245,7 @@ def test_whatever_filters_leave_is_made_valid_for_every_vendor(
 
 @QUICK
 @given(HOPS, st.lists(turns() | TRANSCRIPTS, max_size=3), FAMILIES, READERS.filter(_knows_no_transfers))
-def test_a_view_that_grows_is_what_a_fresh_one_would_be(
+def test_growing_view_equals_a_fresh_view(
     hops: Any, more: list[list[Any]], family: str, audience: Audience | None
 ) -> None:
     """Whether by whole turns of the agent that reads it, as in a run, or by whatever."""

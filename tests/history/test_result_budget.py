@@ -159,9 +159,7 @@ def test_nothing_is_made_up_or_moved(history: list[Any], max_bytes: int) -> None
 
 @examples(20)
 @given(histories(), BUDGETS)
-def test_older_results_never_have_more_left_than_they_would_have_if_they_were_newer(
-    history: list[Any], max_bytes: int
-) -> None:
+def test_older_results_are_cut_before_newer_ones(history: list[Any], max_bytes: int) -> None:
     """From the newest back: whole ones, then at most one with a beginning, then none."""
     contents: dict[Any, Any] = {
         each["tool_call_id"]: each["content"] for each in history if each["role"] == "tool"
@@ -190,13 +188,13 @@ def test_a_character_is_never_cut_in_two(text: str, max_bytes: int) -> None:
 # -- what it looks like --
 
 
-def test_the_oldest_is_cut_first_and_says_how_long_it_was() -> None:
+def test_oldest_result_is_cut_first_with_a_notice() -> None:
     history = [USER, asked("a"), told("a", "x" * 1000), asked("b"), told("b", "y" * 500)]
     oldest, newest = results(shown(history, 600))
     assert (oldest, newest) == ("x" * 72 + "[... cut: 1000 bytes in all]", "y" * 500)
 
 
-def test_answers_of_one_reply_count_each_the_last_is_the_newest() -> None:
+def test_last_result_of_a_reply_is_the_newest() -> None:
     history = [USER, asked("a", "b"), told("a", "x" * 100), told("b", "y" * 100)]
     notice = "[... cut: 100 bytes in all]"
     assert results(shown(history, 100 + len(notice))) == [notice, "y" * 100]
@@ -207,7 +205,7 @@ def test_a_result_shorter_than_the_notice_stays() -> None:
     assert results(shown(history, 50))[0] == "42"
 
 
-def test_calls_go_with_their_answers_when_not_even_notices_fit() -> None:
+def test_calls_are_hidden_with_results_if_notices_do_not_fit() -> None:
     history = [USER, asked("a", words="I look."), told("a", "x" * 99), asked("b"), told("b", "y" * 99)]
     assert shown(history, 30) == [
         USER,
@@ -236,7 +234,7 @@ def test_an_empty_result_costs_nothing() -> None:
     assert shown(history, 0) == history
 
 
-def test_what_is_no_text_counts_as_what_is_sent_and_goes_when_it_is_cut() -> None:
+def test_media_of_a_result_count_and_are_cut() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 500}}
     history = [USER, asked("a"), told("a", [{"type": "text", "text": "Here."}, image])]
     [content] = results(shown(history, 300))
@@ -249,13 +247,13 @@ def test_all_parts_share_the_budget() -> None:
     assert results(shown(history, 130, new=2))[1] == "y" * 100
 
 
-def test_the_new_items_that_are_shown_count_and_those_that_are_kept_do_not() -> None:
+def test_only_shown_items_count_for_the_budget() -> None:
     whole = data(USER, asked("a"), told("a", "x" * 100), new=2)
     seen: Any = tool_results_budget(10)(whole.clone(input_items=()))
     assert (seen.new_items, seen.input_items) == (whole.new_items, ())
 
 
-def test_a_message_that_is_there_twice_is_paid_for_twice() -> None:
+def test_repeated_message_counts_twice_for_the_budget() -> None:
     whole = data(USER, asked("a"), told("a", "x" * 100))
     twice = whole.clone(new_items=whole.pre_handoff_items)
     seen: Any = tool_results_budget(150)(twice)
@@ -308,7 +306,7 @@ def look_up(what: str) -> str:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("own", [[], [look_up]], ids=["told", "shown"])
-async def test_the_target_sees_what_is_left_and_the_transcript_has_it_all(own: list[Any]) -> None:
+async def test_budget_does_not_change_the_transcript(own: list[Any]) -> None:
     """Whether the target has the tool and sees calls, or has not and is told of them."""
     target = Agent("b", model=ScriptedHandler(["Done."]), tools=own)
     calls = [call("look_up", {"what": "x"}), call("look_up", {"what": "y"}), call("transfer_to_b")]

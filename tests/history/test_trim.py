@@ -35,15 +35,15 @@ def test_calls_and_answers_go_together(count: int, kept: list[int]) -> None:
     assert newest(TALK, count) == kept
 
 
-def test_the_last_group_stays_even_if_it_does_not_fit() -> None:
+def test_last_group_is_kept_even_if_it_does_not_fit() -> None:
     assert newest(TALK[:5], 1) == [0, 2, 3, 4]
 
 
-def test_a_system_message_between_call_and_answer_does_not_part_them() -> None:
+def test_system_message_does_not_separate_call_and_result() -> None:
     assert newest([USER, asks("a"), SYSTEM, answers("a")], 2) == [1, 2, 3]
 
 
-def test_an_answer_at_the_beginning_is_a_group_of_its_own() -> None:
+def test_result_without_a_call_is_a_group() -> None:
     assert newest([answers("a"), USER], 1) == [1]
     assert newest([answers("a")], 1) == [0]
 
@@ -59,7 +59,7 @@ def test_pairs_are_found_wherever_they_stand() -> None:
     assert with_pairs(talk, [3]) == [3]
 
 
-def test_an_id_that_is_used_again_belongs_to_its_newest_call() -> None:
+def test_repeated_id_belongs_to_the_newest_call() -> None:
     talk = [asks("a"), answers("a"), asks("a"), answers("a")]
     assert with_pairs(talk, [3]) == [2, 3]
     assert with_pairs(talk, [1]) == [0, 1]

@@ -43,7 +43,7 @@ def test_a_turn_without_a_reply_asks_again() -> None:
     assert left([USER]) == LeftOver(call_again=True)
 
 
-def test_a_reply_that_broke_off_is_not_shown_when_it_is_asked_again() -> None:
+def test_broken_off_reply_is_hidden_from_the_next_attempt() -> None:
     broken = said(1, origin=None)
     assert left([USER, broken]) == LeftOver(call_again=True, cut_off=(broken,))
 
@@ -57,10 +57,10 @@ def test_calls_that_nobody_answered_are_left() -> None:
     assert left(items) == LeftOver(calls=tuple(CALLS[1:]))
 
 
-def test_a_call_that_another_agents_output_will_answer_is_not_left() -> None:
+def test_call_that_waits_for_an_agent_is_not_left_over() -> None:
     assert left([USER, said(1, tool_calls=CALLS)], ["a", "b"]) == LeftOver()
 
 
-def test_a_turn_whose_calls_have_all_their_answers_is_complete() -> None:
+def test_turn_with_all_results_is_complete() -> None:
     items = [USER, said(1, tool_calls=CALLS), answer(2, "a"), answer(3, "b")]
     assert left(items) == LeftOver()

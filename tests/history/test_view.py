@@ -26,7 +26,7 @@ from routelock.history.nesting import (
     reset_conversation_history_wrappers,
 )
 from routelock.history.repair import problems, repair
-from routelock.history.view import View, filtered, partition
+from routelock.history.view import View, apply_filter, partition
 
 pytestmark = pytest.mark.anyio
 
@@ -102,7 +102,7 @@ def test_a_view_can_be_replaced() -> None:
     assert shown(view) == [ITEMS[0].message]
 
 
-def test_a_view_does_not_keep_the_list_it_is_given() -> None:
+def test_view_copies_the_list_of_items() -> None:
     given = list(ITEMS)
     view = View(given)
     view.add(user(9, "x"))
@@ -116,7 +116,7 @@ def test_repairs_are_reported_once() -> None:
     assert not view.messages("x")[1]
 
 
-def test_a_family_gets_back_what_it_wrote_and_no_other_does() -> None:
+def test_private_fields_return_to_their_own_family_only() -> None:
     """Thinking goes back to who thought it, also after a handoff there and back."""
     thought: Message = {"role": "assistant", "content": "Hm.", "thinking_blocks": [{"signature": "s"}]}
     view = View([user(0, "Hi"), item(1, thought, origin="anthropic")])
@@ -125,12 +125,12 @@ def test_a_family_gets_back_what_it_wrote_and_no_other_does() -> None:
     assert shown(view, "anthropic")[1] is thought
 
 
-def test_a_message_of_unknown_origin_is_shown_as_it_is() -> None:
+def test_message_of_unknown_origin_is_unchanged() -> None:
     thought: Message = {"role": "assistant", "content": "Hm.", "reasoning_content": "r"}
     assert shown(View([item(0, thought)]))[0] is thought
 
 
-def test_an_empty_reply_is_not_shown_when_the_run_goes_on() -> None:
+def test_empty_reply_is_not_in_later_requests() -> None:
     """The run asks again when an output is not valid; providers refuse an empty assistant message."""
     view = View([user(0, "Hi")])
     shown(view)
@@ -139,7 +139,7 @@ def test_an_empty_reply_is_not_shown_when_the_run_goes_on() -> None:
     assert [message["role"] for message in shown(view)] == ["user", "user"]
 
 
-def test_a_call_id_that_was_shown_before_is_not_shown_again() -> None:
+def test_repeated_call_id_is_replaced_in_a_request() -> None:
     view = View([user(0, "Hi"), *turn(1, "a", "1"), *turn(3, "a", "2")])
     assert [message.get("tool_call_id") for message in shown(view)] == [None, None, "a", None, "a_2"]
     for one in turn(5, "a_2", "3"):
@@ -180,7 +180,7 @@ _STEPS = st.lists(
         ("add", [{"role": "user", "content": "said"}], "x"),
     ]
 )
-def test_a_view_that_grows_is_what_rendering_it_afresh_gives(
+def test_growing_view_equals_a_fresh_rendering(
     steps: list[tuple[str, list[Any], str]],
 ) -> None:
     """Whatever is added, filtered or asked for: rendering only what is new is an optimisation, no more."""
@@ -201,7 +201,7 @@ def test_a_view_that_grows_is_what_rendering_it_afresh_gives(
 # -- partition --
 
 
-def test_the_parts_of_a_filter_follow_from_where_run_and_turn_began() -> None:
+def test_filter_parts_begin_where_run_and_turn_began() -> None:
     """Before the run, before the turn, and the turn itself."""
     items = [user(0, "Hi"), user(1, "Again"), *turn(2, "a", "x"), *turn(4, "t", "y")]
     history, before, new = partition(items, 2, 4)
@@ -212,7 +212,7 @@ def test_the_parts_of_a_filter_follow_from_where_run_and_turn_began() -> None:
     )
 
 
-async def test_a_summary_is_history_and_so_is_what_a_filter_put_before_everything() -> None:
+async def test_summary_and_items_before_it_are_history() -> None:
     nested = nest_handoff_history(data_of(ITEMS))
     note = item(-1, {"role": "user", "content": "note"}, "filter")
     history, before, new = partition([*nested.all_items, note, *turn(7, "t", "x")], 1, 7)
@@ -235,14 +235,14 @@ def test_the_parts_are_the_view_in_its_order(view: list[tuple[int, bool]], run: 
     assert all(one.id >= began for one in new)
 
 
-# -- filtered --
+# -- apply_filter --
 
 
 async def test_a_filters_items_are_the_new_view() -> None:
-    assert await filtered(keep_last(1), data_of(ITEMS), "f") == ITEMS[-1:]
+    assert await apply_filter(keep_last(1), data_of(ITEMS), "f") == ITEMS[-1:]
 
 
-async def test_a_filter_that_raises_stops_the_run_and_is_named() -> None:
+async def test_filter_that_raises_is_named_in_the_error() -> None:
     """Never the unfiltered history: the filter may be there to hide it."""
 
     def broken(data: HandoffInputData) -> HandoffInputData:
@@ -251,7 +251,7 @@ async def test_a_filter_that_raises_stops_the_run_and_is_named() -> None:
     with pytest.raises(
         HandoffFilterError, match="Input filter 'mine' raised on handoff 'a' -> 'b'"
     ) as caught:
-        await filtered(broken, data_of(ITEMS), "mine")
+        await apply_filter(broken, data_of(ITEMS), "mine")
     assert "KeyError: 'oops'" in str(caught.value)
     assert isinstance(caught.value.__cause__, KeyError)
 
@@ -284,9 +284,9 @@ async def _forgot(data: HandoffInputData) -> Any:
         (lambda data: compose(_forgot, remove_all_tools)(data), "raised on handoff"),
     ],
 )
-async def test_a_filter_that_returns_the_wrong_thing_is_told_what(wrong: Any, says: str) -> None:
+async def test_wrong_result_of_a_filter_is_named_in_the_error(wrong: Any, says: str) -> None:
     with pytest.raises(HandoffFilterError, match="'f'") as caught:
-        await filtered(wrong, data_of(ITEMS), "f")
+        await apply_filter(wrong, data_of(ITEMS), "f")
     assert says in str(caught.value)
 
 
@@ -299,31 +299,31 @@ def _in_place(data: HandoffInputData) -> HandoffInputData:
 
 
 @pytest.mark.parametrize("nested", [False, True])
-async def test_a_filter_that_edits_in_place_changes_the_view_only(nested: bool) -> None:
+async def test_edit_in_place_by_a_filter_changes_only_the_view(nested: bool) -> None:
     """Filters never change the transcript, and what one hid stays hidden."""
     data = nest_handoff_history(data_of(ITEMS)) if nested else data_of(ITEMS)
     before = copy.deepcopy(data)
-    view = await filtered(_in_place, data, "f")
+    view = await apply_filter(_in_place, data, "f")
     assert data == before
     assert all(one.message.get("content") == "REDACTED" for one in view)
     again = nest_handoff_history(data_of(view))
     assert "3 results" not in repr([one.message for one in again.all_items])
 
 
-async def test_what_one_filter_edits_in_place_the_next_does_not_show() -> None:
+async def test_summary_edited_by_a_filter_is_not_unfolded_by_the_next() -> None:
     """Also when the next one unfolds a summary."""
     nested = nest_handoff_history(data_of(ITEMS))
-    view = await filtered(compose(_in_place, nest_handoff_history), nested, "f")
+    view = await apply_filter(compose(_in_place, nest_handoff_history), nested, "f")
     assert "3 results" not in repr([one.message for one in view])
 
 
-async def test_items_that_a_filter_leaves_alone_are_those_of_the_transcript() -> None:
+async def test_unchanged_items_are_the_transcripts_own_objects() -> None:
     nested = nest_handoff_history(data_of(ITEMS))
-    view = await filtered(lambda data: data, nested, "f")
+    view = await apply_filter(lambda data: data, nested, "f")
     assert all(new is old for new, old in zip(view, nested.all_items, strict=True))
 
 
-async def test_what_a_filter_keeps_for_itself_does_not_reach_the_view_later() -> None:
+async def test_later_edits_of_a_filter_do_not_reach_the_view() -> None:
     kept: list[Message] = []
 
     def keeps(data: HandoffInputData) -> HandoffInputData:
@@ -332,7 +332,7 @@ async def test_what_a_filter_keeps_for_itself_does_not_reach_the_view_later() ->
         kept.extend([note, edited.message, data.all_items[1].message])
         return data.clone(input_history=[edited, *data.input_history[1:], note])
 
-    view = await filtered(keeps, data_of(ITEMS), "f")
+    view = await apply_filter(keeps, data_of(ITEMS), "f")
     before = copy.deepcopy(view)
     for message in kept:
         message["content"] = "later"
@@ -345,7 +345,7 @@ async def test_private_keys_that_a_filter_writes_are_not_sent() -> None:
             cast("dict[str, Any]", one.message).update(_note=1, _origin="x", _kind="nudge")
         return data
 
-    assert await filtered(noted, data_of(ITEMS), "f") == ITEMS
+    assert await apply_filter(noted, data_of(ITEMS), "f") == ITEMS
 
 
 async def test_routelocks_own_filters_need_no_copies() -> None:
@@ -355,14 +355,14 @@ async def test_routelocks_own_filters_need_no_copies() -> None:
         given.extend(data.all_items)
         return data
 
-    await filtered(sees, data_of(ITEMS), "f", own=True)
+    await apply_filter(sees, data_of(ITEMS), "f", own=True)
     assert all(new is old for new, old in zip(given, ITEMS, strict=True))
 
 
-async def test_replacements_of_the_new_items_are_copied_with_the_rest() -> None:
+async def test_input_items_are_copied_for_a_filter() -> None:
     data = dataclasses.replace(data_of(ITEMS[:1]), new_items=(ITEMS[1],), input_items=(ITEMS[3],))
-    assert await filtered(_in_place, data, "f") != [ITEMS[0], ITEMS[3]]
-    assert await filtered(lambda same: same, data, "f") == [ITEMS[0], ITEMS[3]]
+    assert await apply_filter(_in_place, data, "f") != [ITEMS[0], ITEMS[3]]
+    assert await apply_filter(lambda same: same, data, "f") == [ITEMS[0], ITEMS[3]]
 
 
 @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ async def test_replacements_of_the_new_items_are_copied_with_the_rest() -> None:
 )
 async def test_errors_of_filters_are_sentences(wrong: Any) -> None:
     with pytest.raises(HandoffFilterError) as caught:
-        await filtered(wrong, data_of(ITEMS), "f")
+        await apply_filter(wrong, data_of(ITEMS), "f")
     assert ".." not in str(caught.value)
     assert ": ." not in str(caught.value)
     assert str(caught.value).endswith(".")
@@ -401,7 +401,9 @@ def _no_map(messages: list[Message]) -> list[Message]:
 async def test_a_mapper_is_called_a_mapper_in_its_error(mapper: Any, says: str) -> None:
     """Not an input filter: the app has none."""
     with pytest.raises(HandoffFilterError) as caught:
-        await filtered(lambda data: nest_handoff_history(data, history_mapper=mapper), data_of(ITEMS), "nest")
+        await apply_filter(
+            lambda data: nest_handoff_history(data, history_mapper=mapper), data_of(ITEMS), "nest"
+        )
     assert str(caught.value).startswith(f"The history mapper of nest_handoff_history{says}")
     assert caught.value.__cause__ is not None
 
@@ -411,15 +413,15 @@ async def test_an_async_generator_is_no_filter() -> None:
         yield data
 
     with pytest.raises(HandoffFilterError, match="not async_generator"):
-        await filtered(generator, data_of(ITEMS), "f")
+        await apply_filter(generator, data_of(ITEMS), "f")
 
 
-async def test_cancelling_a_filter_is_not_an_error_of_the_filter() -> None:
+async def test_cancelled_filter_is_not_a_filter_error() -> None:
     with anyio.move_on_after(0) as scope:
 
         async def slow(data: HandoffInputData) -> HandoffInputData:
             await anyio.sleep_forever()
             return data
 
-        await filtered(slow, data_of(ITEMS), "f")
+        await apply_filter(slow, data_of(ITEMS), "f")
     assert scope.cancelled_caught

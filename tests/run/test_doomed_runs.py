@@ -33,10 +33,10 @@ pytestmark = pytest.mark.anyio
 
 BOUND = 60
 CUT_OFF = (
-    "This call was cancelled, because another call of the same reply ended the run. Whether it had an effect "
-    "is not known. Find out first, if that matters."
+    "This call was cancelled, because another call of the same reply ended the run. It is not known "
+    "whether it had an effect. Check that first if it matters."
 )
-NOT_RUN = "This call was not made, because another call of the same reply ended the run before."
+NOT_RUN = "This call was not made, because another call of the same reply ended the run first."
 each_way = pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
 each_executor = pytest.mark.parametrize("executor", [None, InProcess()], ids=["direct", "executor"])
 

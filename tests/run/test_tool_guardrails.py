@@ -241,5 +241,5 @@ def test_an_agent_as_a_tool_has_its_own() -> None:
     from dataclasses import replace
 
     asked = replace(Agent("B", model="x/y").as_tool(), input_guardrails=[Watch()])
-    with pytest.raises(ConfigError, match="tool 'b' asks an agent: give the guardrails to that agent"):
+    with pytest.raises(ConfigError, match="tool 'b' calls an agent: give the guardrails to that agent"):
         Agent("A", model="x/y", tools=[asked])

@@ -250,7 +250,7 @@ def test_two_instances_need_two_names() -> None:
 
 
 def test_two_instances_bring_the_same_names_twice() -> None:
-    with pytest.raises(ConfigError, match="'expert', one of 'Weather' and one of 'other'"):
+    with pytest.raises(ConfigError, match="'expert', one from 'Weather' and one from 'other'"):
         agent(skills=[Weather(), Weather("Oslo", name="other")])
 
 
@@ -387,7 +387,7 @@ def test_registering_later_is_refused() -> None:
         lambda: kept[0].add_handler(Weather().expert),
         lambda: kept[0].add_hook("on_end", print),
     ):
-        with pytest.raises(ConfigError, match="'A' is finished, and agents do not change"):
+        with pytest.raises(ConfigError, match="'A' is made already, and agents are immutable"):
             late()
 
 

@@ -10,7 +10,7 @@ from paths import TESTS
 from view_checks import Views
 
 from routelock.handlers.port import Request
-from routelock.handlers.retry import WATCHER
+from routelock.handlers.retry import REQUEST_OBSERVER
 from routelock.testing import call
 
 USER: Any = {"role": "user", "content": "Hi"}
@@ -53,9 +53,9 @@ def test_what_was_told_is_told_once() -> None:
 @pytest.fixture
 def same_watcher() -> Iterator[None]:
     """A suite within a test sets a watcher of its own."""
-    token = WATCHER.set(None)
+    token = REQUEST_OBSERVER.set(None)
     yield
-    WATCHER.reset(token)
+    REQUEST_OBSERVER.reset(token)
 
 
 @pytest.mark.usefixtures("same_watcher")

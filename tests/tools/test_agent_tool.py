@@ -66,7 +66,7 @@ async def test_the_tool_can_be_named_as_in_openai_agents() -> None:
         ({"input_type": list[str]}, "input_type must be a pydantic model"),
         ({"timeout": -1}, "timeout must be seconds"),
         ({"scope": 3}, "scope must be a name"),
-        ({"tool_name": "two words"}, "providers take"),
+        ({"tool_name": "two words"}, "providers accept"),
     ],
 )
 async def test_what_cannot_work_is_told_at_once(options: dict[str, Any], message: str) -> None:
@@ -74,7 +74,7 @@ async def test_what_cannot_work_is_told_at_once(options: dict[str, Any], message
         agent("A").as_tool(**options)
 
 
-async def test_an_agent_without_a_model_is_found_before_any_call() -> None:
+async def test_agent_tool_without_a_model_is_found_before_any_call() -> None:
     """However deep it is."""
     deep = manager(helper=Agent("mute"))
     made = manager("Hello", deep=deep)
@@ -83,26 +83,26 @@ async def test_an_agent_without_a_model_is_found_before_any_call() -> None:
     assert requests(made) == []
 
 
-async def test_a_handoff_to_nobody_behind_a_tool_is_found_before_any_call() -> None:
-    with pytest.raises(ConfigError, match="hands off to 'nobody'"):
-        await Runner.run(manager("Hello", a=agent("A", handoffs=["nobody"])), "Hi")
+async def test_agent_tool_with_an_unknown_handoff_is_found_before_any_call() -> None:
+    with pytest.raises(ConfigError, match="hands off to 'unknown'"):
+        await Runner.run(manager("Hello", a=agent("A", handoffs=["unknown"])), "Hi")
 
 
-async def test_agents_that_are_tools_of_one_another_by_way_of_the_runs_agents_are_checked_once() -> None:
+async def test_circular_agent_tools_are_checked_once() -> None:
     helper = agent("helper", "42", handoffs=["manager"])
     made = manager(ask(), "Done.", helper=helper)
     result = await Runner.run(made, "Hi", run_config=RunConfig(agents=[made]))
     assert result.final_output == "Done."
 
 
-async def test_the_tool_says_that_it_works_in_a_run_only() -> None:
+async def test_agent_tool_works_only_inside_a_run() -> None:
     made = agent("A").as_tool()
     outcome = await made.invoke(ToolContext(context=None), '{"input": "Hi"}')
     assert outcome.error == "raised"
-    assert "works inside of a run only" in outcome.output
+    assert "works only inside a run" in outcome.output
 
 
-async def test_whether_it_is_offered_is_asked_like_for_any_tool() -> None:
+async def test_is_enabled_applies_to_an_agent_tool() -> None:
     off, closed = agent("off").as_tool(is_enabled=lambda ctx, who: False), agent("x").as_tool(scope="admin")
     made = agent("A", "Hello", tools=[off, closed])
     await Runner.run(made, "Hi")
@@ -128,7 +128,7 @@ async def test_the_agent_answers_and_the_manager_goes_on() -> None:
     ]
 
 
-async def test_the_agent_sees_its_instructions_and_the_task_and_nothing_else() -> None:
+async def test_sub_run_sees_only_instructions_and_task() -> None:
     helper = agent("helper", "42")
     await Runner.run(manager(ask(text="Think."), "Done.", helper=helper), "A secret.")
     assert list(requests(helper)[0].messages) == [
@@ -153,7 +153,7 @@ async def test_an_input_type_is_checked_and_shown_as_json() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["{}", '{"input": 5}', '{"input": " "}', '{"input": "a', "", "[]"])
-async def test_arguments_that_do_not_fit_are_answered_and_nobody_is_asked(arguments: str) -> None:
+async def test_invalid_arguments_are_reported_without_a_sub_run(arguments: str) -> None:
     ended = await both(lambda: manager(call("helper", arguments), "Sorry.", helper=agent("helper")))
     assert answers_of(ended.result)[0].startswith("Tool 'helper' was not run.\n")
     assert [problem.kind for problem in ended.result.errors] == ["bad_arguments"]
@@ -269,7 +269,7 @@ async def test_other_tools_and_agents_are_answered_in_call_order() -> None:
     assert answers_of((await both(make)).result)[:3] == ["H", "order 1 is on its way", "O"]
 
 
-async def test_a_run_started_by_hand_inside_a_tool_is_none_of_ours() -> None:
+async def test_run_started_inside_a_tool_is_not_a_sub_run() -> None:
     """As ever: its usage and events are its own."""
 
     @function_tool
@@ -286,7 +286,7 @@ async def test_a_run_started_by_hand_inside_a_tool_is_none_of_ours() -> None:
 # -- what is shared --
 
 
-async def test_usage_and_cost_are_those_of_the_outer_run_as_well() -> None:
+async def test_usage_of_a_sub_run_is_added_to_the_outer_run() -> None:
     price = Usage(requests=1, input_tokens=3, cost=0.1)
 
     def make() -> Agent[Any]:
@@ -347,7 +347,7 @@ async def test_the_settings_of_the_run_hold_for_nested_runs() -> None:
 
 
 async def test_the_callers_tools_are_not_offered_to_nested_agents() -> None:
-    """Nobody could answer them there."""
+    """No caller could answer them there."""
     spec = {"type": "function", "function": {"name": "mine", "parameters": {}}}
     helper = agent("helper", "42")
     made = manager(ask(), "Ok.", helper=helper)
@@ -365,7 +365,7 @@ def trips_on(word: str) -> Callable[..., GuardrailResult]:
     return guardrail
 
 
-async def test_the_input_guardrails_of_the_agent_see_what_it_is_asked() -> None:
+async def test_input_guardrails_of_a_sub_run_get_its_task() -> None:
     def make() -> Agent[Any]:
         return manager(ask(text="a bomb"), "No.", helper=agent("helper", input_guardrails=[trips_on("bomb")]))
 
@@ -374,7 +374,7 @@ async def test_the_input_guardrails_of_the_agent_see_what_it_is_asked() -> None:
     assert ended.result.usage.requests == 2
 
 
-async def test_what_an_output_guardrail_stopped_does_not_reach_the_manager() -> None:
+async def test_output_stopped_by_a_guardrail_stays_in_the_sub_run() -> None:
     def make() -> Agent[Any]:
         helper = agent("helper", "the PIN is 1234", output_guardrails=[trips_on("PIN")])
         return manager(ask(), "No.", helper=helper)
@@ -400,7 +400,7 @@ async def test_what_a_guardrail_reports_of_it_does_not_either() -> None:
     assert "1234" in str(problem.error)
 
 
-async def test_the_guardrails_of_the_run_are_about_the_run_as_a_whole() -> None:
+async def test_guardrails_of_the_run_do_not_apply_to_sub_runs() -> None:
     def make() -> Agent[Any]:
         return manager(ask(text="bomb"), "No.", helper=agent("helper", "PIN"))
 
@@ -411,7 +411,7 @@ async def test_the_guardrails_of_the_run_are_about_the_run_as_a_whole() -> None:
 # -- failures --
 
 
-async def test_a_nested_run_that_fails_is_a_failure_with_what_there_is() -> None:
+async def test_failed_sub_run_is_reported_with_its_partial_result() -> None:
     """Never a confident answer."""
 
     def make() -> Agent[Any]:
@@ -428,7 +428,7 @@ async def test_a_nested_run_that_fails_is_a_failure_with_what_there_is() -> None
 
 
 @pytest.mark.parametrize("on_limit", ["raise", "return", lambda error: "Fine!"])
-async def test_an_agent_that_runs_out_of_turns_has_not_answered(on_limit: Any) -> None:
+async def test_sub_run_out_of_turns_is_a_failure(on_limit: Any) -> None:
     """In smolagents exhaustion was "reported as a confident answer" (huggingface/smolagents 2166)."""
 
     def make() -> Agent[Any]:
@@ -453,7 +453,7 @@ async def test_on_error_raise_stops_the_outer_run() -> None:
     assert ended.result.usage.requests == 2
 
 
-async def test_on_error_may_be_a_function_that_makes_something_of_the_partial_result() -> None:
+async def test_on_error_function_gets_the_partial_result() -> None:
     def rescue(context: ToolContext[Any], error: Exception) -> str:
         assert isinstance(error, MaxTurnsExceeded)
         return f"{context.tool_name} got as far as {len(error.result.calls)} calls"
@@ -464,7 +464,7 @@ async def test_on_error_may_be_a_function_that_makes_something_of_the_partial_re
     assert answers_of((await both(make)).result) == ["helper got as far as 3 calls"]
 
 
-async def test_one_that_fails_does_not_take_its_siblings_with_it() -> None:
+async def test_failed_sub_run_does_not_cancel_the_others() -> None:
     def make() -> Agent[Any]:
         team = {"a": agent("a", "A"), "b": agent("b", InvalidRequest("no")), "c": agent("c", "C")}
         return manager([ask("a"), ask("b"), ask("c")], "Ok.", **team)

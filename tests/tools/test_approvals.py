@@ -1,4 +1,4 @@
-"""Calls that wait for somebody's word: nothing is done before it, and exactly what was approved after it."""
+"""Calls that wait for approval: nothing is done before the decision, and only the approved call after it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def clerk(till: Till, *replies: Any, **options: Any) -> Agent[Any]:
 
 
 @WATCHED
-async def test_the_run_ends_with_the_call_and_nothing_is_done(watched: bool) -> None:
+async def test_run_ends_before_the_call_is_carried_out(watched: bool) -> None:
     till = Till()
     result = await run(clerk(till, PAY), "Pay 5.", watched)
     one = Interruption(
@@ -67,7 +67,7 @@ async def test_the_run_ends_with_the_call_and_nothing_is_done(watched: bool) -> 
     assert (till.paid, result.final_output, result.pending) == ([], None, ())
 
 
-async def test_a_stream_shows_what_waits_and_not_that_it_is_called() -> None:
+async def test_stream_has_the_waiting_call_and_no_tool_started() -> None:
     stream = Runner.run_streamed(clerk(Till(), PAY), "Pay 5.")
     events = [event async for event in stream]
     asked = ApprovalRequested(agent="clerk", call_id="p", name="pay", arguments='{"amount": 5}')
@@ -96,7 +96,7 @@ async def test_other_calls_of_the_reply_are_carried_out() -> None:
 
 @WATCHED
 @pytest.mark.parametrize("approved", [True, False])
-async def test_the_answer_that_was_waited_for_stands_after_the_others(watched: bool, approved: bool) -> None:
+async def test_result_of_an_approved_call_follows_the_others(watched: bool, approved: bool) -> None:
     """The transcript only grows: what comes later stands later, for the model and in a session."""
     session = Session("s", InMemorySessions())
     asks = agent("A", [PAY, call("look", id="l")], "Done.", "Yes?", tools=[named("look"), Till().tool()])
@@ -131,7 +131,7 @@ async def test_a_function_decides_by_the_arguments(amount: int, waits: bool) -> 
     assert till.paid == ([] if waits else [amount])
 
 
-async def test_a_function_that_raises_ends_the_run_and_nothing_is_done() -> None:
+async def test_needs_approval_that_raises_ends_the_run() -> None:
     till = Till()
 
     def broken(context: Any, arguments: Any) -> bool:
@@ -143,7 +143,7 @@ async def test_a_function_that_raises_ends_the_run_and_nothing_is_done() -> None
 
 
 @pytest.mark.parametrize("arguments", ['{"amount": "much"}', "{", "[]", '{"other": 1}'])
-async def test_nobody_is_asked_about_a_call_that_cannot_be_made(arguments: str) -> None:
+async def test_invalid_call_needs_no_approval(arguments: str) -> None:
     bad: Any = {"id": "p", "type": "function", "function": {"name": "pay", "arguments": arguments}}
     asks = clerk(Till(), {"role": "assistant", "content": None, "tool_calls": [bad]}, "Sorry.")
     result = await Runner.run(asks, "Hi")
@@ -194,7 +194,7 @@ async def test_what_is_approved_is_done_once(watched: bool) -> None:
 
 
 @WATCHED
-async def test_what_is_declined_is_not_done_and_the_model_knows_why(watched: bool) -> None:
+async def test_rejected_call_is_not_made_and_the_model_gets_the_reason(watched: bool) -> None:
     till = Till()
     asks = clerk(till, PAY, "All right.")
     first = await run(asks, "Pay 5.", watched)
@@ -202,10 +202,10 @@ async def test_what_is_declined_is_not_done_and_the_model_knows_why(watched: boo
     second = await run(asks, state, watched)
     assert (till.paid, second.final_output) == ([], "All right.")
     assert answers_of(second) == ["This call was not approved: Too much."]
-    assert second.errors == (), "a word of the user's is nobody's mistake"
+    assert second.errors == (), "a decision is not an error"
 
 
-async def test_who_says_nothing_is_asked_again_without_a_model_call() -> None:
+async def test_undecided_call_waits_again_without_a_model_call() -> None:
     till = Till()
     asks = clerk(till, PAY, "Paid.")
     first = await run(asks, "Pay 5.")
@@ -216,7 +216,7 @@ async def test_who_says_nothing_is_asked_again_without_a_model_call() -> None:
 
 @WATCHED
 @pytest.mark.parametrize("nested", [False, True])
-async def test_no_word_is_no_also_where_none_would_be_needed_by_now(watched: bool, nested: bool) -> None:
+async def test_undecided_call_waits_even_if_approval_is_no_longer_needed(watched: bool, nested: bool) -> None:
     till = Till()
     asks = clerk(till, PAY, "Paid.")
     asks = (
@@ -233,7 +233,7 @@ async def test_no_word_is_no_also_where_none_would_be_needed_by_now(watched: boo
 
 
 @WATCHED
-async def test_a_transfer_that_waits_needs_its_word_also_where_none_would_be_needed_by_now(
+async def test_waiting_handoff_still_needs_its_decision(
     watched: bool,
 ) -> None:
     target = agent("B", "Hello.")
@@ -249,7 +249,7 @@ async def test_a_transfer_that_waits_needs_its_word_also_where_none_would_be_nee
 
 @WATCHED
 @pytest.mark.parametrize("always", [False, True])
-async def test_no_is_no_also_where_no_word_would_be_needed_by_now(watched: bool, always: bool) -> None:
+async def test_rejection_stands_even_if_approval_is_no_longer_needed(watched: bool, always: bool) -> None:
     till, target = Till(), agent("B", "Hello.")
     first = await run(clerk(till, PAY), "Pay 5.", watched)
     free = clerk(till, "All right.", needs_approval=False)
@@ -281,7 +281,7 @@ async def test_no_is_no_whatever_the_tool_is_by_now(watched: bool, by_now: str) 
     assert (second.final_output, second.pending, second.errors) == ("All right.", (), ())
 
 
-async def test_of_two_calls_one_may_be_approved_and_one_later() -> None:
+async def test_two_calls_can_be_decided_one_after_the_other() -> None:
     till = Till()
     asks = clerk(till, [PAY, call("pay", {"amount": 6}, id="q")], "Done.")
     first = await run(asks, "Hi")
@@ -293,7 +293,7 @@ async def test_of_two_calls_one_may_be_approved_and_one_later() -> None:
 
 
 @pytest.mark.parametrize("approved", [True, False])
-async def test_a_word_may_hold_for_the_rest_of_the_run(approved: bool) -> None:
+async def test_decision_may_apply_to_the_rest_of_the_run(approved: bool) -> None:
     till = Till()
     more = call("pay", {"amount": 6}, id="q")
     asks = clerk(till, [PAY, call("pay", {"amount": 7}, id="r")], more, "Done.")
@@ -306,7 +306,7 @@ async def test_a_word_may_hold_for_the_rest_of_the_run(approved: bool) -> None:
     assert (sorted(till.paid[:2]), till.paid[2:]) == (([5, 7], [6]) if approved else ([], []))
 
 
-async def test_a_word_on_one_agents_tool_is_none_on_anothers() -> None:
+async def test_decision_about_a_tool_applies_to_one_agent() -> None:
     till = Till()
     b = agent("B", call("pay", {"amount": 9}, id="b"), tools=[till.tool()])
     a = agent("A", PAY, call("transfer_to_b"), tools=[till.tool()], handoffs=[b])
@@ -317,7 +317,7 @@ async def test_a_word_on_one_agents_tool_is_none_on_anothers() -> None:
 
 
 async def test_an_approval_is_bound_to_the_arguments() -> None:
-    """Whoever changes the call after it was approved has not changed what is approved."""
+    """A decision does not apply to a call that was changed after it."""
     till = Till()
     asks = clerk(till, PAY, "Paid.")
     first = await run(asks, "Hi")
@@ -332,7 +332,7 @@ async def test_an_approval_is_bound_to_the_arguments() -> None:
     "change",
     [{"arguments": '{"amount": 6}'}, {"call_id": "q"}, {"name": "x"}, {"agent": "x"}, {"path": ("x",)}],
 )
-async def test_a_word_on_what_does_not_wait_is_an_error(change: dict[str, Any]) -> None:
+async def test_decision_about_a_call_that_does_not_wait_is_an_error(change: dict[str, Any]) -> None:
     first = await run(clerk(Till(), PAY), "Hi")
     with pytest.raises(ConfigError, match=r"does not wait for approval .* Calls that wait: pay \(p\)"):
         first.state().approve(replace(first.interruptions[0], **change))
@@ -381,7 +381,7 @@ def failing(**options: Any) -> Tool:
 @WATCHED
 @pytest.mark.parametrize("nested", [False, True])
 async def test_what_waits_is_not_forgotten_by_an_error(watched: bool, nested: bool) -> None:
-    """Nor carried out without a word by a later run, whose tool would ask nobody."""
+    """A later run whose tool needs no approval does not carry it out without a decision either."""
     till = Till()
 
     def made(pays: Agent[Any], *replies: Any) -> Agent[Any]:
@@ -412,7 +412,7 @@ async def test_what_waits_is_told_beside_an_error() -> None:
     assert [one.call_id for one in caught.value.result.interruptions] == ["p"]
 
 
-async def test_who_leaves_a_stream_as_it_is_asked_takes_along_what_waits() -> None:
+async def test_stream_left_at_an_approval_keeps_the_waiting_call() -> None:
     till = Till()
     asks = clerk(till, [PAY, call("pay", {"amount": 6}, id="q")], "Done.")
     async with Runner.run_streamed(asks, "Pay.") as stream:
@@ -424,7 +424,7 @@ async def test_who_leaves_a_stream_as_it_is_asked_takes_along_what_waits() -> No
     assert (second.interruptions, till.paid) == (stream.result.interruptions, [])
 
 
-async def test_what_waits_is_not_forgotten_if_the_run_cannot_begin_to_go_on() -> None:
+async def test_waiting_call_survives_a_failed_resume() -> None:
     def broken(context: Any, of: Any) -> bool:
         raise ValueError("broken")
 
@@ -435,7 +435,7 @@ async def test_what_waits_is_not_forgotten_if_the_run_cannot_begin_to_go_on() ->
     assert caught.value.result.state().interruptions == first.interruptions
 
 
-async def test_what_waits_within_is_not_forgotten_while_whoever_asks_waits_itself() -> None:
+async def test_waiting_call_of_a_sub_run_survives_a_waiting_caller() -> None:
     till = Till()
 
     def boss(*replies: Any, within: Agent[Any], needs_approval: bool = False) -> Agent[Any]:
@@ -453,9 +453,7 @@ async def test_what_waits_within_is_not_forgotten_while_whoever_asks_waits_itsel
 @pytest.mark.pairwise
 @WATCHED
 @pytest.mark.parametrize("by_now", ["gone", "the caller's", "a function"])
-async def test_an_agent_that_had_begun_and_is_no_tool_any_more_is_told_and_not_taken_for_another(
-    watched: bool, by_now: str
-) -> None:
+async def test_removed_agent_tool_is_reported(watched: bool, by_now: str) -> None:
     till, made = Till(), list[str]()
     both = [PAY, call("pay", {"amount": 6}, id="q")]
     asked = call("clerk", {"input": "Pay."}, id="c")
@@ -491,7 +489,7 @@ async def test_the_conversation_may_go_on_without_a_word() -> None:
     assert (till.paid, second.final_output) == ([], "As you like.")
 
 
-async def test_half_a_surrogate_pair_does_not_keep_a_call_from_being_approved() -> None:
+async def test_call_with_half_a_surrogate_pair_can_be_approved() -> None:
     asked: Any = {
         "id": "t",
         "type": "function",
@@ -516,7 +514,7 @@ def team(till: Till, *, replies: tuple[Any, ...] = ("Paid.",), **options: Any) -
 
 
 @WATCHED
-async def test_a_call_within_an_agent_that_was_asked_waits_as_well(watched: bool) -> None:
+async def test_call_in_a_sub_run_can_wait(watched: bool) -> None:
     till = Till()
     boss = team(till)
     first = await run(boss, "Hi", watched)
@@ -530,7 +528,7 @@ async def test_a_call_within_an_agent_that_was_asked_waits_as_well(watched: bool
 
 @pytest.mark.virtual_time
 @pytest.mark.parametrize(("watched", "at_once"), [(True, None), (False, 1)])
-async def test_an_agent_within_that_nobody_came_to_goes_on_later(watched: bool, at_once: int | None) -> None:
+async def test_approved_sub_run_that_timed_out_continues_later(watched: bool, at_once: int | None) -> None:
     """The time was up before; what it had done is not done again."""
     till, done = Till(), list[str]()
 
@@ -596,7 +594,7 @@ async def test_three_deep_and_twice() -> None:
     assert (result.final_output, till.paid, result.usage.requests) == ("Done.", [5, 6], 7)
 
 
-async def test_a_word_for_the_rest_of_the_run_holds_within_as_well() -> None:
+async def test_decision_for_the_rest_of_the_run_applies_to_sub_runs() -> None:
     till = Till()
     helper = agent("clerk", PAY, "Paid.", call("pay", {"amount": 6}, id="p"), "Paid.", tools=[till.tool()])
     asks = [call("clerk", {"input": "Pay."}, id=f"c{n}") for n in range(2)]
@@ -636,7 +634,7 @@ async def test_asking_an_agent_can_need_approval_itself() -> None:
     assert (third.final_output, till.paid) == ("All paid.", [5])
 
 
-async def test_a_default_that_the_model_leaves_out_does_not_get_round_the_approval() -> None:
+async def test_omitted_default_does_not_bypass_the_approval() -> None:
     payer = agent("payer", "Paid.")
     boss = agent(
         "boss",
@@ -649,7 +647,7 @@ async def test_a_default_that_the_model_leaves_out_does_not_get_round_the_approv
     assert requests(payer) == []
 
 
-async def test_an_approved_call_is_made_though_no_turn_is_left_after_it() -> None:
+async def test_approved_call_is_made_in_the_last_turn() -> None:
     till = Till()
     boss = team(till)
     first = await run(boss, "Hi", max_turns=3)
@@ -657,7 +655,7 @@ async def test_an_approved_call_is_made_though_no_turn_is_left_after_it() -> Non
     assert (till.paid, [*second.nested]) == ([5], ["c"])
 
 
-async def test_an_agent_within_that_is_not_there_any_more_is_a_clear_error() -> None:
+async def test_missing_agent_of_a_sub_run_is_an_error() -> None:
     till = Till()
     first = await run(team(till), "Hi")
     state = first.state().approve(first.interruptions[0])
@@ -693,9 +691,7 @@ async def test_memory_is_shared_with_a_run_that_goes_on() -> None:
 
 @examples(40)
 @given(words=st.lists(st.sampled_from(["approve", "reject", "wait"]), max_size=12), watched=st.booleans())
-async def test_whatever_is_said_each_call_is_made_at_most_once_and_only_if_approved(
-    words: list[str], watched: bool
-) -> None:
+async def test_each_call_is_made_at_most_once_if_approved(words: list[str], watched: bool) -> None:
     till = Till()
     helper = agent("clerk", call("pay", {"amount": 3}, id="p"), "Ok.", tools=[till.tool()])
     calls = [

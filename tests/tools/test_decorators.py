@@ -60,7 +60,7 @@ def test_the_spec_is_made_once() -> None:
     assert lookup.spec is lookup.spec
 
 
-def test_a_schema_that_is_not_strict_says_nothing_of_strict() -> None:
+def test_loose_schema_has_no_strict_key() -> None:
     """Vendors without it refuse the key."""
 
     @tool
@@ -100,7 +100,7 @@ def test_the_original_function_stays_reachable() -> None:
     assert Tool(name="f", on_invoke_tool=lambda context, text: text).function is None
 
 
-async def test_the_original_function_is_called_without_asking_whether_there_is_one() -> None:
+async def test_function_of_a_tool_can_be_called() -> None:
     """A type checker need not be told that a tool was made from a function."""
     assert await lookup.function("a", limit=2) == "a 2"
 
@@ -132,7 +132,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         Tool(name="a b", on_invoke_tool=lambda context, text: text, timeout=0, **wrong)
 
 
-def test_a_tool_cannot_be_changed_and_can_be_copied_with_changes() -> None:
+def test_tool_is_immutable_and_can_be_replaced() -> None:
     with pytest.raises(AttributeError):
         lookup.name = "other"  # type: ignore[misc]
     other = replace(lookup, name="other")

@@ -84,7 +84,7 @@ def test_half_a_surrogate_pair_is_replaced() -> None:
     to_text("name \udcff").encode()
 
 
-def test_half_a_surrogate_pair_in_a_list_does_not_hide_the_rest_of_it() -> None:
+def test_half_a_surrogate_pair_in_a_list_is_replaced() -> None:
     """As in a list of files, one of which has a name that is not UTF-8."""
     found = {"files": ["a.txt", "b\udcff.txt"], "sizes": (1, math.inf), "\ud800": None}
     assert to_text(found) == '{"files":["a.txt","b\ufffd.txt"],"sizes":[1,"Infinity"],"\ufffd":null}'
@@ -117,7 +117,7 @@ def test_a_reason_is_the_class_and_the_message() -> None:
     assert reason_of(KeyError()) == "KeyError"
 
 
-def test_the_reasons_of_a_group_are_those_of_its_members() -> None:
+def test_reason_of_a_group_lists_its_members() -> None:
     group = ExceptionGroup("g", [ValueError("a"), ExceptionGroup("h", [KeyError("b")])])
     assert reason_of(group) == "ValueError: a; KeyError: 'b'"
     many = ExceptionGroup("g", [ValueError(str(n)) for n in range(9)])
@@ -128,7 +128,7 @@ def test_a_reason_is_bounded() -> None:
     assert len(reason_of(ValueError("x" * 10_000))) < 600
 
 
-def test_a_message_that_cannot_be_shown_does_not_hide_the_error() -> None:
+def test_error_without_a_message_is_still_reported() -> None:
     class Broken(Exception):
         def __str__(self) -> str:
             raise RuntimeError
@@ -163,13 +163,13 @@ def test_a_generator_is_a_configuration_error() -> None:
         yield 1
 
     for function in (numbers, later, functools.partial(numbers)):
-        with pytest.raises(ConfigError, match="is a generator; a tool gives one result"):
+        with pytest.raises(ConfigError, match="is a generator, but a tool returns one result"):
             is_async(function)
 
 
 def test_what_cannot_be_called_is_a_configuration_error() -> None:
     not_callable: Any = 5
-    with pytest.raises(ConfigError, match="5 is a int; a tool is made from a function"):
+    with pytest.raises(ConfigError, match="5 is a int; pass a function to make a tool"):
         is_async(not_callable)
 
 

@@ -118,7 +118,7 @@ async def test_no_tool_runs_of_a_reply_that_broke(
 
 @examples(12)
 @given(said=WRITTEN, cut=st.floats(0, 1), stream=st.booleans())
-async def test_a_tool_runs_once_for_a_reply_that_is_made_again(
+async def test_tool_runs_once_for_a_retried_reply(
     said: tuple[Json, list[Json]], cut: float, stream: bool
 ) -> None:
     """Retries in the middle of a stream, which the caller has to allow."""
@@ -136,7 +136,7 @@ async def test_a_tool_runs_once_for_a_reply_that_is_made_again(
 
 @examples(12)
 @given(said=WRITTEN, cut=st.floats(0, 1), stream=st.booleans())
-async def test_a_tool_runs_with_all_of_its_arguments_or_not_at_all(
+async def test_tool_never_runs_with_incomplete_arguments(
     said: tuple[Json, list[Json]], cut: float, stream: bool
 ) -> None:
     """A stream that just stops. What is half is never completed, guessed or taken for nothing."""

@@ -302,7 +302,7 @@ async def test_what_the_app_edits_stays_as_it_was(place: str, stream: bool) -> N
     assert facts == untouched
 
 
-async def test_what_a_function_for_a_limit_edits_stays_as_it_was() -> None:
+async def test_on_limit_function_cannot_edit_the_run() -> None:
     def spoils(error: Any) -> str:
         spoil(error.result)
         return "Enough."
@@ -386,7 +386,7 @@ async def test_an_input_guardrail_cannot_change_what_another_one_judges(whose: s
         await Runner.run(agent, "Do my homework.", run_config=config)
 
 
-async def test_a_guardrail_cannot_change_what_a_tool_is_called_with() -> None:
+async def test_guardrail_cannot_change_the_arguments() -> None:
     paid: list[Payment] = []
     judged: list[Payment] = []
 
@@ -405,7 +405,7 @@ async def test_a_guardrail_cannot_change_what_a_tool_is_called_with() -> None:
     assert paid == judged == [Payment([5])]
 
 
-async def test_an_output_guardrail_or_a_hook_cannot_change_the_output() -> None:
+async def test_output_guardrail_and_hook_cannot_change_the_output() -> None:
     judged: list[Payment] = []
 
     def watch(context: Any, owner: Any, value: Payment) -> GuardrailResult:

@@ -28,7 +28,7 @@ def test_no_arguments_have_exactly_one_strict_form(schema: dict[str, Any]) -> No
     assert strict_schema(schema) == EMPTY
 
 
-def test_every_object_is_closed_and_all_its_properties_are_required() -> None:
+def test_strict_objects_are_closed_and_fully_required() -> None:
     schema = an_object(inner=an_object(a={"type": "string"}), many={"type": "array", "items": an_object()})
     assert strict_schema(schema) == {
         "type": "object",
@@ -65,7 +65,7 @@ def test_null_as_a_default_needs_no_words() -> None:
     assert strict["properties"]["note"] == null_or_text
 
 
-def test_what_may_be_left_out_without_a_default_has_no_strict_form() -> None:
+def test_optional_property_without_default_has_no_strict_form() -> None:
     """Demanding it would make the model invent a value."""
     assert strict_schema({"type": "object", "properties": {"note": {"type": "string"}}}) is None
 
@@ -172,7 +172,7 @@ def test_a_reference_to_the_root_stays() -> None:
     assert strict_schema(schema) == {**schema, "additionalProperties": False}
 
 
-def test_references_that_go_round_in_circles_have_no_strict_form() -> None:
+def test_circular_references_have_no_strict_form() -> None:
     assert strict_schema({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}) is None
 
 
@@ -230,7 +230,7 @@ def _nodes(schema: Any) -> list[dict[str, Any]]:
 
 
 @given(SCHEMAS)
-def test_it_is_strict_all_the_way_down_and_once_is_enough(schema: dict[str, Any]) -> None:
+def test_strict_form_is_complete_and_idempotent(schema: dict[str, Any]) -> None:
     before = copy.deepcopy(schema)
     strict = strict_schema(schema)
     assert schema == before, "the input is not changed"

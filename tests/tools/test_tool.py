@@ -108,12 +108,12 @@ async def test_a_tool_in_a_class_belongs_to_the_instance() -> None:
     assert "self" not in one.add.params_json_schema["properties"]
 
 
-async def test_a_tool_in_a_class_without_an_instance_is_a_configuration_error() -> None:
+async def test_tool_method_without_an_instance_is_an_error() -> None:
     with pytest.raises(ConfigError, match="'add' is a method: take the tool from an instance"):
         await answer(Counter.add, '{"n": 1}')
 
 
-async def test_a_class_method_is_no_tool_before_there_is_the_class() -> None:
+async def test_class_method_cannot_be_decorated_as_a_tool() -> None:
     """The model would be asked for ``cls``."""
     unchecked: Any = tool
     with pytest.raises(ConfigError, match=r"write tool\(TheClass\.of_today\) where"):
@@ -132,7 +132,7 @@ async def test_a_class_method_is_no_tool_before_there_is_the_class() -> None:
     assert (await answer(tool(Basket.of_today), '{"day": 3}')).output == "Basket 3"
 
 
-async def test_a_tool_as_a_class_attribute_that_is_no_method_stays_as_it_is() -> None:
+async def test_tool_as_a_class_attribute_is_not_bound() -> None:
     class Box:
         it = lookup
 
@@ -236,7 +236,7 @@ async def test_a_sync_tool_may_call_back_into_the_loop() -> None:
     assert (await answer(f)).output == "back"
 
 
-async def test_a_sync_tool_that_takes_too_long_is_not_waited_for() -> None:
+async def test_run_does_not_wait_for_a_late_sync_tool() -> None:
     release, finished = threading.Event(), threading.Event()
 
     @tool(timeout=0.01)
@@ -276,7 +276,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("arguments", BAD, ids=range(len(BAD)))
-async def test_a_call_with_bad_arguments_is_answered_and_not_made(arguments: str) -> None:
+async def test_call_with_invalid_arguments_is_reported_and_not_made(arguments: str) -> None:
     ran: list[str] = []
 
     @tool(on_error="raise")
@@ -339,14 +339,14 @@ async def test_a_validator_that_breaks_is_the_tools_failure() -> None:
 # -- a schema and a callable --
 
 
-async def test_a_raw_tool_is_given_the_text_as_it_came() -> None:
+async def test_raw_tool_gets_the_text_unchanged() -> None:
     made = raw_tool(params_json_schema={"type": "object", "required": ["b"]}, strict=False)
     assert (await answer(made, '{"b":  1,"a":2}')).output == '{"b":  1,"a":2}'
     assert made.spec["function"]["parameters"] == {"type": "object", "required": ["b"]}
 
 
 @pytest.mark.parametrize("arguments", ["", "null", " ", "{}"])
-async def test_a_raw_tool_is_given_an_object_where_there_are_no_arguments(arguments: str) -> None:
+async def test_raw_tool_gets_an_empty_object_for_no_arguments(arguments: str) -> None:
     assert (await answer(raw_tool(), arguments)).output == "{}"
 
 
@@ -355,7 +355,7 @@ async def test_a_raw_tool_that_misses_arguments_is_not_called() -> None:
     assert "Required and missing: key." in outcome.output
 
 
-async def test_a_raw_tool_may_be_sync_and_has_the_arguments_in_its_context() -> None:
+async def test_sync_raw_tool_has_arguments_in_its_context() -> None:
     def call(context: ToolContext[Any], text: str) -> Any:
         return [threading.current_thread() is threading.main_thread(), context.arguments]
 
@@ -372,7 +372,7 @@ def test_a_raw_schema_becomes_strict_where_it_can() -> None:
     assert not raw_tool(params_json_schema=optional).strict
 
 
-async def test_on_invoke_tool_of_a_function_tool_can_be_called() -> None:
+async def test_on_invoke_tool_of_a_function_can_be_called() -> None:
     assert await lookup.on_invoke_tool(CONTEXT, '{"key": "a"}') == "a 10"
     with pytest.raises(ModelBehaviorError):
         await lookup.on_invoke_tool(CONTEXT, "{}")
@@ -395,7 +395,7 @@ async def test_a_failure_is_told_to_the_model() -> None:
     assert outcome.exception is error
 
 
-async def test_a_failure_of_a_sync_tool_is_told_to_the_model() -> None:
+async def test_failure_of_a_sync_tool_is_reported() -> None:
     @tool
     def f() -> None:
         raise ValueError("no such key")
@@ -431,7 +431,7 @@ async def test_a_function_that_words_failures_can_stop_the_run() -> None:
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-async def test_a_function_that_fails_to_word_a_failure_is_named() -> None:
+async def test_failing_on_error_function_is_named() -> None:
     def word(context: ToolContext[Any], error: Exception) -> str:
         raise KeyError("words")
 
@@ -444,7 +444,7 @@ async def test_a_long_failure_is_bounded() -> None:
     assert len((await answer(failing(many))).output) <= 800
 
 
-async def test_the_failures_of_a_task_group_are_told_one_by_one() -> None:
+async def test_errors_of_a_task_group_are_listed() -> None:
     async def fail() -> None:
         raise ValueError("no")
 
@@ -456,7 +456,7 @@ async def test_the_failures_of_a_task_group_are_told_one_by_one() -> None:
     assert (await answer(f)).output == "Tool 'f' failed: ValueError: no"
 
 
-async def test_a_result_without_a_text_form_is_the_tools_failure() -> None:
+async def test_result_without_a_text_form_is_a_failure() -> None:
     @tool
     async def f() -> object:
         return object()
@@ -481,7 +481,7 @@ async def test_what_is_to_end_the_program_passes(error: BaseException) -> None:
 
 
 @pytest.mark.virtual_time
-async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_told() -> None:
+async def test_late_tool_is_cancelled_and_reported() -> None:
     stopped: list[str] = []
 
     @tool(timeout=0.01)
@@ -503,7 +503,7 @@ async def test_a_timeout_can_stop_the_run() -> None:
         await answer(tool(anyio.sleep_forever, name="f", timeout=0.01, on_error="raise"))
 
 
-async def test_a_timeout_error_of_the_tools_own_is_an_ordinary_failure() -> None:
+async def test_timeout_error_raised_by_a_tool_is_a_failure() -> None:
     outcome = await answer(failing(TimeoutError("socket"), timeout=10))
     assert (outcome.error, outcome.output) == ("raised", "Tool 'f' failed: TimeoutError: socket")
 
@@ -540,7 +540,7 @@ async def test_a_cancelled_sync_tool_is_not_waited_for() -> None:
 
 
 @pytest.mark.asyncio_only
-async def test_a_tool_that_cancels_itself_is_told_to_the_model() -> None:
+async def test_tool_that_cancels_itself_is_reported() -> None:
     """Its siblings and the run go on."""
 
     @tool
@@ -588,7 +588,7 @@ async def test_a_failing_tool_leaves_its_siblings_alone() -> None:
 # -- enabled --
 
 
-async def test_a_tool_is_enabled_by_a_bool_or_a_function() -> None:
+async def test_is_enabled_may_be_a_bool_or_a_function() -> None:
     async def later(context: RunContext[Any], agent: Any) -> bool:
         return context.context["user"] == agent
 

@@ -1,8 +1,7 @@
-"""Agents, skills and hooks: what an app declares.
+"""Agents, skills and hooks: the declarations of an app, and tables and pictures of them.
 
-An `Agent` has instructions, a model or handlers, tools, handoffs and skills; nothing here makes a call. The
-table and the pictures of a graph of agents are made here. Imports `handoffs` and the rooms below it. Start
-at `agent.py`.
+An `Agent` has instructions, a model or handlers, tools, handoffs and skills; nothing in this room calls a
+model. It imports `handoffs` and the rooms below it. Start at `agent.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Agents: frozen declarations, checked when they are made."""
+"""The class `Agent`: an immutable declaration, checked when it is made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 from routelock._callables import MaybeAwaitable, name_of, resolve, takes, wants
 from routelock._tool_names import frozen_list
 from routelock.agents.hooks import AgentHooks, RunHooks
-from routelock.agents.registry import PromptSection, Registered, RegisteredHandler, register
+from routelock.agents.registry import PromptSection, Registered, RegisteredHandler, collect_errors, register
 from routelock.agents.skill import Skill, register_all
 from routelock.context import RunContext
 from routelock.errors import ConfigError
@@ -58,7 +58,7 @@ LISTS = ("tools", "handlers", "skills", "handoffs", "capabilities", "input_guard
 HANDOFF_HOOKS = ("on_handoff_request", "on_handoff_received")
 
 
-def _no_tool(given: Any) -> str:
+def _tool_problem(given: Any) -> str:
     if hasattr(given, "as_tool"):
         return f"agent {given.name!r} is not a Tool; pass its .as_tool(), or put it into handoffs"
     if is_handler(given):
@@ -71,13 +71,13 @@ def _no_tool(given: Any) -> str:
         return str(error).removesuffix(".")
 
 
-def _may_watch(hooks: object) -> bool:
-    """Whether an agent's hooks are any; those of a run have other names, and would never be called."""
+def _are_agent_hooks(hooks: object) -> bool:
+    """Whether an agent can have these hooks; `RunHooks` have other methods, which it would never call."""
     return not isinstance(hooks, type) and (isinstance(hooks, AgentHooks) or not isinstance(hooks, RunHooks))
 
 
 def agent_problems(agent: Any) -> list[ConfigError]:
-    """Return what cannot work about an agent's own fields, but for its handoffs, handlers and skills."""
+    """Return the errors in an agent's own fields, except its handoffs, handlers and skills."""
     if not isinstance(agent.name, str) or not agent.name:
         wrong = [f"An agent's name must be text, not {agent.name!r}"]
     else:
@@ -85,14 +85,14 @@ def agent_problems(agent: Any) -> list[ConfigError]:
     where = f"Agent {agent.name!r}"
     lists = [(name, getattr(agent, name)) for name in LISTS]
     wrong += [
-        f"{where}: {name} must be a list, {_no_list(each)}" for name, each in lists if not is_list(each)
+        f"{where}: {name} must be a list, {_list_problem(each)}" for name, each in lists if not is_list(each)
     ]
     wrong += _tool_problems(agent, where) + [f"{where}: {each}" for each in guardrail_problems(agent)]
     if not isinstance(agent.instructions, str | None) and not callable(agent.instructions):
         wrong.append(f"{where}: instructions must be text or a function, not {agent.instructions!r:.80}")
-    if (hooks := agent.hooks) is not None and not _may_watch(hooks):
+    if (hooks := agent.hooks) is not None and not _are_agent_hooks(hooks):
         wrong.append(f"{where}: hooks must be an AgentHooks, not {hooks!r:.80}; RunHooks are for Runner.run")
-    wrong += _bad_hooks(agent, where)
+    wrong += _hook_problems(agent, where)
     if agent.output_mode not in (modes := get_args(OutputMode)):
         wrong.append(f"{where}: output_mode must be one of {modes}, not {agent.output_mode!r:.80}")
     wrong += [f"{where}: {problem}" for problem in settings_problems(agent.model_settings)]
@@ -103,7 +103,7 @@ def agent_problems(agent: Any) -> list[ConfigError]:
     return [ConfigError(f"{each}.") for each in wrong]
 
 
-def _bad_hooks(agent: Any, where: str) -> list[str]:
+def _hook_problems(agent: Any, where: str) -> list[str]:
     wrong: list[str] = []
     for name in HANDOFF_HOOKS:
         hook = getattr(agent, name)
@@ -116,7 +116,7 @@ def _bad_hooks(agent: Any, where: str) -> list[str]:
 
 
 def guardrail_problems(declared: Any) -> list[str]:
-    """Return what cannot work about the guardrails of an agent or of a run."""
+    """Return one line for each guardrail of an agent or a run that is not a function."""
     return [
         f"{name} are functions, not {guardrail!r:.80}"
         for name in ("input_guardrails", "output_guardrails")
@@ -127,37 +127,37 @@ def guardrail_problems(declared: Any) -> list[str]:
 
 def _tool_problems(agent: Any, where: str) -> list[str]:
     tools: list[Any] = in_list(agent.tools)
-    wrong = [f"{where}: {_no_tool(tool)}" for tool in tools if not isinstance(tool, Tool)]
+    wrong = [f"{where}: {_tool_problem(tool)}" for tool in tools if not isinstance(tool, Tool)]
     return wrong + [
-        f"{where}: tool {tool.name!r} asks an agent: give the guardrails to that agent"
+        f"{where}: tool {tool.name!r} calls an agent: give the guardrails to that agent"
         for tool in tools
         if isinstance(tool, Tool) and isinstance(tool.on_invoke_tool, AgentCall)
         if tool.input_guardrails or tool.output_guardrails
     ]
 
 
-def _no_list(given: object) -> str:
+def _list_problem(given: object) -> str:
     return "not a dict: pass its values" if isinstance(given, Mapping) else f"not {given!r:.80}"
 
 
 def in_list(given: Any) -> list[Any]:
-    """Return what is in a list of a declaration; nothing if it is none, which is told elsewhere."""
+    """Return the elements of a declared list; an empty list if it is not a list, which is reported
+    elsewhere.
+    """
     return list(given) if is_list(given) else []
 
 
 def collected(wrong: list[ConfigError], make: Callable[[Any], Each], given: Iterable[Any]) -> list[Each]:
-    """Make something of each; what cannot be made is in ``wrong`` afterwards."""
+    """Return what ``make`` returns for each element, and append its ConfigErrors to ``wrong``."""
     made: list[Each] = []
     for each in given:
-        try:
+        with collect_errors(wrong):
             made.append(make(each))
-        except ConfigError as error:
-            wrong.append(error)
     return made
 
 
 def in_one(wrong: Sequence[ConfigError]) -> ConfigError:
-    """Return one error that says all that is wrong; a single problem is the error itself."""
+    """Return one error with the texts of all errors; a single error is returned as it is."""
     if len(wrong) == 1:
         return wrong[0]
     kinds = {type(each) for each in wrong}
@@ -168,20 +168,20 @@ def in_one(wrong: Sequence[ConfigError]) -> ConfigError:
 
 
 def two_of_a_name(name: str) -> ConfigError:
-    """Return the error that two different agents have one name."""
+    """Return the error for two different agents with the same name."""
     return ConfigError(f"Two different agents are named {name!r}; give each its own name.")
 
 
 def colliding_names(agent: str, tools: Sequence[Tool], edges: Sequence[Any]) -> list[ConfigError]:
-    """Return which of the names that a model would be offered are not unique.
+    """Return an error for each tool name that a model would be offered twice.
 
     Args:
-        agent: the agent's name.
-        tools: its tools, and those of its skills.
+        agent: the name of the agent.
+        tools: its tools and those of its skills.
         edges: its handoffs.
     """
     where = f"Agent {agent!r}"
-    wrong = [f"{where} hands off to {what}" for edge in edges if (what := _of_its_name(agent, edge))]
+    wrong = [f"{where} hands off to {what}" for edge in edges if (what := _same_name_target(agent, edge))]
     owners = [(tool.name, f"tool {tool.name!r}") for tool in tools]
     owners += [(edge.tool_name, f"handoff to {edge.agent_name!r}") for edge in edges]
     for name, count in Counter(name for name, _ in owners).items():
@@ -191,21 +191,21 @@ def colliding_names(agent: str, tools: Sequence[Tool], edges: Sequence[Any]) -> 
     return [ConfigError(f"{each}.") for each in wrong]
 
 
-def _of_its_name(agent: str, edge: Any) -> str:
-    """Return to what a handoff leads that has the agent's own name; nothing if it does not."""
+def _same_name_target(agent: str, edge: Any) -> str:
+    """Return a phrase for the target of a handoff that has the agent's own name; empty if none has."""
     for end in (edge.target, *edge.others):
         if end is not None and getattr(end, "name", end) == agent:
             if isinstance(end, str):
                 return "itself"
             kind = "agent" if hasattr(end, "handoff_description") else "handler"
-            return f"another {kind} that is named {agent!r}, too; give each its own name"
+            return f"another {kind} that is also named {agent!r}; give each its own name"
     return "itself" if edge.agent_name == agent else ""
 
 
 T = TypeVar("T", default=Any)
 
 Instructions = str | Callable[..., MaybeAwaitable[str]]
-"""Text, or a sync or async function of nothing, of the context, or of the context and the agent."""
+"""Text, or a sync or async function of (), (context) or (context, agent)."""
 
 _Consent = MaybeAwaitable[HandoffResponse | None]
 
@@ -219,20 +219,20 @@ _OnHandoffReceived = (
 )
 
 
-def _as_edge(given: Agent[Any] | Handoff | Handler | str) -> Handoff:
+def _as_handoff(given: Agent[Any] | Handoff | Handler | str) -> Handoff:
     return given if isinstance(given, Handoff) else Handoff(target=given)
 
 
 @dataclass(frozen=True, eq=False)
 class Agent(AsTool, Generic[T]):
-    """A declaration of who answers: instructions, a model, tools, and whom it may hand over to.
+    """An agent: instructions, a model, tools, and the targets of its handoffs.
 
-    Agents are immutable: `dataclasses.replace` makes a changed copy. ``T`` is the type of the object
-    passed as ``context=`` to a run.
+    Agents are immutable: `dataclasses.replace` makes a changed copy. ``T`` is the type of the object that a
+    run gets as ``context=``.
 
     Raises:
-        ConfigError: anything in the declaration that cannot work, all of it in one message. Skills are
-            initialised only if the rest can work.
+        ConfigError: the declaration is invalid; the message lists all errors. Skills are initialised only if
+            the rest of the declaration is valid.
     """
 
     name: str
@@ -241,49 +241,49 @@ class Agent(AsTool, Generic[T]):
     model: str | Handler | None = field(default=None, kw_only=True)
     """A LiteLLM model string such as ``"openai/gpt-4o"``, or any handler."""
     handlers: Sequence[Handler | Callable[..., Any]] = field(default=(), kw_only=True)
-    """More that can answer, beside ``model``: handlers, or async functions that become ones. The lowest
-    priority is the default (``model`` has 10 if it does not say, the others 50), and each run starts with
-    it; code may switch to the others by name, see `routelock.HandoffRequest`."""
+    """More handlers beside ``model``, or async functions that become handlers. The one with the lowest
+    priority is the default (without a priority ``model`` has 10 and the others 50), and each run starts with
+    it. Code may switch to the others by name, see `routelock.HandoffRequest`."""
     skills: Sequence[Skill] = field(default=(), kw_only=True)
     """Bundles of tools, handlers, prompts and hooks."""
     tools: Sequence[Tool | Callable[..., Any]] = field(default=(), kw_only=True)
-    """Tools, or plain functions that become ones as `routelock.tool` makes them."""
+    """Tools, or plain functions, which `routelock.tool` makes tools."""
     handoffs: Sequence[Agent[Any] | Handoff | Handler | str] = field(default=(), kw_only=True)
-    """Whom this agent may hand over to. A name stands for an agent of the same graph: that is how
-    two agents can name each other."""
+    """The targets that this agent may hand over to. A name stands for an agent of the same graph, so two
+    agents can name each other."""
     handoff_description: str | None = field(default=None, kw_only=True)
-    """What this agent is for, as shown to agents that may hand over to it."""
+    """The purpose of this agent, shown to agents that may hand over to it."""
     capabilities: Sequence[str] = field(default=(), kw_only=True)
-    """What this agent can do, in words of the app's own; see ``Handoff.capabilities_required``."""
+    """The capabilities of this agent, named by the app; see ``Handoff.capabilities_required``."""
     on_handoff_request: _OnHandoffRequest | None = field(default=None, kw_only=True)
-    """Asked before this agent takes over, with the request, and with the `RunContext` of the source if it
-    takes two arguments. Sync or async; None accepts. What it raises is a rejection."""
+    """A sync or async function that accepts or rejects a handoff to this agent. It gets the request, and the
+    `RunContext` of the source if it takes two arguments. None accepts, and an exception rejects."""
     on_handoff_received: _OnHandoffReceived | None = field(default=None, kw_only=True)
-    """Called once this agent has taken over, with the history that it is about to be shown, and with the
-    `RunContext` if it takes two arguments. Sync or async."""
+    """A sync or async function that is called after this agent has taken over. It gets the history that the
+    agent will see, and the `RunContext` if it takes two arguments."""
     handoff_note: bool = field(default=True, kw_only=True)
-    """Whether this agent is told, in its system prompt, of a payload that came with a transfer."""
+    """Whether the system prompt of this agent describes the payload of a handoff to it."""
     model_settings: ModelSettings | Mapping[str, Any] = field(default_factory=dict[str, Any], kw_only=True)
     output_type: Any = field(default=None, kw_only=True)
-    """The type of the final output, a union or a literal too, which are no ``type``; text when None."""
+    """The type of the final output; it may be a union or a literal. None is text."""
     output_mode: OutputMode = field(default="auto", kw_only=True)
-    """How the model is asked for it, see `routelock.handlers.OutputMode`; by default its provider decides."""
+    """How the model is asked for the output, see `routelock.handlers.OutputMode`."""
     input_guardrails: Sequence[Guardrail] = field(default=(), kw_only=True)
     output_guardrails: Sequence[Guardrail] = field(default=(), kw_only=True)
     hooks: AgentHooks | None = field(default=None, kw_only=True)
     registered: Registered = field(init=False, repr=False)
-    """What ``model``, ``handlers`` and ``skills`` come to; made once, with the agent."""
+    """The handlers, and the parts of the skills; registered once, when the agent is made."""
     edges: tuple[Handoff, ...] = field(init=False, repr=False)
-    """The handoffs, each as a `Handoff`, and one to each handler that is exposed."""
+    """The handoffs as `Handoff` objects, and one to each exposed handler."""
 
     def __post_init__(self) -> None:
-        for name in LISTS:  # what is appended to a list afterwards would be ignored without a word
+        for name in LISTS:  # an element that is appended later would be ignored
             if is_list(given := getattr(self, name)):
                 fill_in(self, name, frozen_list(given))
         if isinstance(self.tools, tuple):
             fill_in(self, "tools", with_functions(self.tools))
         wrong = agent_problems(self)
-        declared = collected(wrong, _as_edge, in_list(self.handoffs))
+        declared = collected(wrong, _as_handoff, in_list(self.handoffs))
         registered = register_all(self.name, self.model, in_list(self.handlers), in_list(self.skills), wrong)
         exposed = [
             Handoff(target=each.handler, scope=each.scope)
@@ -298,30 +298,30 @@ class Agent(AsTool, Generic[T]):
             raise in_one(wrong)
 
     async def get_system_prompt(self, context: RunContext[T]) -> str | None:
-        """Return the instructions for this moment of a run."""
+        """Return the instructions for the next model call of a run."""
         if self.instructions is None or isinstance(self.instructions, str):
             return self.instructions
-        return await resolve(self.instructions(*(context, self)[: self._instructions_take]))
+        return await resolve(self.instructions(*(context, self)[: self._instruction_arguments]))
 
     @cached_property
-    def _instructions_take(self) -> int:
+    def _instruction_arguments(self) -> int:
         assert callable(self.instructions)
         return wants(self.instructions, 2)
 
     @cached_property
     def told_context(self) -> Collection[str]:
-        """Which of ``on_handoff_request`` and ``on_handoff_received`` take the `RunContext` as well."""
+        """Which of ``on_handoff_request`` and ``on_handoff_received`` take the `RunContext` too."""
         hooks: dict[str, Any] = {name: getattr(self, name) for name in HANDOFF_HOOKS}
         return {name for name, hook in hooks.items() if hook is not None and wants(hook, 2) == 2}
 
     @cached_property
     def all_tools(self) -> tuple[Tool, ...]:
-        """Its own tools, and then those of its skills."""
+        """The agent's own tools, and then those of its skills."""
         return (*cast("tuple[Tool, ...]", self.tools), *self.registered.tools)
 
     @cached_property
     def sections(self) -> tuple[PromptSection, ...]:
-        """What joins the instructions: prompts of skills, and of all handlers that may take over."""
+        """The sections after the instructions: prompts of skills, and of handlers that may take over."""
         known = {section.name for section in self.registered.sections if section.of_handler}
         targets = {edge.to_handler.name: edge.to_handler for edge in self.edges if edge.to_handler}
         more = [register(target).section for name, target in targets.items() if name not in known]
@@ -331,45 +331,45 @@ class Agent(AsTool, Generic[T]):
 
     @cached_property
     def open_handlers(self) -> Sequence[RegisteredHandler]:
-        """The handlers that anybody may reach, the default first."""
+        """The handlers that a run without scopes may use, the default first."""
         return [each for each in self.registered.handlers if permits(each.scope, ())]
 
     @cached_property
     def hooked(self) -> bool:
-        """Whether it is watched by hooks: by its own, or by those of its skills."""
+        """Whether the agent or one of its skills has hooks."""
         return self.hooks is not None or bool(self.registered.hooks)
 
     @cached_property
     def worked_out(self) -> dict[Any, Any]:
-        """What follows from the declaration alone, kept for the next run by whoever worked it out."""
+        """A cache of values that follow from the declaration alone, shared by all runs."""
         return {}
 
     @cached_property
     def output(self) -> JsonType[Any] | None:
-        """Parses the final text when there is an ``output_type`` other than ``str``."""
+        """The parser of the final output; None if the output is text."""
         return None if self.output_type in (None, str) else JsonType(self.output_type)
 
     @cached_property
     def output_schema(self) -> OutputSchema | None:
-        """What each request says of the final text."""
+        """The output schema of each request; None if the output is text."""
         of = self.output
         return None if of is None else OutputSchema("final_output", of.schema, of.strict, self.output_mode)
 
     @cached_property
     def output_prompt(self) -> str:
-        """What joins the instructions when they have to ask for the output."""
+        """The instruction that asks for the output in the ``"prompted"`` mode; else empty."""
         of = self.output
         return "" if of is None or self.output_mode != "prompted" else schema_prompt(of.schema)
 
     def _repr_svg_(self) -> str:
-        # upward and late: what draws is loaded where something is drawn
+        # upward and lazy: the drawing code is imported only where a picture is drawn
         from routelock.agents.svg import graph_svg  # noqa: PLC0415
 
         return graph_svg(self)
 
     @cached_property
     def graph(self) -> Mapping[str, Agent[Any]]:
-        """All agents that can be reached from here by object, by name; the nearest first.
+        """All agents that are reachable through agent objects, by name; the nearest first.
 
         Raises:
             ConfigError: two different agents have one name.
@@ -392,10 +392,10 @@ class Agent(AsTool, Generic[T]):
 
 
 def connected(agent: Agent[Any], others: Iterable[Agent[Any]] = ()) -> dict[str, Agent[Any]]:
-    """Return every agent that a run may come to by handoffs, by name; the nearest first.
+    """Return all agents that a run can reach by handoffs, by name; the nearest first.
 
     Args:
-        agent: where the run begins.
+        agent: the first agent of the run.
         others: more agents of the run, see ``RunConfig.agents``.
 
     Raises:
@@ -412,7 +412,11 @@ def connected(agent: Agent[Any], others: Iterable[Agent[Any]] = ()) -> dict[str,
 
 
 def find_agent(graph: Mapping[str, Agent[Any]], name: str, wanted_by: str) -> Agent[Any]:
-    """Return the agent of that name in the run's graph, or say which names there are."""
+    """Return the agent with a name in the run's graph.
+
+    Raises:
+        ConfigError: there is no such agent; the message lists the names.
+    """
     try:
         return graph[name]
     except KeyError:

@@ -1,7 +1,4 @@
-"""The graph of agents: who can hand over to whom, as data, as a table and as Mermaid.
-
-The table is for a page of docs, a review, or a test that nothing has changed. `svg.py` draws the same graph.
-"""
+"""The graph of agents and their handoffs, as data, as a table and as Mermaid; `svg.py` draws it as SVG."""
 
 from __future__ import annotations
 
@@ -36,35 +33,35 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """An agent, or what else a handoff may lead to."""
+    """An agent, or another target of a handoff."""
 
     name: str
     kind: Literal["agent", "handler", "open"] = "agent"
-    """``open``: who it is, is decided during the run, or the agent is not in the graph."""
+    """``open``: the run chooses the target, or the agent is not in the graph."""
     handlers: Sequence[str] = ()
-    """What can answer for an agent, the default first: names, or a model as it was given."""
+    """The handlers of an agent, the default first: their names, or model strings."""
     about: str | None = None
-    """What it is for."""
+    """The purpose of the agent."""
     tools: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """One way from an agent to another."""
+    """A handoff or a call from one agent to another."""
 
     source: str
     target: str
     kind: Literal["handoff", "asks"] = "handoff"
-    """``asks``: the target answers as a tool, and the source stays in charge."""
+    """``asks``: the target is called as a tool, and the source stays active."""
     tool: str
-    """The name of the tool that the model calls for it."""
+    """The name of the tool that the model calls."""
     returns: bool = False
-    """Whether the source goes on when the target has answered."""
+    """Whether the source becomes active again after the target's output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outline:
-    """A graph, the agent that a run begins with first."""
+    """A graph of agents; the first node is the agent that a run begins with."""
 
     start: str
     nodes: Sequence[Node]
@@ -72,17 +69,17 @@ class Outline:
 
 
 def outline_of(agent: Agent[Any], agents: Sequence[Agent[Any]] = ()) -> Outline:
-    """Return the outline of all that can be reached from an agent, the nearest first.
+    """Return the graph of all agents that are reachable from an agent, the nearest first.
 
     Args:
-        agent: where a run begins.
-        agents: more that handoffs may name, see ``RunConfig.agents``.
+        agent: the agent that a run begins with.
+        agents: more agents that handoffs may name, see ``RunConfig.agents``.
 
     Raises:
         ConfigError: two different agents have one name.
     """
     members = _members(agent, agents)
-    nodes = {name: _of_agent(member) for name, member in members.items()}
+    nodes = {name: _node_of(member) for name, member in members.items()}
     links: dict[tuple[str, str, str], Link] = {}
     for name, member in members.items():
         for target, link in _links(member):
@@ -92,24 +89,25 @@ def outline_of(agent: Agent[Any], agents: Sequence[Agent[Any]] = ()) -> Outline:
 
 
 def _members(agent: Agent[Any], agents: Sequence[Agent[Any]]) -> dict[str, Agent[Any]]:
-    """Return every agent by name, those that are asked as tools included."""
+    """Return all agents by name, those that are called as tools included."""
     found: dict[str, Agent[Any]] = {}
     waiting = [agent, *agents]
     while waiting:
         one = waiting.pop(0)
         for name, member in one.graph.items():
             if found.setdefault(name, member) is member:
-                waiting += [each for each in _asked(member) if each.name not in found]
+                waiting += [call.agent for _, call in _agent_tools(member) if call.agent.name not in found]
     return found
 
 
-def _asked(agent: Agent[Any]) -> Iterator[Agent[Any]]:
+def _agent_tools(agent: Agent[Any]) -> Iterator[tuple[str, AgentCall]]:
+    """Yield the tools of an agent that call other agents: the name of each, and its call."""
     for tool in agent.all_tools:
         if isinstance(tool.on_invoke_tool, AgentCall):
-            yield tool.on_invoke_tool.agent
+            yield tool.name, tool.on_invoke_tool
 
 
-def _of_agent(agent: Agent[Any]) -> Node:
+def _node_of(agent: Agent[Any]) -> Node:
     return Node(
         name=agent.name,
         handlers=tuple(
@@ -132,10 +130,9 @@ def _links(agent: Agent[Any]) -> Iterator[tuple[Node, Link]]:
                     returns=edge.return_to_caller,
                 ),
             )
-    for tool in agent.all_tools:
-        if isinstance(tool.on_invoke_tool, AgentCall):
-            asked = _of_agent(tool.on_invoke_tool.agent)
-            yield asked, Link(source=agent.name, target=asked.name, kind="asks", tool=tool.name)
+    for name, call in _agent_tools(agent):
+        target = _node_of(call.agent)
+        yield target, Link(source=agent.name, target=target.name, kind="asks", tool=name)
 
 
 def _targets(edge: Handoff) -> Iterator[Node]:
@@ -143,7 +140,7 @@ def _targets(edge: Handoff) -> Iterator[Node]:
         yield Node(name=edge.agent_name, kind="open")
     for target in (edge.target, *edge.others):
         if isinstance(target, Agent):
-            yield _of_agent(target)
+            yield _node_of(target)
         elif isinstance(target, str):
             yield Node(name=target, kind="open")
         elif target is not None:
@@ -152,20 +149,20 @@ def _targets(edge: Handoff) -> Iterator[Node]:
 
 _SHAPES = {"agent": '["{}"]', "handler": '[["{}"]]', "open": '{{{{"{}"}}}}'}
 
-_START = '(["{}"]):::start'
+_START_SHAPE = '(["{}"]):::start'
 
-_ACTIVE = re.compile(r"[^\w .,:/()\-+]")
-"""What Mermaid, Markdown or HTML could take for more than text; written as the number of the character."""
+_MARKUP = re.compile(r"[^\w .,:/()\-+]")
+"""Characters that may be markup in Mermaid, Markdown or HTML; each is written as its number."""
 
 
 def graph_mermaid(agent: Agent[Any], *, agents: Sequence[Agent[Any]] = ()) -> str:
-    """Return the graph that can be reached from an agent, as the text of a Mermaid flowchart.
+    """Return the graph of all agents that are reachable from an agent, as a Mermaid flowchart.
 
-    The agent that a run begins with is rounded. A dotted line is an agent that is asked as a tool.
+    The agent that a run begins with is rounded. A dotted line leads to an agent that is called as a tool.
 
     Args:
-        agent: where a run begins.
-        agents: more that handoffs may name, see ``RunConfig.agents``.
+        agent: the agent that a run begins with.
+        agents: more agents that handoffs may name, see ``RunConfig.agents``.
 
     Raises:
         ConfigError: two different agents have one name.
@@ -174,7 +171,7 @@ def graph_mermaid(agent: Agent[Any], *, agents: Sequence[Agent[Any]] = ()) -> st
 
 
 def outline_mermaid(outline: Outline) -> str:
-    """Return the text of an outline, see `graph_mermaid`."""
+    """Return an outline as a Mermaid flowchart, see `graph_mermaid`."""
     ids = {node.name: f"n{place}" for place, node in enumerate(outline.nodes)}
     lines = [f"    {ids[node.name]}{_box(node, outline)}" for node in outline.nodes]
     lines += [f"    {ids[link.source]} {_arrow(link)} {ids[link.target]}" for link in outline.links]
@@ -182,7 +179,7 @@ def outline_mermaid(outline: Outline) -> str:
 
 
 def _box(node: Node, outline: Outline) -> str:
-    shape = _START if node.name == outline.start else _SHAPES[node.kind]
+    shape = _START_SHAPE if node.name == outline.start else _SHAPES[node.kind]
     return shape.format(_label(node.name))
 
 
@@ -194,74 +191,69 @@ def _arrow(link: Link) -> str:
 
 def _label(text: str) -> str:
     line = " ".join(escape_control(text).split())
-    return _ACTIVE.sub(lambda found: f"#{ord(found[0])};", line)
+    return _MARKUP.sub(lambda found: f"#{ord(found[0])};", line)
 
 
-HEAD = ("source", "target", "type", "context")
+_COLUMNS = ("source", "target", "type", "context")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffRow:
-    """One way from an agent to whoever may take over from it, or answers it."""
+    """A handoff of an agent, or an agent that it calls as a tool."""
 
     source: str
     targets: Sequence[str]
-    """Who is asked, in order; none when nobody has the capabilities, or a function decides."""
+    """The targets in order; empty if no agent has the capabilities, or if a function chooses the target."""
     tool_name: str
-    """What the model calls."""
+    """The name of the tool that the model calls."""
     type: str
-    """That of the payload that rides along. Without one: ``handoff``, ``handler`` where the agent stays and
-    another handler answers for it, ``tool`` for an agent as a tool."""
+    """The type of the payload. Without a payload: ``handoff``; ``handler`` if another handler of the same
+    agent takes over; ``tool`` for an agent as a tool."""
     context: Sequence[str]
-    """What the target is given, and under which conditions."""
+    """The input of the target, and the conditions of the handoff."""
 
 
 def handoff_matrix(agent: Agent[Any], config: RunConfig | None = None) -> list[HandoffRow]:
-    """Return every way that a run which begins with ``agent`` may go: the nearest agents first.
+    """Return a row for each handoff and each agent tool that a run can reach, the nearest agents first.
 
-    What an input filter or a function would do is not known before it is done; it is named.
+    Input filters and functions are named, because their results are not known before a run.
 
     Args:
-        agent: where the run begins.
-        config: that of the run; its ``agents``, ``handoff_input_filter`` and ``nest_handoff_history`` count.
+        agent: the agent that a run begins with.
+        config: the configuration of the run; the table depends on its ``agents``, ``handoff_input_filter``
+            and ``nest_handoff_history``.
 
     Raises:
-        ConfigError: a handoff names an agent that there is not, or two agents have one name.
-        PayloadError: a payload that is no function cannot be sent.
+        ConfigError: a handoff names an agent that does not exist, or two agents have one name.
+        PayloadError: a payload that is not a function cannot be sent.
     """
     if config is None:
-        from routelock.run.config import RunConfig  # noqa: PLC0415 - stands above
+        from routelock.run.config import RunConfig  # noqa: PLC0415 - a room above
 
         config = RunConfig()
     rows: list[HandoffRow] = []
     seen: set[Agent[Any]] = set()
     waiting = [agent]
-    while waiting:  # an agent that is called as a tool has a run of its own, with agents of its own
+    while waiting:  # an agent that is called as a tool has a sub-run with its own agents
         graph = connected(waiting.pop(0), config.agents)
         for source in graph.values():
             if source not in seen:
                 seen.add(source)
                 rows += [_by_handoff(source, edge, graph, config) for edge in source.edges]
-                rows += [_by_tool(source, name, call) for name, call in _agent_tool_row(source)]
-                waiting += [call.agent for _, call in _agent_tool_row(source)]
+                rows += [_by_tool(source, name, call) for name, call in _agent_tools(source)]
+                waiting += [call.agent for _, call in _agent_tools(source)]
     return rows
 
 
 def as_markdown(rows: Iterable[HandoffRow]) -> str:
     """Return the rows as a table with the columns source, target, type and context."""
     cells = [(row.source, ", ".join(row.targets) or "?", row.type, "; ".join(row.context)) for row in rows]
-    lines = [HEAD, ("---",) * len(HEAD), *cells]
+    lines = [_COLUMNS, ("---",) * len(_COLUMNS), *cells]
     return "".join(f"| {' | '.join(_cell(each) for each in line)} |\n" for line in lines)
 
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|")
-
-
-def _agent_tool_row(agent: Agent[Any]) -> Iterator[tuple[str, AgentCall]]:
-    for tool in agent.all_tools:
-        if isinstance(tool.on_invoke_tool, AgentCall):
-            yield tool.name, tool.on_invoke_tool
 
 
 def _by_tool(source: Agent[Any], name: str, call: AgentCall) -> HandoffRow:
@@ -301,7 +293,7 @@ def _target_names(source: Agent[Any], edge: Handoff, graph: Mapping[str, Agent[A
 
 
 def _history(edge: Handoff, config: RunConfig) -> str:
-    """Say what the target is shown of the conversation: the edge's own wish comes before the run's filter."""
+    """Return what the target sees of the conversation; the handoff's settings precede those of the run."""
     if edge.input_filter is not None:
         return f"the conversation through {name_of(edge.input_filter)}"
     if not edge.preserve_context:
@@ -315,7 +307,7 @@ def _history(edge: Handoff, config: RunConfig) -> str:
 
 
 def _payload(source: Agent[Any], edge: Handoff) -> tuple[str, list[str]]:
-    """Return the type of the payload, and what is said about its data."""
+    """Return the type of the payload, and a description of its data."""
     given = cast(Any, edge.payload)
     if given is None:
         return "handler" if edge.to_handler else "handoff", []
@@ -337,7 +329,7 @@ def _given(edge: Handoff) -> Iterator[str]:
 
 def _conditions(edge: Handoff) -> Iterator[str]:
     if edge.on_invoke_handoff is not None:
-        yield f"{name_of(edge.on_invoke_handoff)} decides who"
+        yield f"{name_of(edge.on_invoke_handoff)} chooses the target"
     if edge.capabilities_required:
         yield f"must be able to: {', '.join(edge.capabilities_required)}"
     if edge.is_enabled is not True:

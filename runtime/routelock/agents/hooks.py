@@ -1,7 +1,7 @@
-"""Callbacks that watch a run. They observe; they cannot change what happens.
+"""Hooks: callbacks that observe a run and cannot change it.
 
-What they are given of the conversation are copies. A hook that raises does not end the run and is not lost:
-the exception is in ``result.errors``.
+Requests and replies are passed as copies. A hook that raises does not end the run; its exception is in
+``result.errors``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["AgentHooks", "RunHooks"]
 
 
 class RunHooks:
-    """Watches a whole run; override what you need. ``agent`` is always the `routelock.Agent`."""
+    """Observes a run; override the methods that you need. ``agent`` is always the `routelock.Agent`."""
 
     async def on_agent_start(self, context: RunContext[Any], agent: Any) -> None:
         """Called each time an agent becomes the active one."""
@@ -25,13 +25,13 @@ class RunHooks:
         """Called when an agent produced the final output."""
 
     async def on_handoff(self, context: RunContext[Any], from_agent: Any, to_agent: Any) -> None:
-        """Called once per transfer, before the target's first model call.
+        """Called once per handoff, before the target's first model call.
 
-        ``to_agent`` is the `routelock.Handler` when the target is a handler.
+        ``to_agent`` is the `routelock.Handler` if the target is a handler.
         """
 
     async def on_llm_start(self, context: RunContext[Any], agent: Any, request: Request) -> None:
-        """Called before each model call with a copy of exactly what the handler is given."""
+        """Called before each model call with a copy of the request that the handler gets."""
 
     async def on_llm_end(self, context: RunContext[Any], agent: Any, reply: MessageDone) -> None:
         """Called with a copy of each complete reply."""
@@ -40,11 +40,11 @@ class RunHooks:
         """Called before a tool runs; ``tool`` is the `routelock.Tool`."""
 
     async def on_tool_end(self, context: ToolContext[Any], agent: Any, tool: Any, result: str) -> None:
-        """Called with the text that answers the call, an error report included."""
+        """Called with the text of the tool result, which may be an error report."""
 
 
 class AgentHooks:
-    """Watches one agent, in every run it takes part in."""
+    """Observes one agent in each run that it takes part in."""
 
     async def on_start(self, context: RunContext[Any], agent: Any) -> None:
         """Called each time this agent becomes the active one."""
@@ -53,14 +53,14 @@ class AgentHooks:
         """Called when this agent produced the final output."""
 
     async def on_handoff(self, context: RunContext[Any], agent: Any, source: Any) -> None:
-        """Called when the agent ``source`` hands over to ``agent``: for the hooks of both, each once.
+        """Called when the agent ``source`` hands over to ``agent``, once for the hooks of each of the two.
 
-        Compare ``source.name`` with the name of your agent to know which side this is. ``agent`` is the
-        `routelock.Handler` when the target is a handler.
+        Compare ``source.name`` with the name of your agent to know which of them it is. ``agent`` is the
+        `routelock.Handler` if the target is a handler.
         """
 
     async def on_llm_start(self, context: RunContext[Any], agent: Any, request: Request) -> None:
-        """Called before each model call of this agent with a copy of exactly what the handler is given."""
+        """Called before each model call of this agent with a copy of the request that the handler gets."""
 
     async def on_llm_end(self, context: RunContext[Any], agent: Any, reply: MessageDone) -> None:
         """Called with a copy of each complete reply of this agent."""
@@ -69,4 +69,4 @@ class AgentHooks:
         """Called before one of this agent's tools runs."""
 
     async def on_tool_end(self, context: ToolContext[Any], agent: Any, tool: Any, result: str) -> None:
-        """Called with the text that answers the call."""
+        """Called with the text of the tool result."""

@@ -1,11 +1,13 @@
-"""What is registered on an agent, beside what its declaration lists: handlers, and all that skills bring.
+"""The registry of an agent: its handlers, and the tools, prompts and hooks of its skills.
 
-A `Registry` is open while an agent is made and closed before it is used: agents are immutable.
+A `Registry` is open while the agent is made, and closed before the agent is used, because agents are
+immutable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -20,42 +22,50 @@ from routelock.tools.decorators import is_function
 from routelock.tools.decorators import tool as tool_of
 from routelock.tools.tool import Tool
 
-__all__ = ["PromptSection", "Registered", "RegisteredHandler", "Registry", "checked_event", "register"]
+__all__ = [
+    "PromptSection",
+    "Registered",
+    "RegisteredHandler",
+    "Registry",
+    "checked_event",
+    "collect_errors",
+    "register",
+]
 
 
-_OWN = "agent"
+_AGENT_ITSELF = "agent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptSection:
-    """A part of the system prompt."""
+    """A section of the system prompt."""
 
     text: str | Callable[..., MaybeAwaitable[str]]
-    """Text, or a sync or async function of nothing, of the context, or of the context and the agent."""
+    """Text, or a sync or async function of (), (context) or (context, agent)."""
     priority: int
     scope: Scope = "all"
     name: str = ""
-    """Whose it is, for messages; the handler's name if ``of_handler``."""
+    """The name of its skill, for errors; the name of the handler if ``of_handler``."""
     of_handler: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredHandler:
-    """A handler with its priority among those of one agent."""
+    """A handler of an agent, with its priority."""
 
     name: str
     handler: Handler | str
-    """A model string stands for the bundled LiteLLM handler, which is loaded when it is needed."""
+    """The handler, or a model string for the bundled LiteLLM handler, which is imported when it is used."""
     priority: int
     scope: Scope = "all"
     prompt: str | None = None
     expose: bool = False
-    source: str = _OWN
-    """The skill that brought it, or ``agent``."""
+    source: str = _AGENT_ITSELF
+    """The name of its skill, or ``agent``."""
 
     @property
     def section(self) -> PromptSection | None:
-        """Its part of the system prompt, if it has one."""
+        """The section of the system prompt with the handler's ``prompt``; None if it has none."""
         if not self.prompt:
             return None
         return PromptSection(
@@ -65,35 +75,35 @@ class RegisteredHandler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """What a finished `Registry` holds; each list in its order."""
+    """The contents of a closed `Registry`, in the order in which they apply."""
 
     handlers: tuple[RegisteredHandler, ...] = ()
-    """By priority, and then as they were registered: the first is the default."""
+    """The handlers by priority, then by registration; the first is the default."""
     tools: tuple[Tool, ...] = ()
     sections: tuple[PromptSection, ...] = ()
-    """By priority; the prompts of skills and of handlers."""
+    """The prompts of skills and of handlers, by priority."""
     hooks: Mapping[str, tuple[Callable[..., Any], ...]] = field(
         default_factory=dict[str, tuple[Callable[..., Any], ...]]
     )
-    """By event; callables of what a method of `routelock.AgentHooks` is given."""
+    """The hooks by event; each takes the arguments of that method of `routelock.AgentHooks`."""
 
     def get(self, name: str) -> RegisteredHandler | None:
-        """Return the handler of that name."""
+        """Return the handler with that name."""
         return next((each for each in self.handlers if each.name == name), None)
 
     def opens(self, handler: Handler, granted: Collection[str]) -> bool:
-        """Whether a run with these scopes may reach a handler, be it one of these or any other."""
+        """Whether a run with these scopes may use a handler, registered or not."""
         known = self.get(handler.name)
         scopes: list[Scope] = [getattr(handler, "scope", "all"), "all" if known is None else known.scope]
         return all(permits(scope, granted) for scope in scopes)
 
 
 class Registry:
-    """Collects what is registered on an agent; a skill is given it when it is initialised.
+    """Collects the handlers, tools, prompts and hooks of an agent; passed to `Skill.initialize`.
 
     Args:
         agent: the name of the agent.
-        skills: the agent's skills by name; a skill finds those that it depends on initialised.
+        skills: the agent's skills by name. The dependencies of a skill are initialised before the skill.
     """
 
     def __init__(self, agent: str, skills: Mapping[str, Any] | None = None) -> None:
@@ -104,11 +114,11 @@ class Registry:
         self._sections: list[PromptSection] = []
         self._hooks: list[tuple[int, str, Callable[..., Any]]] = []
         self._closed = False
-        self._source = _OWN
+        self._source = _AGENT_ITSELF
         self._scope: Scope = "all"
 
-    def speak_for(self, skill: str, scope: Scope) -> None:
-        """Take what is added from now on for a skill's, open to ``scope`` unless it says otherwise."""
+    def begin_skill(self, skill: str, scope: Scope) -> None:
+        """Attribute what is added from now on to a skill, with ``scope`` as the default scope."""
         self._source, self._scope = skill, scope
 
     def add_handler(
@@ -120,36 +130,36 @@ class Registry:
     ) -> None:
         """Register a handler, or a function that becomes one.
 
-        One with the same name from the same skill replaces the earlier one.
+        It replaces an earlier handler of the same name from the same skill.
 
         Args:
-            handler: its own ``priority``, ``scope``, ``prompt`` and ``expose`` count.
-            source: who brings it; the skill that is being initialised when left out.
-            scope: used if the handler has none of its own; the skill's when left out.
+            handler: the handler, with its own ``priority``, ``scope``, ``prompt`` and ``expose``.
+            source: the name of its skill; by default the skill that is being initialised.
+            scope: the scope of a handler that has none; by default that of the skill.
 
         Raises:
-            ConfigError: it cannot answer, or another handler of that name comes from elsewhere.
+            ConfigError: it is not a handler, or another source has registered a handler of that name.
         """
-        source, scope = self._source if source is None else source, self._own(scope)
+        source, scope = self._source if source is None else source, self._scope_or_default(scope)
         self.add_registered(register(handler, source=source, scope=scope))
 
     def add_registered(self, registered: RegisteredHandler) -> None:
-        """Add a handler that `register` made."""
+        """Add a handler that `register` returned."""
         self._open()
         other = self._handlers.get(registered.name)
-        if other is not None and other.handler != registered.handler and _both_count(other, registered):
+        if other is not None and other.handler != registered.handler and _conflict(other, registered):
             raise ConfigError(
-                f"Agent {self.agent!r}: two handlers are named {registered.name!r}, one of {other.source!r} "
-                f"and one of {registered.source!r}. Give one another name."
+                f"Agent {self.agent!r}: two handlers are named {registered.name!r}, one from "
+                f"{other.source!r} and one from {registered.source!r}. Rename one of them."
             )
         self._handlers[registered.name] = registered
 
     def get(self, name: str) -> dict[str, Any] | None:
-        """Return what is known of a registered handler; None when there is none."""
+        """Return the description of a registered handler, as `list` does; None if there is none."""
         return next((each for each in self.list() if each["target"] == name), None)
 
     def list(self) -> list[dict[str, Any]]:
-        """Return what is known of all registered handlers, in their order."""
+        """Return a description of each registered handler as a dict, in their order."""
         return [
             {
                 "target": each.name,
@@ -164,10 +174,12 @@ class Registry:
     def add_tool(self, tool: Tool | Callable[..., Any], *, scope: Scope | None = None) -> None:
         """Add a tool, or a plain function that becomes one.
 
-        ``scope``, or else that of the skill, is used if the tool is open to all.
+        Args:
+            tool: the tool.
+            scope: the scope of a tool that is open to all; by default that of the skill.
         """
         self._open()
-        scope = self._own(scope)
+        scope = self._scope_or_default(scope)
         if is_function(tool):
             tool = tool_of(tool)
         if not isinstance(tool, Tool):
@@ -185,11 +197,11 @@ class Registry:
         """Add a section to the system prompt: text, or a function of the context and the agent."""
         self._open()
         name = name or self._source
-        scope = checked_scope(self._own(scope), f"A prompt of {name!r}")
+        scope = checked_scope(self._scope_or_default(scope), f"A prompt of {name!r}")
         self._sections.append(PromptSection(text=text, priority=priority, scope=scope, name=name))
 
     def add_hook(self, event: str, function: Callable[..., Any], *, priority: int = Priority.CUSTOM) -> None:
-        """Call ``function`` at an event, with what that method of `routelock.AgentHooks` is given.
+        """Call ``function`` at an event, with the arguments of that method of `routelock.AgentHooks`.
 
         Raises:
             ConfigError: there is no such event.
@@ -198,7 +210,7 @@ class Registry:
         self._hooks.append((priority, checked_event(event), function))
 
     def close(self) -> Registered:
-        """Return what was collected. Nothing can be added any more."""
+        """Close the registry and return its contents."""
         self._open()
         self._closed = True
         handlers = self._by_priority()
@@ -213,7 +225,7 @@ class Registry:
             hooks=hooks,
         )
 
-    def _own(self, scope: Scope | None) -> Scope:
+    def _scope_or_default(self, scope: Scope | None) -> Scope:
         return self._scope if scope is None else scope
 
     def _by_priority(self) -> Sequence[RegisteredHandler]:
@@ -222,13 +234,22 @@ class Registry:
     def _open(self) -> None:
         if self._closed:
             raise ConfigError(
-                f"Agent {self.agent!r} is finished, and agents do not change. Register in Skill.initialize, "
-                "or make another agent with dataclasses.replace(agent, handlers=[...])."
+                f"Agent {self.agent!r} is made already, and agents are immutable. Register in "
+                "Skill.initialize, or make another agent with dataclasses.replace(agent, handlers=[...])."
             )
 
 
+@contextmanager
+def collect_errors(wrong: list[ConfigError]) -> Generator[None]:
+    """Append a ConfigError of the block to ``wrong`` instead of raising it."""
+    try:
+        yield
+    except ConfigError as error:
+        wrong.append(error)
+
+
 def checked_event(event: str) -> str:
-    """Return the name of an event that hooks can be called at.
+    """Return the name of an event after a check that hooks have it.
 
     Raises:
         ConfigError: there is no such event.
@@ -239,34 +260,34 @@ def checked_event(event: str) -> str:
     return event
 
 
-def _both_count(one: RegisteredHandler, other: RegisteredHandler) -> bool:
-    """Whether neither may replace the other: a skill may register anew, a declaration is no sequence."""
-    return one.source != other.source or one.source == _OWN
+def _conflict(one: RegisteredHandler, other: RegisteredHandler) -> bool:
+    """Whether two handlers of one name conflict; only a skill may replace its own handler."""
+    return one.source != other.source or one.source == _AGENT_ITSELF
 
 
 def register(
     handler: Handler | Callable[..., Any] | str,
     *,
     priority: int = Priority.CUSTOM,
-    source: str = _OWN,
+    source: str = _AGENT_ITSELF,
     scope: Scope = "all",
 ) -> RegisteredHandler:
     """Return a handler with its priority, scope and source.
 
     Args:
         handler: a handler, a function that becomes one, or a model string.
-        priority: used if the handler has none of its own; ``scope`` likewise.
-        source: who brings it.
-        scope: see ``priority``.
+        priority: the priority of a handler that has none.
+        source: the name of its skill, or ``agent``.
+        scope: the scope of a handler that has none.
 
     Raises:
-        ConfigError: it cannot answer.
+        ConfigError: it is not a handler.
     """
     if isinstance(handler, str):
         return RegisteredHandler(
             name=litellm_name(handler), handler=handler, priority=priority, source=source
         )
-    found = handler if callable(getattr(handler, "stream", None)) else _made(handler)
+    found = handler if callable(getattr(handler, "stream", None)) else _handler_of(handler)
     name: object = getattr(found, "name", None)
     if not isinstance(name, str) or not name:
         raise ConfigError(f"A handler needs a name; {handler!r:.80} has {name!r}.")
@@ -274,7 +295,7 @@ def register(
     return RegisteredHandler(
         name=name,
         handler=cast(Handler, found),
-        priority=_number(getattr(found, "priority", None), priority, name),
+        priority=_checked_priority(getattr(found, "priority", None), priority, name),
         scope=checked_scope(scope if own == "all" else own, f"Handler {name!r}"),
         prompt=getattr(found, "prompt", None),
         expose=bool(getattr(found, "expose", False)),
@@ -282,15 +303,16 @@ def register(
     )
 
 
-def _made(function: Any) -> Handler:
+def _handler_of(function: Any) -> Handler:
     if not callable(function):
         raise ConfigError(
-            f"A handler has a name and a stream method, or is an async function; {function!r:.80} is neither."
+            f"{function!r:.80} is not a handler. Pass an object with a name and a stream method, or an async "
+            "function."
         )
     return function_handler(function)
 
 
-def _number(given: object, default: int, name: str) -> int:
+def _checked_priority(given: object, default: int, name: str) -> int:
     if given is None:
         return default
     if not isinstance(given, int):

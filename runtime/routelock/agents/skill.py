@@ -1,4 +1,4 @@
-"""Skills: tools, handlers, prompts and hooks that are registered on an agent together.
+"""Skills: bundles of tools, handlers, prompts and hooks for an agent.
 
     class Weather(Skill):
         @tool
@@ -9,20 +9,19 @@
 
     Agent("helper", model=..., skills=[Weather()])
 
-What a skill brings is registered while the agent is made, see `registry.py`.
+The parts of a skill are registered while the agent is made, see `registry.py`.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeVar, cast, overload
 
 from routelock._callables import MaybeAwaitable, name_of
-from routelock.agents.registry import Registered, Registry, checked_event, register
+from routelock.agents.registry import Registered, Registry, checked_event, collect_errors, register
 from routelock.errors import ConfigError, SkillInitError
 from routelock.handlers.function_handler import FunctionHandler
 from routelock.handlers.port import Handler, Priority, is_handler
@@ -33,26 +32,26 @@ from routelock.tools.tool import Tool
 __all__ = ["Hook", "Prompt", "Skill", "hook", "prompt", "register_all"]
 
 
-_INSTEAD: Mapping[str, str] = {
+_WEBAGENTS_NAMES: Mapping[str, str] = {
     "register_handoff": "registry.add_handler",
     "register_hook": "registry.add_hook",
     "register_prompt": "registry.add_prompt",
     "register_tool": "registry.add_tool",
 }
-"""What a method of webagents is called here."""
+"""The method of the registry for each method of the webagents library."""
 
 
 class Skill:
     """A bundle of tools, handlers, prompts and hooks.
 
-    Methods decorated with `routelock.tool`, `routelock.handler`, `prompt` and `hook` are registered on
-    each agent that has the skill. What is made anew for each agent belongs into `initialize`. A skill
-    holds nothing of a run: it may serve many at once.
+    Methods decorated with `routelock.tool`, `routelock.handler`, `prompt` and `hook` are registered on each
+    agent that has the skill. Put what each agent needs anew into `initialize`. A skill has no state of a run,
+    because several runs may use it at the same time.
 
     Args:
-        config: settings of the skill's own, as it documents them.
-        name: what it is called; the class's name when left out. Each skill of an agent has its own.
-        scope: who may use what it brings, unless a part has a scope of its own.
+        config: settings of the skill.
+        name: the name, unique among the skills of an agent; by default the name of the class.
+        scope: which runs may use the parts of the skill that have no scope of their own.
         dependencies: names of skills that are initialised before this one.
     """
 
@@ -82,18 +81,18 @@ class Skill:
         self.dependencies = tuple(needed)
 
     def initialize(self, registry: Registry) -> None:
-        """Prepare the skill for one agent, and register what no decorator can.
+        """Prepare the skill for one agent, and register parts that have no decorator.
 
-        Called while the agent is made, after the skills that this one depends on (``registry.skills``),
-        and never during a run. What has to be opened and closed, such as a connection, is opened before.
+        Called while the agent is made, after the dependencies of the skill (``registry.skills``), and never
+        during a run. Open resources such as connections before the agent is made.
         """
 
     def request_handoff(self, target_name: str, input: Any = None) -> HandoffRequest:
-        """Return what a tool of the skill returns to hand over, as webagents spells it.
+        """Return a handoff request for a tool of the skill to return; the method is named as in webagents.
 
         Args:
-            target_name: a handler or an agent, see `routelock.HandoffRequest`.
-            input: given to the target, which finds it as ``Request.handoff_input``.
+            target_name: the name of a handler or an agent, see `routelock.HandoffRequest`.
+            input: the value of ``Request.handoff_input`` in the requests of the target.
         """
         return HandoffRequest(target_name, input=input)
 
@@ -107,7 +106,7 @@ class Prompt:
     scope: Scope
 
     def __call__(self, *args: Any) -> MaybeAwaitable[str]:
-        """Write the section, as the plain function would."""
+        """Call the plain function."""
         return self.function(*args)
 
     def __get__(self, instance: object | None, owner: type[Any] | None = None) -> Prompt:
@@ -123,7 +122,7 @@ class Hook:
     priority: int
 
     def __call__(self, *args: Any) -> Any:
-        """Do what the plain function does."""
+        """Call the plain function."""
         return self.function(*args)
 
     def __get__(self, instance: object | None, owner: type[Any] | None = None) -> Hook:
@@ -134,7 +133,7 @@ Part = TypeVar("Part", Prompt, Hook)
 
 
 def _bound(part: Part, instance: object | None) -> Part:
-    """Return a part that was made in the body of a class, bound to the instance it is taken from."""
+    """Return the part of a method, bound to the instance that it was taken from."""
     return part if instance is None else replace(part, function=cast(Any, part.function).__get__(instance))
 
 
@@ -157,13 +156,13 @@ def prompt(
 ) -> Prompt | Callable[[Callable[..., MaybeAwaitable[str]]], Prompt]:
     """Make a method of a skill a section of the system prompt: ``@prompt`` or ``@prompt(priority=10)``.
 
-    It returns text, sync or async, and may take the run's context, and the agent after it. It is asked
-    before each model call: text that stays the same keeps a provider's prompt cache warm.
+    The method is sync or async, returns text, and may take the run's context, and then the agent. It is
+    called before each model call. Text that stays the same keeps the provider's prompt cache valid.
 
     Args:
         function: the method.
-        priority: sections stand in this order, lower first.
-        scope: who is to see it, see `routelock.scopes`.
+        priority: the order of sections, lower first.
+        scope: which runs have the section in their prompt, see `routelock.scopes`.
     """
 
     def make(function: Callable[..., MaybeAwaitable[str]]) -> Prompt:
@@ -177,8 +176,8 @@ def hook(event: str, /, *, priority: int = Priority.CUSTOM) -> Callable[[Callabl
     """Call a method of a skill at an event of the agent: ``@hook("on_tool_end")``.
 
     Args:
-        event: a method of `routelock.AgentHooks`; the method is given what that one is given.
-        priority: hooks of one event are called in this order, lower first.
+        event: the name of a method of `routelock.AgentHooks`; the hook gets the same arguments.
+        priority: the order of hooks of one event, lower first.
 
     Raises:
         ConfigError: there is no such event.
@@ -198,41 +197,33 @@ def register_all(
     skills: Sequence[Skill],
     wrong: list[ConfigError],
 ) -> Registered:
-    """Register an agent's model, its handlers and its skills, and return what comes of it.
+    """Register an agent's model, handlers and skills, and return the closed registry's contents.
 
-    Skills are initialised only if nothing is wrong before.
+    Skills are initialised only if there are no errors before.
 
     Args:
-        agent: the agent's name.
-        model: its model; one that is neither text nor a handler is told when a run begins.
+        agent: the name of the agent.
+        model: its model. A model that is neither text nor a handler is reported when a run begins.
         handlers: its handlers.
         skills: its skills.
-        wrong: what is wrong with the agent. More is added: names that clash, a handler that cannot answer, a
-            dependency that is missing or goes round in a circle, a skill that could not be initialised.
+        wrong: the errors of the agent. Added are: conflicting names, invalid handlers, missing or circular
+            dependencies, and skills that could not be initialised.
     """
     by_name = _by_name(agent, skills, wrong)
     registry = Registry(agent, by_name)
-    with _telling(wrong):
+    with collect_errors(wrong):
         if isinstance(model, str) or is_handler(model):
             registry.add_registered(register(model, priority=Priority.LOCAL))
     for handler in handlers:
         if handler is None or handler is not model:
-            with _telling(wrong):
+            with collect_errors(wrong):
                 registry.add_handler(handler)
     for name in _in_order(agent, by_name, wrong):
-        with _telling(wrong):
+        with collect_errors(wrong):
             _register(registry, name, by_name[name])
             if not wrong:
                 _initialize(registry, name, by_name[name])
     return registry.close()
-
-
-@contextmanager
-def _telling(wrong: list[ConfigError]) -> Generator[None]:
-    try:
-        yield
-    except ConfigError as error:
-        wrong.append(error)
 
 
 def _name(skill: Skill) -> str:
@@ -260,17 +251,17 @@ def _needs(skill: Skill) -> Sequence[str]:
 
 
 def _in_order(agent: str, skills: Mapping[str, Skill], wrong: list[ConfigError]) -> list[str]:
-    """Return the names in their declared order, but each after those that it depends on."""
+    """Return the names in their declared order, each after its dependencies."""
     order: list[str] = []
     seen: set[str] = set()
 
-    def tell(what: str) -> None:
+    def report(what: str) -> None:
         wrong.append(ConfigError(f"Agent {agent!r}: {what}."))
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         if name in path:
             circle = " -> ".join([*path[path.index(name) :], name])
-            tell(f"skills depend on each other in a circle: {circle}")
+            report(f"skills depend on each other in a circle: {circle}")
         if name in seen:
             return
         seen.add(name)
@@ -279,7 +270,7 @@ def _in_order(agent: str, skills: Mapping[str, Skill], wrong: list[ConfigError])
                 visit(needed, (*path, name))
             else:
                 has = f"It has: {', '.join(skills)}"
-                tell(f"skill {name!r} depends on {needed!r}, which the agent does not have. {has}")
+                report(f"skill {name!r} depends on {needed!r}, which the agent does not have. {has}")
         order.append(name)
 
     for name in skills:
@@ -289,7 +280,7 @@ def _in_order(agent: str, skills: Mapping[str, Skill], wrong: list[ConfigError])
 
 def _register(registry: Registry, name: str, skill: Skill) -> None:
     """Register the decorated methods of a skill."""
-    registry.speak_for(name, checked_scope(skill.scope, f"Skill {name!r}"))
+    registry.begin_skill(name, checked_scope(skill.scope, f"Skill {name!r}"))
     for part in _parts(skill):
         if isinstance(part, Tool):
             registry.add_tool(part)
@@ -303,15 +294,15 @@ def _register(registry: Registry, name: str, skill: Skill) -> None:
 
 
 def _initialize(registry: Registry, name: str, skill: Skill) -> None:
-    """Let a skill register what no decorator can."""
+    """Call `Skill.initialize`."""
     initialize: Callable[[Registry], object] = skill.initialize
     try:
         given = initialize(registry)
     except Exception as error:
-        instead = _INSTEAD.get(error.name or "") if isinstance(error, AttributeError) else None
+        instead = _WEBAGENTS_NAMES.get(error.name or "") if isinstance(error, AttributeError) else None
         raise SkillInitError(
             f"Agent {registry.agent!r}: skill {name!r} could not be initialised: "
-            f"{type(error).__name__}: {error}" + (f". Here it is {instead}(...)." if instead else "")
+            f"{type(error).__name__}: {error}" + (f". In routelock it is {instead}(...)." if instead else "")
         ) from error
     if given is not None:
         is_async = inspect.isawaitable(given) or inspect.isasyncgen(given)
@@ -320,12 +311,12 @@ def _initialize(registry: Registry, name: str, skill: Skill) -> None:
         raise SkillInitError(
             f"Agent {registry.agent!r}: initialize of skill {name!r} "
             + ("is async" if is_async else f"returned a {type(given).__name__} instead of nothing")
-            + ". An agent is made without an event loop: open what has to be awaited before, and pass it in."
+            + ". There is no event loop while an agent is made: await what you need before, and pass it in."
         )
 
 
 def _parts(skill: Skill) -> Iterator[Any]:
-    """Yield what the decorators made of a skill's methods, bound to it, in the order of the class body."""
+    """Yield the decorated methods of a skill, bound to it, in the order of the class body."""
     names = dict.fromkeys(name for owner in reversed(type(skill).__mro__) for name in vars(owner))
     for name in names:
         declared: object = inspect.getattr_static(skill, name)

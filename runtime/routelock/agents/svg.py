@@ -1,7 +1,7 @@
-"""The agent graph as a picture: SVG that is the same every time, with no dependency and no script.
+"""The agent graph as SVG, with no dependency and no script; the same graph gives the same picture.
 
-From left to right, in layers: how many transfers an agent is away from where a run begins. What must not be
-taken from somebody else's text is escaped here, all of it, so the picture can stand inside of a page.
+Each layer, from left to right, has the agents that are one handoff further away from the first agent of a
+run. All names and descriptions are escaped, so the picture can be part of a page.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
+from routelock._text import clip
 from routelock.agents.agent import Agent
 from routelock.agents.graph import Link, Node, Outline, outline_of
 
@@ -37,17 +38,17 @@ def graph_svg(
     used: Collection[tuple[str, str]] = (),
     agents: Sequence[Agent[Any]] = (),
 ) -> str:
-    """Return the graph that can be reached from an agent, as SVG text.
+    """Return the graph of all agents that are reachable from an agent, as SVG text.
 
-    Each agent is a ``<g data-node="name">``, each way a ``<path data-source data-target>``, so that a page
-    may light them up by itself; what is lit has the class ``active`` or ``used``. The agent that a run begins
-    with, and which takes over again in the next one, is marked as the default.
+    Each agent is a ``<g data-node="name">`` and each handoff a ``<path data-source data-target>``, so that a
+    page can highlight them; what is highlighted has the class ``active`` or ``used``. The agent that runs
+    begin with is marked as the default.
 
     Args:
-        agent: where a run begins.
-        active: name of who speaks.
-        used: the transfers that were made, as (source, target).
-        agents: more that handoffs may name, see ``RunConfig.agents``.
+        agent: the agent that a run begins with.
+        active: the name of the active agent.
+        used: the handoffs that were made, as (source, target).
+        agents: more agents that handoffs may name, see ``RunConfig.agents``.
 
     Raises:
         ConfigError: two different agents have one name.
@@ -56,14 +57,14 @@ def graph_svg(
 
 
 def outline_svg(outline: Outline, *, active: str | None = None, used: Collection[_Edge] = ()) -> str:
-    """Return the picture of an outline, see `graph_svg`."""
+    """Return an outline as SVG, see `graph_svg`."""
     places = _layout(outline)
     lit = set(used)
     width = max(place.x + place.width for place in places.values()) + _MARGIN
     height = max(place.y + _HEIGHT for place in places.values()) + _MARGIN
     height += _room_below(outline, places)
-    names = ", ".join(_shown(node.name) for node in outline.nodes)
-    label = f"Agent graph: {names}. Runs begin with {_shown(outline.start)}."
+    names = ", ".join(_one_line(node.name) for node in outline.nodes)
+    label = f"Agent graph: {names}. Runs begin with {_one_line(outline.start)}."
     both = {(link.source, link.target) for link in outline.links}
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
@@ -76,7 +77,7 @@ def outline_svg(outline: Outline, *, active: str | None = None, used: Collection
     return "\n".join(parts) + "\n"
 
 
-# -- where things are --
+# -- layout --
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def _layout(outline: Outline) -> dict[str, _Place]:
 
 
 def _layers(outline: Outline) -> list[list[str]]:
-    """Return the names by distance from the start; what cannot be reached is beside it."""
+    """Return the names by distance from the start; unreachable ones are in the first layer."""
     depth = {outline.start: 0}
     waiting = deque([outline.start])
     while waiting:
@@ -125,7 +126,7 @@ def _layers(outline: Outline) -> list[list[str]]:
 
 
 def _order(layers: list[list[str]], links: Sequence[Link]) -> None:
-    """Put each name near those of the layer before that lead to it; ties stay as they were declared."""
+    """Sort each layer by the position of its sources in the layer before; ties keep their order."""
     for before, layer in itertools.pairwise(layers):
         height = {name: place for place, name in enumerate(before)}
         sources = {
@@ -137,22 +138,22 @@ def _order(layers: list[list[str]], links: Sequence[Link]) -> None:
 
 
 def _width(node: Node) -> float:
-    letters = max(_letters(_clipped(node.name)) + 2, _letters(_second(node)) * 0.85, 10)
+    letters = max(_letters(_clipped(node.name)) + 2, _letters(_second_line(node)) * 0.85, 10)
     return round(letters * _LETTER) + 26
 
 
 def _letters(text: str) -> float:
-    """Return how wide a text is about, in letters: those of some scripts, and emoji, take two."""
+    """Return the approximate width of a text in letters; emoji and letters of some scripts are wider."""
     return sum(1.7 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
 def _room_below(outline: Outline, places: dict[str, _Place]) -> float:
-    """Return what ways back over several layers need: they pass below everything."""
+    """Return the height below the boxes for lines that lead back over several layers."""
     far = [link for link in outline.links if places[link.source].layer - places[link.target].layer > 1]
     return 26 if far else 0
 
 
-# -- how they look --
+# -- shapes --
 
 
 def _box(node: Node, place: _Place, start: str, active: str | None) -> str:
@@ -163,12 +164,12 @@ def _box(node: Node, place: _Place, start: str, active: str | None) -> str:
     corner = 23 if node.kind == "handler" else 8
     lines = [
         f'<g class="{classes}" data-node={quoteattr(_clean(node.name))}>',
-        f"<title>{escape(_told(node, default))}</title>",
+        f"<title>{escape(_tooltip(node, default))}</title>",
         f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{_HEIGHT}" rx="{corner}" '
         f'fill="{_GLOW if lit else _PAPER}" stroke="{_LIT if lit else _LINE}" '
         f'stroke-width="{2.5 if lit else 1.5}"{dashed}/>',
     ]
-    second = _second(node)
+    second = _second_line(node)
     first_y = y + (20 if second else 28)
     lines.append(_text(x + width / 2, first_y, _clipped(node.name), "name", _INK, 'font-weight="600"'))
     if second:
@@ -196,26 +197,25 @@ def _line(link: Link, places: dict[str, _Place], lit: bool, both: set[_Edge]) ->
     dashed = ' stroke-dasharray="5 4"' if link.kind == "asks" else ""
     classes = " ".join(["edge", link.kind, *(["used"] if lit else [])])
     colour = _LIT if lit else _LINE
-    path, head = _way(source, target, aside, max(place.y for place in places.values()) + _HEIGHT)
-    told = (
-        f"{_shown(link.source)} {'asks' if link.kind == 'asks' else 'to'} {_shown(link.target)}: {link.tool}"
-    )
-    told += ", and goes on with the answer" if link.returns else ""
+    path, head = _path(source, target, aside, max(place.y for place in places.values()) + _HEIGHT)
+    verb = "asks" if link.kind == "asks" else "to"
+    tooltip = f"{_one_line(link.source)} {verb} {_one_line(link.target)}: {link.tool}"
+    tooltip += ", and goes on with the answer" if link.returns else ""
     return (
         f'<g class="{classes}" data-source={quoteattr(_clean(link.source))} '
-        f"data-target={quoteattr(_clean(link.target))}><title>{escape(_clean(told))}</title>"
+        f"data-target={quoteattr(_clean(link.target))}><title>{escape(_clean(tooltip))}</title>"
         f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="{2.5 if lit else 1.5}"{dashed}/>'
         f'<path class="head" d="{head}" fill="{colour}"/></g>'
     )
 
 
-def _way(source: _Place, target: _Place, aside: float, bottom: float) -> tuple[str, str]:
-    """Return the line and its head. There and back are side by side, so that each can be lit alone."""
+def _path(source: _Place, target: _Place, aside: float, bottom: float) -> tuple[str, str]:
+    """Return a line and its head. A line and the line back are side by side, so each can be highlighted."""
     if target.layer > source.layer:
         x1, y1, x2, y2 = source.x + source.width, source.middle - aside, target.x, target.middle - aside
         return _curve(x1, y1, x2 - 8, y2, (x2 - x1) / 2), _head(x2, y2, 1)
     if target.layer == source.layer:
-        return _beside(source, target)
+        return _within_layer(source, target)
     x1, y1, x2, y2 = source.x, source.middle + aside, target.x + target.width, target.middle + aside
     if source.layer - target.layer == 1:
         return _curve(x1, y1, x2 + 8, y2, (x2 - x1) / 2), _head(x2, y2, -1)
@@ -225,8 +225,8 @@ def _way(source: _Place, target: _Place, aside: float, bottom: float) -> tuple[s
     return path, _head(x2, y2, -1)
 
 
-def _beside(source: _Place, target: _Place) -> tuple[str, str]:
-    """Return a way within a layer: down on the right, up on the left."""
+def _within_layer(source: _Place, target: _Place) -> tuple[str, str]:
+    """Return a line within a layer, on the right if it leads down, on the left if it leads up."""
     down = 1 if target.y > source.y else -1
     x = source.x + (source.width if down > 0 else 0)
     y1, y2 = source.middle + 12 * down, target.middle - 12 * down
@@ -243,34 +243,33 @@ def _head(x: float, y: float, direction: int) -> str:
     return f"M{x:g} {y:g}l{-9 * direction:g} -5v10z"
 
 
-# -- words --
+# -- texts --
 
 
-def _second(node: Node) -> str:
-    """Return the line below the name: the default handler, and how many more there are."""
+def _second_line(node: Node) -> str:
+    """Return the text below the name: the default handler, and the number of other handlers."""
     if not node.handlers:
         return {"handler": "handler", "open": "decided later"}.get(node.kind, "")
     more = f" +{len(node.handlers) - 1}" if len(node.handlers) > 1 else ""
     return _clipped(node.handlers[0]) + more
 
 
-def _told(node: Node, default: bool) -> str:
-    parts = [f"{_shown(node.name)} (default: runs begin here)" if default else _shown(node.name)]
+def _tooltip(node: Node, default: bool) -> str:
+    parts = [f"{_one_line(node.name)} (default: runs begin here)" if default else _one_line(node.name)]
     parts += [_clean(node.about)] if node.about else []
-    parts += [f"answers: {', '.join(map(_shown, node.handlers))}"] if node.handlers else []
-    parts += [f"tools: {', '.join(map(_shown, node.tools))}"] if node.tools else []
+    parts += [f"answers: {', '.join(map(_one_line, node.handlers))}"] if node.handlers else []
+    parts += [f"tools: {', '.join(map(_one_line, node.tools))}"] if node.tools else []
     return "\n".join(parts)
 
 
 def _clean(text: str) -> str:
-    """Return the text without what XML cannot hold."""
+    """Return the text without characters that XML cannot have."""
     return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text)
 
 
-def _shown(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(_clean(text).split())
 
 
 def _clipped(text: str) -> str:
-    one_line = _shown(text)
-    return one_line if len(one_line) <= _MOST_LETTERS else one_line[: _MOST_LETTERS - 1] + "…"
+    return clip(_one_line(text), _MOST_LETTERS)

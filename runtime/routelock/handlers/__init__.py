@@ -1,8 +1,8 @@
-"""The port to a model, and handlers that are functions.
+"""The interface to models, and handlers made from functions.
 
-A `Handler` is given a `Request` and yields events that end with one `MessageDone`. `function_handler` makes
-one of a function, the stream assembler makes whole messages of chunks, and replies are checked here before
-the run takes them. Imports `history` and the modules at the top. Start at `port.py`.
+A `Handler` gets a `Request` and yields events; the last one is a `MessageDone`. `function_handler` makes a
+handler from a function, the stream assembler makes messages from chunks, and `replies.py` checks replies
+before a run accepts them. This room imports `history` and the modules at the top. Start at `port.py`.
 """
 
 from __future__ import annotations

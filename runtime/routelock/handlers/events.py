@@ -1,4 +1,4 @@
-"""What a handler yields while it answers: deltas, failed attempts, and one whole message."""
+"""The events of a handler: deltas, failed attempts, and one complete message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TextDelta:
-    """A piece of the reply's text, as it arrives."""
+    """A piece of the reply's text."""
 
     type: ClassVar[Literal["text_delta"]] = "text_delta"
     text: str
@@ -28,7 +28,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelta:
-    """A piece of the model's reasoning, from providers that show it."""
+    """A piece of the model's reasoning, if the provider sends it."""
 
     type: ClassVar[Literal["reasoning_delta"]] = "reasoning_delta"
     text: str
@@ -36,11 +36,11 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """A piece of a tool call that is still being written. Only `MessageDone` has the whole call."""
+    """A piece of a tool call. Only `MessageDone` has the complete call."""
 
     type: ClassVar[Literal["tool_call_delta"]] = "tool_call_delta"
     index: int
-    """The call's place in the reply, from 0."""
+    """The position of the call in the reply, from 0."""
     id: str
     name: str
     arguments: str
@@ -54,19 +54,20 @@ class MessageDone:
     type: ClassVar[Literal["message_done"]] = "message_done"
     message: Message
     usage: Usage | None = None
-    """What this call consumed, with ``requests`` = 1; None when the handler cannot know."""
+    """The usage of this call, with ``requests`` = 1; None if the handler does not know it."""
     finish_reason: str | None = None
-    """The provider's word for why it stopped. For people and logs: the run never decides on it."""
+    """Why the model stopped, as the provider reports it."""
     model: str | None = None
-    """The model that answered, as the provider names it."""
+    """The model that wrote the reply, as the provider names it."""
     response_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFailed:
-    """A model call failed and is made again after ``delay`` seconds.
+    """A model call failed, and the handler makes it again after ``delay`` seconds.
 
-    Nothing of it was shown, unless ``Retry(mid_stream=True)`` allows that: then what was shown is void.
+    No delta of the call was yielded before, unless ``Retry(mid_stream=True)`` allows that. Then discard those
+    deltas.
     """
 
     type: ClassVar[Literal["attempt_failed"]] = "attempt_failed"
@@ -76,4 +77,4 @@ class AttemptFailed:
 
 
 HandlerEvent = TextDelta | ReasoningDelta | ToolCallDelta | AttemptFailed | MessageDone
-"""What a handler may yield."""
+"""Any event that a handler may yield."""

@@ -1,4 +1,4 @@
-"""Functions as handlers: ``@handler``, ``function_handler``, and what a handler's function is called with."""
+"""Functions as handlers: ``@handler``, ``function_handler``, and the arguments of a handler's function."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from typing import Any, cast, overload
 
 import anyio
 
-from routelock._callables import is_method, name_of, types_in, unbound
+from routelock._callables import declared_parameters, is_method, name_of, types_in, unbound
 from routelock.context import RunContext, ToolContext
 from routelock.errors import ConfigError
 from routelock.handlers.events import HandlerEvent
@@ -36,7 +36,7 @@ __all__ = ["FunctionHandler", "Parameters", "check_async", "function_handler", "
 
 
 _Source = Callable[[Request], Any]
-"""Where the value of a parameter comes from."""
+"""Returns the value of a parameter."""
 
 _ANY: Any = Any
 
@@ -46,34 +46,34 @@ _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
-_LATER = frozenset(("AsyncGenerator", "AsyncIterable", "AsyncIterator", "Awaitable", "Coroutine"))
+_ASYNC_TYPES = frozenset(("AsyncGenerator", "AsyncIterable", "AsyncIterator", "Awaitable", "Coroutine"))
 
 
-# -- what may be a handler --
+# -- which functions can be handlers --
 
 
 def check_async(function: object, name: str) -> None:
-    """Check that a call of ``function`` cannot block the other runs of the process.
+    """Check that a function is async, so a call of it cannot block the other runs of the process.
 
-    It is async, wraps or binds something that is, or says in its annotation that it returns something
-    to await or to iterate over.
+    A function is async if it is declared so, wraps or binds an async function, or has a return annotation
+    that is awaitable or an async iterable.
 
     Raises:
-        ConfigError: it is not; or it cannot be called.
+        ConfigError: the function is not async, or cannot be called.
     """
     must = f"Handler {name!r} must be an async function or async generator"
     if not callable(function):
         raise ConfigError(f"{must}; {function!r:.80} cannot be called. Pass the function itself.")
     if not any(map(_is_async, _layers(function))):
         raise ConfigError(
-            f"{must}, because a sync one would hold up every other run. Write `async def`, and call what "
-            "blocks with `await anyio.to_thread.run_sync(...)`. A sync function that returns something async "
-            "says so in its annotation: `-> AsyncIterator[str]`."
+            f"{must}, because a sync function would block every other run. Write `async def`, and call "
+            "blocking code with `await anyio.to_thread.run_sync(...)`. If a sync function returns something "
+            "async, annotate it: `-> AsyncIterator[str]`."
         )
 
 
 def _layers(function: object) -> Iterator[Any]:
-    """Yield a callable and all that it is wrapped around, the outermost first."""
+    """Yield a callable and each callable inside it, the outermost first."""
     seen: set[int] = set()
     layer: Any = function
     while layer is not None and id(layer) not in seen:
@@ -88,36 +88,36 @@ def _layers(function: object) -> Iterator[Any]:
 def _is_async(layer: Any) -> bool:
     if inspect.iscoroutinefunction(layer) or inspect.isasyncgenfunction(layer):
         return True
-    if inspect.isclass(layer):  # what it returns is an object of itself
+    if inspect.isclass(layer):  # a call returns an instance
         return issubclass(layer, AsyncIterable | Awaitable)
     returned = getattr(layer, "__annotations__", {}).get("return", _EMPTY)
     return any(
-        each in _LATER if isinstance(each, str) else issubclass(each, AsyncIterable | Awaitable)
+        each in _ASYNC_TYPES if isinstance(each, str) else issubclass(each, AsyncIterable | Awaitable)
         for each in types_in(layer, returned)
     )
 
 
-# -- what it is called with --
+# -- the arguments of the function --
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameters:
-    """How the parameters of a handler's function are filled."""
+    """The sources of the arguments of a handler's function."""
 
     is_method: bool
-    """Whether ``self`` is still to come, from an instance."""
+    """Whether the function is a method that is not bound to an instance."""
     positional: tuple[_Source, ...]
-    """What is passed by position: the parameters that come first and always have a value."""
+    """The sources of positional arguments: the first parameters, as long as each has a source."""
     named: tuple[tuple[str, _Source], ...]
     optional: frozenset[str]
-    """Parameters with a default of their own, which what a transfer passed along may replace."""
+    """Parameters with a default, which the input of a handoff may fill."""
     taken: frozenset[str]
-    """Names that a ``**`` parameter must not be given."""
+    """Names that must not be passed to a ``**`` parameter."""
     takes_rest: bool
     """Whether there is a ``**`` parameter."""
 
     def bound(self) -> Parameters:
-        """Return the same of a method that has its instance."""
+        """Return the parameters of the method after it is bound to an instance."""
         return replace(self, is_method=False)
 
     def arrange(self, request: Request) -> tuple[list[Any], dict[str, Any]]:
@@ -134,20 +134,20 @@ class Parameters:
 
 
 def parameters_of(function: Callable[..., Any], name: str) -> Parameters:
-    """Work out how ``function`` is called with a `Request`.
+    """Return how to call ``function`` with a `Request`.
 
-    A parameter annotated `Request` or named ``request`` is given the request, one annotated
-    `RunContext` or named ``context`` the run's context, and those named ``messages``, ``tools`` and
-    ``settings`` what the request has under that name. One other required parameter is the request as
-    well. Parameters with a default, and a ``**`` parameter, are filled from what a transfer passed along
-    (``Request.handoff_input``) if that is a mapping with such a key.
+    A parameter annotated `Request` or named ``request`` gets the request. One annotated `RunContext` or named
+    ``context`` gets the run's context. Parameters named ``messages``, ``tools`` and ``settings`` get that
+    field of the request. One other required parameter gets the request too. A parameter with a default, and a
+    ``**`` parameter, get values from the input of a handoff (``Request.handoff_input``), if that is a mapping
+    with such a key.
 
     Args:
-        function: what `check_async` lets pass.
-        name: the handler's, for messages.
+        function: an async function, see `check_async`.
+        name: the name of the handler, for errors.
 
     Raises:
-        ConfigError: a parameter has no default and nothing to be filled with.
+        ConfigError: a required parameter has no source.
     """
     if isinstance(function, staticmethod):
         function = function.__func__
@@ -160,57 +160,51 @@ def parameters_of(function: Callable[..., Any], name: str) -> Parameters:
     positional = _by_position(plain, sources)
     named = [each.name for each in plain[len(positional) :]]
     if not plain and any(each.kind is each.VAR_POSITIONAL for each in declared):
-        positional = (_itself,)  # a decorator that forgot functools.wraps
+        positional = (_whole_request,)  # a decorator without functools.wraps
     return Parameters(
         is_method=of_class,
         positional=positional,
         named=tuple((each, sources[each]) for each in named if each in sources),
         optional=frozenset(each for each in named if each not in sources),
-        taken=frozenset((*(each.name for each in plain), *_spoken_for(function))),
+        taken=frozenset((*(each.name for each in plain), *_bound_names(function))),
         takes_rest=any(each.kind is each.VAR_KEYWORD for each in declared),
     )
 
 
 def _declared(function: Callable[..., Any], name: str) -> Sequence[inspect.Parameter]:
-    """Return the parameters; of a wrapper its own, unless it passes on whatever it is given."""
-    try:
-        found = inspect.signature(function, follow_wrapped=False).parameters.values()
-        if any(each.kind in _VARIADIC for each in found):
-            found = inspect.signature(function).parameters.values()
-    except (ValueError, TypeError, NameError) as error:
-        raise ConfigError(
-            f"Handler {name!r}: the signature of {name_of(function)!r} cannot be read: {error}. "
-            "Wrap it in a function."
-        ) from error
-    bound = function.keywords if isinstance(function, functools.partial) else {}
-    return [each for each in found if each.name not in bound]
+    """Return the parameters of a function; of a wrapper its own, unless it passes all arguments on."""
+    owner = f"Handler {name!r}"
+    found = declared_parameters(function, owner, follow_wrapped=False)
+    if any(each.kind in _VARIADIC for each in found):
+        found = declared_parameters(function, owner)
+    return found
 
 
-def _itself(request: Request) -> Request:
+def _whole_request(request: Request) -> Request:
     return request
 
 
 def _source(function: Callable[..., Any], parameter: inspect.Parameter, name: str) -> _Source | None:
     kinds = types_in(function, parameter.annotation)
-    if _names(kinds, Request):
-        return _itself
-    if _names(kinds, RunContext):
+    if _includes(kinds, Request):
+        return _whole_request
+    if _includes(kinds, RunContext):
         return attrgetter("context")
-    if _names(kinds, ToolContext):
+    if _includes(kinds, ToolContext):
         raise ConfigError(
-            f"Handler {name!r}: parameter {parameter.name!r} is annotated ToolContext, which belongs to the "
-            "call of a tool. Annotate it RunContext."
+            f"Handler {name!r}: parameter {parameter.name!r} is annotated ToolContext, which only the "
+            "function of a tool gets. Annotate it RunContext."
         )
     match parameter.name:
         case "request":
-            return _itself
+            return _whole_request
         case "context" | "messages" | "tools" | "settings":
             return attrgetter(parameter.name)
         case _:
             return None
 
 
-def _names(kinds: Sequence[type | str], kind: type) -> bool:
+def _includes(kinds: Sequence[type | str], kind: type) -> bool:
     return kind in kinds or kind.__name__ in kinds
 
 
@@ -220,19 +214,19 @@ def _add_request(
     plain: Sequence[inspect.Parameter],
     sources: dict[str, _Source],
 ) -> None:
-    """Let the one required parameter that is left be the request."""
+    """Pass the request to the one required parameter that has no source yet."""
     left = [each for each in plain if each.default is _EMPTY and each.name not in sources]
     if not left:
         return
-    first, is_only = left[0], len(left) == 1 and _itself not in sources.values()
+    first, is_only = left[0], len(left) == 1 and _whole_request not in sources.values()
     if not is_only or first.kind not in _BY_POSITION or not _may_be_request(function, first):
         raise ConfigError(
-            f"Handler {name!r}: nothing can be passed for {' and '.join(repr(each.name) for each in left)}. "
-            "There are: request (or any name annotated Request), context (or any name annotated RunContext), "
-            "messages, tools and settings. A parameter with a default, and a ** parameter, are filled from "
-            "what a transfer passes along."
+            f"Handler {name!r}: there is no value for {' and '.join(repr(each.name) for each in left)}. Use "
+            "the parameters request (or any name annotated Request), context (or any name annotated "
+            "RunContext), messages, tools and settings. A parameter with a default, and a ** parameter, get "
+            "values from the input of a handoff."
         )
-    sources[first.name] = _itself
+    sources[first.name] = _whole_request
 
 
 def _may_be_request(function: Callable[..., Any], parameter: inspect.Parameter) -> bool:
@@ -242,63 +236,63 @@ def _may_be_request(function: Callable[..., Any], parameter: inspect.Parameter) 
 
 
 def _is_open(kind: type) -> bool:
-    """Whether it says nothing against a request: Any, or a protocol."""
+    """Whether the type is Any or a protocol, which a request may satisfy."""
     return kind is _ANY or bool(getattr(kind, "_is_protocol", False))
 
 
 def _by_position(plain: Sequence[inspect.Parameter], sources: Mapping[str, _Source]) -> tuple[_Source, ...]:
-    """Return the sources of the first parameters, as far as each can be passed by position."""
+    """Return the sources of the first parameters, up to one that cannot be passed by position."""
     found: list[_Source] = []
     for each in plain:
         source = sources.get(each.name)
         if each.kind is each.POSITIONAL_ONLY:
-            source = source or functools.partial(_passed, each.name, each.default)
+            source = source or functools.partial(_from_handoff, each.name, each.default)
         elif source is None or each.kind is each.KEYWORD_ONLY:
             break
         found.append(source)
     return tuple(found)
 
 
-def _passed(name: str, default: Any, request: Request) -> Any:
+def _from_handoff(name: str, default: Any, request: Request) -> Any:
     passed: object = request.handoff_input
     return cast("Mapping[str, Any]", passed).get(name, default) if isinstance(passed, Mapping) else default
 
 
-def _spoken_for(function: Any) -> Iterator[str]:
-    """Yield the names of what a partial or an instance has bound already."""
+def _bound_names(function: Any) -> Iterator[str]:
+    """Yield the names of all parameters, those that a partial or an instance has bound included."""
     inner = unbound(function)
     inner = getattr(inner, "__func__", inner) if inspect.isroutine(inner) else type(inner).__call__
     yield from inspect.signature(inner).parameters
 
 
-_CLOSING = 5.0
-"""Seconds after which a connection that does not close is given up."""
+_CLOSE_SECONDS = 5.0
+"""The time limit for closing a connection, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionHandler:
-    """A handler that answers with an async function; `handler` and `function_handler` make one.
+    """A handler whose replies come from an async function; `handler` and `function_handler` make one.
 
-    It can be called like the function itself, which is how a unit test calls it. Declared in the body
-    of a class it is bound to the instance that it is taken from. Two are equal when they do the same.
+    A call of it calls the function, which is useful in unit tests. In the body of a class it is a method: it
+    is bound to the instance that it is taken from. Two are equal if all their fields are equal.
 
     Raises:
-        ConfigError: the function is not async, a parameter of it cannot be filled, or another field
-            cannot work.
+        ConfigError: the function is not async, one of its parameters has no source, or another field is
+            invalid.
     """
 
     function: Callable[..., Any] = field(hash=False)
     name: str
     family: str = field(hash=False)
-    """Whose private fields it can read, see `routelock.handlers.family_of`."""
+    """The provider family whose private fields it can read, see `routelock.handlers.family_of`."""
     priority: int = field(default=Priority.CUSTOM, hash=False)
-    """The lowest of an agent's handlers is its default."""
+    """The handler with the lowest priority is the agent's default."""
     scope: Scope = field(default="all", hash=False)
-    """Who may use it, see `routelock.scopes`."""
+    """Which runs may use it, see `routelock.scopes`."""
     prompt: str | None = field(default=None, hash=False)
-    """What it is for, in words for the model."""
+    """The purpose of the handler, for the model."""
     expose: bool = field(default=False, hash=False)
-    """Whether ``transfer_to_<name>`` is offered without an edge of its own."""
+    """Whether the model is offered ``transfer_to_<name>`` without a handoff in ``Agent.handoffs``."""
     _parameters: Parameters = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -307,29 +301,29 @@ class FunctionHandler:
         vars(self).update(
             scope=checked_scope(self.scope, f"Handler {self.name!r}"),
             _parameters=parameters_of(self.function, self.name),
-            **_told_by(self.function),
+            **_wrapper_fields(self.function),
         )
 
     def __get__(self, instance: object | None, owner: type[Any] | None = None) -> FunctionHandler:
-        """Bind a handler that was made in the body of a class to the instance it is taken from."""
+        """Return the handler of a method, bound to the instance that it was taken from."""
         if instance is None or not self._parameters.is_method:
             return self
-        bound = copy.copy(self)  # all but the function stays as it was worked out
+        bound = copy.copy(self)  # only the function differs
         function = types.MethodType(self.function, instance)
         vars(bound).update(function=function, _parameters=self._parameters.bound(), __wrapped__=function)
         return bound
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function itself, with its own parameters."""
+        """Call the function with its own parameters."""
         return self.function(*args, **kwargs)
 
     async def stream(self, request: Request, /) -> AsyncGenerator[HandlerEvent]:
-        """Yield what the function gives as events, and the complete message last.
+        """Call the function and yield its reply as events, the complete message last.
 
         Raises:
-            HandlerError: what it gives is no reply.
+            HandlerError: the function returned or yielded something that is not a reply.
             IncompleteResponse: the reply ends inside the arguments of a tool call.
-            ConfigError: the function is a method, and this was not taken from an instance.
+            ConfigError: the function is a method without an instance.
         """
         if self._parameters.is_method:
             raise ConfigError(
@@ -351,7 +345,7 @@ def _check(made: FunctionHandler) -> None:
         raise ConfigError(f"A handler's name must be text that is not empty, not {name!r:.80}.")
     if isinstance(made.function, FunctionHandler):
         raise ConfigError(
-            f"{made.function.name!r} is a handler already; dataclasses.replace(handler, ...) makes another."
+            f"{made.function.name!r} is a handler already. dataclasses.replace(handler, ...) makes a copy."
         )
     rules = (
         (
@@ -369,19 +363,19 @@ def _check(made: FunctionHandler) -> None:
         raise ConfigError(f"Handler {name!r}: {'; '.join(wrong)}.")
 
 
-def _told_by(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return what a decorated function is to say of itself."""
-    told = {"__wrapped__": function, "__doc__": unbound(function).__doc__, "__name__": name_of(function)}
+def _wrapper_fields(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the attributes that `functools.wraps` would set on a wrapper of the function."""
+    fields = {"__wrapped__": function, "__doc__": unbound(function).__doc__, "__name__": name_of(function)}
     for key in ("__module__", "__qualname__"):
-        told[key] = getattr(unbound(function), key, told["__name__"])
-    return told
+        fields[key] = getattr(unbound(function), key, fields["__name__"])
+    return fields
 
 
-# -- what a call of the function gives --
+# -- the result of a call --
 
 
 async def _pieces(given: Any) -> AsyncGenerator[Any]:
-    """Yield what a call of the function gives, one by one."""
+    """Yield the pieces of a reply from the result of a call."""
     if isawaitable(given):
         given = await given
     if not isinstance(given, AsyncIterable):
@@ -393,18 +387,20 @@ async def _pieces(given: Any) -> AsyncGenerator[Any]:
             yield piece
     finally:
         await _close(iterator)
-        if cast(object, given) is not iterator:  # openai's stream is not closed with its iterator
+        if (
+            cast(object, given) is not iterator
+        ):  # closing the iterator of openai's stream does not close the stream
             await _close(cast(Any, given))
 
 
 async def _close(source: Any) -> None:
     if isinstance(source, AsyncGenerator):
-        await source.aclose()  # its own code decides what it does about a cancellation
+        await source.aclose()  # the generator handles a cancellation itself
         return
     close = getattr(source, "aclose", None) or getattr(source, "close", None)
     if close is None:
         return
-    with anyio.move_on_after(_CLOSING, shield=True):
+    with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
         closing = close()
         if isawaitable(closing):
             await closing
@@ -423,31 +419,31 @@ def function_handler(
     prompt: str | None = None,
     expose: bool = False,
 ) -> FunctionHandler:
-    """Return a handler that answers with an async function or async generator.
+    """Return a handler whose replies come from an async function or async generator.
 
-    It may return or yield: text; a message dict; a chat-completions reply or its chunks, as dicts or
-    as the objects of the openai and litellm packages; a dict of ``content``, ``tool_calls``,
-    ``finish_reason`` and ``usage``; or routelock's own events. It may return an async iterator of these.
-    Text and chunks are put together into the complete message.
+    The function may return or yield: text; a message dict; a chat-completions reply or its chunks, as dicts
+    or as objects of the openai and litellm packages; a dict of ``content``, ``tool_calls``, ``finish_reason``
+    and ``usage``; or routelock's own events. It may return an async iterator of these. Text and chunks are
+    assembled into the complete message.
 
-    Its parameters are filled by annotation or name: the `Request` (``request``, or any one name), the
-    `RunContext` (``context``), ``messages``, ``tools`` and ``settings`` of the request. Parameters with a
-    default are filled from what a transfer passed along, if that is a mapping with such a key. In a
-    run all but the context are copies, which the function may edit.
+    Its arguments are chosen by annotation or name: the `Request` (``request``, or any one name), the
+    `RunContext` (``context``), and ``messages``, ``tools`` and ``settings`` of the request. Parameters with a
+    default get values from the input of a handoff, if that is a mapping with such a key. In a run all but the
+    context are copies, which the function may edit.
 
     Args:
         function: an ``async def``, with or without ``yield``; a partial, a method, a callable object or a
             wrapper of one; or a sync function that is annotated to return something async.
-        name: the handler's name; the function's own when left out.
-        family: see `routelock.handlers.family_of`; the name when left out.
-        priority: the lowest of an agent's handlers is its default.
-        scope: who may use it, see `routelock.scopes`.
-        prompt: what it is for, in words for the model. The docstring is never shown.
-        expose: whether ``transfer_to_<name>`` is offered without an edge of its own.
+        name: the name of the handler; by default the function's name.
+        family: see `routelock.handlers.family_of`; by default the name.
+        priority: the handler with the lowest priority is the agent's default.
+        scope: which runs may use it, see `routelock.scopes`.
+        prompt: the purpose of the handler, for the model. The model never sees the docstring.
+        expose: whether the model is offered ``transfer_to_<name>`` without a handoff in ``Agent.handoffs``.
 
     Raises:
-        ConfigError: the function is not async, so calling it would block every other run; a parameter
-            of it cannot be filled; or an option is of the wrong type.
+        ConfigError: the function is not async, so a call would block every other run; one of its parameters
+            has no source; or an option has the wrong type.
     """
     named = name_of(function) if name is None else name
     return FunctionHandler(
@@ -498,9 +494,9 @@ def handler(
     prompt: str | None = None,
     expose: bool = False,
 ) -> FunctionHandler | Callable[[Callable[..., Any]], FunctionHandler]:
-    """Make a handler of a function or a method: ``@handler`` or ``@handler(priority=10)``.
+    """Make a handler from a function or a method: ``@handler`` or ``@handler(priority=10)``.
 
-    It takes what `function_handler` takes.
+    The arguments are those of `function_handler`.
     """
 
     def make(function: Callable[..., Any]) -> FunctionHandler:

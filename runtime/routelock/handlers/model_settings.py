@@ -1,4 +1,4 @@
-"""What cannot be meant among the settings of a model: found when they are declared, before any call."""
+"""A check of model settings for mistakes, made when the settings are declared, before any call."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["settings_problems"]
 
 
 _OWN: Mapping[str, str] = {
-    "tools": "it would replace the tools and the transfers: pass Agent(tools=[...]); a vendor's own tools go "
-    "beside them in LiteLLM(..., settings={'tools': [...]})",
-    "functions": "it would stand in for the tools and the transfers: pass Agent(tools=[...])",
+    "tools": "it would replace the tools and the handoffs: pass Agent(tools=[...]); pass a vendor's own "
+    "tools to LiteLLM(..., settings={'tools': [...]})",
+    "functions": "it would replace the tools and the handoffs: pass Agent(tools=[...])",
     "function_call": "write tool_choice in an agent's model_settings",
-    "tool_choice": "it holds for an agent's first call: put it into the agent's model_settings",
+    "tool_choice": "it applies to an agent's first call: put it into the agent's model_settings",
     "messages": "it would replace the conversation: pass it as the input of the run",
     "model": "it would replace the model: pass Agent(model=...) or RunConfig(model=...)",
 }
-"""Keys of a request that the run fills in itself, and where what they say belongs."""
+"""Keys of a request that the run sets itself, and what to write instead."""
 
 _COMMON = (
     *("temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "stop", "parallel_tool_calls"),
@@ -25,22 +25,23 @@ _COMMON = (
     *("presence_penalty", "response_format", "logit_bias", "logprobs", "top_logprobs", "service_tier"),
     *("stream_options", "metadata", "thinking", "verbosity"),
 )
-"""Settings that most vendors know: one that looks like these, and is none, is taken for a mistake."""
+"""Settings that most vendors accept. A setting with a similar name is reported as a misspelling."""
 
 _ALIKE = frozenset(("reasoning_format", "speed", "maxTokens", "topP"))
-"""Settings of Groq, Anthropic and Amazon that look like others. Of some 650 that the openai package, litellm,
-vLLM, Ollama and OpenRouter know, these are all that do."""
+"""Settings of Groq, Anthropic and Amazon whose names are similar to common ones. Among about 650 settings of
+the openai package, litellm, vLLM, Ollama and OpenRouter no others are."""
 
 _NEAR = 0.85
-"""How much of two names must be the same, from 0 to 1, so that one is taken for the other misspelt."""
+"""The similarity, from 0 to 1, from which a name counts as a misspelling of another."""
 
 
 def settings_problems(settings: object, allowed: Collection[str] = ("tool_choice",)) -> list[str]:
-    """Return what cannot be meant among the settings of a model; those of any vendor can.
+    """Return one line for each mistake in the settings of a model; a setting of any vendor is allowed.
 
     Args:
-        settings: of an agent, a run or a handler.
-        allowed: which keys of the run's own have a meaning there; the default is that of an agent.
+        settings: the settings of an agent, a run or a handler.
+        allowed: keys that the run otherwise sets itself and that are allowed here; by default those of an
+            agent.
     """
     if not isinstance(settings, Mapping):
         return [f"model_settings must be a dict, not {settings!r:.80}"]
@@ -49,17 +50,19 @@ def settings_problems(settings: object, allowed: Collection[str] = ("tool_choice
     if isinstance(extra := given.get("extra_body"), Mapping):
         inner = cast("Mapping[str, Any]", extra)
         wrong += [f"extra_body has {key!r}: {_OWN[key]}" for key in inner if key in _OWN]
-    return wrong + [_misspelt(key, meant) for key in map(str, given) if (meant := _meant(key)) is not None]
+    return wrong + [
+        _misspelt(key, common) for key in map(str, given) if (common := _common_name(key)) is not None
+    ]
 
 
-def _meant(key: str) -> str | None:
-    """Return the name that a key is taken for, or None for one that is known or like no other."""
+def _common_name(key: str) -> str | None:
+    """Return the common setting that a key misspells; None if the key is known or similar to none."""
     if key in _COMMON or key in _OWN or key in _ALIKE:
         return None
     plain = _plain(key)
     if (same := next((name for name in _COMMON if _plain(name) == plain), None)) is not None:
         return same
-    import difflib  # noqa: PLC0415 - for the few settings that are not among the common ones
+    import difflib  # noqa: PLC0415 - needed for few settings
 
     return next(iter(difflib.get_close_matches(key, _COMMON, n=1, cutoff=_NEAR)), None)
 
@@ -68,8 +71,8 @@ def _plain(key: str) -> str:
     return "".join(filter(str.isalnum, key.lower()))
 
 
-def _misspelt(key: str, meant: str) -> str:
+def _misspelt(key: str, common: str) -> str:
     return (
-        f"setting {key!r} looks like {meant!r} misspelt: write {meant!r}, or, if the provider does take "
+        f"setting {key!r} looks like a misspelling of {common!r}: write {common!r}. If the provider accepts "
         f"{key!r}, pass extra_body={{{key!r}: ...}}"
     )

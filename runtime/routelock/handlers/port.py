@@ -1,4 +1,4 @@
-"""The one port between the loop and whatever answers: a `Request` goes in, events come out."""
+"""The interface between a run and its models: a handler gets a `Request` and yields events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from routelock.handlers.events import HandlerEvent
 from routelock.history.messages import Message
 
 __all__ = [
-    "FENCE",
+    "MODEL_CALL_CHECK",
     "Handler",
     "ModelSettings",
     "OutputMode",
@@ -37,9 +37,9 @@ __all__ = [
 
 
 OutputMode = Literal["auto", "native", "tool", "prompted"]
-"""``"native"``: the vendor takes the schema for the reply's text. ``"tool"``: the model is offered one more
-tool, whose arguments are the answer. ``"prompted"``: the schema is part of the instructions. ``"auto"``: the
-first of these that the model can do in the request at hand; the provider knows."""
+"""How a model is asked for structured output. ``"native"``: the vendor accepts the schema of the reply.
+``"tool"``: the model is offered one more tool, whose arguments are the output. ``"prompted"``: the schema is
+part of the instructions. ``"auto"``: the provider chooses the first of these that the model supports."""
 
 _PROMPT = (
     "Your final answer must be one JSON object that fits the JSON schema below, and nothing else: no words "
@@ -50,16 +50,16 @@ _FENCED = re.compile(r"^```[ \t]*\w*[ \t]*\n(.*?)\n?^```[ \t]*$", re.MULTILINE |
 
 
 def schema_prompt(schema: Mapping[str, Any]) -> str:
-    """Return what a model is told that has to be asked for JSON in words."""
+    """Return the instruction that asks a model for JSON of a schema."""
     return _PROMPT.format(schema=json.dumps(schema, ensure_ascii=False, separators=(",", ":")))
 
 
 def json_in(text: str) -> str:
-    """Return the JSON object that a final answer consists of, without what a model puts around it.
+    """Return the JSON object of a final answer, without the text that a model put around it.
 
-    That is the whole text, or else its only code fence, or else all from the first brace to the last. It
-    is never looked for inside a broken object, and of two objects none is chosen: that is no JSON, and the
-    model is asked again.
+    The object is the whole text, else the text of the only code fence, else the text from the first brace to
+    the last one. A text with two objects, or with a broken object, comes back with both: it is not valid
+    JSON, so the run asks the model again.
     """
     whole = text.strip()
     if whole.startswith("{") and whole.endswith("}"):
@@ -71,25 +71,25 @@ def json_in(text: str) -> str:
 
 
 class Priority(IntEnum):
-    """Where handlers stand by custom: the lowest number answers."""
+    """Usual priorities of handlers; the handler with the lowest number is the default."""
 
     CRITICAL = 1
     LOCAL = 10
-    """Models; also what an agent's ``model`` has when it does not say."""
+    """Models; also the priority of ``Agent.model`` if it has none of its own."""
     REMOTE = 20
     CUSTOM = 50
-    """Functions, and every handler that does not say."""
+    """Functions, and all handlers without a priority of their own."""
 
 
 ToolSpec = Mapping[str, Any]
-"""A tool as chat completions spells it: ``{"type": "function", "function": {...}}``."""
+"""A tool in chat-completions form: ``{"type": "function", "function": {...}}``."""
 
 ToolChoice = Literal["auto", "required", "none"] | str
-"""How free the model is to call tools; any other text is the name of the tool it must call."""
+"""Whether the model may, must or must not call a tool; any other text is the tool that it must call."""
 
 
 class ModelSettings(TypedDict, total=False):
-    """Settings that pass through to the vendor. Any other key passes too; None leaves a key out."""
+    """Settings that are sent to the vendor. Any other key is sent too; a key whose value is None is not."""
 
     temperature: float | None
     top_p: float | None
@@ -98,7 +98,7 @@ class ModelSettings(TypedDict, total=False):
     stop: str | list[str] | None
     parallel_tool_calls: bool | None
     tool_choice: ToolChoice | None
-    """Holds for the first model call of an agent only, so that a forced tool cannot loop."""
+    """Applies to the first model call of an agent only, so that a forced tool cannot repeat forever."""
     reasoning_effort: str | None
     extra_headers: dict[str, str] | None
     extra_body: dict[str, Any] | None
@@ -106,13 +106,13 @@ class ModelSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class OutputSchema:
-    """The JSON schema that the final text must satisfy."""
+    """The JSON schema of the final output."""
 
     name: str
     schema: Mapping[str, Any]
     strict: bool = True
     mode: OutputMode = "auto"
-    """How the model is to be asked. With ``"prompted"`` the schema stands in the instructions already."""
+    """How the model is asked. With ``"prompted"`` the instructions contain the schema already."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schema", sendable(self.schema))
@@ -120,12 +120,11 @@ class OutputSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One model call as the loop asks for it.
+    """The request for one model call.
 
-    ``messages`` are valid for any chat-completions provider: the system prompt first, every tool
-    call answered once and right after it, nothing in them that another vendor wrote for itself. A
-    handler must not change what it is given: a class of yours is given the run's own messages. Functions
-    and hooks are given copies.
+    ``messages`` are valid for any chat-completions provider: the system prompt comes first, each tool call
+    has one result right after it, and no message has private fields of another vendor. A handler class must
+    not change the request, because the messages are the run's own. Handler functions and hooks get copies.
     """
 
     messages: Sequence[Message]
@@ -134,16 +133,16 @@ class Request:
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     output_schema: OutputSchema | None = None
     stream: bool = False
-    """A hint: whether someone is watching. If not, one complete reply is enough."""
+    """A hint: whether the run is streamed. If not, a complete reply without deltas is enough."""
     agent: str = ""
     turn: int = 1
     context: RunContext[Any] | None = None
     handoff_input: Any = None
-    """What the transfer to this handler passed along, as long as the handler is in charge."""
+    """The input of the handoff to this handler, as long as the handler is active."""
 
 
 def copy_of(request: Request) -> Request:
-    """Return a copy that shares no dict and no list with the request, for code that may edit it."""
+    """Return a copy that shares no dict or list with the request, for code that may edit it."""
     output = request.output_schema
     return replace(
         request,
@@ -156,16 +155,16 @@ def copy_of(request: Request) -> Request:
 
 
 class Handler(Protocol):
-    """Whatever produces the reply to a `Request`: a model, a remote agent, a function.
+    """A model, a remote agent or a function that replies to a `Request`.
 
-    ``stream`` yields deltas if it has any, then exactly one `MessageDone`. It raises a
-    `HandlerError` (best a `ProviderError`) when it cannot. A handler holds nothing of a run: two
-    runs may use it at the same time. It may also carry ``family: str``, see `family_of`, and:
+    ``stream`` yields deltas, if there are any, and then exactly one `MessageDone`. If it fails it raises a
+    `HandlerError`, or better a `ProviderError`. A handler has no state of a run, because several runs may use
+    it at the same time. It may also have the attribute ``family: str``, see `family_of`, and:
 
-    * ``priority: int``: among the handlers of one agent the lowest number answers; default 50.
-    * ``scope``: who may reach it, see `routelock.scopes`; default ``"all"``.
-    * ``prompt: str``: when to use it. Describes it to the model wherever it can be switched to.
-    * ``expose: bool``: whether the model is offered ``transfer_to_<name>`` without further ado.
+    * ``priority: int``: the handler of an agent with the lowest number is its default; 50 if absent.
+    * ``scope``: which runs may use it, see `routelock.scopes`; ``"all"`` if absent.
+    * ``prompt: str``: when to use it; described to each model that may switch to it.
+    * ``expose: bool``: whether the model is offered ``transfer_to_<name>`` without a handoff.
     """
 
     @property
@@ -175,23 +174,22 @@ class Handler(Protocol):
 
 
 def family_of(handler: Handler) -> str:
-    """Return the family a handler belongs to: those that can read one another's private fields.
+    """Return the provider family of a handler; handlers of one family can read each other's private fields.
 
-    A handler says so with a ``family`` attribute, such as ``"anthropic"``; without one it is a
-    family of its own.
+    It is the ``family`` attribute, such as ``"anthropic"``; without one the handler is a family of its own.
     """
     family: object = getattr(handler, "family", None)
     return family if isinstance(family, str) else handler.name
 
 
 def is_handler(candidate: object) -> TypeGuard[Handler]:
-    """Whether something has what makes a handler. A Protocol is not checked at run time."""
+    """Whether an object has a name and a ``stream`` method; a Protocol cannot be checked at run time."""
     named = isinstance(getattr(candidate, "name", None), str)
     return named and callable(getattr(candidate, "stream", None)) and not isinstance(candidate, type)
 
 
 def tool_name(tool: object) -> str:
-    """Return the name of a tool, or of a tool's spec; empty when it has none."""
+    """Return the name of a tool or of a tool's spec; empty if it has none."""
     if isinstance(tool, Mapping):
         function: Any = cast("Mapping[str, Any]", tool).get("function") or {}
         return str(cast("Mapping[str, Any]", function).get("name") or "")
@@ -204,7 +202,7 @@ class _Model(TypedDict):
 
 
 def model_of(handler: Handler) -> _Model:
-    """Return which model a handler asks, and whose, if it says so; LiteLLM has both in one text."""
+    """Return the model and the provider of a handler, if it has them; LiteLLM has both in one text."""
     model, provider = getattr(handler, "model", None), getattr(handler, "provider", None)
     if not isinstance(model, str):
         return {"model": None, "provider": None}
@@ -213,19 +211,21 @@ def model_of(handler: Handler) -> _Model:
     return {"model": model, "provider": provider}
 
 
-FENCE: Final[ContextVar[Callable[[str, Request], None] | None]] = ContextVar("routelock_fence", default=None)
-"""Is told of each model that is about to be asked, and may raise; `routelock.testing.no_models` sets it."""
+MODEL_CALL_CHECK: Final[ContextVar[Callable[[str, Request], None] | None]] = ContextVar(
+    "routelock_model_call_check", default=None
+)
+"""Called before each model call; it may raise. `routelock.testing.no_models` sets it."""
 
 
 def about_to_ask(model: str, request: Request) -> None:
-    """Say that a model is about to be asked. Handlers that talk to a vendor call it before anything else.
+    """Run the check of tests before a model call. Handlers that call a vendor begin with it.
 
     Args:
-        model: its name, as people know it.
-        request: what it is asked.
+        model: the name of the model, for the error.
+        request: the request of the call.
 
     Raises:
-        ModelCallBlocked: a test does not want any model to be asked.
+        ModelCallBlocked: a test forbids model calls.
     """
-    if (check := FENCE.get()) is not None:
+    if (check := MODEL_CALL_CHECK.get()) is not None:
         check(model, request)

@@ -1,4 +1,4 @@
-"""Taking a model's reply: what is wrong with it, and call ids that are the run's own."""
+"""Checks and repairs of a model's reply, and the collector of a handler function's reply."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
-
-from typing_extensions import TypeIs
 
 from routelock._json import finite, is_utf8, sendable
 from routelock.errors import HandlerError, IncompleteResponse
@@ -31,7 +29,6 @@ __all__ = [
     "filtered_out",
     "has_thoughts",
     "is_empty",
-    "is_sound",
     "missing_deltas",
     "reply_problem",
     "was_cut_short",
@@ -39,58 +36,28 @@ __all__ = [
 ]
 
 
-_PLAIN = frozenset(("role", "content", "tool_calls"))
-
-_INWARD = ("thinking", "redacted_thinking", "reasoning")
+_REASONING_TYPES = ("thinking", "redacted_thinking", "reasoning")
 
 _HALF_REPLACED = "replaced half a character in the reply"
 
-_THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details", "reasoning_items", "thinking_blocks")
+_REASONING_KEYS = (
+    "reasoning_content",
+    "reasoning",
+    "reasoning_details",
+    "reasoning_items",
+    "thinking_blocks",
+)
 
-_FILTERED = frozenset(
+_FILTER_REASONS = frozenset(
     "content_filter content_filtered refusal sensitive safety recitation blocklist prohibited_content spii "
     "image_safety model_armor guardrail_intervened error_toxic".split()
 )
-"""Finish reasons, in lower case, by which vendors say that a filter of theirs stopped a reply: OpenAI and
-those like it, Anthropic, Zhipu, Google (also as ``content_filter: SAFETY``), Bedrock and Cohere."""
-
-
-def is_sound(message: object) -> bool:
-    """Whether a message is a reply as nearly all are: some text, or whole calls, and nothing else.
-
-    Nothing is wrong with such a one, nothing in it is odd, UTF-8 can hold it, and it is not empty. Any other
-    is looked at closely, and may be right all the same.
-    """
-    if not _is_dict(message) or message.get("role") != "assistant":
-        return False
-    content, calls = message.get("content"), message.get("tool_calls")
-    if len(message) != 1 + ("content" in message) + ("tool_calls" in message):
-        return False
-    if not calls:
-        return type(content) is str and content != "" and not content.isspace() and is_utf8(content)
-    whole = type(calls) is list and all(map(_is_whole, cast("list[object]", calls)))
-    return whole and (content is None or _is_text(content))
-
-
-def _is_dict(value: object) -> TypeIs[dict[str, Any]]:
-    return type(value) is dict
-
-
-def _is_text(value: object) -> bool:
-    return type(value) is str and is_utf8(value)
-
-
-def _is_whole(call: object) -> bool:
-    if not _is_dict(call) or len(call) != 3 or call.get("type") != "function":
-        return False
-    function: object = call.get("function")
-    if not _is_dict(function) or len(function) != 2 or not _is_text(call.get("id")):
-        return False
-    return _is_text(function.get("name")) and _is_text(function.get("arguments"))
+"""Finish reasons, in lower case, of replies that a vendor's content filter stopped: of OpenAI and compatible
+vendors, Anthropic, Zhipu, Google (also as ``content_filter: SAFETY``), Bedrock and Cohere."""
 
 
 def reply_problem(message: object) -> str | None:
-    """Say why a message cannot be taken as a model's reply, or return None if it can."""
+    """Return why a message is not a valid model reply, or None if it is valid."""
     reply: Any = message
     if not isinstance(message, dict):
         return f"{message!r:.80} instead of a message"
@@ -104,12 +71,12 @@ def reply_problem(message: object) -> str | None:
             return f"content with a part that is not a dict: {content!r:.80}"
     elif not (content is None or isinstance(content, str)):
         return f"content that is neither text nor parts: {content!r:.80}"
-    return _wrong_calls(reply["tool_calls"]) if reply.get("tool_calls") else None
+    return _calls_problem(reply["tool_calls"]) if reply.get("tool_calls") else None
 
 
 def _has_text_keys(message: dict[Any, Any]) -> bool:
     try:
-        "".join(message)  # quicker than to look at each
+        "".join(message)
     except TypeError:
         return False
     return True
@@ -119,13 +86,13 @@ def _are_dicts(values: list[object]) -> bool:
     return all(isinstance(value, dict) for value in values)
 
 
-def _wrong_calls(calls: object) -> str | None:
+def _calls_problem(calls: object) -> str | None:
     if not isinstance(calls, list):
         return f"tool calls that are not a list: {calls!r:.80}"
-    return next(filter(None, map(_wrong_call, cast("list[object]", calls))), None)
+    return next(filter(None, map(_call_problem, cast("list[object]", calls))), None)
 
 
-def _wrong_call(call: object) -> str | None:
+def _call_problem(call: object) -> str | None:
     known: Any = call
     function: object = known.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
@@ -136,118 +103,100 @@ def _wrong_call(call: object) -> str | None:
     return None
 
 
-def with_unique_ids(
-    reply: MessageDone, turn: int, used: set[str], *, sound: bool = False
-) -> tuple[MessageDone, Sequence[str]]:
-    """Return a reply that can be kept and sent back, and what had to be changed in it, one line each.
+def with_unique_ids(reply: MessageDone, turn: int, used: set[str]) -> tuple[MessageDone, Sequence[str]]:
+    """Return a reply that can be stored and sent back, and one line for each repair made in it.
 
-    Its calls are whole, with ids that differ from all earlier ones of the run: some providers send no ids or
-    repeat them, and ids that UTF-8 cannot hold would be one id once they are written. The
-    new ones follow from the turn, so a replayed run makes the same. Keys that begin with an underscore are
-    routelock's own: no model sets them. A number that is none is null, and half a surrogate pair is U+FFFD.
-    In arguments it is what JSON writes for it: they mean the same as before, and a tool refuses them.
+    Some providers send no call ids, or repeat them, so each call gets an id that no earlier call of the run
+    has. New ids follow from the turn and the place of the call, so a replayed run makes the same ids. Keys
+    that begin with an underscore are removed: routelock alone sets those. NaN and infinity become null. Half
+    a surrogate pair becomes U+FFFD; in arguments it becomes a JSON escape, which means the same.
 
     Args:
-        reply: as the handler gave it.
-        turn: in which it did.
-        used: the ids of all earlier calls; those of the reply are added.
-        sound: whether it `is_sound`.
+        reply: as the handler gave it; `reply_problem` found nothing in it.
+        turn: the turn of the reply.
+        used: the ids of all earlier calls. The ids of this reply are added to it.
 
     Raises:
-        HandlerError: it is nested too deep to be kept.
+        HandlerError: the reply is nested too deep to be stored.
     """
-    message, calls = reply.message, calls_of(reply.message)
-    if sound:
-        if not calls:
-            return reply, ()
-        ids = {call["id"] for call in calls}
-        if len(ids) == len(calls) and "" not in ids and used.isdisjoint(ids):
-            used |= ids
-            return reply, ()
-    notes: list[str] = []
+    message, repairs = reply.message, list[str]()
     try:
-        if not (sound or _is_plain(message)):
-            message = cast(Message, finite({key: value for key, value in message.items() if key[:1] != "_"}))
-        whole = [_whole(call, index, turn, used, notes) for index, call in enumerate(calls_of(message))]
-        if not all(map(operator.is_, whole, calls_of(message))):
+        if any(key.startswith("_") for key in message):
+            message = cast(Message, {key: each for key, each in message.items() if not key.startswith("_")})
+        message = finite(message)
+        calls = calls_of(message)
+        whole = [_completed(call, index, turn, used, repairs) for index, call in enumerate(calls)]
+        if not all(map(operator.is_, whole, calls)):
             message = cast(Message, {**message, "tool_calls": whole})
-        if (fit := sendable(message)) is not message:
-            message = fit
-            notes.append(_HALF_REPLACED)
+        if (valid := sendable(message)) is not message:
+            message = valid
+            repairs.append(_HALF_REPLACED)
     except RecursionError as error:
-        raise HandlerError(f"The reply of turn {turn} is nested too deep to be kept.") from error
-    return reply if message is reply.message else dataclasses.replace(reply, message=message), notes
+        raise HandlerError(f"The reply of turn {turn} is nested too deep to be stored.") from error
+    return reply if message is reply.message else dataclasses.replace(reply, message=message), repairs
 
 
-def _is_plain(message: Message) -> bool:
-    """Whether it says what nearly all do, all of it text, so that there is nothing to look for."""
-    if not message.keys() <= _PLAIN or isinstance(message.get("content"), list):
-        return False
-    for call in calls_of(message):
-        if len(call) > 3 or len(call["function"]) > 2:
-            return False
-    return True
-
-
-def _whole(call: ToolCall, index: int, turn: int, used: set[str], notes: list[str]) -> ToolCall:
+def _completed(call: ToolCall, index: int, turn: int, used: set[str], repairs: list[str]) -> ToolCall:
     old: Any = call.get("id")
     call_id = old if isinstance(old, str) and is_utf8(old) else ""
     if not call_id or call_id in used:
         first = f"call_{turn}_{index}"
         others = (f"{first}_{n}" for n in itertools.count(2))
         call_id = next(made for made in itertools.chain((first,), others) if made not in used)
-        if old and isinstance(old, str):  # else there was none
-            notes.append(f"renamed tool call {old[:80]!r} to {call_id!r}")
+        if old and isinstance(old, str):  # a missing id is not reported
+            repairs.append(f"renamed tool call {old[:80]!r} to {call_id!r}")
     used.add(call_id)
     function: Any = call["function"]
     name, arguments = function.get("name"), function.get("arguments")
     if not (isinstance(name, str) and isinstance(arguments, str)):
-        name, arguments = name or "", arguments or "{}"  # such as None, or {}
+        name, arguments = name or "", arguments or "{}"  # some vendors send None or {}
         function = {**function, "name": name, "arguments": arguments}
     if not is_utf8(arguments):
-        function = {**function, "arguments": _escaped(arguments)}
+        function = {**function, "arguments": _with_escapes(arguments)}
     if function is call["function"] and call_id == old and call.get("type") == "function":
         return call
     return cast(ToolCall, {**call, "id": call_id, "type": "function", "function": function})
 
 
-def _escaped(arguments: str) -> str:
-    """Return JSON text with each half of a surrogate pair as an escape, which says the same."""
+def _with_escapes(arguments: str) -> str:
+    """Return JSON text with each half of a surrogate pair as an escape, which means the same."""
     return join_surrogates((arguments,)).encode(errors="backslashreplace").decode()
 
 
 def is_empty(message: Message) -> bool:
-    """Whether a reply has nothing in it for anybody: no text but blanks, no call, no refusal, no sound.
+    """Whether a reply has no text except blanks, no call, no refusal and no media.
 
-    A model's reasoning is for itself, so a reply with nothing else is empty.
+    A reply that has only reasoning is empty too.
     """
     content = message.get("content") or []
     if message.get("tool_calls") or (isinstance(content, str) and content and not content.isspace()):
         return False
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    blank = all(not str(part.get("text") or "").strip() for part in parts if part.get("type") not in _INWARD)
-    shown = any(part.get("type") not in ("text", *_INWARD) for part in parts)
+    blank = all(
+        not str(part.get("text") or "").strip() for part in parts if part.get("type") not in _REASONING_TYPES
+    )
+    shown = any(part.get("type") not in ("text", *_REASONING_TYPES) for part in parts)
     return blank and not shown and says_nothing(cast(Message, {**message, "content": None}))
 
 
 def has_thoughts(message: Message) -> bool:
-    """Whether a reply holds what the model thought, which is no answer."""
-    return any(message.get(key) for key in _THOUGHTS)
+    """Whether a reply has the model's reasoning in a field of its own."""
+    return any(message.get(key) for key in _REASONING_KEYS)
 
 
 def was_cut_short(reason: object) -> bool:
-    """Whether a finish reason says that a reply is not all that the model would have said."""
+    """Whether a finish reason says that the reply broke off, by a length limit or a content filter."""
     return reason == "length" or _is_filter(reason)
 
 
 def _is_filter(reason: object) -> bool:
-    return isinstance(reason, str) and reason.partition(":")[0].strip().lower() in _FILTERED
+    return isinstance(reason, str) and reason.partition(":")[0].strip().lower() in _FILTER_REASONS
 
 
 def filtered_out(reply: MessageDone) -> str | None:
-    """Return why a vendor's content filter left nothing of a reply, or None if it did not.
+    """Return the reason if a vendor's content filter removed a reply, else None.
 
-    The vendor's explanation may stand in the reply as its refusal: that is no answer of the model's.
+    The reply may have the vendor's explanation as its refusal, which is not an answer of the model.
     """
     if not _is_filter(reply.finish_reason):
         return None
@@ -255,16 +204,16 @@ def filtered_out(reply: MessageDone) -> str | None:
     explanation: object = message.get("refusal")
     if not is_empty(cast(Message, {**message, "refusal": None})):
         return None
-    told = f": {explanation.rstrip('.')}" if isinstance(explanation, str) and explanation else ""
-    return f"finish reason {reply.finish_reason!r}{told}"
+    added = f": {explanation.rstrip('.')}" if isinstance(explanation, str) and explanation else ""
+    return f"finish reason {reply.finish_reason!r}{added}"
 
 
 def missing_deltas(message: Message, shown: Sequence[str]) -> list[HandlerEvent]:
-    """Return what of a whole reply was not shown, as the deltas of a handler that streams.
+    """Return the deltas of a complete reply that the handler did not yield.
 
     Args:
         message: the reply.
-        shown: the pieces of text that were; empty when nothing at all was, not even a call.
+        shown: the pieces of text that the handler yielded; empty if it yielded no delta at all.
     """
     if shown:
         text, seen = text_of(message), sendable(join_surrogates(shown))
@@ -286,34 +235,35 @@ def _deltas_of(message: Message) -> list[HandlerEvent]:
 
 _Event = TextDelta | ReasoningDelta | ToolCallDelta | MessageDone
 
-_LOOSE: Mapping[str, Any] = {
+_REPLY_FIELDS: Mapping[str, Any] = {
     "content": (str, list),
     "finish_reason": str,
     "reasoning_content": str,
     "tool_calls": list,
     "usage": Mapping,
 }
-"""What a dict that is neither a message nor a chunk has at least one of."""
+"""The fields, with their types, of a reply dict that is neither a message nor a chunk; it has one or more."""
 
-_OF_CHUNK = ("usage", "model", "id", "object", "created")
-"""What stands beside the choices of a chunk."""
+_CHUNK_FIELDS = ("usage", "model", "id", "object", "created")
+"""The fields of a chunk beside its choices."""
 
-_CHUNK = "chat.completion.chunk"
+_CHUNK_OBJECT = "chat.completion.chunk"
 
 _MALFORMED = (AttributeError, LookupError, TypeError, ValueError)
-"""What comes of reading a dict that is not built as the protocol says."""
+"""The errors that a malformed message or chunk causes."""
 
 
 @dataclass(slots=True)
 class Collector:
-    """Collects one reply of a function; all its pieces go into one message, which comes last."""
+    """Collects the pieces of a function's reply into events and one complete message."""
 
     handler: str
     _pieces: Assembler = field(default_factory=Assembler)
-    _begun: bool = False
+    _has_begun: bool = False
     _complete: MessageDone | None = None
-    """The complete message, if the function gives it itself."""
-    _told: bool = False
+    """The complete message, if the function gave one."""
+    _is_done: bool = False
+    """Whether the complete message was returned as an event."""
     _shown: list[str] | None = None
     """The text in the events so far; None if there were no events."""
     _last: object = None
@@ -322,11 +272,11 @@ class Collector:
         """Return the events of one piece.
 
         Raises:
-            HandlerError: it is nothing that a reply is made of, or comes after the complete message.
+            HandlerError: the piece has an unknown form, or comes after the complete message.
         """
         if isinstance(piece, AttemptFailed):
-            self._pieces, self._begun, self._shown = Assembler(), False, None
-            self._complete, self._told = None, False
+            self._pieces, self._has_begun, self._shown = Assembler(), False, None
+            self._complete, self._is_done = None, False
             return [piece]
         events = self._take(piece)
         if events:
@@ -338,8 +288,8 @@ class Collector:
         self._last = piece = _dumped(piece)
         if self._complete is not None and not _is_usage(piece):
             raise HandlerError(
-                f"Handler {self.handler!r} gave {piece!r:.80} after its complete message; give deltas first "
-                "and one complete message, or only the one or the other."
+                f"Handler {self.handler!r} gave {piece!r:.80} after its complete message. Give deltas first "
+                "and then one complete message, or only one of the two."
             )
         if isinstance(piece, str):
             self._feed({"content": piece})
@@ -354,7 +304,7 @@ class Collector:
         raise self._refusal(piece)
 
     def done(self) -> list[HandlerEvent]:
-        """Return the complete message, after what of its text nobody was shown.
+        """Return the last events: a delta of the text that no event had yet, and the complete message.
 
         Raises:
             HandlerError: there were no pieces.
@@ -362,24 +312,24 @@ class Collector:
         """
         if self._complete is None:
             return [self._joined()]
-        return [] if self._told else self._tell(self._complete)
+        return [] if self._is_done else self._done_events(self._complete)
 
-    def _tell(self, complete: MessageDone) -> list[HandlerEvent]:
-        self._told = True
+    def _done_events(self, complete: MessageDone) -> list[HandlerEvent]:
+        self._is_done = True
         done = dataclasses.replace(complete, usage=complete.usage or self._assembled().usage)
-        if self._shown is None:  # the run shows it, if someone is watching
+        if self._shown is None:  # the run makes the deltas if it is streamed
             return [done]
         text, shown = done.message.get("content"), join_surrogates(self._shown)
         rest = text[len(shown) :] if isinstance(text, str) and text.startswith(shown) else ""
         return [TextDelta(rest), done] if rest else [done]
 
     def _joined(self) -> MessageDone:
-        if not self._begun:
+        if not self._has_begun:
             raise HandlerError(f"Handler {self.handler!r} ended without a reply.")
         done = self._assembled()
-        # text needs no proof here: a function that returns has said what it had to say
+        # text is complete: the function has returned
         if calls_of(done.message) and (why := why_incomplete(done, ended=True)):
-            raise IncompleteResponse(f"Handler {self.handler!r} ended with {why}. Nothing of it was run.")
+            raise IncompleteResponse(f"Handler {self.handler!r} ended with {why}. None of its calls was run.")
         return done
 
     def _assembled(self) -> MessageDone:
@@ -387,12 +337,12 @@ class Collector:
             return self._pieces.done()
         except _MALFORMED as error:
             raise HandlerError(
-                f"Handler {self.handler!r} gave pieces that make no message together: "
+                f"Handler {self.handler!r} gave pieces that do not make a message: "
                 f"{type(error).__name__}: {error}. The last was {self._last!r:.80}."
             ) from error
 
     def _feed(self, delta: Mapping[str, Any]) -> None:
-        self._begun = True
+        self._has_begun = True
         self._pieces.feed({"choices": [{"delta": delta}]})
 
     def _take_event(self, event: _Event) -> list[HandlerEvent]:
@@ -416,34 +366,36 @@ class Collector:
 
     def _take_dict(self, piece: Mapping[str, Any]) -> list[HandlerEvent]:
         choices = piece.get("choices")
-        if error := piece.get("error"):  # so some providers end a stream that has begun
+        if error := piece.get("error"):  # some providers end a stream with it
             raise HandlerError(f"Handler {self.handler!r} gave an error in place of a reply: {error!r:.300}")
         if choices is None and "role" in piece:
             return self._finish(_message_done(piece))
         if choices and _is_whole_message(piece):
             return self._finish(completion_done(piece))
-        if choices is None and "choices" in piece and not _LOOSE.keys() & piece.keys() - {"usage"}:
-            piece = {**piece, "choices": []}  # a chunk that says nothing
+        if choices is None and "choices" in piece and not _REPLY_FIELDS.keys() & piece.keys() - {"usage"}:
+            piece = {**piece, "choices": []}  # an empty chunk
         elif choices is None:
             piece = self._as_chunk(piece)
-        self._begun = self._begun or bool(piece["choices"])
+        self._has_begun = self._has_begun or bool(piece["choices"])
         return self._pieces.feed(piece)
 
     def _finish(self, done: MessageDone) -> list[HandlerEvent]:
         self._complete = done
-        # a run that is cancelled from here on keeps what it was told; else what it cost may still come
-        return self._tell(done) if done.usage or self._assembled().usage else []
+        # without usage the message waits, because a last chunk may bring it
+        return self._done_events(done) if done.usage or self._assembled().usage else []
 
     def _as_chunk(self, loose: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Write ``{content, finish_reason, tool_calls, usage}`` as a chunk."""
-        given = {key: loose[key] for key in _LOOSE.keys() & loose.keys() if loose[key] is not None}
-        if not _LOOSE.keys() & loose.keys() or not all(isinstance(given[key], _LOOSE[key]) for key in given):
+        """Return ``{content, finish_reason, tool_calls, usage}`` as a chunk."""
+        given = {key: loose[key] for key in _REPLY_FIELDS.keys() & loose.keys() if loose[key] is not None}
+        if not _REPLY_FIELDS.keys() & loose.keys() or not all(
+            isinstance(given[key], _REPLY_FIELDS[key]) for key in given
+        ):
             raise self._refusal(loose)
-        delta = {key: value for key, value in loose.items() if key not in (*_OF_CHUNK, "finish_reason")}
+        delta = {key: value for key, value in loose.items() if key not in (*_CHUNK_FIELDS, "finish_reason")}
         if "tool_calls" in given:
             delta["tool_calls"] = _numbered(given["tool_calls"])
         choice = {"delta": delta, "finish_reason": given.get("finish_reason")}
-        beside = {key: loose[key] for key in _OF_CHUNK if key in loose}
+        beside = {key: loose[key] for key in _CHUNK_FIELDS if key in loose}
         return {**beside, "choices": [choice] if delta or choice["finish_reason"] else []}
 
     def _refusal(self, piece: object) -> HandlerError:
@@ -451,9 +403,9 @@ class Collector:
         if piece is None:
             hint = " Is a `return` missing?"
         elif isinstance(piece, HandoffRequest):
-            hint = " Only a tool hands over with a HandoffRequest; a handler calls transfer_to_<name>."
+            hint = " Only a tool may return a HandoffRequest; a handler calls transfer_to_<name>."
         elif isinstance(piece, Iterator):
-            hint = " An iterator has to be an async one: take the vendor's async client."
+            hint = " An iterator must be async: use the vendor's async client."
         return HandlerError(
             f"Handler {self.handler!r} gave {piece!r:.80}; give text, a message with a role, a "
             f"chat-completions reply or chunk, or routelock's events.{hint}"
@@ -463,7 +415,7 @@ class Collector:
 def _dumped(piece: Any) -> Any:
     """Return a piece with the objects of the openai and litellm packages as dicts."""
     if hasattr(piece, "model_dump"):
-        # litellm puts other types into its fields than it declares, and pydantic would warn each time
+        # litellm's fields have other types than declared, and pydantic would warn each time
         return piece.model_dump(exclude_none=True, warnings=False)
     if isinstance(piece, Mapping):
         values = cast("Mapping[str, Any]", piece)
@@ -482,28 +434,28 @@ def _dumped_value(value: object) -> object:
 
 
 def _is_usage(piece: Any) -> bool:
-    """Whether it says what a reply cost, and nothing else."""
+    """Whether a piece has usage and no part of a message."""
     if not isinstance(piece, Mapping):
         return False
-    said = {key for key, value in cast("Mapping[str, Any]", piece).items() if value}
-    return "usage" in said and not said & {"role", "choices", "content", "tool_calls"}
+    filled = {key for key, value in cast("Mapping[str, Any]", piece).items() if value}
+    return "usage" in filled and not filled & {"role", "choices", "content", "tool_calls"}
 
 
 def _is_whole_message(piece: Mapping[str, Any]) -> bool:
-    """Whether it is a complete reply and not a chunk; Perplexity's chunks have a message as well."""
+    """Whether a dict is a complete reply and not a chunk; Perplexity's chunks have a message too."""
     first = piece["choices"][0]
-    return bool(first.get("message")) and not first.get("delta") and piece.get("object") != _CHUNK
+    return bool(first.get("message")) and not first.get("delta") and piece.get("object") != _CHUNK_OBJECT
 
 
 def _numbered(calls: list[Any]) -> list[Any]:
-    """Return whole calls with their places, so that two calls of one tool stay two."""
+    """Return complete calls with an index, so that two calls of one tool are not merged."""
     if len(calls) < 2 or any("index" in call for call in calls):
         return calls
     return [{**call, "index": place} for place, call in enumerate(calls)]
 
 
 def _message_done(message: Mapping[str, Any]) -> MessageDone:
-    """Take a message as it is, unless its arguments are objects, as Ollama's own client gives them."""
+    """Return a message as it is, unless its arguments are objects, as those of Ollama's client are."""
     given = cast(Message, message if isinstance(message, dict) else dict(message))
     functions = [cast("Mapping[str, Any]", call.get("function") or {}) for call in calls_of(given)]
     if all(isinstance(function.get("arguments"), str | None) for function in functions):

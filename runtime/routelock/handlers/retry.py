@@ -1,4 +1,4 @@
-"""Trying a model call again when that is safe. Retrying is ours alone: no client library retries too."""
+"""Retries of model calls. Only this module retries; the client libraries are told not to."""
 
 from __future__ import annotations
 
@@ -17,46 +17,48 @@ from routelock.errors import ConfigError, HandlerError, ProviderError
 from routelock.handlers.events import AttemptFailed, HandlerEvent
 from routelock.handlers.port import Handler, Request
 
-__all__ = ["WATCHER", "Retry", "attempts"]
+__all__ = ["REQUEST_OBSERVER", "Retry", "attempts"]
 
 
-WATCHER: Final[ContextVar[Callable[[Request], None] | None]] = ContextVar("routelock_watcher", default=None)
-"""Is shown each request on its way to a handler; `routelock.testing.watch_requests` sets it."""
+REQUEST_OBSERVER: Final[ContextVar[Callable[[Request], None] | None]] = ContextVar(
+    "routelock_request_observer", default=None
+)
+"""Called with each request before the handler gets it; `routelock.testing.watch_requests` sets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """When and how a failed model call is made again.
+    """When a failed model call is made again, and after which delay.
 
-    Only errors that say ``retryable`` are retried, and never once a token was shown, unless
-    ``mid_stream`` allows it: then an `AttemptFailed` event says that what was shown is void. Tools
-    never run twice, because none runs before its reply is complete.
+    Only errors with ``retryable`` are retried, and not after the first delta, unless ``mid_stream`` allows
+    it: then an `AttemptFailed` event says that the deltas so far are void. A retry never runs a tool twice,
+    because tools run only after a complete reply.
     """
 
     attempts: int = 3
-    """How many times the call is made at most; 1 never retries."""
+    """The most attempts of a call; 1 never retries."""
     first_delay: float = 0.5
-    """Seconds before the second attempt; doubled for each further one."""
+    """The seconds before the second attempt; doubled for each further attempt."""
     longest_delay: float = 30.0
-    """The longest wait in seconds. A provider that asks for more is not waited for."""
+    """The longest delay in seconds. If a provider asks for a longer one, the call fails."""
     mid_stream: bool = False
-    """Whether a call may be made again after a part of the reply was shown."""
+    """Whether a call may be made again after a part of the reply was yielded."""
     jitter: Callable[[], float] = random.random
-    """Gives a number from 0 to 1 that spreads the waits; replace it for exact tests."""
+    """Returns a number from 0 to 1 that spreads the delays; replace it for exact tests."""
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
-    """Waits for some seconds; replace it for fast tests."""
+    """Waits for a number of seconds; replace it for fast tests."""
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
             raise ConfigError(f"Retry.attempts must be at least 1, not {self.attempts}.")
 
     def delay(self, attempt: int, error: ProviderError) -> float | None:
-        """Return the seconds to wait after this failed attempt, or None to give up."""
+        """Return the delay in seconds after a failed attempt, or None if there is no further attempt."""
         if attempt >= self.attempts or not error.retryable:
             return None
         if error.retry_after is not None:
             return max(0.0, error.retry_after) if error.retry_after <= self.longest_delay else None
-        doublings = min(attempt - 1, 100)  # more would overflow, and is the longest delay anyway
+        doublings = min(attempt - 1, 100)  # more would overflow
         backoff: float = min(self.first_delay * 2.0**doublings, self.longest_delay)
         return backoff * (0.5 + self.jitter() / 2)
 
@@ -64,16 +66,16 @@ class Retry:
 async def attempts(
     handler: Handler, request: Request, retry: Retry, begin: Callable[[], None] = lambda: None
 ) -> AsyncGenerator[HandlerEvent]:
-    """Make a model call, and make it again as ``retry`` allows; yield what arrives.
+    """Make a model call, repeat it as ``retry`` allows, and yield its events.
 
     Args:
-        handler: answers.
-        request: what it is asked.
-        retry: whether and when.
-        begin: called before each attempt but the first.
+        handler: the handler of the call.
+        request: its request.
+        retry: the rules for further attempts.
+        begin: called before each attempt except the first.
 
     Raises:
-        ProviderError: the last attempt's error.
+        ProviderError: the error of the last attempt.
         HandlerError: the handler was cancelled, and not by the run.
     """
     number = 1
@@ -101,16 +103,16 @@ async def attempts(
 
 
 def _stream_of(handler: Handler, request: Request) -> AsyncGenerator[HandlerEvent]:
-    """Ask a handler; one that somebody wrote by hand may have a ``stream`` that gives something else."""
-    if (watcher := WATCHER.get()) is not None:
-        watcher(request)
+    """Return the events of a handler after a check that its ``stream`` is an async generator."""
+    if (observe := REQUEST_OBSERVER.get()) is not None:
+        observe(request)
     events = handler.stream(request)
     if isinstance(events, AsyncGeneratorType) or (hasattr(events, "__aiter__") and hasattr(events, "aclose")):
         return events
     if isinstance(events, Coroutine):
-        events.close()  # or Python warns that nobody awaited it
+        events.close()  # or Python warns that it was never awaited
     raise HandlerError(
-        f"Handler {handler.name!r}: stream must be an async generator, `async def` with `yield`, but gave a "
-        f"{type(events).__name__}. A function that returns its reply becomes one with "
+        f"Handler {handler.name!r}: stream must be an async generator, `async def` with `yield`, but "
+        f"returned a {type(events).__name__}. For a function that returns its reply use "
         "routelock.function_handler(...)."
     )

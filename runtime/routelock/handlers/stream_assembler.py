@@ -1,21 +1,21 @@
-"""Chat-completions chunks become events and one complete message; no I/O, no vendor imports.
+"""Assembly of chat-completions chunks into events and one complete message; no I/O, no vendor imports.
 
-Streams differ far more between vendors than their documentation says. The rules below were drawn
-from 202 recorded streams with tool calls and from the public issues named beside them:
+Streams differ more between vendors than their documentation says. These rules come from 202 recorded streams
+with tool calls, and from the public issues named beside them:
 
-1. A delta belongs to the call of its index; without an index, to the call written last. The index may be
-   missing at first (SamSaffron/term-llm pull 314).
-2. A delta whose id is already known belongs to that call, so interleaved calls need no index.
+1. A delta belongs to the call with its index; without an index, to the call of the delta before. The index
+   may be missing at first (SamSaffron/term-llm pull 314).
+2. A delta whose id is known already belongs to the call with that id, so interleaved calls need no index.
 3. A delta with a name and a new id opens another call even if the index is the same (litellm gives
    every call index 0 when the vendor sends none; BerriAI/litellm pull 37792).
 4. Where ids are missing, a delta with another name, or with a second JSON object, opens another
    call (Ollama sends whole calls without ids: ollama/ollama 6708, google/adk-python 665).
-5. The first id that is not empty wins; arguments are appended, an object as JSON text. A name is often
-   repeated (NousResearch/hermes-agent 8259) and seldom in pieces, which come before the arguments
-   (continuedev/continue pull 5849); ``{}`` before the arguments is none (BerriAI/litellm 4537).
-6. Whatever else came is kept, because a provider must get back what it sent.
+5. The first id that is not empty counts; arguments are appended, an object as JSON text. A name is often
+   repeated (NousResearch/hermes-agent 8259). It seldom comes in pieces, and then before the arguments
+   (continuedev/continue pull 5849). ``{}`` before the arguments is dropped (BerriAI/litellm 4537).
+6. All other keys are kept, because a provider must get back what it sent.
 
-The result depends on the presence of calls only; a finish reason is reported and never believed.
+Whether a reply has calls is read from the calls alone; the finish reason is passed on and not relied on.
 """
 
 from __future__ import annotations
@@ -35,39 +35,39 @@ __all__ = [
     "Pieces",
     "add_blocks",
     "as_text",
+    "begins_another_object",
+    "complete_arguments",
     "completion_done",
     "continues",
+    "growing_copy",
     "is_json",
     "join_surrogates",
     "joined",
     "merge",
     "merge_others",
-    "own",
-    "starts_again",
-    "whole",
     "why_incomplete",
 ]
 
 
 _Json = Mapping[str, Any]
 
-_LABELS = frozenset(
+_REPEATED_KEYS = frozenset(
     ("id", "type", "role", "name", "index", "format", "status", "signature", "channel", "phase", "object")
 )
-"""Strings under these keys are said again rather than continued."""
+"""A vendor repeats the strings under these keys in each piece; it does not continue them."""
 
-_GROWING = frozenset(("thinking", "reasoning.text", "reasoning.summary"))
-"""Blocks of these types arrive in pieces; any other block is whole."""
+_STREAMED_TYPES = frozenset(("thinking", "reasoning.text", "reasoning.summary"))
+"""Blocks of these types arrive in pieces; a block of any other type arrives complete."""
 
 
 class Pieces(list[str]):
-    """Text that is still growing. It is joined once, at the end: long streams stay linear."""
+    """Text that arrives in pieces. It is joined once, at the end, so long streams stay linear."""
 
     __slots__ = ()
 
 
 def merge(into: dict[str, Any], key: str, value: object) -> None:
-    """Add one more piece of a value to what ``into`` holds of it. Empty pieces say nothing."""
+    """Add the next piece of a value to ``into[key]``; an empty piece adds nothing."""
     if not value and value in (None, "", [], {}):
         return
     held: object = into.get(key)
@@ -82,28 +82,28 @@ def merge(into: dict[str, Any], key: str, value: object) -> None:
             held.extend(value)
             return
         value = [*value]
-    elif isinstance(value, str) and key not in _LABELS and isinstance(held, str | Pieces):
-        value = _continued(held, value)
+    elif isinstance(value, str) and key not in _REPEATED_KEYS and isinstance(held, str | Pieces):
+        value = _extended(held, value)
     into[key] = value
 
 
 def merge_others(into: dict[str, Any], source: _Json, known: Collection[str] = ()) -> None:
-    """Merge every key of ``source`` that is not among ``known``."""
+    """Merge every key of ``source`` except the ``known`` ones."""
     for key, value in source.items():
         if key not in known:
             merge(into, key, value)
 
 
 def add_blocks(blocks: list[dict[str, Any]], more: Iterable[_Json] | None, text: str) -> str:
-    """Add reasoning blocks to ``blocks``, joining the pieces of one.
+    """Add reasoning blocks to ``blocks``; a piece of the last block is merged into it.
 
     Args:
-        blocks: what was kept until now; it grows.
+        blocks: the blocks so far; the list grows.
         more: the new blocks, or None.
-        text: the key under which such a block carries its text.
+        text: the key of a block's text, such as ``"thinking"``.
 
     Returns:
-        The text that was new.
+        The new text.
     """
     fresh = ""
     for block in more or ():
@@ -111,26 +111,26 @@ def add_blocks(blocks: list[dict[str, Any]], more: Iterable[_Json] | None, text:
         if blocks and continues(blocks[-1], block):
             merge_others(blocks[-1], block)
         else:
-            blocks.append(own(block))
+            blocks.append(growing_copy(block))
     return fresh
 
 
 def continues(last: _Json, block: _Json) -> bool:
     """Whether ``block`` is the next piece of ``last``. A signature closes its block."""
     same = last.get("type") == block.get("type") and last.get("index") == block.get("index")
-    return same and block.get("type") in _GROWING and not last.get("signature")
+    return same and block.get("type") in _STREAMED_TYPES and not last.get("signature")
 
 
-def own(block: _Json) -> dict[str, Any]:
-    """Return a copy that may grow: the lists of a chunk belong to whoever sent it."""
+def growing_copy(block: _Json) -> dict[str, Any]:
+    """Return a copy of a block whose lists may grow; the chunk's own lists stay as they are."""
     return {key: [*part] if isinstance(part, list) else part for key, part in block.items()}
 
 
 def join_surrogates(pieces: Iterable[str]) -> str:
-    """Return text that came in pieces. A character that was cut in two is whole again.
+    """Join pieces of text, and both halves of a character that was split between two pieces.
 
-    Servers that cut by UTF-16 units send one half of an emoji (U+D83D) and the other with the next piece.
-    Half a pair that stays alone is left as it is.
+    Servers that split by UTF-16 units send one half of an emoji (U+D83D) and the other half with the next
+    piece. A half without its other half stays as it is.
     """
     text = "".join(pieces)
     if text.isascii():
@@ -143,7 +143,7 @@ def join_surrogates(pieces: Iterable[str]) -> str:
 
 
 def joined(value: _Json) -> dict[str, Any]:
-    """Return a plain dict with all text joined."""
+    """Return a plain dict in which every `Pieces` is one text."""
     return {key: _join(part) for key, part in value.items()}
 
 
@@ -157,7 +157,7 @@ def _join(value: object) -> object:
     return joined(cast("_Json", value)) if isinstance(value, dict) else value
 
 
-def _continued(held: str | Pieces, value: str) -> Pieces:
+def _extended(held: str | Pieces, value: str) -> Pieces:
     pieces = held if isinstance(held, Pieces) else Pieces((held,))
     pieces.append(value)
     return pieces
@@ -167,27 +167,28 @@ _decoder = json.JSONDecoder()
 
 
 def as_text(arguments: object) -> str:
-    """Return arguments as text; some vendors send an object."""
+    """Return tool-call arguments as text; some vendors send an object."""
     if isinstance(arguments, str):
         return arguments
     return "" if arguments is None else json.dumps(arguments, ensure_ascii=False)
 
 
-def starts_again(written: list[str], more: str) -> bool:
-    """Whether ``more`` begins another object, after a whole one."""
-    # the cheap look at both ends keeps calls that repeat their name linear
+def begins_another_object(written: list[str], more: str) -> bool:
+    """Whether ``more`` begins another JSON object, after a complete one."""
+    # checking both ends first keeps calls that repeat their name linear
     if not written or not more.lstrip().startswith("{") or not written[-1].rstrip().endswith("}"):
         return False
     return is_json("".join(written))
 
 
-def whole(pieces: list[str]) -> str:
-    """Return arguments as they were meant; what is broken or ambiguous stays as it came.
+def complete_arguments(pieces: list[str]) -> str:
+    """Join the arguments of one call, without what the vendor sent twice; broken JSON stays as it came.
 
-    * An empty object before another one is none: an Anthropic block begins with it, and some gateways
+    * An empty object before another object is dropped: an Anthropic block begins with it, and some gateways
       pass that on (BerriAI/litellm 4537).
-    * One object said over and over, whole and then in pieces, is one. litellm 1.105 does so where it makes
-      up a stream (xAI's Responses), google/adk-python 665 as well. No JSON text is another one repeated.
+    * One object that is sent several times, complete or in pieces, counts once. litellm 1.105 repeats it
+      where it simulates a stream (xAI's Responses), and so does google/adk-python 665. No JSON text consists
+      of another one repeated.
     """
     if len(pieces) > 1 and pieces[0].strip() == "{}" and pieces[1].lstrip().startswith("{"):
         pieces = pieces[1:]
@@ -203,32 +204,32 @@ def whole(pieces: list[str]) -> str:
 
 
 def is_json(text: str) -> bool:
-    """Whether it can be read."""
+    """Whether Python can parse the text as JSON."""
     try:
         json.loads(text)
-    except (ValueError, RecursionError):  # nobody can read what is nested that deep either
+    except (ValueError, RecursionError):  # JSON that is nested too deep cannot be used either
         return False
     return True
 
 
-_SAID = frozenset(("role", "content", "tool_calls", "function_call"))
+_MESSAGE_KEYS = frozenset(("role", "content", "tool_calls", "function_call"))
 
-_OWN = _SAID | {"thinking_blocks", "reasoning_details"}
+_ASSEMBLED_KEYS = _MESSAGE_KEYS | {"thinking_blocks", "reasoning_details"}
 
-_HALF, _LAST_HALF = "\ud800", "\udbff"
-"""The first halves of characters that UTF-16 writes as two."""
+_FIRST_HALF, _LAST_FIRST_HALF = "\ud800", "\udbff"
+"""The range of UTF-16's high surrogates, the first halves of characters."""
 
-_THOUGHT = "__thought__"
+_SIGNATURE_MARK = "__thought__"
 """litellm hides a Gemini thought signature in the call id behind this mark."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """One tool call that is being written."""
+    """A tool call of which pieces are still arriving."""
 
     place: int
     numbered: bool
-    """Whether it has an index."""
+    """Whether the vendor gave the call an index."""
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
@@ -238,14 +239,14 @@ class _Call:
 
     @property
     def server_side(self) -> bool:
-        """Whether Anthropic runs this call itself: it must not be answered (litellm shows it)."""
+        """Whether Anthropic runs this call itself; the run must not answer it (litellm passes it on)."""
         return self.id.startswith("srvtoolu_")
 
-    def identify(self, call_id: str) -> None:
-        self.id, _, self.signature = call_id.partition(_THOUGHT)
+    def set_id(self, call_id: str) -> None:
+        self.id, _, self.signature = call_id.partition(_SIGNATURE_MARK)
 
-    def call_it(self, name: str) -> None:
-        """Take a name, which may be the next piece of one."""
+    def add_name(self, name: str) -> None:
+        """Add a name, or the next piece of one."""
         if not self.name or (self.id and name != self.name and not self.arguments):
             self.name += name
 
@@ -254,18 +255,18 @@ class _Call:
         if not name or not self.name:
             return False
         if self.id and self.numbered and not self.arguments:
-            return False  # a piece of the name
+            return False  # the next piece of this call's name
         if name != self.name:
             return not self.arguments or is_json("".join(self.arguments))
-        return starts_again(self.arguments, arguments)
+        return begins_another_object(self.arguments, arguments)
 
     def append(self, arguments: str) -> None:
-        said_again = starts_again(self.arguments, arguments) and "".join(self.arguments) == arguments
-        if not said_again:
+        again = begins_another_object(self.arguments, arguments)
+        if not (again and "".join(self.arguments) == arguments):
             self.arguments.append(arguments)
 
     def done(self) -> ToolCall:
-        function = {"name": self.name, "arguments": whole(self.arguments) or "{}"}
+        function = {"name": self.name, "arguments": complete_arguments(self.arguments) or "{}"}
         call = {"id": self.id, "type": "function", "function": function | joined(self.function_extra)}
         call |= joined(self.extra)
         if self.signature:
@@ -275,60 +276,60 @@ class _Call:
 
 
 class Assembler:
-    """Turns the chunks of one streamed reply into events, and into its complete message.
+    """Assembles the chunks of one streamed reply into events and one complete message.
 
-    Feed it every chunk in order, as dicts; then ask for `done`. It holds one reply, so it is used
-    for one stream. Broken JSON arguments stay as they came: the run tells the model about them.
+    Pass every chunk to `feed` in order, then call `done`. Use one assembler per reply. Arguments that are not
+    valid JSON stay as they came: the run reports them to the model.
     """
 
     def __init__(self) -> None:
         self._content: list[Pieces | dict[str, Any]] = []
         self._text: Pieces | None = None
-        """The last of the content, where that is text."""
+        """The last part of the content, if it is text."""
         self._half = ""
-        """The first half of a character, of which the second is to come."""
+        """The first half of a character whose second half has not arrived yet."""
         self._extra: dict[str, Any] = {}
         self._thinking: list[dict[str, Any]] = []
         self._details: list[dict[str, Any]] = []
         self._calls: list[_Call] = []
-        self._to_answer = 0
-        """How many of them are not `_Call.server_side`."""
+        self._client_calls = 0
+        """How many of the calls are not `_Call.server_side`."""
         self._by_index: dict[object, _Call] = {}
         self._by_id: dict[str, _Call] = {}
         self._usage: _Json | None = None
         self._parts = 0
-        """How many chunks had a part of the message."""
-        self._counted_at = -1
-        """How many that were when the usage came."""
+        """How many chunks carried a part of the message so far."""
+        self._parts_before_usage = -1
+        """The value of ``_parts`` when the usage arrived."""
         self._finish: str | None = None
         self._model: str | None = None
         self._id: str | None = None
 
     @property
     def finished(self) -> bool:
-        """Whether a finish reason was seen."""
+        """Whether a finish reason has arrived."""
         return self._finish is not None
 
     @property
     def counted(self) -> bool:
-        """Whether the usage came after all of the message; otherwise another one might have followed."""
-        return self._parts == self._counted_at
+        """Whether the usage arrived after the whole message; usage that came earlier proves no end."""
+        return self._parts == self._parts_before_usage
 
     def feed(self, chunk: _Json) -> list[HandlerEvent]:
-        """Take in the next chunk and return what it says.
+        """Add the next chunk and return its events.
 
         Args:
-            chunk: a ``chat.completion.chunk`` as a dict. ``choices`` may be empty or missing, and
-                choices after the first are ignored. A whole ``chat.completion`` does as well.
+            chunk: a ``chat.completion.chunk`` as a dict, or a whole ``chat.completion``. ``choices`` may be
+                empty or missing; choices after the first are ignored.
         """
         events: list[HandlerEvent] = []
         self.take(chunk, events)
         return events
 
     def take(self, chunk: _Json, events: list[HandlerEvent]) -> None:
-        """Do what `feed` does, and add what the chunk says to ``events``."""
+        """Add the next chunk and append its events to ``events``; see `feed`."""
         if usage := chunk.get("usage"):
-            self._usage, self._counted_at = usage, self._parts
+            self._usage, self._parts_before_usage = usage, self._parts
         if not self._model:
             self._model = chunk.get("model")
         if not self._id:
@@ -339,17 +340,12 @@ class Assembler:
         if reason := choice.get("finish_reason"):
             self._finish = reason
         delta = choice["delta"] if "delta" in choice else _as_delta(choice.get("message"))
-        if not delta:
-            return
-        self._parts += 1
-        text = delta.get("content")
-        if len(delta) == 1 and text and isinstance(text, str):  # nearly every chunk: the shortest way
-            self._say(text, events)
-        else:
-            self._take(delta, events)
+        if delta:
+            self._parts += 1
+            self._take_delta(delta, events)
 
     def done(self) -> MessageDone:
-        """Return the complete message of what was fed until now."""
+        """Return the complete message of all chunks so far."""
         calls = [call for call in self._calls if not call.server_side]
         content = self._joined_content()
         message: dict[str, Any] = {"role": "assistant"}
@@ -374,34 +370,34 @@ class Assembler:
             response_id=self._id or None,
         )
 
-    def _take(self, delta: _Json, events: list[HandlerEvent]) -> None:
-        self._take_rest(delta, events)
+    def _take_delta(self, delta: _Json, events: list[HandlerEvent]) -> None:
+        self._take_other_keys(delta, events)
         if content := delta.get("content"):
             self._take_content(content, events)
         calls: Iterable[_Json] | None = delta.get("tool_calls")
-        # Snowflake fills what it does not mean with empty text
+        # Snowflake sends a function_call whose values are empty texts
         if not calls and (legacy := delta.get("function_call")) and any(legacy.values()):
             calls = ({"index": "function_call", "function": legacy},)
         for call in calls or ():
             self._take_call(call, events)
 
-    def _take_rest(self, delta: _Json, events: list[HandlerEvent]) -> None:
-        others = [key for key, value in delta.items() if value and key not in _SAID]
+    def _take_other_keys(self, delta: _Json, events: list[HandlerEvent]) -> None:
+        others = [key for key, value in delta.items() if value and key not in _MESSAGE_KEYS]
         if not others:
             return
         for key in others:
-            if key not in _OWN:
+            if key not in _ASSEMBLED_KEYS:
                 merge(self._extra, key, delta[key])
         thoughts = add_blocks(self._thinking, delta.get("thinking_blocks"), "thinking")
         details = add_blocks(self._details, delta.get("reasoning_details"), "text")
-        # the same reasoning often comes under two keys at once; it is told once
+        # vendors often send the same reasoning under two keys; it makes one event
         reasoning = delta.get("reasoning_content") or delta.get("reasoning") or thoughts or details
         if reasoning and isinstance(reasoning, str):
             events.append(ReasoningDelta(reasoning))
 
     def _take_content(self, content: str | Sequence[_Json], events: list[HandlerEvent]) -> None:
         if isinstance(content, str):
-            self._say(content, events)
+            self._add_visible_text(content, events)
             return
         for part in content:  # Mistral streams lists of parts when it thinks
             kind, text = part.get("type"), text_of(cast(Message, {"content": [part]}))
@@ -415,12 +411,12 @@ class Assembler:
                 thought = text_of(cast(Message, {"content": part.get("thinking")}))
                 events.append(ReasoningDelta(thought))
 
-    def _say(self, text: str, events: list[HandlerEvent]) -> None:
-        """Take text and show it, but for half a character at its end: nobody could print that."""
+    def _add_visible_text(self, text: str, events: list[HandlerEvent]) -> None:
+        """Add text and its event; half a character at the end waits for the other half."""
         self._add_text(text)
         if self._half or not is_utf8(text):
             text = join_surrogates((self._half, text))
-            self._half = text[-1] if _HALF <= text[-1] <= _LAST_HALF else ""
+            self._half = text[-1] if _FIRST_HALF <= text[-1] <= _LAST_FIRST_HALF else ""
             text = sendable(text[:-1] if self._half else text)
         if text:
             events.append(TextDelta(text=text))
@@ -437,7 +433,7 @@ class Assembler:
         if isinstance(last, dict) and continues(last, part):
             merge_others(last, part)
         else:
-            self._content.append(own(part))
+            self._content.append(growing_copy(part))
 
     def _joined_content(self) -> str | list[dict[str, Any]]:
         if not self._content:
@@ -455,13 +451,13 @@ class Assembler:
         arguments = as_text(function.get("arguments"))
         call_id: str = delta.get("id") or ""
         name: str = function.get("name") or ""
-        call = self._call_for(delta.get("index"), call_id.partition(_THOUGHT)[0], name, arguments)
+        call = self._call_for(delta.get("index"), call_id.partition(_SIGNATURE_MARK)[0], name, arguments)
         if call_id and not call.id:
-            call.identify(call_id)
-            self._to_answer -= call.server_side
+            call.set_id(call_id)
+            self._client_calls -= call.server_side
             self._by_id.setdefault(call.id, call)
         if name:
-            call.call_it(name)
+            call.add_name(name)
         if arguments:
             call.append(arguments)
         merge_others(call.extra, delta, ("index", "id", "type", "function"))
@@ -472,15 +468,15 @@ class Assembler:
     def _call_for(self, index: object, call_id: str, name: str, arguments: str) -> _Call:
         call = self._by_index.get(index) if index is not None else self._last
         if call is None:
-            return self._unnumbered(index, call_id, name) or self._open(index)
+            return self._without_index(index, call_id, name) or self._open(index)
         if call_id and call.id:
             if call_id == call.id:
                 return call
             return self._by_id.get(call_id) or (self._open(index) if name else call)
         return self._open(index) if call.is_followed_by(name, arguments) else call
 
-    def _unnumbered(self, index: object, call_id: str, name: str) -> _Call | None:
-        """Return the call that began without an index, if this goes on with it."""
+    def _without_index(self, index: object, call_id: str, name: str) -> _Call | None:
+        """Return the call that began without an index, if this delta continues it."""
         call = self._by_id.get(call_id) if call_id else None if name else self._last
         if call is None or call.numbered:
             return None
@@ -492,16 +488,16 @@ class Assembler:
         return self._calls[-1] if self._calls else None
 
     def _open(self, index: object) -> _Call:
-        call = _Call(self._to_answer, numbered=index is not None)
+        call = _Call(self._client_calls, numbered=index is not None)
         self._calls.append(call)
-        self._to_answer += 1
+        self._client_calls += 1
         if index is not None:
             self._by_index[index] = call
         return call
 
 
 def completion_done(completion: _Json) -> MessageDone:
-    """Return the reply in a non-streaming ``chat.completion`` dict, as if it had been streamed."""
+    """Return the reply of a non-streaming ``chat.completion`` dict, assembled like a stream."""
     assembler = Assembler()
     choice = _first_choice(completion.get("choices"))
     if choice is not None and "delta" in choice and choice.get("message"):
@@ -513,25 +509,25 @@ def completion_done(completion: _Json) -> MessageDone:
 
 
 def why_incomplete(done: MessageDone, *, ended: bool = False, counted: bool = True) -> str | None:
-    """Say why a streamed reply cannot be taken for complete, or return None when it can.
+    """Return why a streamed reply may be incomplete, or None if it is complete.
 
-    A finish reason is proof. So is usage that comes last: some gateways send it and never a finish reason.
-    Others send it with each chunk (vllm-project/vllm 6540), which proves nothing. Without either nothing is
-    complete unless the stream says that it is over: text that was cut looks like text that ended, a call
-    begins without arguments, which looks like one that takes none, and another might have followed.
+    A finish reason proves that a reply is complete. So does usage that comes last: some gateways send that
+    and never a finish reason. Other gateways send usage with each chunk (vllm-project/vllm 6540), which
+    proves nothing. Without either, the stream must say that it has ended: text that broke off looks like text
+    that ended, and a call whose arguments have not begun looks like a call without arguments.
 
     Args:
-        done: what was assembled.
-        ended: whether the stream said itself that it is over (``data: [DONE]``); text is complete then, and
-            so are calls whose arguments are whole JSON.
+        done: the assembled reply.
+        ended: whether the stream said that it has ended (``data: [DONE]``). Then text is complete, and so are
+            calls whose arguments are valid JSON.
         counted: whether the usage came last, see `Assembler.counted`.
     """
     if done.finish_reason or (done.usage and counted):
         return None
     calls = done.message.get("tool_calls")
     if not calls:
-        said = done.message.get("content")
-        return None if ended and said else "text that may be cut" if said else "nothing"
+        text = done.message.get("content")
+        return None if ended and text else "text that may be cut" if text else "nothing"
     for call in calls:
         if not is_json(call["function"]["arguments"]):
             return f"half of the arguments of {call['function']['name'] or 'a call'!r}"
@@ -546,7 +542,7 @@ def _first_choice(choices: Sequence[_Json] | None) -> _Json | None:
 
 
 def _as_delta(message: _Json | None) -> _Json | None:
-    # a whole message numbers its calls by their place alone
+    # the calls of a whole message have no index; their order is their index
     if not message or not message.get("tool_calls"):
         return message
     numbered = [{**call, "index": place} for place, call in enumerate(message["tool_calls"])]

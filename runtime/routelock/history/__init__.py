@@ -1,8 +1,8 @@
-"""What was said, and what of it the next model call is shown.
+"""The messages of a run, and the part of them that the next model call is shown.
 
-The transcript keeps everything; a `View` is what one agent sees of it. Filters, nested summaries and notes
-make views, and `repair` makes any list of messages one that a provider accepts. Imports only the modules at
-the top of `routelock`. Start at `messages.py`, then `view.py`.
+The transcript has all messages; a `View` is the part that one agent sees. Filters, nested summaries and notes
+make views, and `repair` makes any list of messages valid for a provider. This room imports only the modules
+at the top of `routelock`. Start at `messages.py`, then `view.py`.
 """
 
 from __future__ import annotations

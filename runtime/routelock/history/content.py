@@ -1,4 +1,4 @@
-"""The parts of a message's content that are no text: images, sound and files."""
+"""The parts of a message's content that are not text: images, sound and files."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["chat_part", "media_of", "with_media", "without_media"]
 
 
 _MEDIA = frozenset("image_url input_audio audio_url file video_url document_url document".split())
-"""The kinds of parts that vendors take, whichever of them; others may be a vendor's own thoughts."""
+"""The types of media parts that at least one vendor accepts; other types may be a vendor's reasoning."""
 
 
 def chat_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a part as chat completions spells it, if it is spelled as in OpenAI's Responses API."""
+    """Return a part of OpenAI's Responses API in chat-completions form; any other part stays as it is."""
     match part:
         case {"type": "input_text" | "output_text", "text": str(text)}:
             return {"type": "text", "text": text}
@@ -28,19 +28,19 @@ def chat_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def media_of(content: object) -> Sequence[dict[str, Any]]:
-    """Return the parts of a message's content that show something, or sound."""
+    """Return the images, sound and files in a message's content."""
     if not isinstance(content, list):
         return ()
     return [part for part in cast("list[dict[str, Any]]", content) if part.get("type") in _MEDIA]
 
 
 def with_media(text: str, media: Sequence[Mapping[str, Any]]) -> str | list[dict[str, Any]]:
-    """Return a message's content: the text, and what is shown beside it."""
+    """Return a message's content from its text and its media parts."""
     return [{"type": "text", "text": text}, *map(dict, media)] if media else text
 
 
 def without_media(content: object) -> object:
-    """Return a message's content with a mark in the place of each such part."""
+    """Return a message's content with a placeholder for each media part."""
     if not media_of(content):
         return content
     parts = cast("list[dict[str, Any]]", content)

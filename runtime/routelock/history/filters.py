@@ -1,7 +1,7 @@
-"""Input filters: functions over what the next agent is to see.
+"""Input filters: functions that choose what the next agent sees after a handoff.
 
-A filter takes a `HandoffInputData` and returns one. It changes the view of the agents from here on,
-never the transcript: results and sessions keep everything. Filters add up: what one hid stays hidden.
+A filter takes a `HandoffInputData` and returns one. It changes the view from this handoff on, never the
+transcript, so results and sessions keep all messages. A message that one filter hid stays hidden.
 """
 
 from __future__ import annotations
@@ -36,48 +36,48 @@ __all__ = [
 ]
 
 
-_KEEP: Any = object()
+_UNCHANGED: Any = object()
 
-_PARTS = ("input_history", "pre_handoff_items", "new_items", "input_items")
+_PART_NAMES = ("input_history", "pre_handoff_items", "new_items", "input_items")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffInputData:
-    """What a filter is given at a handoff, in three parts that together are all the source saw.
+    """The input of a filter at a handoff: everything the source saw, in three parts.
 
-    ``item.message`` is the chat message. To edit one, use ``dataclasses.replace(item, message={...})``.
-    A filter of your own is given copies, so an edit in place changes the view only, too. `clone`, and whoever
-    makes one, may give plain message dicts beside items, of which an assistant's keeps what any provider can
-    read, and text for one message of the user's.
+    ``item.message`` is the chat message. To edit one, use ``dataclasses.replace(item, message={...})``. A
+    filter of your own gets copies, so an edit in place changes only the view too. The constructor and `clone`
+    also accept plain message dicts, and text for one user message. A plain assistant message loses the fields
+    that only its own provider can read.
     """
 
     input_history: tuple[RunItem, ...]
-    """What the run started from, or the summary of it after a nesting handoff."""
+    """The input of the run, or its summary after a nesting handoff."""
     pre_handoff_items: tuple[RunItem, ...]
-    """What happened in the run before the turn that asked for the transfer."""
+    """The items of the run before the turn of the handoff."""
     new_items: tuple[RunItem, ...]
-    """The turn that asked for the transfer: the model's message and the answers to its calls."""
+    """The turn of the handoff: the model's message and the results of its calls."""
     run_context: RunContext[Any] | None = None
     input_items: tuple[RunItem, ...] | None = None
-    """If set, shown to the target instead of ``new_items``."""
+    """If set, the target sees these items instead of ``new_items``."""
     source: str = ""
-    """Name of the agent that hands over."""
+    """The name of the agent that hands over."""
     target: str = ""
-    """Name of the agent or handler that takes over."""
+    """The name of the agent or handler that takes over."""
     arguments: Any = None
-    """What the model passed with the transfer, parsed by the handoff's ``input_type``."""
+    """The arguments of the handoff, parsed by its ``input_type``."""
     reason: str | None = None
     tool_call_id: str = ""
 
     def __post_init__(self) -> None:
-        """Make items of text and plain messages, which the parts of openai-agents' data are.
+        """Make items of text and plain messages, which filters written for openai-agents return.
 
         Raises:
             TypeError: a part is not a sequence.
-            ConfigError: something in it is neither an item nor a message with a known role.
+            ConfigError: a part has an element that is neither an item nor a message with a known role.
         """
         previous = -1
-        for name in _PARTS:
+        for name in _PART_NAMES:
             part = getattr(self, name)
             if part is not None and not _are_items(part):
                 part = tuple(as_items(part, previous))
@@ -86,23 +86,23 @@ class HandoffInputData:
 
     @property
     def all_items(self) -> tuple[RunItem, ...]:
-        """Everything the target would see, in order."""
+        """All items that the target would see, in order."""
         last = self.new_items if self.input_items is None else self.input_items
         return (*self.input_history, *self.pre_handoff_items, *last)
 
     def clone(
         self,
         *,
-        input_history: Iterable[RunItem | Message] = _KEEP,
-        pre_handoff_items: Iterable[RunItem | Message] = _KEEP,
-        new_items: Iterable[RunItem | Message] = _KEEP,
-        input_items: Iterable[RunItem | Message] | None = _KEEP,
+        input_history: Iterable[RunItem | Message] = _UNCHANGED,
+        pre_handoff_items: Iterable[RunItem | Message] = _UNCHANGED,
+        new_items: Iterable[RunItem | Message] = _UNCHANGED,
+        input_items: Iterable[RunItem | Message] | None = _UNCHANGED,
     ) -> HandoffInputData:
-        """Return a copy with some parts replaced; the parts left out stay as they are.
+        """Return a copy with some parts replaced; the other parts stay as they are.
 
         Raises:
             TypeError: a part is not a sequence.
-            ConfigError: something in it is neither an item nor a message with a known role.
+            ConfigError: a part has an element that is neither an item nor a message with a known role.
         """
         given = {
             "input_history": input_history,
@@ -110,7 +110,7 @@ class HandoffInputData:
             "new_items": new_items,
             "input_items": input_items,
         }
-        changes: dict[str, Any] = {key: value for key, value in given.items() if value is not _KEEP}
+        changes: dict[str, Any] = {key: value for key, value in given.items() if value is not _UNCHANGED}
         return cast(HandoffInputData, dataclasses.replace(cast(Any, self), **changes))
 
 
@@ -121,12 +121,11 @@ _Selection = Callable[[Sequence[RunItem]], Iterable[RunItem]]
 
 
 def remove_all_tools(data: HandoffInputData) -> HandoffInputData:
-    """Hide every tool call, tool answer and transfer; keep what was said in words.
+    """Hide all tool calls, tool results and handoffs, and keep the text.
 
-    An assistant message that has text beside its calls keeps the text and loses the calls together
-    with the reasoning that led to them; one that has only calls goes. A summary of
-    nested history is words: to keep tools out of it, remove them before it is made, as in
-    ``compose(remove_all_tools, nest_handoff_history)``.
+    An assistant message with text and calls keeps the text and loses the calls and its reasoning; a message
+    that has only calls is hidden. The summary of a nested history is text: to keep tools out of it, hide them
+    before it is made, as in ``compose(remove_all_tools, nest_handoff_history)``.
     """
     return _by_part(data, _without_tools)
 
@@ -139,15 +138,15 @@ def _without_tools(items: Iterable[RunItem]) -> Iterable[RunItem]:
         if not calls_of(message):
             yield item
         elif message.get("content"):
-            words: Message = {"role": "assistant", "content": message.get("content")}
-            yield dataclasses.replace(item, message=words)
+            text_only: Message = {"role": "assistant", "content": message.get("content")}
+            yield dataclasses.replace(item, message=text_only)
 
 
 def keep_last(count: int) -> HandoffInputFilter:
-    """Return a filter that shows the last ``count`` messages, and all system messages.
+    """Return a filter that shows the last ``count`` messages and all system messages.
 
-    A tool call and its answers count one each and are never separated: if they do not fit together,
-    they go together. At least the last such group is shown unless ``count`` is 0.
+    A message with tool calls and their results count one each and are never separated: if they do not fit
+    together, all are hidden. The last such group is always shown unless ``count`` is 0.
 
     Raises:
         ConfigError: ``count`` is negative.
@@ -166,11 +165,12 @@ def keep_last(count: int) -> HandoffInputFilter:
 
 
 def tool_results_budget(max_bytes: int = 8192) -> HandoffInputFilter:
-    """Return a filter that shows at most ``max_bytes`` of tool results, in UTF-8, all of them together.
+    """Return a filter that shows at most ``max_bytes`` of tool results, in UTF-8, all results together.
 
-    The newest stay whole; older ones are cut, oldest first, and end in ``[... cut: 20480 bytes in all]``. A
-    call and its answer stay together. Only where there are so many results that not even those notices fit,
-    the oldest calls go with their answers. Transfers do not count, nor does what a summary says.
+    The newest results stay whole; older ones are cut, the oldest first, and end in
+    ``[... cut: 20480 bytes in all]``. A call and its result stay together. If there are so many results that
+    these notices do not fit, the oldest calls are hidden with their results. Handoffs and summaries do not
+    count.
 
     Raises:
         ConfigError: ``max_bytes`` is negative.
@@ -201,9 +201,9 @@ def tool_results_budget(max_bytes: int = 8192) -> HandoffInputFilter:
 
 
 def last_user_message(data: HandoffInputData) -> HandoffInputData:
-    """Show only the newest message of the user's, and system messages.
+    """Show only the newest user message and the system messages.
 
-    Nested history is looked into. What the runtime says in the user's role does not count.
+    A user message inside a nested summary counts; a message of the runtime with the user's role does not.
     """
 
     def kept(items: Sequence[RunItem]) -> list[RunItem]:
@@ -226,7 +226,7 @@ def compose(*filters: HandoffInputFilter) -> HandoffInputFilter:
 
 
 def _over_all(data: HandoffInputData, select: _Selection) -> HandoffInputData:
-    """Apply a selection to the whole view and keep each chosen item in the part it came from."""
+    """Apply a selection to the whole view; each chosen item stays in its part."""
     chosen = {id(item) for item in select(data.all_items)}
 
     def part(items: Iterable[RunItem]) -> Iterable[RunItem]:
@@ -238,7 +238,7 @@ def _over_all(data: HandoffInputData, select: _Selection) -> HandoffInputData:
 def _by_part(
     data: HandoffInputData, change: Callable[[Iterable[RunItem]], Iterable[RunItem]]
 ) -> HandoffInputData:
-    """Apply a change to each part by itself."""
+    """Apply a change to each part."""
     return data.clone(
         input_history=change(data.input_history),
         pre_handoff_items=change(data.pre_handoff_items),
@@ -248,35 +248,34 @@ def _by_part(
 
 
 def is_system(item: RunItem) -> bool:
-    """Whether a message has a system's or a developer's authority."""
+    """Whether an item is a system or developer message."""
     return item.message["role"] in ("system", "developer")
 
 
 def newest_of_user(items: Sequence[RunItem]) -> RunItem | None:
-    """Return the newest message that is the user's own."""
+    """Return the newest message that the user wrote."""
     return next(filter(is_of_user, reversed(items)), None)
 
 
 def unfold(items: Iterable[RunItem]) -> list[RunItem]:
-    """Replace summaries by what they cover, each item once.
+    """Replace each summary by the items that it covers, each item once.
 
-    A summary of which a filter changed or removed a part stays what it is now: to unfold it would show
-    again what the filter hid.
+    A summary that a filter has changed stays as it is, because unfolding would show what the filter hid.
     """
     items = tuple(items)
     flat: list[RunItem] = []
     seen: dict[int, list[RunItem]] = {}
     for item in items:
-        for one in item.covers if _is_whole(item, items) else (item,):
+        for one in item.covers if _is_unchanged(item, items) else (item,):
             known = seen.setdefault(one.id, [])
-            if one not in known:  # equal is the same: a resumed run has other objects
+            if one not in known:  # compared by value: a resumed run has other objects
                 known.append(one)
                 flat.append(one)
     return flat
 
 
-def _is_whole(summary: RunItem, items: Sequence[RunItem]) -> bool:
-    """Whether a summary is shown as it was made, with all messages that belong to it."""
+def _is_unchanged(summary: RunItem, items: Sequence[RunItem]) -> bool:
+    """Whether all messages of a summary are shown unchanged."""
     if summary.message not in summary.whole:
         return False
     shown = [item.message for item in items if item.covers is summary.covers]
@@ -290,15 +289,15 @@ def _are_items(part: object) -> bool:
 
 
 def as_items(value: object, previous: int = -1) -> list[RunItem]:
-    """Turn what a filter or mapper put into a part into items.
+    """Return the elements that a filter or mapper put into a part, as items.
 
-    A plain message takes the id of the item before it, so that it keeps its place among the items
-    when a later nesting handoff sorts them. Nothing says which provider wrote it, unless it comes from
-    `RunResult.to_input_list`: an assistant's keeps only what all can read.
+    A plain message gets the id of the item before it, so that it keeps its place when a later nesting handoff
+    sorts the items. Its provider is known only if it comes from `RunResult.to_input_list`; otherwise an
+    assistant message keeps only the fields that all providers can read.
 
     Raises:
-        TypeError: this is no sequence.
-        ConfigError: something in it is neither an item nor a message with a known role.
+        TypeError: the value is not a sequence.
+        ConfigError: an element is neither an item nor a message with a known role.
     """
     given = type(value).__name__
     if isinstance(value, str):
@@ -308,12 +307,12 @@ def as_items(value: object, previous: int = -1) -> list[RunItem]:
     items: list[RunItem] = []
     for index, item in enumerate(cast("Iterable[RunItem | Message]", value)):
         if not isinstance(item, RunItem):
-            item = _written(checked_message(index, item), items[-1].id if items else previous)
+            item = _item_of_filter(checked_message(index, item), items[-1].id if items else previous)
         items.append(item)
     return items
 
 
-def _written(message: Message, place: int) -> RunItem:
+def _item_of_filter(message: Message, place: int) -> RunItem:
     item = item_of(message, place, "filter")
     if item.origin is not None or message["role"] != "assistant":
         return item

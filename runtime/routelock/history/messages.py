@@ -1,8 +1,7 @@
-"""Messages as every provider's chat API knows them, and the record the run keeps of each.
+"""Messages in chat-completions form, and the item in which a run keeps each message.
 
-A message is a chat-completions dict. Keys that routelock does not know survive: what a provider
-sent is what that provider gets back. A key that starts with an underscore is routelock's own and
-is never sent to anyone.
+A message is a dict. Keys that routelock does not know stay in it, so a provider gets back what it sent. Keys
+that start with an underscore are routelock's own and are never sent.
 """
 
 from __future__ import annotations
@@ -41,35 +40,34 @@ __all__ = [
 
 
 ORIGIN = "_origin"
-"""Private key on an assistant message from `RunResult.to_input_list`: which family wrote it."""
+"""Private key of an assistant message from `RunResult.to_input_list`: the family that wrote it."""
 
 KIND = "_kind"
-"""Private key from `RunResult.to_input_list`: on a nudge or a note, which are not the user's own words, and
-on the answer to a transfer."""
+"""Private key from `RunResult.to_input_list`: the kind of a nudge, a note or the result of a handoff call."""
 
 AGENT = "_agent"
-"""Private key from `RunResult.to_input_list`: which agent made the calls of an assistant message."""
+"""Private key from `RunResult.to_input_list`: the agent that made the calls of an assistant message."""
 
 _PRIVATE = (ORIGIN, KIND, AGENT)
 
 NOTE = "Note of the runtime, not of the user"
-"""How each note begins that tells an agent what others did. A user's message that has it is shown quoted."""
+"""The beginning of each note to an agent about other agents. In a user message it is shown in quotes."""
 
 T = TypeVar("T")
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
-"""Who a message is from, as chat APIs say it."""
+"""The role of a message's author in chat APIs."""
 
 
 class FunctionCall(TypedDict):
-    """The function half of a tool call; ``arguments`` is JSON text exactly as the model wrote it."""
+    """The function of a tool call; ``arguments`` is JSON text exactly as the model wrote it."""
 
     name: str
     arguments: str
 
 
 class ToolCall(TypedDict, total=False):
-    """One call in an assistant message. Providers add keys of their own; they are kept."""
+    """One call in an assistant message. Keys that providers add are kept."""
 
     id: Required[str]
     type: Required[Literal["function"]]
@@ -93,24 +91,23 @@ class Message(TypedDict, total=False):
 
 
 RunInput = str | Sequence[Message | Mapping[str, Any]]
-"""What a run starts from: the user's text, or a list of messages such as an earlier result's."""
+"""The input of a run: the user's text, or a list of messages such as those of an earlier result."""
 
 ItemKind = Literal["input", "model", "tool", "handoff", "nudge", "note", "summary", "filter"]
-"""Where a message came from: the caller, a model, a tool's answer, a transfer's answer, a nudge of the
-runtime's, a note about what other agents did (in views, and in inputs that were made of one), a
-nested-history summary, or an input filter that wrote a message of its own."""
+"""The source of a message. ``"input"``: the caller. ``"model"``: a model. ``"tool"`` and ``"handoff"``: the
+result of a tool call or of a handoff call. ``"nudge"``: the runtime. ``"note"``: a note about other agents,
+in views and in inputs made from a view. ``"summary"``: a nested history. ``"filter"``: an input filter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunItem:
-    """One message of a run and where it came from.
+    """One message of a run, and its source.
 
-    ``id`` counts up in the order in which things happened and is unique within the run. ``origin``
-    is the family of the handler that wrote a model message, such as ``"anthropic"``: its thinking
-    blocks and signatures go back to that family and to no other. ``covers`` is what a summary
-    stands for, and ``whole`` copies of all the messages of that summary. A filter that edits a message keeps
-    the id: ``dataclasses.replace(item, message=...)``. ``asked_by`` is the call that waits for the
-    answer that the item is a part of, see ``Handoff.return_to_caller``.
+    ``id`` is unique within the run and grows in the order of events. ``origin`` is the family of the handler
+    that wrote a model message, such as ``"anthropic"``: thinking blocks and signatures are sent back to that
+    family only. ``covers`` are the items that a summary replaces, and ``whole`` copies of all messages of the
+    summary. A filter that edits a message keeps the id: ``dataclasses.replace(item, message=...)``.
+    ``asked_by`` is the id of the call whose result this item belongs to, see ``Handoff.return_to_caller``.
     """
 
     id: int
@@ -122,11 +119,11 @@ class RunItem:
     whole: tuple[Message, ...] = ()
     asked_by: str | None = None
     line: str | None = field(default=None, init=False, repr=False, compare=False)
-    """The message as a line of a summary, once it was in one: the next summary has it again."""
+    """The message as a line of a summary, kept for the next summary."""
 
 
 def to_messages(value: RunInput) -> list[Message]:
-    """Turn what a caller passed as input into messages, and say what is wrong with it if it cannot.
+    """Return the input of a run as a list of checked messages.
 
     Raises:
         ConfigError: the input is neither text nor a sequence of messages with a known role.
@@ -139,12 +136,12 @@ def to_messages(value: RunInput) -> list[Message]:
 
 
 def checked_message(index: int, message: object) -> Message:
-    """Return a copy of one message of an input, with the private keys that routelock knows.
+    """Return a copy of one input message; of its private keys, only valid ones of routelock stay.
 
-    A number that is none, such as NaN, is null in it: it is no JSON, so nobody could send it.
+    NaN and infinity become null, because JSON has no such numbers.
 
     Raises:
-        ConfigError: no provider could read it; the error names ``index`` and the key.
+        ConfigError: the message is malformed; the error names ``index`` and the key.
     """
     if not isinstance(message, Mapping):
         raise ConfigError(f"Input message {index} must be a dict with a role, not {type(message).__name__}.")
@@ -156,7 +153,7 @@ def checked_message(index: int, message: object) -> Message:
             f"Input message {index} has role {role!r}; use user, assistant, tool, system or developer."
             f"{hint if role is None and 'type' in known else ''}"
         )
-    if wrong := _misshapen(known) or _bad_calls(known):
+    if wrong := _content_problem(known) or _calls_problem(known):
         raise ConfigError(f"Input message {index}: {wrong}.")
     kept = cast(Message, {key: detached(value) for key, value in known.items() if _is_kept(key, value)})
     if isinstance(content := kept.get("content"), list):
@@ -172,8 +169,8 @@ def _is_kept(key: str, value: object) -> bool:
     return value in ("nudge", "handoff", "note") if key == KIND else not key.startswith("_")
 
 
-def _misshapen(message: Mapping[str, Any]) -> str | None:
-    """Say what no provider could read; what `repair` sets right, such as a missing id, is fine."""
+def _content_problem(message: Mapping[str, Any]) -> str | None:
+    """Return what no provider could read; `repair` fixes other problems, such as a missing id."""
     content, role = message.get("content"), message["role"]
     if not isinstance(content, str | None) and not _are_dicts(content):
         return f"content must be text, a list of parts or None, not {content!r:.80}"
@@ -185,7 +182,7 @@ def _misshapen(message: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _bad_calls(message: Mapping[str, Any]) -> str | None:
+def _calls_problem(message: Mapping[str, Any]) -> str | None:
     calls: Any = message.get("tool_calls")
     if not calls:
         return None
@@ -202,7 +199,7 @@ def _bad_calls(message: Mapping[str, Any]) -> str | None:
 
 
 def _arguments(call: ToolCall) -> str:
-    """Return the arguments of a call; where there are none, some tools write no text but null."""
+    """Return the arguments of a call; some libraries write null if there are none."""
     arguments: Any = cast("dict[str, Any]", call["function"]).get("arguments")
     return arguments if isinstance(arguments, str) else "{}"
 
@@ -216,7 +213,7 @@ def _has_name(function: object) -> bool:
 
 
 def item_of(message: Message, place: int, kind: ItemKind) -> RunItem:
-    """Make an item of a message from `to_messages`: what its private keys say is said by the item."""
+    """Return a message from `to_messages` as an item; its private keys become fields of the item."""
     known = cast("dict[str, Any]", message)
     if not known.keys().isdisjoint(_PRIVATE):
         message = cast(Message, {key: known[key] for key in known if key not in _PRIVATE})
@@ -230,7 +227,7 @@ def item_of(message: Message, place: int, kind: ItemKind) -> RunItem:
 
 
 def marked(item: RunItem) -> Message:
-    """Return a copy of an item's message, with private keys for what only the item says; see `item_of`."""
+    """Return a copy of an item's message with fields of the item as private keys; see `item_of`."""
     message = cast("dict[str, Any]", detached(item.message))
     if item.kind in ("nudge", "handoff", "note"):
         message[KIND] = item.kind
@@ -242,22 +239,22 @@ def marked(item: RunItem) -> Message:
 
 
 def shown_later(items: Sequence[RunItem]) -> list[RunItem]:
-    """Return what later runs are shown of a transcript.
+    """Return the items of a transcript that later runs see.
 
-    How an agent that was asked came to its answer is left out: whoever asked has it, see
-    ``Handoff.return_to_caller``.
+    Items of an agent that returned its output to the caller are left out, because the result of the call has
+    that output; see ``Handoff.return_to_caller``.
     """
     answered = {item.message.get("tool_call_id") for item in items}
     return [item for item in items if item.asked_by is None or item.asked_by not in answered]
 
 
 def calls_of(message: Message) -> list[ToolCall]:
-    """Return the tool calls of a message; an empty or missing list is no calls."""
+    """Return the tool calls of a message; an empty list if there are none."""
     return message.get("tool_calls") or []
 
 
 def call_ids(messages: Iterable[Message]) -> set[str]:
-    """Return the ids of all calls in ``messages``, and those that answers in it name."""
+    """Return the ids of all calls in messages, and the ids that tool results refer to."""
     found: set[str] = set()
     for message in messages:
         if "tool_call_id" in message:
@@ -276,7 +273,7 @@ def text_of(message: Message) -> str:
 
 
 def refusal_of(message: Message) -> str:
-    """Return what a message says in refusing, in a field of its own or in its content; empty if nothing."""
+    """Return the refusal of a message, from its field or from its content; empty if there is none."""
     if refusal := message.get("refusal"):
         return str(refusal)
     content = message.get("content")
@@ -286,25 +283,25 @@ def refusal_of(message: Message) -> str:
 
 
 def is_of_user(item: RunItem) -> bool:
-    """Return whether an item is the user's own: no nudge and no note of the runtime's, and no summary."""
+    """Return whether the user wrote an item: a user message that is not a nudge, note or summary."""
     return item.message["role"] == "user" and item.kind not in ("nudge", "note", "summary")
 
 
 def is_note(message: Message) -> bool:
-    """Return whether a message that a model was shown is a note of the runtime, and not the user's words."""
+    """Return whether a message with the user's role is a note of the runtime."""
     content = message.get("content")
     first = content[0].get("text") if isinstance(content, list) and content else content
     return message["role"] == "user" and isinstance(first, str) and first.startswith(NOTE)
 
 
 def last_user_text(messages: Sequence[Message]) -> str:
-    """Return the text of the user's newest message; empty when there is none.
+    """Return the text of the newest user message; empty if there is none.
 
-    An input guardrail finds what the user asked with it, and so does a handler function: the last message may
-    be the answer of a tool. Notes of the runtime have the user's role as well, and are passed over.
+    Use it in an input guardrail or a handler function to get the user's question: the last message may be a
+    tool result. Notes of the runtime have the user's role too, and are skipped.
 
     Args:
-        messages: what a model, a handler function or an input guardrail is given.
+        messages: the messages that a model, a handler function or an input guardrail gets.
     """
     for message in reversed(messages):
         if message["role"] == "user" and not is_note(message):
@@ -312,63 +309,63 @@ def last_user_text(messages: Sequence[Message]) -> str:
     return ""
 
 
-_STORED = frozenset(
+_ASSISTANT_KEYS = frozenset(
     "role content name tool_calls tool_call_id refusal audio images function_call annotations citations "
     "prefix tool_plan cache_control reasoning reasoning_content reasoning_details reasoning_items thinking "
     "thinking_blocks provider_specific_fields extra_content".split()
 )
 
-_STORED_IN_CALLS = frozenset(("id", "type", "function", "provider_specific_fields", "extra_content"))
+_CALL_KEYS = frozenset(("id", "type", "function", "provider_specific_fields", "extra_content"))
 
-_STORED_IN_FUNCTIONS = frozenset(
+_FUNCTION_KEYS = frozenset(
     ("name", "arguments", "provider_specific_fields", "extra_content", "thought_signature")
 )
-"""What vendors are known to write into an assistant's message, into a call, and into the function of one."""
+"""The keys that vendors are known to write into an assistant message, a call, and the function of a call."""
 
 
 def stored(message: Message) -> Message:
-    """Return an assistant's message of the caller's without what no vendor's API has: columns of a database.
+    """Return an assistant message of the caller without unknown keys, such as columns of a database.
 
-    Of other messages the provider knows which fields leave.
+    Other messages stay as they are, because the provider chooses which of their keys it sends.
     """
     if message["role"] != "assistant":
         return message
     calls = calls_of(message)
-    if message.keys() <= _STORED and all(map(_is_stored, calls)):
+    if message.keys() <= _ASSISTANT_KEYS and all(map(_is_stored, calls)):
         return message
-    kept = _only(_STORED, message)
+    kept = _only(_ASSISTANT_KEYS, message)
     if calls:
         kept["tool_calls"] = [_stored_call(call) for call in calls]
     return cast(Message, kept)
 
 
 def _is_stored(call: ToolCall) -> bool:
-    return call.keys() <= _STORED_IN_CALLS and call["function"].keys() <= _STORED_IN_FUNCTIONS
+    return call.keys() <= _CALL_KEYS and call["function"].keys() <= _FUNCTION_KEYS
 
 
 def _stored_call(call: ToolCall) -> dict[str, Any]:
-    return {**_only(_STORED_IN_CALLS, call), "function": _only(_STORED_IN_FUNCTIONS, call["function"])}
+    return {**_only(_CALL_KEYS, call), "function": _only(_FUNCTION_KEYS, call["function"])}
 
 
 def _only(keys: Collection[str], fields: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if key in keys}
 
 
-_PORTABLE = ("role", "content", "name", "tool_call_id", "refusal")
+_PORTABLE_KEYS = ("role", "content", "name", "tool_call_id", "refusal")
 
-_THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
+_REASONING_TYPES = ("thinking", "redacted_thinking", "reasoning")
 
 
 def portable(message: Message) -> Message:
-    """Return a message without what only the family that wrote it can read.
+    """Return a copy of a message without the fields that only its own provider family can read.
 
-    Thinking blocks, signatures and reasoning items mean nothing to another vendor and make some of
-    them refuse the request. Text, calls and answers stay. The input is not changed.
+    Some vendors refuse a request with the thinking blocks, signatures or reasoning items of another vendor.
+    Text, calls and results stay.
     """
-    kept: dict[str, Any] = {key: value for key, value in message.items() if key in _PORTABLE}
+    kept: dict[str, Any] = {key: value for key, value in message.items() if key in _PORTABLE_KEYS}
     content = message.get("content")
     if isinstance(content, list) and message["role"] == "assistant":
-        kept["content"] = [part for part in content if part.get("type") not in _THOUGHTS] or None
+        kept["content"] = [part for part in content if part.get("type") not in _REASONING_TYPES] or None
     if calls := calls_of(message):
         kept["tool_calls"] = [
             {

@@ -1,4 +1,4 @@
-"""Nested history: what was said before a handoff, as one summary that the next agent reads."""
+"""Nested history: the conversation before a handoff, folded into one summary for the next agent."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any, cast, overload
 
-from routelock._callables import MaybeAwaitable, is_error
-from routelock._json import detached
+from routelock._callables import MaybeAwaitable
+from routelock._json import detached, json_line
 from routelock.errors import ConfigError
 from routelock.history.content import media_of, without_media
 from routelock.history.filters import HandoffInputData, as_items, is_system, newest_of_user, unfold
 from routelock.history.messages import Message, RunItem, portable
-from routelock.history.view import filter_failed, filter_returned_no_data
+from routelock.history.view import filter_errors, invalid_filter_result
 
 __all__ = [
     "HandoffHistoryMapper",
@@ -29,7 +29,7 @@ __all__ = [
 
 
 HandoffHistoryMapper = Callable[[list[Message]], MaybeAwaitable[Sequence[Message]]]
-"""Turns the earlier messages into those that the target is shown instead; sync or async."""
+"""Returns the messages that the target is shown instead of the earlier messages; sync or async."""
 
 _DEFAULT_WRAPPERS = ("<CONVERSATION HISTORY>", "</CONVERSATION HISTORY>")
 
@@ -43,18 +43,18 @@ _wrappers: ContextVar[tuple[str, str]] = ContextVar("routelock_history_wrappers"
 
 
 def get_conversation_history_wrappers() -> tuple[str, str]:
-    """Return the start and end marker around a summary in this task."""
+    """Return the start marker and the end marker of a summary in this task."""
     return _wrappers.get()
 
 
 def set_conversation_history_wrappers(start: str | None = None, end: str | None = None) -> None:
-    """Change the markers around a summary, for this task and those it starts from now on.
+    """Set the markers around a summary, for this task and the tasks that it starts from now on.
 
-    A side left out stays as it is. Other tasks do not see the change, so tenants of one process
-    cannot see each other's markers.
+    A marker that is left out stays as it is. Other tasks keep their markers, so tenants of one process cannot
+    see each other's.
 
     Raises:
-        ConfigError: the text of a message could forge that marker.
+        ConfigError: the text of a message could forge a marker.
     """
     old_start, old_end = _wrappers.get()
     chosen = (old_start if start is None else start, old_end if end is None else end)
@@ -62,7 +62,7 @@ def set_conversation_history_wrappers(start: str | None = None, end: str | None 
 
 
 def checked_wrappers(wrappers: tuple[str, str]) -> tuple[str, str]:
-    """Return the markers as they are.
+    """Return the markers after a check that no message can forge them.
 
     Raises:
         ConfigError: the text of a message could forge one of them.
@@ -77,7 +77,7 @@ def checked_wrappers(wrappers: tuple[str, str]) -> tuple[str, str]:
 
 
 def reset_conversation_history_wrappers() -> None:
-    """Go back to ``<CONVERSATION HISTORY>`` and its end."""
+    """Set the markers back to ``<CONVERSATION HISTORY>`` and ``</CONVERSATION HISTORY>``."""
     _wrappers.set(_DEFAULT_WRAPPERS)
 
 
@@ -86,12 +86,12 @@ def default_handoff_history_mapper(
 ) -> list[Message]:
     """Fold messages into one assistant message: a preamble and one numbered JSON line per message.
 
-    Images, sound and files follow in a user's message, in which each is named after its line: no model
-    reads them out of JSON, and none takes them from an assistant.
+    Images, sound and files follow in a user message that names the line of each: no model reads them out of
+    JSON, and no provider accepts them in an assistant message.
 
     Args:
-        messages: what to fold.
-        wrappers: the start and end marker; None takes those of the task.
+        messages: the messages to fold.
+        wrappers: the start and end marker; None takes the markers of the task.
 
     Raises:
         ConfigError: the text of a message could forge a marker.
@@ -104,7 +104,7 @@ def _folded(records: Iterable[tuple[str, Message]], wrappers: tuple[str, str] | 
     lines: list[str] = []
     shown: list[dict[str, Any]] = []
     for number, (record, message) in enumerate(records, 1):
-        lines.append(f"{number}. {_unmarked(record, markers)}")
+        lines.append(f"{number}. {_without_markers(record, markers)}")
         if media := media_of(message.get("content")):
             shown += [{"type": "text", "text": _FROM_LINE.format(number)}, *media]
     body = "\n".join(lines) or "(no previous turns recorded)"
@@ -112,31 +112,27 @@ def _folded(records: Iterable[tuple[str, Message]], wrappers: tuple[str, str] | 
     return [summary, {"role": "user", "content": shown}] if shown else [summary]
 
 
-_as_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
-
-_LINE_ENDS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
-
-
 def _line_of(item: RunItem) -> str:
-    """Return an item's message as `_line` does, only once: a long history may be folded many times."""
+    """Return the line of an item's message; it is made once, since a long history may be folded many
+    times.
+    """
     if item.line is None:
         object.__setattr__(item, "line", _line(item.message))
     return cast(str, item.line)
 
 
 def _line(message: Message) -> str:
-    """Return a message as one line of JSON, which can forge neither another line nor a role."""
+    """Return a message as one line of JSON, in which no text can forge another line or a role."""
     readable = portable(message)
     shown: dict[str, Any] = {"role": message["role"], "content": without_media(readable.get("content"))}
     for key in ("name", "refusal", "tool_calls", "tool_call_id"):
         if value := readable.get(key):
             shown[key] = value
-    line = _as_json(shown)
-    return line if line.isascii() else line.translate(_LINE_ENDS)
+    return json_line(shown)
 
 
-def _unmarked(line: str, markers: tuple[str, str]) -> str:
-    """Return a line that can forge no marker either."""
+def _without_markers(line: str, markers: tuple[str, str]) -> str:
+    """Return a line in which the first character of each marker is escaped."""
     for marker in markers:
         if marker in line:
             line = re.sub(rf"(\\u[0-9a-f]{{4}}|\\.)|(?={re.escape(marker)}).", _escaped, line)
@@ -144,7 +140,7 @@ def _unmarked(line: str, markers: tuple[str, str]) -> str:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """Return an escape sequence as it is, and the first character of a marker as one."""
+    """Return an escape sequence as it is, and the first character of a marker as an escape sequence."""
     char = found[0]
     return found[1] or (f"\\u{ord(char):04x}" if char.isascii() else json.dumps(char)[1:-1])
 
@@ -186,26 +182,25 @@ def nest_handoff_history(
     keep_last_user: bool = True,
     wrappers: tuple[str, str] | None = None,
 ) -> MaybeAwaitable[HandoffInputData]:
-    """Fold all that the target would see into a summary; usable as an input filter, too.
+    """Fold everything that the target would see into a summary; this function is an input filter too.
 
-    Earlier summaries are unfolded first, so there is never a summary inside a summary. With the
-    default mapper system messages stay in front of the summary, where they keep their authority, and
-    the newest user message follows it word for word: many providers refuse a request that ends on an
-    assistant's turn. A mapper of your own decides about all messages; it is given copies of them,
-    without what only the provider that wrote them can read.
+    Earlier summaries are unfolded first, so a summary never contains a summary. With the default mapper the
+    system messages stay in front of the summary, where they keep their authority, and the newest user message
+    follows the summary word for word: many providers refuse a request that ends with an assistant message.
+    A mapper of your own gets copies of all messages, without the fields that only their provider can read.
 
     Args:
         data: what the target would see.
-        history_mapper: replaces `default_handoff_history_mapper`.
+        history_mapper: is used instead of `default_handoff_history_mapper`.
         keep_last_user: whether the newest user message stays outside the summary.
-        wrappers: the markers of the default mapper; None takes those of the task.
+        wrappers: the markers of the default mapper; None takes the markers of the task.
 
     Returns:
-        What the target sees; something to await for it, if the mapper is async.
+        What the target sees, or an awaitable of it if the mapper is async.
 
     Raises:
         ConfigError: the text of a message could forge a marker.
-        HandoffFilterError: the history mapper raised, or returned something else than messages.
+        HandoffFilterError: the history mapper raised, or returned something other than messages.
     """
     items = sorted(unfold(data.all_items), key=lambda item: item.id)
     if history_mapper is not None:
@@ -217,10 +212,10 @@ def nest_handoff_history(
     folded = [item for item in items if id(item) not in beside]
     shown = as_items(_folded([(_line_of(item), item.message) for item in folded], wrappers))
     history = (*system, *_summary(shown, folded), *([newest] if newest else []))
-    return _of_history(data, history)
+    return _with_history(data, history)
 
 
-def _of_history(data: HandoffInputData, history: Sequence[RunItem]) -> HandoffInputData:
+def _with_history(data: HandoffInputData, history: Sequence[RunItem]) -> HandoffInputData:
     return data.clone(input_history=history, pre_handoff_items=(), new_items=(), input_items=None)
 
 
@@ -233,34 +228,26 @@ def _summary(shown: Sequence[RunItem], folded: Iterable[RunItem]) -> list[RunIte
 def _mapped(
     mapper: HandoffHistoryMapper, messages: list[Message], data: HandoffInputData, items: Sequence[RunItem]
 ) -> MaybeAwaitable[HandoffInputData]:
-    try:
+    with filter_errors(_MAPPER, data):
         shown = mapper(messages)
-    except BaseException as error:
-        if not is_error(error):
-            raise
-        raise filter_failed(_MAPPER, data, error) from error
     if inspect.isawaitable(shown):
         return _awaited(shown, data, items)
-    return _mapped_to(shown, data, items)
+    return _with_summary(shown, data, items)
 
 
 async def _awaited(
     shown: Awaitable[Sequence[Message]], data: HandoffInputData, items: Sequence[RunItem]
 ) -> HandoffInputData:
-    try:
+    with filter_errors(_MAPPER, data):
         messages = await shown
-    except BaseException as error:
-        if not is_error(error):
-            raise
-        raise filter_failed(_MAPPER, data, error) from error
-    return _mapped_to(messages, data, items)
+    return _with_summary(messages, data, items)
 
 
-def _mapped_to(
+def _with_summary(
     messages: Sequence[Message], data: HandoffInputData, items: Sequence[RunItem]
 ) -> HandoffInputData:
     try:
         shown = as_items(messages)
     except (TypeError, ConfigError) as error:
-        raise filter_returned_no_data(_MAPPER, data, error) from error
-    return _of_history(data, _summary(shown, items))
+        raise invalid_filter_result(_MAPPER, data, error) from error
+    return _with_history(data, _summary(shown, items))

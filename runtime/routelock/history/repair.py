@@ -1,9 +1,8 @@
-"""Making any list of messages one that a chat provider accepts, without losing what it says.
+"""Repair of a list of messages, so that every chat provider accepts it, without loss of content.
 
-The rules are the ones all chat APIs share: each tool call has exactly one answer, the answers follow their
-call with nothing in between, no answer lacks its call, call ids are there and differ, calls have their type,
-no assistant message is empty, and there is something to answer at all. What only one vendor demands is that
-vendor's shape, in the provider.
+The rules are those that all chat APIs share: each tool call has exactly one result; the results follow their
+message with nothing in between; each result has a call; each call has a unique id and a type; no assistant
+message is empty; and there is a message to answer. The rules of single vendors are in the providers.
 """
 
 from __future__ import annotations
@@ -21,27 +20,27 @@ __all__ = ["NOTHING_LEFT", "NO_ANSWER", "problems", "repair", "says_nothing", "v
 
 
 NO_ANSWER = "No result was recorded for this call."
-"""The answer that stands in for a tool result that was never recorded."""
+"""The content of a tool result that was missing."""
 
 NOTHING_LEFT = "added a user message, because nothing was left to answer"
-"""The one repair that is no longer needed once something is added."""
+"""The report of the only repair that a later message makes unnecessary."""
 
 _NOTHING_TO_ANSWER = "Please continue."
 
-_OF_THE_APP = ("system", "developer")
+_SYSTEM_ROLES = ("system", "developer")
 
 _UNKNOWN_TOOL = "unknown_tool"
 
 
 def problems(messages: Sequence[Message]) -> list[str]:
-    """Return what a provider would refuse in ``messages``, one line each; empty when all is well."""
+    """Return one line for each problem for which a provider would refuse the messages."""
     return validate(messages)[0]
 
 
 def validate(messages: Sequence[Message]) -> tuple[list[str], set[str]]:
-    """Return the `problems` of ``messages``, and the ids of the calls in them.
+    """Return the `problems` of messages, and the ids of the calls in them.
 
-    Where there are no problems, every answer is to one of these.
+    If there are no problems, each result belongs to one of these calls.
     """
     found: list[str] = []
     seen: set[str] = set()
@@ -59,7 +58,7 @@ def validate(messages: Sequence[Message]) -> tuple[list[str], set[str]]:
             found += [f"message {index}: tool call {call} has no answer before it" for call in open_calls]
         if calls := message.get("tool_calls"):
             open_calls = [call.get("id") or "" for call in calls]
-            found += _bad_ids(index, open_calls, seen)
+            found += _id_problems(index, open_calls, seen)
             found += [
                 f"message {index}: tool call {call.get('id')} without a type"
                 for call in calls
@@ -71,19 +70,19 @@ def validate(messages: Sequence[Message]) -> tuple[list[str], set[str]]:
         if role == "assistant" and not calls and says_nothing(message):
             found.append(f"message {index}: assistant message without text or calls")
     found += [f"at the end: tool call {call} has no answer" for call in open_calls]
-    if _is_all_of_the_app(messages):
+    if _has_only_system_messages(messages):
         found.append("nothing to answer: no user, assistant or tool message")
     return found, seen
 
 
-def _is_all_of_the_app(messages: Sequence[Message]) -> bool:
-    for message in reversed(messages):  # the last one tells, nearly always
-        if message["role"] not in _OF_THE_APP:
+def _has_only_system_messages(messages: Sequence[Message]) -> bool:
+    for message in reversed(messages):  # the last message usually decides
+        if message["role"] not in _SYSTEM_ROLES:
             return False
     return True
 
 
-def _bad_ids(index: int, ids: list[str], seen: set[str]) -> list[str]:
+def _id_problems(index: int, ids: list[str], seen: set[str]) -> list[str]:
     found: list[str] = []
     if seen.isdisjoint(ids) and "" not in ids and len({*ids}) == len(ids):
         return found
@@ -97,52 +96,52 @@ def _bad_ids(index: int, ids: list[str], seen: set[str]) -> list[str]:
     return found
 
 
-_SAYS_NOTHING = {
+_KEYS_WITHOUT_CONTENT = {
     *("role", "name", "tool_call_id", "annotations", "provider_specific_fields"),
     *("reasoning", "reasoning_content", "reasoning_details", "reasoning_items", "thinking_blocks"),
 }
-"""Keys that make no answer of a message. Any other may, such as ``audio``."""
+"""Keys that are not content of a message. Any other key may be content, such as ``audio``."""
 
 
 def says_nothing(message: Message) -> bool:
-    """Whether an assistant message says nothing: vendors refuse it, and it loses nothing to drop it."""
+    """Whether an assistant message has no content and no calls; vendors refuse such a message."""
     if message["role"] != "assistant" or message.get("content") or message.get("tool_calls"):
         return False
     return not any(
-        value and key not in _SAYS_NOTHING and not key.startswith("_") for key, value in message.items()
+        value and key not in _KEYS_WITHOUT_CONTENT and not key.startswith("_")
+        for key, value in message.items()
     )
 
 
 def repair(messages: Sequence[Message]) -> tuple[list[Message], list[str]]:
-    """Return a valid list of messages and what was repaired, one line each.
+    """Return a valid list of messages, and one line for each repair.
 
-    A valid list comes back with the very same message objects and no repairs, and repairing twice is
-    repairing once. Nothing that was said is dropped: a missing answer is filled in, an answer without
-    its call gets one, a second answer is joined to the first, a displaced answer moves to its call.
+    A valid list comes back with the same message objects and no repairs; a second repair changes nothing. No
+    content is lost: a missing result is added, a result without a call gets a call, a second result is joined
+    to the first, and a displaced result moves to its call.
     """
-    if not problems(messages):
-        return list(messages), []
     return _Repairer(messages).repair()
 
 
 class _Repairer:
-    """One repair. Answers wait by call id; each call takes those before the next call of its id.
+    """The repair of one list. Each call takes the results of its id up to the next call with that id.
 
-    What it takes grows with the number of messages, calls and answers, and not with its square: strangers may
-    send a server whatever they like.
+    The time is linear in the number of messages, calls and results, because a server repairs lists of unknown
+    clients.
     """
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.messages = messages
         self.out: list[Message] = []
-        self.notes: list[str] = []
+        self.repairs: list[str] = []
         self.used_ids: set[str] = set()
         self.counts: dict[str, int] = {}
-        """How far the numbers go that new ids were made with, by the old id."""
+        """The last number used in a new id, by the old id."""
         self.answers: dict[str, list[int]] = {}
-        """The places of answers that wait, in order."""
+        """The indexes of results that have no call yet, by call id."""
         self.callers: dict[str, deque[list[int]]] = {}
-        """Places of messages with calls, in order, each with how many of their calls are to come."""
+        """The indexes of messages with a call, by call id, each with the number of such calls still to
+        come."""
         for index, message in enumerate(messages):
             if message["role"] == "tool":
                 self.answers.setdefault(message.get("tool_call_id") or "", []).append(index)
@@ -161,15 +160,15 @@ class _Repairer:
                 if index not in taken and not self._belongs_to_a_later_call(message):
                     self._adopt(index, message)
             elif says_nothing(message):
-                self.notes.append(f"dropped an empty assistant message (message {index})")
+                self.repairs.append(f"dropped an empty assistant message (message {index})")
             elif calls_of(message):
                 taken |= self._with_answers(index, message)
             else:
                 self.out.append(message)
-        if _is_all_of_the_app(self.out):
-            self.notes.append(NOTHING_LEFT)
+        if _has_only_system_messages(self.out):
+            self.repairs.append(NOTHING_LEFT)
             self.out.append({"role": "user", "content": _NOTHING_TO_ANSWER})
-        return self.out, self.notes
+        return self.out, self.repairs
 
     def _belongs_to_a_later_call(self, answer: Message) -> bool:
         return bool(self.callers.get(answer.get("tool_call_id") or ""))
@@ -184,28 +183,28 @@ class _Repairer:
             found = self._answers_for(call_id, index)
             taken.update(found)
             if found and not self._follows(index, found[0]):
-                self.notes.append(f"moved the answer to tool call {call_id!r} to its call")
-            fresh = self._fresh(call_id)
-            calls.append(self._whole(call, fresh))
-            answers.append((min(found, default=len(self.messages)), self._one_answer(found, fresh)))
+                self.repairs.append(f"moved the answer to tool call {call_id!r} to its call")
+            new_id = self._unused_id(call_id)
+            calls.append(self._completed(call, new_id))
+            answers.append((min(found, default=len(self.messages)), self._one_answer(found, new_id)))
         if any(new is not old for new, old in zip(calls, calls_of(message), strict=True)):
             message = cast(Message, {**message, "tool_calls": calls})
         if all(place < len(self.messages) for place, _ in answers):
-            answers.sort(key=itemgetter(0))  # a sound turn stays as it is, whatever is wrong elsewhere
+            answers.sort(key=itemgetter(0))  # the results of a valid turn keep their order
         self.out += [message, *(answer for _, answer in answers)]
         return taken
 
-    def _whole(self, call: ToolCall, fresh: str) -> ToolCall:
-        """Return a call with its new id, and with its type: there is one kind alone."""
+    def _completed(self, call: ToolCall, new_id: str) -> ToolCall:
+        """Return a call with its new id, and with the type ``function``, the only one."""
         typed = call.get("type") == "function"
-        if typed and fresh == call.get("id"):
+        if typed and new_id == call.get("id"):
             return call
         if not typed:
-            self.notes.append(f"added the type of tool call {fresh!r}")
-        return cast(ToolCall, {**call, "id": fresh, "type": "function"})
+            self.repairs.append(f"added the type of tool call {new_id!r}")
+        return cast(ToolCall, {**call, "id": new_id, "type": "function"})
 
     def _follows(self, index: int, answer: int) -> bool:
-        """Whether only tool messages stand between a call and its answer."""
+        """Whether only tool messages are between a call and its result."""
         return index < answer < self.turns_end[index]
 
     def _call_is_next(self, call_id: str) -> None:
@@ -215,7 +214,7 @@ class _Repairer:
             places.popleft()
 
     def _answers_for(self, call_id: str, index: int) -> list[int]:
-        """Take the waiting answers that belong to this call: all that are left, unless the id comes again."""
+        """Take the results of a call: all that are left, unless a later call has the same id."""
         waiting = self.answers.get(call_id, [])
         later = self.callers[call_id]
         first, last = 0, len(waiting)
@@ -229,35 +228,35 @@ class _Repairer:
         del waiting[first:last]
         return found
 
-    def _fresh(self, call_id: str) -> str:
-        """Return an id that no call before has; the same every time for the same messages."""
-        fresh, count = call_id or "call_1", self.counts.get(call_id, 1)
-        while fresh in self.used_ids or (fresh != call_id and fresh in self.callers):
+    def _unused_id(self, call_id: str) -> str:
+        """Return an id that no earlier call has; the same messages always give the same ids."""
+        new_id, count = call_id or "call_1", self.counts.get(call_id, 1)
+        while new_id in self.used_ids or (new_id != call_id and new_id in self.callers):
             count += 1
-            fresh = f"{call_id or 'call'}_{count}"
+            new_id = f"{call_id or 'call'}_{count}"
         self.counts[call_id] = count
-        if fresh != call_id:
-            self.notes.append(f"renamed tool call {call_id!r} to {fresh!r}")
-        self.used_ids.add(fresh)
-        return fresh
+        if new_id != call_id:
+            self.repairs.append(f"renamed tool call {call_id!r} to {new_id!r}")
+        self.used_ids.add(new_id)
+        return new_id
 
     def _one_answer(self, found: list[int], call_id: str) -> Message:
         if not found:
-            self.notes.append(f"added a missing answer to tool call {call_id!r}")
+            self.repairs.append(f"added a missing answer to tool call {call_id!r}")
             return {"role": "tool", "tool_call_id": call_id, "content": NO_ANSWER}
         answer = self.messages[found[0]]
         if len(found) > 1:
-            self.notes.append(f"joined {len(found)} answers to tool call {call_id!r}")
+            self.repairs.append(f"joined {len(found)} answers to tool call {call_id!r}")
             answer = _joined([self.messages[index] for index in found])
         if answer.get("tool_call_id") != call_id:
             answer = cast(Message, {**answer, "tool_call_id": call_id})
         return answer
 
     def _adopt(self, index: int, answer: Message) -> None:
-        """Give an answer that has no call the call it must have had, so that its text stays a result."""
+        """Add a call for a result that has none, so that its content stays a tool result."""
         old = answer.get("tool_call_id") or ""
-        call_id = self._fresh(old)
-        self.notes.append(f"added the missing call for orphan tool result {old!r} (message {index})")
+        call_id = self._unused_id(old)
+        self.repairs.append(f"added the missing call for orphan tool result {old!r} (message {index})")
         name = str(answer.get("name") or _UNKNOWN_TOOL)
         call: ToolCall = {
             "id": call_id,
@@ -269,7 +268,7 @@ class _Repairer:
 
 
 def _ends_of_turns(messages: Sequence[Message]) -> list[int]:
-    """Return for each message the place of the first one after it that is no answer of a tool."""
+    """Return for each message the index of the next message that is not a tool result."""
     ends, end = [0] * len(messages), len(messages)
     for index in range(len(messages) - 1, -1, -1):
         ends[index] = end
@@ -279,7 +278,7 @@ def _ends_of_turns(messages: Sequence[Message]) -> list[int]:
 
 
 def _joined(answers: list[Message]) -> Message:
-    """Return the first answer with what the others add to it."""
+    """Return the first result with the content of all others added."""
     content: object
     if any(isinstance(answer.get("content"), list) for answer in answers):
         parts = [part for answer in answers for part in _parts(answer)]

@@ -1,6 +1,6 @@
-"""Cutting a history without parting a call from its answers.
+"""Trimming of a history that never separates a tool call from its results.
 
-`newest` keeps the last messages; `within_budget` cuts the oldest results of tools, for a budget in bytes.
+`newest` keeps the last messages; `within_budget` cuts the oldest tool results to fit a budget in bytes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ __all__ = ["newest", "pairs", "with_pairs", "within_budget"]
 
 
 def newest(messages: Sequence[Message], count: int) -> list[int]:
-    """Return the places of the last ``count`` messages and of all system messages, in order.
+    """Return the indexes of the last ``count`` messages and of all system messages, in order.
 
-    A message with tool calls and the answers that follow it count one each and go together: if they do
-    not fit together, none of them is kept. At least the last such group is, unless ``count`` is 0.
+    A message with tool calls and the results after it count one each and stay together: if they do not fit,
+    none of them is kept. The last such group is always kept unless ``count`` is 0.
     """
     kept = {place for place, message in enumerate(messages) if _is_system(message)}
     left, any_yet = count, False
@@ -31,9 +31,10 @@ def newest(messages: Sequence[Message], count: int) -> list[int]:
 
 
 def with_pairs(messages: Sequence[Message], places: Iterable[int]) -> list[int]:
-    """Return ``places`` and those of the calls and answers that belong to them, in order.
+    """Return the indexes in ``places`` and those of the calls and results that belong to them, in order.
 
-    `newest` needs this where answers do not follow their call at once, as in a history of foreign make.
+    Use it after `newest` for a history whose results do not follow their calls, such as one of another
+    library.
     """
     kept = set(places)
     for pair in pairs(messages):
@@ -43,7 +44,7 @@ def with_pairs(messages: Sequence[Message], places: Iterable[int]) -> list[int]:
 
 
 def pairs(messages: Sequence[Message]) -> list[set[int]]:
-    """Group each message that has calls with all answers to them, wherever they stand behind it."""
+    """Return for each message with calls the indexes of it and of all results of its calls."""
     found: list[set[int]] = []
     callers: dict[str, set[int]] = {}
     for place, message in enumerate(messages):
@@ -75,16 +76,16 @@ def _groups(messages: Sequence[Message]) -> list[list[int]]:
 def within_budget(
     messages: Sequence[Message], max_bytes: int, exempt: Sequence[bool]
 ) -> list[Message | None]:
-    """Return each message as it is to be shown; None hides it.
+    """Return for each message the message to show, or None to hide it.
 
-    The newest results stay whole. The first that does not fit is cut, and of all before it a notice is left.
-    Where there are so many that not even the notices fit, the oldest calls go, together with their answers
-    and the reasoning that led to them; what was said beside them stays.
+    The newest results stay whole. The first one that does not fit is cut, and each result before it is
+    replaced by a notice. If the notices do not fit either, the oldest calls are hidden with their results and
+    their reasoning; the text beside them stays.
 
     Args:
-        messages: a history. None of them is changed.
-        max_bytes: of all results together, in UTF-8, notices included.
-        exempt: for each message, whether it is no result though its role is that of a tool.
+        messages: the history; no message is changed in place.
+        max_bytes: the budget of all results together, in UTF-8, notices included.
+        exempt: for each message, whether it does not count as a result although it has the role ``tool``.
     """
     places = [
         place
@@ -110,10 +111,10 @@ def within_budget(
 
 
 def _too_many(messages: Sequence[Message], least: dict[int, int], max_bytes: int) -> list[int]:
-    """Return the places of the oldest calls and answers, so many that the notices for the rest fit."""
+    """Return the indexes of the oldest calls and results to hide, so that the notices of the others fit."""
     groups = [group for group in pairs(messages) if not group.isdisjoint(least)]
     grouped = set[int]().union(*groups)
-    groups += [{place} for place in least if place not in grouped]  # answers to calls that are not there
+    groups += [{place} for place in least if place not in grouped]  # results without a call
     total, gone = sum(least.values()), list[int]()
     for group in sorted(groups, key=min):
         if total <= max_bytes:
@@ -134,7 +135,7 @@ def _notice(size: int) -> str:
 
 
 def _size(message: Message) -> int:
-    """Return the bytes of a result. What is no text counts as the JSON that is sent."""
+    """Return the size of a result in bytes; a part that is not text counts as its JSON."""
     content = message.get("content")
     if isinstance(content, str):
         return len(_bytes(content))
@@ -148,7 +149,7 @@ def _size_of_part(part: dict[str, Any]) -> int:
 
 
 def _cut(message: Message, room: int) -> Message:
-    """Return a result of at most ``room`` bytes: the beginning of its text, and the notice."""
+    """Return a result of at most ``room`` bytes: the beginning of its text, and a notice."""
     notice = _notice(_size(message))
     text = _bytes(text_of(message))
     end = min(len(text), max(0, room - len(notice)))

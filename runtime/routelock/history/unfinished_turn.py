@@ -1,4 +1,4 @@
-"""What is left to do of the turn in which a run stood: read off the transcript, and nothing else."""
+"""The steps that an interrupted turn still needs, as far as the transcript shows them."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ __all__ = ["LeftOver", "left_over"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOver:
-    """What a turn still asks for. With nothing in it the turn is complete, and the next one may begin."""
+    """The steps that a turn still needs. If there are none, the turn is complete."""
 
     call_again: bool = False
-    """Whether the turn has no complete reply, so that the model is to be asked once more."""
+    """Whether the turn has no complete reply, so the model must be called again."""
     cut_off: Sequence[RunItem] = ()
-    """Replies that broke off, and what ``RunConfig.on_limit`` answered: the model is not shown them again."""
+    """Replies that broke off, and the answer of ``RunConfig.on_limit``; the model does not see them again."""
     reply: RunItem | None = None
-    """A reply without calls that was not taken as an output yet."""
+    """A reply without calls that has not become the output yet."""
     calls: Sequence[ToolCall] = ()
-    """Calls that nobody has answered."""
+    """Calls without a result."""
 
 
 def left_over(items: Sequence[RunItem], first_of_turn: int, turn: int, waiting: Collection[str]) -> LeftOver:
-    """Return what is left to do of a turn.
+    """Return the steps that a turn still needs.
 
     Args:
         items: the transcript.
-        first_of_turn: id of the first item of the turn.
-        turn: its number; 0 before the first.
-        waiting: ids of calls that another agent's output will answer, see ``Handoff.return_to_caller``.
+        first_of_turn: the id of the first item of the turn.
+        turn: the number of the turn; 0 before the first turn.
+        waiting: ids of calls whose result will be another agent's output, see ``Handoff.return_to_caller``.
     """
     if not turn:
         return LeftOver()
     rest = items[first_of_turn:]
     place = next((place for place, item in enumerate(rest) if _is_reply(item)), None)
     if place is None:
-        began = all(item.kind == "model" for item in rest)  # else whoever waited was told, and goes on
+        began = all(item.kind == "model" for item in rest)  # else a waiting agent has got its result
         return LeftOver(call_again=True, cut_off=rest) if began else LeftOver()
     reply, after = rest[place], rest[place + 1 :]
     of_limit = [item for item in after if item.kind == "model"]
@@ -49,5 +49,5 @@ def left_over(items: Sequence[RunItem], first_of_turn: int, turn: int, waiting: 
 
 
 def _is_reply(item: RunItem) -> bool:
-    """Whether this is a complete reply: of one that broke off nobody says which family wrote it."""
+    """Whether an item is a complete reply; a reply that broke off has no ``origin``."""
     return item.kind == "model" and item.origin is not None

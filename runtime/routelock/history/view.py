@@ -1,11 +1,12 @@
-"""The view: what of a run's transcript one model call is shown, and what filters make of it.
+"""The view: the part of a run's transcript that the active agent's model is shown.
 
-A view is a list of the transcript's own items. It changes at a handoff only.
+A view is a list of items of the transcript. Items are appended to it; only a handoff replaces them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import cast
 
@@ -21,14 +22,14 @@ __all__ = ["View"]
 
 
 class View:
-    """What the active agent is shown, as it grows. One per run.
+    """The items that the active agent is shown. A run has one view.
 
-    `messages` renders and repairs only what is new since the last call, as long as that is complete
-    turns: then what was valid stays valid. Anything else, such as a handoff, starts afresh. The result is
-    always what starting afresh would give.
+    `messages` renders only the items that are new since the last call, if these are complete turns: then the
+    messages before them stay valid. Otherwise, for example after a handoff, it renders and repairs all items.
+    Both give the same messages.
     """
 
-    __slots__ = ("_audience", "_family", "_ids", "_rendered", "_told", "_wire", "items")
+    __slots__ = ("_audience", "_family", "_ids", "_rendered", "_reported", "_wire", "items")
 
     def __init__(self, items: Iterable[RunItem]) -> None:
         self.items = list(items)
@@ -37,45 +38,40 @@ class View:
         self._rendered = 0
         self._family: str | None = None
         self._audience: Audience | None = None
-        self._told: Sequence[str] = ()
-        """What had to be repaired for them, the last time that all was rendered."""
+        self._reported: Sequence[str] = ()
+        """The repairs that were made when all items were last rendered."""
 
     def rendered_for(self, family: str, audience: Audience | None) -> int:
-        """Return how many of the items were rendered already for this audience: their repairs were told."""
+        """Return how many items are rendered for this audience; their repairs were returned before."""
         return self._rendered if family == self._family and audience is self._audience else 0
 
     def add(self, item: RunItem) -> None:
-        """Show one more item from now on."""
+        """Append an item."""
         self.items.append(item)
 
     def replace(self, items: Iterable[RunItem]) -> None:
-        """Show these items instead of the present ones."""
+        """Replace all items."""
         self.items = list(items)
-        self._rendered, self._told = 0, ()
+        self._rendered, self._reported = 0, ()
 
     def messages(self, family: str, audience: Audience | None = None) -> tuple[list[Message], Sequence[str]]:
-        """Return the messages for a handler of ``family``, and what had to be repaired since the last time.
+        """Return the messages for a handler of ``family``, and the repairs made since the last call.
 
-        With an ``audience``, calls that it cannot make are told to it in notes.
+        With an ``audience``, calls that this audience cannot make are described in notes.
         """
-        if self.rendered_for(family, audience) and self._goes_on():
+        is_same_audience = family == self._family and audience is self._audience
+        if is_same_audience and self._rendered and self._extend():
             return self._wire, ()
-        items = self.items if audience is None else with_notes(self.items, audience)
-        self._wire = new = _rendered(items, family)
-        wrong, self._ids = validate(new)
-        notes: Sequence[str] = ()
-        found: Sequence[str] = ()
-        if wrong:
-            self._wire, notes = repair(new)
-            self._ids = call_ids(self._wire) | call_ids(new)
-            told = self._told if family == self._family and audience is self._audience else ()
-            found = [note for note in notes if note not in told]
-        self._told, self._family, self._audience = notes, family, audience
-        self._rendered = 0 if NOTHING_LEFT in notes else len(self.items)
+        new = _rendered(self.items if audience is None else with_notes(self.items, audience), family)
+        self._wire, repairs = repair(new)
+        self._ids = call_ids(self._wire) | call_ids(new)
+        found = [each for each in repairs if not is_same_audience or each not in self._reported]
+        self._reported, self._family, self._audience = repairs, family, audience
+        self._rendered = 0 if NOTHING_LEFT in repairs else len(self.items)
         return self._wire, found
 
-    def _goes_on(self) -> bool:
-        """Take in what is new, if that is valid by itself, and what comes before too, with it."""
+    def _extend(self) -> bool:
+        """Append the messages of the new items if they are valid by themselves and after the others."""
         assert self._family is not None
         new = _rendered(self.items[self._rendered :], self._family)
         if new:
@@ -89,9 +85,10 @@ class View:
 
 
 def _rendered(items: Iterable[RunItem], family: str) -> list[Message]:
-    """Give back to a family what it wrote, whole; give any other only what all can read.
+    """Return the items as messages for a handler of ``family``.
 
-    What a user wrote is shown so that it cannot be taken for a note.
+    A message that the family wrote itself is complete; one of another family has only the fields that all
+    providers can read. A user's message cannot pass for a note of the runtime.
     """
     return [_shown(item, family) for item in items]
 
@@ -107,10 +104,14 @@ def _shown(item: RunItem, family: str) -> Message:
 def partition(
     items: Sequence[RunItem], first_of_run: int, first_of_turn: int
 ) -> tuple[tuple[RunItem, ...], tuple[RunItem, ...], tuple[RunItem, ...]]:
-    """Split a view into a filter's three parts, by the ids where run and turn began, and never reorder it.
+    """Split a view into the three parts of `HandoffInputData`; the order of the items stays.
 
-    The last part is all of the turn at the end. Of the rest, the history ends where the run begins; what
-    follows is the run's, although a filter may have put something older there.
+    Args:
+        items: the items of the view.
+        first_of_run: the id of the run's first item. The first part ends before it.
+        first_of_turn: the id of the turn's first item. The last part is all items of this turn at the end of
+            the view; what is left between the two is the second part, also where a filter put an older item
+            into it.
     """
     new = len(items)
     while new and items[new - 1].id >= first_of_turn:
@@ -122,35 +123,29 @@ def partition(
     return tuple(items[:run]), tuple(items[run:new]), tuple(items[new:])
 
 
-async def filtered(
+async def apply_filter(
     apply: Callable[[HandoffInputData], MaybeAwaitable[HandoffInputData]],
     data: HandoffInputData,
     name: str,
     *,
     own: bool = False,
 ) -> list[RunItem]:
-    """Apply a filter or a nesting and return the items of the new view.
+    """Apply an input filter, or the nesting of the history, and return the items of the new view.
 
     Args:
         apply: the filter.
         data: what the target would see.
-        name: what the filter is called in an error.
-        own: whether it is one of routelock's, which edit nothing in place. Any other is given copies:
-            whatever it does to them, the transcript stays what it was.
+        name: the name of the filter, for errors.
+        own: whether the filter is routelock's own, which edits nothing in place. Any other filter gets
+            copies, so its edits cannot change the transcript.
 
     Raises:
-        HandoffFilterError: it raised, or returned something that is not what a filter returns.
+        HandoffFilterError: the filter raised, or returned something other than a HandoffInputData.
     """
     who = f"Input filter {name!r}"
     given, originals = (data, {id(item): item for item in data.all_items}) if own else _copied(data)
-    try:
+    with filter_errors(who, data):
         result = cast(object, await resolve(apply(given)))
-    except HandoffFilterError:
-        raise
-    except BaseException as error:
-        if not is_error(error):
-            raise
-        raise filter_failed(who, data, error) from error
     if not isinstance(result, HandoffInputData):
         raise HandoffFilterError(
             f"{who} on {_edge(data)} must return a HandoffInputData, not {type(result).__name__}. "
@@ -158,13 +153,13 @@ async def filtered(
         )
     try:
         items = enumerate(as_items(result.all_items))
-        return [_settled(index, item, originals.get(id(item))) for index, item in items]
+        return [_frozen(index, item, originals.get(id(item))) for index, item in items]
     except (TypeError, ConfigError) as error:
-        raise filter_returned_no_data(who, data, error) from error
+        raise invalid_filter_result(who, data, error) from error
 
 
 def _copied(data: HandoffInputData) -> tuple[HandoffInputData, dict[int, RunItem]]:
-    """Return the same data with messages of its own, and which item each of its items stands for."""
+    """Return the data with copied messages, and the original of each copied item by the copy's `id`."""
     parts = (data.input_history, data.pre_handoff_items, data.new_items, data.input_items or ())
     items = [item for part in parts for item in part]
     copies = {id(item): replace(item, message=detached(item.message)) for item in items}
@@ -179,8 +174,10 @@ def _copied(data: HandoffInputData) -> tuple[HandoffInputData, dict[int, RunItem
     return given, {id(copies[id(item)]): item for item in items}
 
 
-def _settled(index: int, item: RunItem, original: RunItem | None) -> RunItem:
-    """Return an item that nobody can edit any more: the transcript's, if its message was not changed."""
+def _frozen(index: int, item: RunItem, original: RunItem | None) -> RunItem:
+    """Return the original item if its message is unchanged, else the item with a checked copy of the
+    message.
+    """
     if original is not None and (item is original or item.message == original.message):
         return original
     message = item_of(checked_message(index, item.message), item.id, item.kind).message
@@ -191,13 +188,28 @@ def _edge(data: HandoffInputData) -> str:
     return f"handoff {data.source!r} -> {data.target!r}"
 
 
-def filter_failed(who: str, data: HandoffInputData, error: BaseException) -> HandoffFilterError:
-    why = f"{type(error).__name__}: {error_text(error)}".rstrip(": .")
-    return HandoffFilterError(
-        f"{who} raised on {_edge(data)}: {why}. "
-        "The run stopped rather than show the target the unfiltered history."
-    )
+@contextmanager
+def filter_errors(who: str, data: HandoffInputData) -> Generator[None]:
+    """Turn an exception of a filter or history mapper into a `HandoffFilterError` that says which it was.
+
+    Args:
+        who: names the function in the error.
+        data: what the function was given.
+    """
+    try:
+        yield
+    except HandoffFilterError:
+        raise
+    except BaseException as error:
+        if not is_error(error):
+            raise
+        reason = f"{type(error).__name__}: {error_text(error)}".rstrip(": .")
+        raise HandoffFilterError(
+            f"{who} raised on {_edge(data)}: {reason}. "
+            "The run stopped rather than show the target the unfiltered history."
+        ) from error
 
 
-def filter_returned_no_data(who: str, data: HandoffInputData, error: Exception) -> HandoffFilterError:
+def invalid_filter_result(who: str, data: HandoffInputData, error: Exception) -> HandoffFilterError:
+    """Return the error for a filter or history mapper that returned something else than messages."""
     return HandoffFilterError(f"{who} on {_edge(data)}: {str(error).rstrip('.')}.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from routelock._text import clip
 from routelock.agents.agent import Agent
 from routelock.errors import (
     ConfigError,
@@ -32,7 +33,6 @@ from routelock.run.emit import AnswerReturned, emit_now
 from routelock.run.events import HandoffFailed, HandoffReturned
 from routelock.run.routing import Offer
 from routelock.tools.invoke import reason_of
-from routelock.tools.schema import clip
 from routelock.tools.tool import Tool
 
 if TYPE_CHECKING:

@@ -37,7 +37,6 @@ from routelock.handlers.port import Request, ToolChoice, family_of, json_in, mod
 from routelock.handlers.replies import (
     filtered_out,
     has_thoughts,
-    is_sound,
     missing_deltas,
     reply_problem,
     was_cut_short,
@@ -395,17 +394,16 @@ def _accept(run: Run) -> tuple[Sequence[RunEvent], MessageDone]:
             f"Handler {run.frame.handler.name!r} ended in turn {run.turn} without a MessageDone. "
             "Every handler must yield exactly one, with the complete message."
         )
-    sound = is_sound(reply.message)
-    if not sound and (wrong := reply_problem(reply.message)):
+    if wrong := reply_problem(reply.message):
         name = run.frame.handler.name
         raise HandlerError(f"Handler {name!r} gave a reply in turn {run.turn} with {wrong}.")
     if reply.finish_reason not in _WHOLE and was_cut_short(reply.finish_reason):
-        if not sound and (why := filtered_out(reply)):
+        if why := filtered_out(reply):
             raise _refused(run, reply, why)
         run.warn(f"turn {run.turn}: the reply was cut short ({reply.finish_reason})")
     _check_choice(run, reply)
     shown, known = run.model_call.text.copy() if run.stream else (), len(run.report.repairs)
-    reply = run.accept(reply, sound=sound)
+    reply = run.accept(reply)
     repaired = [Repaired(agent=run.frame.agent.name, repair=each) for each in run.report.repairs[known:]]
     return [*missing_deltas(reply.message, shown), *repaired] if run.stream else repaired, reply
 

@@ -343,14 +343,9 @@ class Run:
         free = refused and nothing_came
         self.count(Usage(requests=1, cost=0.0) if free else Usage(requests=1, estimated=True))
 
-    def accept(self, reply: MessageDone, *, sound: bool = False) -> MessageDone:
-        """Take a complete reply into the transcript and return it as it stands there.
-
-        Args:
-            reply: as the handler gave it.
-            sound: whether it is known to be (see `routelock.handlers.replies.is_sound`).
-        """
-        done, repairs = with_unique_ids(reply, self.turn, self.transcript.call_ids, sound=sound)
+    def accept(self, reply: MessageDone) -> MessageDone:
+        """Take a complete reply into the transcript and return it as it stands there."""
+        done, repairs = with_unique_ids(reply, self.turn, self.transcript.call_ids)
         if repairs:
             self.report.repairs += (*repairs,)
         self.end_call(done)
@@ -358,7 +353,7 @@ class Run:
         self.count(reply.usage or Usage(requests=1, estimated=True))
         self.model_call.forget_reply()
         self.add("model", done.message, origin=family_of(self.frame.handler))
-        empty = not sound and is_empty(done.message)
+        empty = is_empty(done.message)
         self.progress.empty_replies = self.progress.empty_replies + 1 if empty else 0
         return done
 

@@ -23,7 +23,7 @@ from routelock.handoffs.payload import carried, loggable
 from routelock.history.filters import HandoffInputData, HandoffInputFilter, last_user_message
 from routelock.history.messages import Message, RunItem, calls_of
 from routelock.history.nesting import nest_handoff_history
-from routelock.history.view import View, filtered, partition
+from routelock.history.view import View, apply_filter, partition
 from routelock.run.emit import HandoffMade, HandoffNoted, HandoffReceived, emit, emit_now, log
 from routelock.run.frames import Frame, Wait, answer_item, dismiss
 from routelock.run.handler_selection import default_name
@@ -274,7 +274,7 @@ async def _shaped(run: Run, transfer: Transfer, seen: list[RunItem]) -> list[Run
         tool_call_id=transfer.call["id"],
     )
     name, apply, own = chosen
-    items = await filtered(apply, data, name, own=own)
+    items = await apply_filter(apply, data, name, own=own)
     if transfer.reason and all(item.message["role"] in ("system", "developer") for item in items):
         reason: Message = {"role": "user", "content": transfer.reason}
         items.append(RunItem(id=len(run.transcript.items) - 1, kind="filter", message=reason))

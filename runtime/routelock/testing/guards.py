@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, cast
 
-from routelock.handlers.port import FENCE, Request
+from routelock.handlers.port import MODEL_CALL_CHECK, Request
 
 __all__ = ["ModelCallBlocked", "NetworkBlocked", "models_allowed", "no_models", "no_network"]
 
@@ -49,23 +49,23 @@ def no_models(*, allow: Iterable[str] = ()) -> Generator[list[str]]:
             blocked.append(model)
             raise ModelCallBlocked(model, request)
 
-    before = FENCE.get()
-    FENCE.set(check)
+    before = MODEL_CALL_CHECK.get()
+    MODEL_CALL_CHECK.set(check)
     try:
         yield blocked
     finally:
-        FENCE.set(before)
+        MODEL_CALL_CHECK.set(before)
 
 
 @contextmanager
 def models_allowed() -> Generator[None]:
     """Take the fence down for the block, because something else answers."""
-    before = FENCE.get()
-    FENCE.set(None)
+    before = MODEL_CALL_CHECK.get()
+    MODEL_CALL_CHECK.set(None)
     try:
         yield
     finally:
-        FENCE.set(before)
+        MODEL_CALL_CHECK.set(before)
 
 
 _INTERNET = (socket.AF_INET, socket.AF_INET6)

@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from routelock.errors import CassetteMiss
-from routelock.handlers.port import FENCE, Request
+from routelock.handlers.port import MODEL_CALL_CHECK, Request
 from routelock.testing.cassette import VARIABLE, Cassette, use_cassette
 from routelock.testing.guards import ModelCallBlocked, no_network
 
@@ -41,8 +41,8 @@ class _Guard:
 
     def __init__(self, *, forbid_models: bool) -> None:
         self._forbid_models = self._forbidding = forbid_models
-        self._before = FENCE.get()
-        FENCE.set(self._check)
+        self._before = MODEL_CALL_CHECK.get()
+        MODEL_CALL_CHECK.set(self._check)
         self.refused: list[list[str]] = []
         self._stack = ExitStack()
 
@@ -68,7 +68,7 @@ class _Guard:
 
     def end(self) -> None:
         self.open_network()
-        FENCE.set(self._before)
+        MODEL_CALL_CHECK.set(self._before)
 
 
 _GUARD = pytest.StashKey[_Guard]()

@@ -14,7 +14,7 @@ from typing_extensions import TypeIs
 from routelock._callables import resolve
 from routelock.handlers.events import HandlerEvent, MessageDone, ReasoningDelta, TextDelta, ToolCallDelta
 from routelock.handlers.port import Request
-from routelock.handlers.retry import WATCHER
+from routelock.handlers.retry import REQUEST_OBSERVER
 from routelock.handlers.stream_assembler import Assembler
 from routelock.history.messages import Message, ToolCall, calls_of, text_of
 from routelock.usage import Usage
@@ -43,7 +43,7 @@ def watch_requests(look: Callable[[Request], None] | None) -> None:
     Args:
         look: what is called with each request before it is answered; None for nothing any more.
     """
-    WATCHER.set(look)
+    REQUEST_OBSERVER.set(look)
 
 
 DEFAULT_USAGE = Usage(requests=1, input_tokens=10, output_tokens=5)

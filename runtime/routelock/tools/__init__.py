@@ -1,8 +1,8 @@
-"""Tools: what a model may call, and how a call is made.
+"""Tools: functions that a model may call.
 
-A `Tool` has a name, a schema and a function; `@tool` makes one of a function. Arguments are checked against
-the schema before the function runs. Approvals and agents as tools are here too. Imports `history` and
-the modules at the top. Start at `tool.py`.
+A `Tool` has a name, a schema and a function; `@tool` makes one from a function. The arguments of a call are
+checked against the schema before the function runs. Approvals and agents as tools are in this room too. It
+imports `history` and the modules at the top. Start at `tool.py`.
 """
 
 from __future__ import annotations

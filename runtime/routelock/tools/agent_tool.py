@@ -1,7 +1,7 @@
-"""Agents as tools: ``agent.as_tool()`` makes a `Tool` that a run answers with a run within itself.
+"""Agents as tools: ``agent.as_tool()`` returns a `Tool` whose calls are answered by a sub-run.
 
-The agent that has the tool stays in charge: it asks, is answered, and goes on. That run is started by
-`routelock.run.subrun`; here is only what it is told.
+The agent that calls the tool stays active: it gets the answer as a tool result and goes on.
+`routelock.run.subrun` starts the sub-run; this module makes its input.
 """
 
 from __future__ import annotations
@@ -26,35 +26,39 @@ from routelock.tools.tool import IsEnabled, OnError, Tool
 __all__ = ["AgentCall", "AsTool"]
 
 
-_WHAT = "The task, with everything that the agent needs to know: it sees nothing else of the conversation."
+_INPUT_DESCRIPTION = (
+    "The task, with everything that the agent needs to know: it sees nothing else of the conversation."
+)
 
 
 @functools.cache
-def _task() -> JsonType[Any]:
+def _text_input() -> JsonType[Any]:
     import pydantic  # noqa: PLC0415 - see `routelock.tools.schema`
 
     make_type: Any = TypedDict
-    return JsonType(make_type("Task", {"input": Annotated[str, pydantic.Field(description=_WHAT)]}))
+    return JsonType(
+        make_type("Task", {"input": Annotated[str, pydantic.Field(description=_INPUT_DESCRIPTION)]})
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AgentCall:
-    """What stands behind the tool of an agent, in the place of a function."""
+    """The ``on_invoke_tool`` of an agent's tool, in place of a function."""
 
     agent: Any
     """The `routelock.Agent` that answers."""
     takes: JsonType[Any]
-    """What the model has to pass."""
+    """The arguments that the model must pass."""
     is_text: bool
-    """Whether that is the one text, and not a type of the app's."""
+    """Whether the arguments are one text, and not a type of the app."""
     max_turns: int | None
     output: Callable[[Any], MaybeAwaitable[Any]] | None
 
     def read(self, arguments: str) -> str:
-        """Return what the agent is asked: the text, or a value of ``input_type`` as JSON.
+        """Return the input of the sub-run: the text, or a value of ``input_type`` as JSON.
 
         Raises:
-            ModelBehaviorError: the arguments do not fit; the message is for the model.
+            ModelBehaviorError: the arguments do not match the schema; the message is for the model.
         """
         value = self.takes.parse(arguments)
         if not self.is_text:
@@ -66,15 +70,15 @@ class AgentCall:
         return text
 
     def __call__(self, context: ToolContext[Any], arguments: str) -> Any:
-        """Refuse: only a run can start a run within itself."""
+        """Raise an error: only a run can start a sub-run."""
         raise ConfigError(
-            f"The tool of agent {self.agent.name!r} works inside of a run only. Put it into the tools of "
+            f"The tool of agent {self.agent.name!r} works only inside a run. Put it into the tools of "
             "another agent, or call Runner.run(...) yourself."
         )
 
 
 class AsTool:
-    """What makes an agent a tool for others; every `routelock.Agent` can do it."""
+    """The method of `routelock.Agent` that makes a tool of the agent."""
 
     def as_tool(
         self,
@@ -90,32 +94,34 @@ class AsTool:
         on_error: OnError = "report",
         needs_approval: NeedsApproval = False,
     ) -> Tool:
-        """Return a tool with which another agent asks this one, and stays in charge.
+        """Return a tool with which another agent calls this one and stays active.
 
-        The agent answers in a run of its own, see "Agents as tools" in docs/agents.md. It sees nothing
-        but what the model passes, and its final output is the answer of the call.
+        The agent answers in a sub-run, see "Agents as tools" in docs/agents.md. It sees only what the model
+        passes, and its final output is the result of the call.
 
         Args:
-            tool_name: the agent's name when left out, in the letters that a tool's name may have.
-            tool_description: what the agent is for; its ``handoff_description`` when left out.
-            input_type: what the model must pass instead of ``{"input": "..."}``: a pydantic model,
-                dataclass or TypedDict. The agent is shown it as JSON.
-            max_turns: most model calls of one answer. Never more than the outer run has left.
-            output: makes the answer of the `routelock.RunResult`, sync or async.
-            is_enabled: a bool, or a function of the context and the agent: for the offer and before a call.
-            scope: who may use it, see `routelock.scopes`.
-            timeout: seconds that one answer may take; time that the reader of a stream takes for
-                itself does not count.
-            on_error: ``"report"`` tells the model that asked and goes on, ``"raise"`` stops the run,
-                and a function of the context and the error makes the text for the model.
-            needs_approval: whether somebody has to approve that the agent is asked; a bool, or a function
-                of the context and the arguments. What the agent itself calls is another matter.
+            tool_name: the name of the tool; by default the agent's name, in the letters that tool names
+                allow.
+            tool_description: the purpose of the agent; by default its ``handoff_description``.
+            input_type: a pydantic model, dataclass or TypedDict that the model must pass instead of
+                ``{"input": "..."}``. The agent gets it as JSON.
+            max_turns: the most model calls of one sub-run, never more than the outer run has left.
+            output: a sync or async function that makes the result of the call from the `routelock.RunResult`.
+            is_enabled: a bool, or a function of the context and the agent, called in each turn and before a
+                call.
+            scope: which runs may use the tool, see `routelock.scopes`.
+            timeout: the time limit of one sub-run in seconds. The time that the reader of a stream takes does
+                not count.
+            on_error: ``"report"`` reports an error to the calling model, ``"raise"`` stops the run, and a
+                function of the context and the error makes the text for the model.
+            needs_approval: whether a call needs approval: a bool, or a function of the context and the
+                arguments. The agent's own tools have their own setting.
 
         Raises:
-            ConfigError: the tool cannot work as described.
+            ConfigError: an argument is invalid.
         """
         agent: Any = self
-        is_text, takes = input_type is None, _task() if input_type is None else _checked(input_type)
+        is_text, takes = input_type is None, _text_input() if input_type is None else _input_type(input_type)
         call = AgentCall(agent=agent, takes=takes, is_text=is_text, max_turns=max_turns, output=output)
         _check(call)
         about = agent.handoff_description or ""
@@ -135,19 +141,21 @@ class AsTool:
         )
 
 
-def _checked(input_type: type[Any]) -> JsonType[Any]:
-    made = JsonType(input_type)
-    if made.wrapped:
+def _input_type(input_type: type[Any]) -> JsonType[Any]:
+    json_type = JsonType(input_type)
+    if json_type.wrapped:
         raise ConfigError(
-            f"input_type must be a pydantic model, a dataclass or a TypedDict, not {input_type!r:.80}: what "
-            "a model passes to a tool has names."
+            f"input_type must be a pydantic model, a dataclass or a TypedDict, not {input_type!r:.80}: the "
+            "arguments of a tool have names."
         )
-    return made
+    return json_type
 
 
 def _check(call: AgentCall) -> None:
     most = call.max_turns
     if most is not None and (not isinstance(cast(object, most), int) or most < 1):
-        raise ConfigError(f"max_turns must be at least 1, or None for what the run has left, not {most!r}.")
+        raise ConfigError(
+            f"max_turns must be at least 1, or None for the rest of the outer run, not {most!r}."
+        )
     if call.output is not None and not callable(call.output):
         raise ConfigError(f"output must be a function of the result, not {call.output!r:.80}.")

@@ -1,7 +1,7 @@
-"""Calls that wait for somebody's word: which do, and what was said of them.
+"""Approvals: calls that wait for a decision, and the decisions.
 
-A tool or a handoff with ``needs_approval`` is not carried out until somebody has approved the very call: its
-agent, its name and its arguments to the letter. What was said is kept by the run and its `RunState`.
+A call of a tool or handoff with ``needs_approval`` is not carried out until it is approved. A decision holds
+for one call: its agent, its name and its exact arguments. The run and its `RunState` keep the decisions.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ __all__ = [
 
 
 NeedsApproval = bool | Callable[[ToolContext[Any], dict[str, Any]], MaybeAwaitable[bool]]
-"""Whether somebody has to approve a call before it is carried out: a bool, or a function of the context and
-the arguments, sync or async, asked for each call."""
+"""Whether a call needs approval before it is carried out: a bool, or a sync or async function of the context
+and the arguments, which is called for each call."""
 
 _DECLINED = "This call was not approved, so it was not made."
 
@@ -39,54 +39,54 @@ class Interruption:
     """A call that waits for approval; those of a run are ``result.interruptions``."""
 
     agent: str
-    """Whose model made the call."""
+    """The agent whose model made the call."""
     name: str
-    """The name of the tool, such as ``transfer_to_refunds`` for a handoff."""
+    """The name of the tool; for a handoff a name such as ``transfer_to_refunds``."""
     arguments: str
-    """JSON text as the model wrote it."""
+    """The arguments as JSON text, exactly as the model wrote it."""
     call_id: str
     path: tuple[str, ...] = ()
-    """Ids of the calls of agents as tools within which it was made, the outermost first."""
+    """The ids of the calls of agents as tools around this call, the outermost first."""
     run_id: str = ""
-    """The run in which it waits; of a call within agents as tools, the outermost one."""
+    """The run in which the call waits; within agents as tools, the outermost run."""
 
     @property
     def fingerprint(self) -> str:
-        """A digest of what is approved: nothing else is done on the strength of it, and nothing elsewhere."""
-        import hashlib  # noqa: PLC0415 - loads OpenSSL, for the few runs that wait for somebody
+        """A digest of the call; a decision applies only to a call with the same digest."""
+        import hashlib  # noqa: PLC0415 - loads OpenSSL, for the few runs that wait for a decision
 
-        what = [self.run_id, *self.path, self.call_id, self.agent, self.name, self.arguments]
-        return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+        parts = [self.run_id, *self.path, self.call_id, self.agent, self.name, self.arguments]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What somebody said of a call, or of all calls of a tool."""
+    """The decision about one call, or about all calls of a tool."""
 
     approved: bool
     message: str = ""
-    """Why not, for the model."""
+    """The reason for a rejection, for the model."""
     fingerprint: str = ""
-    """That of the call; empty for all calls of a tool."""
+    """The fingerprint of the call; empty if the decision is about all calls of a tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """All that was said in a run and in those within it."""
+    """All decisions of a run and of its sub-runs."""
 
     by_call: Mapping[tuple[str, ...], Decision] = field(default_factory=dict[tuple[str, ...], Decision])
-    """By the path and the id of the call."""
+    """Decisions about single calls, by the path and the id of the call."""
     by_tool: Mapping[tuple[str, str], Decision] = field(default_factory=dict[tuple[str, str], Decision])
-    """By agent and name, for the rest of the run."""
+    """Decisions about tools for the rest of the run, by agent and tool name."""
     asked: frozenset[tuple[str, ...]] = frozenset()
-    """Calls that waited when the run stopped, by the path and the id."""
+    """The calls that were waiting when the run stopped, by the path and the id."""
 
     def of(self, one: Interruption, *, spent: bool = False) -> Decision | None:
-        """Return what was said of this very call, else of its tool; None if nobody has said anything.
+        """Return the decision about a call, else the decision about its tool, else None.
 
         Args:
             one: the call.
-            spent: whether it was begun already: what was said of it is used up then.
+            spent: whether the call has begun already. Then the decision about it is used up.
         """
         made = None if spent else self.by_call.get((*one.path, one.call_id))
         if made is not None and made.fingerprint == one.fingerprint:
@@ -98,10 +98,10 @@ NO_APPROVALS = Approvals()
 
 
 def rejection(message: object) -> Decision:
-    """Return a no, with the reason for the model.
+    """Return the decision that rejects a call, with the reason for the model.
 
     Raises:
-        ConfigError: the reason is no text, so nobody could read the state with it.
+        ConfigError: the reason is not text, so the run's state could not be stored.
     """
     if not isinstance(message, str):
         raise ConfigError(f"The message of reject(one, message=...) must be text, not {message!r:.80}.")
@@ -111,16 +111,16 @@ def rejection(message: object) -> Decision:
 def still_waiting(
     waiting: Iterable[Interruption], depth: int, settled: Collection[str | None]
 ) -> tuple[Interruption, ...]:
-    """Return those of which neither the call itself is settled, nor the one within which it was made.
+    """Return the waiting calls that are not settled, neither themselves nor through the call around them.
 
     Args:
-        waiting: calls in a run and in those within it.
-        depth: how many runs that one is within.
-        settled: ids of its calls that were answered or begun.
+        waiting: waiting calls of a run and of its sub-runs.
+        depth: how many runs are around that run.
+        settled: ids of the run's calls that have a result or have begun.
     """
     return tuple(one for one in waiting if (*one.path, one.call_id)[depth] not in settled)
 
 
 def declined_text(decision: Decision) -> str:
-    """Return the answer to a call that was declined, for the model."""
+    """Return the result of a rejected call, for the model."""
     return f"This call was not approved: {decision.message}" if decision.message else _DECLINED

@@ -1,4 +1,4 @@
-"""Tools from functions: the schema from the annotations, what it is for from the docstring."""
+"""Tools from functions: the schema comes from the annotations, the description from the docstring."""
 
 from __future__ import annotations
 
@@ -73,28 +73,28 @@ def tool(
     """Make a tool from a function: ``@tool``, ``@tool(timeout=5)`` or ``tool(function)``.
 
     The schema comes from the annotations, the descriptions from the docstring (Google, NumPy or
-    Sphinx style). A parameter annotated `RunContext` or `ToolContext` is given the run's context and
-    is not in the schema. A sync function runs in a worker thread.
+    Sphinx style). A parameter annotated `RunContext` or `ToolContext` gets the run's context and is not in
+    the schema. A sync function runs in a worker thread.
 
     Args:
-        function: sync or async; a method, a partial or a callable object will do.
-        name: the function's own when left out.
-        description: the docstring's when left out.
-        strict: whether to use the strict form of the schema where it has one.
-        timeout: seconds that a call may take; None is for ever.
-        is_enabled: a bool, or a function of the context and the agent, asked in every turn and before a call.
-        scope: who may use it, see `routelock.scopes`.
-        on_error: ``"report"`` tells the model and goes on, ``"raise"`` stops the run, and a function
-            of the context and the error makes the text for the model (raise from it to stop the run).
-        max_result: so many characters of a result are shown to the model; None is all.
-        needs_approval: whether somebody has to approve a call before it is made; a bool, or a function of
-            the context and the arguments.
-        input_guardrails: functions of the context, the tool and the arguments that look at each call before
-            it is made, see `routelock.guardrails`.
-        output_guardrails: functions of the context, the tool and the text that the model is to be shown.
+        function: sync or async: a function, a method, a partial or a callable object.
+        name: the name of the tool; by default the function's name.
+        description: the description for the model; by default that of the docstring.
+        strict: whether to use the strict form of the schema, if it has one.
+        timeout: the time limit of a call in seconds; None is no limit.
+        is_enabled: a bool, or a function of the context and the agent, called in each turn and before a call.
+        scope: which runs may use the tool, see `routelock.scopes`.
+        on_error: ``"report"`` reports an error to the model, ``"raise"`` stops the run, and a function of the
+            context and the error makes the text for the model; the run stops if that function raises.
+        max_result: the most characters of a result that the model is shown; None is no limit.
+        needs_approval: whether a call needs approval: a bool, or a function of the context and the arguments.
+        input_guardrails: functions of the context, the tool and the arguments, called before each call, see
+            `routelock.guardrails`.
+        output_guardrails: functions of the context, the tool and the text that the model is about to be
+            shown.
 
     Raises:
-        ConfigError: the function cannot be a tool; the message names the parameter and says why.
+        ConfigError: the function cannot be a tool; the message names the parameter and the reason.
     """
 
     def make(function: Callable[..., Any]) -> Tool:
@@ -171,9 +171,9 @@ def function_tool(
     tool_input_guardrails: Sequence[ToolGuardrail] | None = None,
     tool_output_guardrails: Sequence[ToolGuardrail] | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool from a function: `tool`, with the names that users of openai-agents know.
+    """Make a tool from a function, as `tool` does, with the argument names of openai-agents.
 
-    ``failure_error_function=None`` stops the run, as it does there.
+    ``failure_error_function=None`` stops the run on an error, as it does in openai-agents.
     """
     make = tool(
         name=name_override,
@@ -192,21 +192,21 @@ def function_tool(
 
 
 def is_function(value: object) -> TypeGuard[Callable[..., Any]]:
-    """Whether a value is a function, a method or a partial; what else can be called may be for other ends."""
+    """Whether a value is a function, a method or a partial; other callables may serve another purpose."""
     return isinstance(value, FunctionType | MethodType | BuiltinFunctionType | partial)
 
 
 def with_functions(tools: Sequence[Any]) -> Sequence[Any]:
-    """Return a list of tools with a tool for each plain function in it. What cannot be one stays as it is."""
+    """Return the tools with each plain function made a tool; a function that cannot be one stays as it is."""
     if not any(map(is_function, tools)):
         return tools
-    return tuple(map(_made, tools))
+    return tuple(map(_as_tool, tools))
 
 
-def _made(given: Any) -> Any:
+def _as_tool(given: Any) -> Any:
     if not is_function(given):
         return given
     try:
         return tool(given)
-    except ConfigError:  # told with all else that is wrong
+    except ConfigError:  # the agent reports it with its other problems
         return given

@@ -1,4 +1,4 @@
-"""How a tool's callable is called: arguments read, threads used, results and failures put into words."""
+"""Calls of a tool's function: parsing its arguments, running it, and the texts of results and failures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import functools
 import inspect
 import json
 import types
-import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -16,9 +15,10 @@ import anyio.to_thread
 from routelock._callables import name_of, resolve, unbound
 from routelock._json import sendable
 from routelock._redaction import redact_text
+from routelock._text import clip, clip_place
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError, ToolTimeout
-from routelock.tools.schema import clip, describe_error
+from routelock.tools.schema import describe_error
 from routelock.tools.signature import Signature
 
 __all__ = [
@@ -34,60 +34,64 @@ __all__ = [
 
 
 _LONGEST_REPORT = 800
-"""Characters of a report to the model: it stays in the history, and is paid for again and again."""
+"""Most characters of an error report to the model: it stays in the history and costs tokens in each turn."""
 
-_LONGEST_READ = 100_000
-"""Characters of an exception's text in which secrets are looked for."""
+_REDACTED_LENGTH = 100_000
+"""How many characters of an exception's text are searched for secrets; the rest is dropped."""
 
 _Arguments = tuple[str, Mapping[str, Any]]
-"""JSON text and what it says."""
+"""Arguments as JSON text, and parsed."""
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling ``function`` gives a coroutine; a partial or callable object may be async too.
+    """Whether calling ``function`` returns a coroutine; a partial or a callable object may be async too.
 
     Raises:
-        ConfigError: it is not callable, or a generator: a tool has one result.
+        ConfigError: it is not callable, or it is a generator, which has more than one result.
     """
     if not callable(function):
-        raise ConfigError(f"{function!r:.80} is a {type(function).__name__}; a tool is made from a function.")
+        raise ConfigError(f"{function!r:.80} is a {type(function).__name__}; pass a function to make a tool.")
     inner = unbound(function)
     if not inspect.isroutine(inner) and not inspect.isclass(inner):
         inner = type(inner).__call__
     if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
-        raise ConfigError(f"{name_of(function)!r} is a generator; a tool gives one result: return a list.")
+        raise ConfigError(
+            f"{name_of(function)!r} is a generator, but a tool returns one result: return a list."
+        )
     return inspect.iscoroutinefunction(inner)
 
 
-async def _in_thread(call: Callable[[], Any]) -> Any:
-    """Call it in a worker thread, which sees our context variables; await what it returns if need be.
+async def _run(call: Callable[[], Any], *, is_async: bool) -> Any:
+    """Call a function in this task if it is async, else in a worker thread with the same context variables.
 
-    A cancelled call is not waited for: a thread cannot be stopped, and a run that is cancelled
-    must not hang until it ends by itself.
+    A cancelled call in a thread goes on by itself, because a thread cannot be stopped; the run does not wait
+    for it.
     """
+    if is_async:
+        return await call()
 
     def boxed() -> tuple[Any]:
-        return (call(),)  # trio refuses a bare awaitable
+        return (call(),)  # trio refuses an awaitable that is not in a tuple
 
     (value,) = await anyio.to_thread.run_sync(boxed, abandon_on_cancel=True)
     return await resolve(value)
 
 
 def _with_arguments(context: ToolContext[Any], values: Mapping[str, Any]) -> ToolContext[Any]:
-    # a test of the user's may well pass a plain RunContext
+    # a test of the app may pass a plain RunContext
     return replace(context, arguments=values) if isinstance(cast(object, context), ToolContext) else context
 
 
 @dataclass(frozen=True, slots=True)
 class PythonCall:
-    """Calls a function with the arguments that its signature reads."""
+    """A call of a Python function with the arguments that its signature parses."""
 
     function: Callable[..., Any]
     signature: Signature
     is_async: bool
 
     def bind(self, instance: object) -> PythonCall:
-        """Return the same call as a method of ``instance``."""
+        """Return the call of the same method of ``instance``."""
         function = types.MethodType(self.function, instance)
         return PythonCall(function, replace(self.signature, is_method=False), self.is_async)
 
@@ -95,8 +99,8 @@ class PythonCall:
         """Return the validated arguments.
 
         Raises:
-            ModelBehaviorError: the text does not fit; the message is for the model.
-            ConfigError: this is a method that has no instance yet.
+            ModelBehaviorError: the text does not match the schema; the message is for the model.
+            ConfigError: the function is a method without an instance.
         """
         if self.signature.is_method:
             raise ConfigError(
@@ -106,41 +110,36 @@ class PythonCall:
 
     async def call(self, context: ToolContext[Any], values: dict[str, Any]) -> Any:
         """Call the function with what `read` returned."""
-        signature = self.signature
-        if signature.context is not None:
+        if self.signature.context is not None:
             context = _with_arguments(context, values)
-        elif self.is_async and not signature.positional and signature.rest is None:
-            return await self.function(**values)
-        arguments, named = signature.arrange(values, context)
-        if self.is_async:
-            return await self.function(*arguments, **named)
-        return await _in_thread(functools.partial(self.function, *arguments, **named))
+        arguments, named = self.signature.arrange(values, context)
+        return await _run(functools.partial(self.function, *arguments, **named), is_async=self.is_async)
 
     async def __call__(self, context: ToolContext[Any], arguments: str) -> Any:
-        """Read and call, with no policy about errors."""
+        """Parse the arguments and call the function; errors are raised as they are."""
         return await self.call(context, self.read(arguments))
 
 
 @dataclass(frozen=True, slots=True)
 class JsonCall:
-    """Calls a function that takes the arguments as JSON text, once it is sure of being an object."""
+    """A call of a function that takes the arguments as JSON text, which is checked to be an object first."""
 
     function: Callable[[ToolContext[Any], str], Any]
     schema: Mapping[str, Any]
     is_async: bool
 
     def read(self, text: str) -> _Arguments:
-        """Return the text and what it says. The rest of the schema is the function's to check.
+        """Return the arguments as text and parsed. The function itself checks the rest of the schema.
 
         Raises:
-            ModelBehaviorError: not JSON, not an object, or a required key is missing.
+            ModelBehaviorError: the text is not JSON or not an object, or a required key is missing.
         """
         from pydantic_core import from_json  # noqa: PLC0415 - see `routelock.tools.schema`
 
         sent = "{}" if not text or text.strip() in ("", "null") else text
         try:
             values: object = from_json(sent)
-        except (ValueError, TypeError) as error:  # a TypeError for half a surrogate pair
+        except (ValueError, TypeError) as error:  # TypeError: half a surrogate pair
             raise self._refusal(f"Invalid JSON: {error}", text) from error
         if not isinstance(values, dict):
             raise self._refusal("The arguments must be a JSON object", text)
@@ -154,85 +153,73 @@ class JsonCall:
 
     async def call(self, context: ToolContext[Any], values: _Arguments) -> Any:
         """Call the function with what `read` returned."""
-        text, found = values
-        context = _with_arguments(context, found)
-        if self.is_async:
-            return await self.function(context, text)
-        return await _in_thread(functools.partial(self.function, context, text))
+        text, parsed = values
+        context = _with_arguments(context, parsed)
+        return await _run(functools.partial(self.function, context, text), is_async=self.is_async)
 
 
-# -- words --
+# -- texts for the model --
 
 
 class NoTextError(Exception):
-    """A result that cannot be shown to a model."""
+    """A tool's result has no text form, so it cannot be shown to a model."""
 
 
 def to_text(value: object, most: int | None = None) -> str:
-    """Return a tool's result as text: text as it is, None as nothing, anything else as JSON.
+    """Return a tool's result as text: text as it is, None as empty text, anything else as JSON.
 
-    An object without a JSON form of its own is shown as its ``str``, if its class gives it one.
+    An object without a JSON form is shown as its ``str``, if its class defines one.
 
     Args:
-        value: what the tool returned.
-        most: so many characters of it, and a notice that tells how much is missing; None is all.
+        value: the result of the tool.
+        most: the limit in characters; a longer text is cut, and a notice says how much is missing. None is no
+            limit.
 
     Raises:
-        NoTextError: it has neither, refers to itself, or is bytes that are not UTF-8 text.
+        NoTextError: the value has no text form, refers to itself, or is bytes that are not UTF-8.
     """
     text = _whole_text(value)
     if most is None or len(text) <= most:
         return text
-    end = _boundary(text, most)
+    end = clip_place(text, most)
     return (
         f"{text[:end]}\n[Cut off here: {len(text) - end} of {len(text)} characters are not shown. "
         "Ask for a smaller part if there is a way.]"
     )
 
 
-def _boundary(text: str, most: int) -> int:
-    """Return where to cut, at most some places earlier, so that no letter loses what belongs to it."""
-    for end in range(most, max(0, most - 20), -1):
-        after = text[end]
-        joined = "\u200d" in (after, text[end - 1])  # emoji are joined with it
-        toned = "\U0001f3fb" <= after <= "\U0001f3ff"  # a colour of skin
-        if not joined and not toned and not unicodedata.category(after).startswith("M"):
-            return end
-    return most
-
-
 def _whole_text(value: object) -> str:
     if isinstance(value, str):
-        return sendable(str.__str__(value))  # the value of a string enum, not its name
+        return sendable(str.__str__(value))  # of a string enum the value, not the name
     if value is None:
         return ""
     from pydantic_core import PydanticSerializationError, to_json  # noqa: PLC0415 - see `routelock.tools.schema`
 
-    odd: list[object] = []
+    fallbacks: list[object] = []
 
-    def own_text(each: object) -> str:
-        odd.append(each)
+    def as_own_text(each: object) -> str:
+        fallbacks.append(each)
         return str(each)
 
     try:
         if isinstance(value, bytes):
             return value.decode()
-        text = to_json(value, inf_nan_mode="strings", fallback=own_text).decode()
+        text = to_json(value, inf_nan_mode="strings", fallback=as_own_text).decode()
     except (PydanticSerializationError, UnicodeDecodeError) as error:
-        return _without_halves(value, error)
-    for each in odd:
-        if not _speaks(type(each)):
+        return _with_replaced_surrogates(value, error)
+    for each in fallbacks:
+        if not _has_text_form(type(each)):
             raise NoTextError(f"a value of type {type(each).__name__} has no JSON form")
-    return str(value) if odd and odd[0] is value else text
+    return str(value) if fallbacks and fallbacks[0] is value else text
 
 
-def _without_halves(value: object, error: ValueError) -> str:
-    """Return JSON data with U+FFFD for each half of a surrogate pair.
+def _with_replaced_surrogates(value: object, error: ValueError) -> str:
+    """Return a value as JSON with U+FFFD for each half of a surrogate pair.
 
-    A list of the files in a folder has some, if one of the names is not UTF-8.
+    The names of files that are not UTF-8 contain such halves.
 
     Raises:
-        NoTextError: it is something else that failed.
+        NoTextError: serialising failed for another reason.
     """
     from pydantic_core import to_json  # noqa: PLC0415 - see `routelock.tools.schema`
 
@@ -243,19 +230,19 @@ def _without_halves(value: object, error: ValueError) -> str:
         raise NoTextError(str(error)) from error
 
 
-def _speaks(kind: Any) -> bool:
-    """Whether a class says something about its objects. "<object at 0x7f...>" helps nobody."""
-    says_nothing = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
-    return not says_nothing and kind.__module__ != "builtins"
+def _has_text_form(kind: Any) -> bool:
+    """Whether the class defines a text for its objects; Python's "<object at 0x7f...>" is of no use."""
+    is_default = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
+    return not is_default and kind.__module__ != "builtins"
 
 
 def refusal_text(name: str, error: ModelBehaviorError) -> str:
-    """Tell the model that its arguments did not fit."""
+    """Return the report to the model about arguments that do not match the schema."""
     return clip(f"Tool {name!r} was not run.\n{error}", _LONGEST_REPORT)
 
 
 def failure_text(name: str, error: Exception) -> str:
-    """Tell the model that a call went wrong, and whether the tool ran."""
+    """Return the report to the model about a failed call; it says whether the tool ran."""
     if isinstance(error, ToolTimeout):
         return str(error)
     if isinstance(error, NoTextError):
@@ -264,9 +251,9 @@ def failure_text(name: str, error: Exception) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an exception in one phrase, as a model may be told it; of a group, the exceptions in it.
+    """Return an exception as one phrase for a model; of a group, the first three of its exceptions.
 
-    Secrets are redacted: models are a vendor's, and repeat what they are told to whoever asks.
+    Secrets are redacted, because the text leaves the process and the model may repeat it to a user.
     """
     if isinstance(error, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
@@ -274,7 +261,7 @@ def reason_of(error: BaseException) -> str:
             f"; and {len(inner) - 3} more" if len(inner) > 3 else ""
         )
     try:
-        text = clip(redact_text(str(error)[:_LONGEST_READ]), 500)
-    except Exception as second:  # a class of the user's whose __str__ is broken
+        text = clip(redact_text(str(error)[:_REDACTED_LENGTH]), 500)
+    except Exception as second:  # the __str__ of the app's class failed
         text = f"its message raised {type(second).__name__}"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,6 +1,6 @@
-"""Python types as JSON: their schemas, the parsing of what a model sends, and errors it can act on.
+"""JSON schemas of Python types, parsing of a model's JSON, and error texts that a model can act on.
 
-Pydantic is loaded with the first type: importing it takes a sixth of what importing routelock would with it.
+Pydantic is imported with the first type, because it would be a sixth of the time to import routelock.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_origin
 
 from typing_extensions import TypedDict
 
+from routelock._text import clip
 from routelock.errors import ConfigError, ModelBehaviorError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JsonType",
-    "clip",
     "default_as_json",
     "describe_error",
     "misfit",
@@ -31,26 +31,28 @@ __all__ = [
 ]
 
 
-_KEPT = frozenset(
+_ALLOWED = frozenset(
     "type enum const minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minItems maxItems".split()
 )
 
-_TOLD = frozenset("default minLength maxLength uniqueItems minProperties maxProperties examples".split())
-"""Said in the description instead, since a strict schema may not contain them; we still check them."""
+_IN_DESCRIPTION = frozenset(
+    "default minLength maxLength uniqueItems minProperties maxProperties examples".split()
+)
+"""A strict schema may not contain these, so the description states them; the parser still checks them."""
 
 _DROPPED = frozenset("title $schema $id $comment deprecated readOnly writeOnly".split())
 
-_HANDLED = frozenset(
+_CONVERTED = frozenset(
     "$ref anyOf oneOf discriminator properties required additionalProperties items format pattern".split()
 )
 
-_KNOWN = _KEPT | _TOLD | _HANDLED | {"description"}
+_KNOWN = _ALLOWED | _IN_DESCRIPTION | _CONVERTED | {"description"}
 
 _FORMATS = frozenset("date-time time date duration email hostname ipv4 ipv6 uuid".split())
 
 _DEFS = ("$defs", "definitions")
 
-_LONGEST_NOTES = 300
+_LONGEST_ADDITION = 300
 
 _JSON_TYPES: dict[type, str] = {
     str: "string",
@@ -62,19 +64,20 @@ _JSON_TYPES: dict[type, str] = {
 
 
 class _NotStrict(Exception):
-    """This schema has no strict form."""
+    """The schema has no strict form."""
 
 
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the strict form of an object schema, or None if it has none. The input is not changed.
 
-    Every object is closed and all its properties are required. The meaning stays: whatever fits the
-    strict form fits the original. A property with a default becomes required, and its description
-    tells the default. A property that may be left out and has no default (a ``NotRequired`` key, a
-    default that a function makes) has no strict form, because the model would have to invent one.
-    Constraints that a strict schema may not contain move into the description. None as well for
-    free-form objects, tuples, ``not``, ``if``, keywords unknown here, and a root that is no object.
-    The empty schema means "no arguments".
+    In the strict form every object is closed and all its properties are required. Each value of the strict
+    form is valid for the original. A property with a default becomes required, and its description states the
+    default. Constraints that a strict schema may not contain move into the description. The empty schema
+    means "no arguments".
+
+    These have no strict form: an optional property without a default (a ``NotRequired`` key, a default
+    factory), because the model would have to invent a value; free-form objects; tuples; ``not`` and ``if``;
+    unknown keywords; and a root that is not an object.
     """
     if not schema:
         return {"additionalProperties": False, "type": "object", "properties": {}, "required": []}
@@ -85,7 +88,7 @@ def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 class _Strict:
-    """One conversion; holds the definitions that references point to."""
+    """One conversion to the strict form, with the definitions that references point to."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self.schema = schema
@@ -96,7 +99,7 @@ class _Strict:
 
     def root(self) -> dict[str, Any]:
         node = {key: each for key, each in self.schema.items() if key not in _DEFS}
-        # a model that contains itself is a reference at the top
+        # the root of a recursive model is a reference
         strict = self.node(self.resolved(node) if "$ref" in node else node)
         if strict.get("type") != "object":
             raise _NotStrict
@@ -111,7 +114,7 @@ class _Strict:
                 used[ref] = self.node(self.target(ref))
                 waiting += _references(used[ref])
         kept: dict[str, Any] = {}
-        for ref in filter(used.__contains__, self.defs):  # in their old order
+        for ref in filter(used.__contains__, self.defs):  # in their original order
             _, key, name = ref.split("/", 2)
             kept.setdefault(key, {})[name] = used[ref]
         return kept
@@ -142,7 +145,7 @@ class _Strict:
             inner, beside = self.inner(node)
             if inner is None:
                 return beside
-            if inner in seen or beside.keys() - _TOLD - {"description"}:
+            if inner in seen or beside.keys() - _IN_DESCRIPTION - {"description"}:
                 raise _NotStrict
             seen.append(inner)
             node = {**inner, **beside}
@@ -159,26 +162,26 @@ class _Strict:
         return cast("Mapping[str, Any]", part), beside
 
     def shape(self, node: Mapping[str, Any]) -> dict[str, Any]:
-        """What a value must look like, without the words about it."""
+        """Return the strict form of a node, without its description."""
         if "$ref" in node:
             self.target(node["$ref"])
             return {"$ref": node["$ref"]}
         if "anyOf" in node or "oneOf" in node:
             return {"anyOf": [self.node(each) for each in _choices(node)]}
-        strict = {key: each for key, each in node.items() if key in _KEPT}
+        strict = {key: each for key, each in node.items() if key in _ALLOWED}
         strict["type"] = kinds = _types(node)
         if "object" in kinds:
             strict |= self.object(node)
         if "array" in kinds:
             strict["items"] = self.node(node.get("items"))
-        return strict | {key: each for key, each in node.items() if _is_sayable(key, each)}
+        return strict | {key: each for key, each in node.items() if _is_allowed_format(key, each)}
 
     def object(self, node: Mapping[str, Any]) -> dict[str, Any]:
         properties: Mapping[str, Any] | None = node.get("properties")
         if node.get("additionalProperties", False) is not False:
             raise _NotStrict
         if properties is None and "additionalProperties" not in node:
-            raise _NotStrict  # any object at all
+            raise _NotStrict  # a free-form object
         properties = properties or {}
         required: set[str] = set(node.get("required") or ())
         optional = [each for name, each in properties.items() if name not in required]
@@ -200,8 +203,8 @@ def _has_default(node: object) -> bool:
 
 
 def _choices(node: Mapping[str, Any]) -> list[Any]:
-    """The branches of a union. `oneOf` says the same as `anyOf` where a discriminator parts them."""
-    if node.keys() - _TOLD - {"anyOf", "oneOf", "discriminator", "description"}:
+    """Return the branches of a union; `oneOf` with a discriminator means the same as `anyOf`."""
+    if node.keys() - _IN_DESCRIPTION - {"anyOf", "oneOf", "discriminator", "description"}:
         raise _NotStrict
     if "oneOf" in node and ("anyOf" in node or "discriminator" not in node):
         raise _NotStrict
@@ -210,7 +213,7 @@ def _choices(node: Mapping[str, Any]) -> list[Any]:
 
 
 def _types(node: Mapping[str, Any]) -> str | list[str]:
-    """The node's type, worked out from its values where it has no more than those."""
+    """Return the type of a node; without a ``type`` it is the type of the node's values."""
     if (named := node.get("type")) is not None:
         return cast("str | list[str]", named)
     values: list[Any] = [node["const"]] if "const" in node else node.get("enum", [])
@@ -220,25 +223,25 @@ def _types(node: Mapping[str, Any]) -> str | list[str]:
     return kinds[0] if len(kinds) == 1 else kinds
 
 
-def _is_sayable(key: str, value: Any) -> bool:
-    """Whether a strict schema may contain this format or pattern; lookaround it may not."""
+def _is_allowed_format(key: str, value: Any) -> bool:
+    """Whether a strict schema may contain this format or pattern; it may not contain lookaround."""
     return (key == "format" and value in _FORMATS) or (key == "pattern" and "(?" not in value)
 
 
 def _description(node: Mapping[str, Any]) -> str:
-    """The description, and in brackets after it what the strict form cannot say."""
+    """Return the description, with the constraints that the strict form cannot contain in brackets."""
     text = str(node.get("description") or "")
-    told = {
+    moved = {
         key: each
         for key, each in node.items()
-        if key in _TOLD or (key in ("format", "pattern") and not _is_sayable(key, each))
+        if key in _IN_DESCRIPTION or (key in ("format", "pattern") and not _is_allowed_format(key, each))
     }
-    if "default" in told and told["default"] is None:
-        del told["default"]  # null is among the types, and says so
-    if not told:
+    if "default" in moved and moved["default"] is None:
+        del moved["default"]  # the types include null already
+    if not moved:
         return text
-    notes = "; ".join(f"{key}: {json.dumps(each, ensure_ascii=False)}" for key, each in told.items())
-    return f"{text} ({notes[:_LONGEST_NOTES]})".lstrip()
+    notes = "; ".join(f"{key}: {json.dumps(each, ensure_ascii=False)}" for key, each in moved.items())
+    return f"{text} ({notes[:_LONGEST_ADDITION]})".lstrip()
 
 
 def _references(node: object) -> list[str]:
@@ -256,11 +259,11 @@ T = TypeVar("T")
 _Schema = dict[str, Any]
 
 _WRAPPER = "response"
-"""The one key of the object that a type without an object schema is wrapped in."""
+"""The key of the object in which a type without an object schema is wrapped."""
 
 
 def misfit() -> type[pydantic.ValidationError]:
-    """Return the class of what pydantic raises when something does not fit."""
+    """Return pydantic's ValidationError, which is imported with the first use."""
     from pydantic import ValidationError  # noqa: PLC0415 - see above
 
     return ValidationError
@@ -268,13 +271,13 @@ def misfit() -> type[pydantic.ValidationError]:
 
 @functools.cache
 def _generator() -> type[GenerateJsonSchema]:
-    # half of pydantic's import time, paid with the first schema and not by everyone who imports us
+    # half of pydantic's import time: needed for the first schema, not for importing routelock
     from pydantic.json_schema import GenerateJsonSchema, NoDefault  # noqa: PLC0415
 
     empties: tuple[Any, ...] = (list, dict, set, frozenset, tuple)
 
     class Generator(GenerateJsonSchema):
-        """Leaves out the titles that only repeat names, and says what an empty default is."""
+        """A schema generator without titles that repeat names, and with defaults such as ``list``."""
 
         ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
@@ -294,10 +297,10 @@ def _generator() -> type[GenerateJsonSchema]:
 
 
 def default_as_json(default: object) -> Any:
-    """Return a default as a schema can tell it: infinity and NaN as text, since JSON has no such numbers.
+    """Return a default in JSON form; infinity and NaN are texts, since JSON has no such numbers.
 
     Raises:
-        ValueError: it has no JSON form.
+        ValueError: the default has no JSON form.
     """
     from pydantic_core import from_json, to_json  # noqa: PLC0415 - see above
 
@@ -305,9 +308,9 @@ def default_as_json(default: object) -> Any:
 
 
 def plain_schema(adapter: pydantic.TypeAdapter[Any]) -> _Schema:
-    """Return the JSON schema of what ``adapter`` accepts, without the titles that repeat names.
+    """Return the JSON schema of an adapter's type, without titles that repeat names.
 
-    A type that contains itself is spelled out at the top: providers take no reference there.
+    The root of a recursive type is spelled out, because providers refuse a reference there.
     """
     schema = adapter.json_schema(schema_generator=_generator())
     while isinstance(ref := schema.pop("$ref", None), str):
@@ -319,7 +322,7 @@ def plain_schema(adapter: pydantic.TypeAdapter[Any]) -> _Schema:
 
 
 def schema_of(of: Any) -> tuple[_Schema, bool]:
-    """Return the JSON schema of a type, wrapped as `JsonType` does, and whether it is strict.
+    """Return the JSON schema of a type, wrapped as `JsonType` wraps it, and whether it is strict.
 
     Raises:
         ConfigError: the type has no JSON schema.
@@ -330,11 +333,11 @@ def schema_of(of: Any) -> tuple[_Schema, bool]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JsonType(Generic[T]):
-    """A Python type as JSON: the schema that a model is shown, and the parser of what it sends.
+    """A Python type with its JSON schema for a model, and the parser of the model's JSON.
 
-    Takes whatever pydantic can check: a model, dataclass, TypedDict, ``list[str]``, a union. A type
-    whose schema is not an object is wrapped in one, ``{"response": ...}``, since that is what
-    providers take; `parse` unwraps it.
+    The type is any type that pydantic can check: a model, dataclass, TypedDict, ``list[str]``, a union. A
+    type whose schema is not an object is wrapped in one, ``{"response": ...}``, because providers accept only
+    objects; `parse` unwraps it.
 
     Raises:
         ConfigError: the type has no JSON schema.
@@ -342,7 +345,7 @@ class JsonType(Generic[T]):
 
     of: type[T]
     schema: _Schema = field(init=False, repr=False)
-    """Strict where possible, see `strict_schema`. It is shared: do not change it."""
+    """The strict form if there is one, see `strict_schema`. It is shared: do not change it."""
     strict: bool = field(init=False)
     """Whether ``schema`` is strict."""
     wrapped: bool = field(init=False)
@@ -364,15 +367,15 @@ class JsonType(Generic[T]):
         object.__setattr__(self, "_adapter", adapter)
 
     def parse(self, text: str, *, strict: bool = False) -> T:
-        """Return the value that the JSON ``text`` stands for.
+        """Return the value of a JSON text.
 
         Args:
             text: JSON, exactly as the model wrote it.
-            strict: whether to refuse values that would have to be converted, such as 5 for a text.
+            strict: whether to refuse values that need a conversion, such as 5 for a text.
 
         Raises:
-            ModelBehaviorError: the text is not JSON or does not fit; the message is written for the
-                model and at most 700 characters long.
+            ModelBehaviorError: the text is not JSON, or does not match the schema. The message is for the
+                model and has at most 700 characters.
         """
         try:
             value = self._adapter.validate_json(text, strict=strict or None)
@@ -396,13 +399,13 @@ def _adapted(of: Any) -> tuple[pydantic.TypeAdapter[Any], _Schema, bool]:
 def describe_error(
     error: ValueError, text: str | None, *, schema: Mapping[str, Any] | None = None, limit: int = 700
 ) -> str:
-    """Say what is wrong with ``text``, where, what was sent and what is expected, in bounded length.
+    """Return a report for the model: what is wrong and where, what it sent, and what is expected.
 
     Args:
         error: pydantic's ValidationError, a JSONDecodeError, or any other ValueError.
-        text: what the model sent; a preview of it is shown.
-        schema: the object schema that was expected; its fields are listed.
-        limit: longest answer, in characters.
+        text: what the model sent; the report shows the beginning and the end.
+        schema: the expected object schema; the report lists its fields.
+        limit: the longest report, in characters.
     """
     parts = [clip(_problems(error), 350), f"You sent: {_preview(text or '')}"]
     if schema is not None:
@@ -410,19 +413,12 @@ def describe_error(
     return clip("\n".join(parts), limit)
 
 
-def clip(text: str, limit: int) -> str:
-    """Return ``text`` in at most ``limit`` characters, and without what cannot be sent as UTF-8."""
-    if len(text) > limit:
-        text = text[: limit - 1] + "…"
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
 def _problems(error: ValueError) -> str:
     if not isinstance(error, misfit()):
         return f"{error}."
     count = error.error_count()
-    if count > 1000:  # listing them takes longer than reading the text did
-        return f"{count} values do not fit."
+    if count > 1000:  # listing them takes longer than parsing the text
+        return f"{count} values do not match the schema."
     found = error.errors(include_url=False, include_context=False, include_input=False)
     shown = [_problem(each["loc"], each["msg"]) for each in found[:3]]
     return "\n".join([*shown, f"... and {count - 3} more."] if count > 3 else shown)
@@ -434,7 +430,7 @@ def _problem(where: tuple[int | str, ...], message: str) -> str:
 
 
 def _preview(text: str) -> str:
-    """The text, or its two ends: a cut reply shows what is wrong at its end."""
+    """Return a text, or its beginning and its end; a reply that was cut off is wrong at its end."""
     if len(text) <= 150:
         return clip(text, 150) or "(nothing)"
     return f"{clip(text[:100], 100)} … {clip(text[-40:], 40)} ({len(text)} characters)"

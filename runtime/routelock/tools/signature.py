@@ -1,8 +1,7 @@
-"""What a function's signature and docstring say to a model, worked out once per function."""
+"""The schema and the description of a tool, from the signature and the docstring of its function."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
 import types
@@ -12,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, cast, get_args, g
 
 from typing_extensions import TypedDict
 
-from routelock._callables import hint_of, is_method, name_of, types_in, unbound
+from routelock._callables import declared_parameters, hint_of, is_method, name_of, types_in, unbound
+from routelock._text import clip
 from routelock.context import RunContext
 from routelock.errors import ConfigError, ModelBehaviorError
-from routelock.tools.schema import clip, default_as_json, describe_error, misfit, plain_schema, strict_schema
+from routelock.tools.schema import default_as_json, describe_error, misfit, plain_schema, strict_schema
 
 if TYPE_CHECKING:
     import pydantic
@@ -30,49 +30,50 @@ _ANNOTATED: Any = Annotated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """A function as a tool sees it: what a model is shown, and how what it sends is read."""
+    """A tool's function: the schema for the model, and the parser of the arguments."""
 
     name: str
     description: str
     schema: Mapping[str, Any]
     strict: bool
     context: str | None
-    """Name of the parameter that takes the run's context; the model does not see it."""
+    """The parameter for the run's context; it is not in the schema."""
     is_method: bool
-    """Whether ``self`` is still to come, from an instance."""
+    """Whether the function is a method that is not bound to an instance."""
     positional: tuple[tuple[str, Any], ...]
-    """Names and defaults of the parameters that can be passed by position only."""
+    """Names and defaults of the parameters that must be passed by position."""
     rest: str | None
-    """Name of the ``*args`` parameter."""
+    """The name of the ``*args`` parameter."""
     optional: frozenset[str]
-    """Arguments that may be left out, as the model spells them."""
+    """The optional arguments, by their names in the schema."""
     validate: Callable[[str], dict[str, Any]]
 
     def read(self, text: str) -> dict[str, Any]:
         """Return the validated arguments by name. Empty text and ``null`` mean no arguments.
 
         Raises:
-            ModelBehaviorError: the text is not JSON or does not fit; the message is for the model.
+            ModelBehaviorError: the text is not JSON or does not match the schema; the message is for the
+                model.
         """
         try:
             return self.validate(text or "{}")
         except misfit() as error:
-            meant = self._meant(text, error)
-            if meant is None:
+            shortened = self._without_nulls(text, error)
+            if shortened is None:
                 raise ModelBehaviorError(describe_error(error, text, schema=self.schema)) from error
-        return self.read(meant)
+        return self.read(shortened)
 
-    def _meant(self, text: str, error: pydantic.ValidationError) -> str | None:
-        """Return the arguments without the nulls that stand for a default; None if there are none.
+    def _without_nulls(self, text: str, error: pydantic.ValidationError) -> str | None:
+        """Return the arguments without the nulls that mean a default; None if there are no such nulls.
 
-        The strict form makes a model send every argument, with null for what it would leave out. A
-        null that the argument's type takes is an ordinary value and is not looked at here.
+        The strict form makes a model send every argument, with null for an argument that it would leave out.
+        A null that the argument's type allows is an ordinary value and stays.
         """
         from pydantic_core import from_json, to_json  # noqa: PLC0415 - see `routelock.tools.schema`
 
         if text.strip() in ("", "null"):
             return "{}"
-        if error.error_count() > 100:  # one per argument at most, and errors() takes its time
+        if error.error_count() > 100:  # errors() is slow, and each argument has at most one
             return None
         errors = error.errors(include_url=False, include_context=False)
         refused = {each["loc"][0] for each in errors if each["loc"] and each["input"] is None}
@@ -95,21 +96,21 @@ class Signature:
 
 
 def signature_of(function: Callable[..., Any], *, strict: bool = True) -> Signature:
-    """Work out what ``function`` looks like as a tool.
+    """Return the schema and the parser for a tool's function.
 
     Args:
-        function: any callable with a signature; what a partial has bound stays out of the schema.
-        strict: whether to use the strict form of the schema where it has one.
+        function: any callable with a signature; arguments that a partial has bound are not in the schema.
+        strict: whether to use the strict form of the schema, if it has one.
 
     Raises:
-        ConfigError: a parameter cannot be filled by a model; the message names it and says why.
+        ConfigError: a model cannot fill a parameter; the message names the parameter and the reason.
     """
     name = name_of(function)
     declared = _parameters(function, name)
     of_class = is_method(function, declared)
     if is_method(function, declared, "cls"):
         raise ConfigError(
-            f"{name!r} is a class method: its class has to be there first. Leave out the decorator, and "
+            f"{name!r} is a class method, and its class does not exist yet. Leave out the decorator, and "
             f"write tool(TheClass.{name}) where the tool is used."
         )
     declared = declared[of_class:]
@@ -138,20 +139,14 @@ def signature_of(function: Callable[..., Any], *, strict: bool = True) -> Signat
 
 
 def _parameters(function: Callable[..., Any], name: str) -> Sequence[inspect.Parameter]:
-    try:
-        found = inspect.signature(function).parameters.values()
-    except (ValueError, TypeError, NameError) as error:
-        raise ConfigError(
-            f"The signature of {name!r} cannot be read: {error}. Wrap it in a function."
-        ) from error
+    found = declared_parameters(function, f"Tool {name!r}")
     for each in found:
         if each.kind is each.VAR_KEYWORD:
             raise ConfigError(
                 f"{name}: a model cannot fill **{each.name}. Name its keys as parameters, or take one "
                 "parameter of type dict. A decorator around a function needs functools.wraps."
             )
-    bound = function.keywords if isinstance(function, functools.partial) else {}
-    return [each for each in found if each.name not in bound]
+    return found
 
 
 def _is_positional(parameter: inspect.Parameter, rest: str | None) -> bool:
@@ -162,7 +157,7 @@ def _is_positional(parameter: inspect.Parameter, rest: str | None) -> bool:
 def _context(function: Callable[..., Any], declared: Sequence[inspect.Parameter], name: str) -> str | None:
     found = [each.name for each in declared if _is_context(function, each)]
     if len(found) > 1:
-        raise ConfigError(f"{name}: {' and '.join(found)} both take the run's context; one is enough.")
+        raise ConfigError(f"{name}: {' and '.join(found)} both take the run's context. Remove one of them.")
     return found[0] if found else None
 
 
@@ -193,8 +188,8 @@ def _field(function: Callable[..., Any], parameter: inspect.Parameter, owner: st
         hint = hint_of(function, parameter.annotation)
     except Exception as error:
         raise ConfigError(
-            f"{owner}: the type of parameter {parameter.name!r}, {parameter.annotation!r}, is not known when "
-            f"the program runs: {error}. Define it at the top of the module, and import it outside of "
+            f"{owner}: the type of parameter {parameter.name!r}, {parameter.annotation!r}, cannot be looked "
+            f"up at run time: {error}. Define it at the top of the module, and import it outside "
             "`if TYPE_CHECKING`."
         ) from error
     default = parameter.default
@@ -215,10 +210,10 @@ def _field(function: Callable[..., Any], parameter: inspect.Parameter, owner: st
 def _adapter(
     owner: str, fields: Sequence[_Field]
 ) -> tuple[pydantic.TypeAdapter[dict[str, Any]], dict[str, Any]]:
-    """Return one validator for all arguments, from JSON text to keyword arguments, and its schema.
+    """Return a validator from JSON text to keyword arguments, and its schema.
 
-    It is of a TypedDict and not of a model, because a parameter may be called ``schema`` or ``_id``,
-    and because what is left out stays out, so that Python fills in its own default.
+    It validates a TypedDict and not a model, because a parameter may be named ``schema`` or ``_id``, and
+    because an optional key stays absent, so that Python uses the default of the function.
     """
     from pydantic import ConfigDict, TypeAdapter  # noqa: PLC0415 - see `routelock.tools.schema`
 
@@ -242,8 +237,8 @@ def _culprit(owner: str, fields: Sequence[_Field], error: Exception) -> str:
         except Exception as its_error:
             return (
                 f"{owner}: parameter {each.name!r} has a type that JSON cannot express, {each.hint!r:.200}: "
-                f"{_first_line(its_error)} Take JSON types, dataclasses or pydantic models; what is not "
-                "the model's to choose belongs in the run's context."
+                f"{_first_line(its_error)} Use JSON types, dataclasses or pydantic models. Values that the "
+                "model does not choose belong in the run's context."
             )
     return f"{owner}: its parameters have no JSON schema: {_first_line(error)}"
 
@@ -253,28 +248,28 @@ def _first_line(error: Exception) -> str:
 
 
 def _describe(schema: dict[str, Any], fields: Sequence[_Field], docs: Mapping[str, str]) -> dict[str, _Field]:
-    """Write descriptions and defaults into the schema; return the fields by the names it gives them."""
+    """Add descriptions and defaults to the schema; return the fields by their names in the schema."""
     properties: dict[str, dict[str, Any]] = schema["properties"]
     keys = dict(zip(properties, fields, strict=True))  # the key is an alias if there is one
     for key, each in keys.items():
         if text := properties[key].get("description") or each.text or docs.get(each.name):
             properties[key]["description"] = text
         if each.default is not _EMPTY:
-            properties[key] |= _told(each.default)
+            properties[key] |= _schema_default(each.default)
     return keys
 
 
-def _told(default: Any) -> dict[str, Any]:
-    if isinstance(default, set | frozenset):  # in one order in every process
+def _schema_default(default: Any) -> dict[str, Any]:
+    if isinstance(default, set | frozenset):  # in the same order in every process
         default = sorted(cast("set[object]", default), key=repr)
     try:
         return {"default": default_as_json(default)}
-    except ValueError:  # a marker object, say: it applies all the same, and cannot be told
+    except ValueError:  # such as a marker object: it has no JSON form, but the function still uses it
         return {}
 
 
 def _with_nulls(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema with null for whatever may be left out: a strict one has no leaving out."""
+    """Return the schema with null for each optional argument, since a strict schema has no optional ones."""
     required: list[str] = schema.get("required", [])
     properties: dict[str, dict[str, Any]] = {
         key: node if key in required or _takes_null(node) else _or_null(node)
@@ -299,13 +294,13 @@ def _or_null(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _docs(function: Any) -> tuple[str, dict[str, str]]:
-    """Return the docstring's description, and what it says of each parameter, in any usual style."""
+    """Return the description in a docstring, and the descriptions of the parameters, in any common style."""
     function = unbound(function)
     is_object = not inspect.isroutine(function) and not inspect.isclass(function)
     text = (inspect.getdoc(type(function).__call__) if is_object else None) or inspect.getdoc(function) or ""
     if "\n" not in text:
         return text, {}
-    # loaded with the first long docstring and not by everyone who imports us
+    # needed for the first long docstring, not for importing routelock
     import docstring_parser  # noqa: PLC0415
 
     try:

@@ -1,7 +1,7 @@
-"""Tools: functions that a model may call, and what a call comes to, whatever happens.
+"""The class `Tool`: a function that a model may call, and the outcome of a call.
 
-A tool is made once, with everything that its calls need worked out: `routelock.tool` and
-`routelock.function_tool` make one from a function, `Tool` itself takes a JSON schema and a callable.
+`routelock.tool` and `routelock.function_tool` make a tool from a function; `Tool` itself takes a JSON schema
+and a callable. Everything that a call needs is computed when the tool is made.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Literal, cast
 
-import anyio
-
 from routelock._callables import MaybeAwaitable, is_error, is_spurious_cancel, resolve
+from routelock._concurrency import call_in_time
 from routelock._json import detached, sendable
 from routelock._tool_names import odd_tool_name
 from routelock.context import RunContext, ToolContext
@@ -49,28 +49,28 @@ __all__ = [
 
 
 ToolErrorKind = Literal["arguments", "raised", "timeout", "output", "guardrail", "not_run", "cancelled"]
-"""Why a call has no proper result: the model's arguments did not fit and nothing ran; the tool
-raised; it took too long; it ran and what it returned cannot be shown as text; a guardrail of the tool
-objected, before or after; or another call of the same reply ended the run, before this one was begun or
-before it was done."""
+"""Why a call has no result. ``"arguments"``: they do not match the schema, so the tool did not run.
+``"raised"`` and ``"timeout"``: the tool failed. ``"output"``: it ran, and its result has no text form.
+``"guardrail"``: a guardrail of the tool objected, before or after the call. ``"not_run"`` and
+``"cancelled"``: another call of the same reply ended the run, before this call began or before it ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """How one call ended. There is always an ``output``: the text that answers the call."""
+    """The outcome of one call. Its ``output`` is the text of the tool result, also for a failed call."""
 
     output: str
     error: ToolErrorKind | None = None
-    """None when the tool did what it was asked."""
+    """None if the call succeeded."""
     usage: Usage | None = None
     handoff: HandoffRequest | None = None
-    """What the function returned, if that asks for a handoff; ``output`` is the answer once it is made."""
+    """The handoff request that the function returned, if any; ``output`` is the result after the handoff."""
     media: Sequence[Mapping[str, Any]] = ()
-    """Parts of a chat message that belong to the ``output``: images, sound, files."""
+    """Images, sound and files that belong to the ``output``, as parts of a chat message."""
     exception: BaseException | None = field(default=None, compare=False)
-    """What was raised; only in the process where it happened."""
+    """The exception of a failed call; it exists only in the process that made the call."""
     value: Any = field(default=None, compare=False)
-    """What the function returned; only in the process where it happened."""
+    """The value that the function returned; it exists only in the process that made the call."""
 
     def envelope(self) -> dict[str, Any]:
         """Return the outcome as JSON data: ``{"ok": {...}}`` or ``{"err": {...}}``."""
@@ -86,7 +86,7 @@ class ToolOutcome:
 
     @classmethod
     def from_envelope(cls, envelope: Mapping[str, Any]) -> ToolOutcome:
-        """Return the outcome that `envelope` was made from, without the Python objects."""
+        """Return the outcome of an `envelope`, without ``exception`` and ``value``."""
         if "err" in envelope:
             failed: Mapping[str, Any] = envelope["err"]
             usage = Usage(**failed["usage"]) if failed.get("usage") else None
@@ -101,10 +101,10 @@ class ToolOutcome:
         )
 
 
-_NOT_KNOWN = "Whether it had an effect is not known. Find out first, if that matters."
+_NOT_KNOWN = "It is not known whether it had an effect. Check that first if it matters."
 
 NOT_RUN = ToolOutcome(
-    "This call was not made, because another call of the same reply ended the run before.", error="not_run"
+    "This call was not made, because another call of the same reply ended the run first.", error="not_run"
 )
 
 CUT_OFF = ToolOutcome(
@@ -116,38 +116,41 @@ LOST = ToolOutcome(
     f"Another call of the same reply ended the run before this one was recorded. {_NOT_KNOWN}",
     error="cancelled",
 )
-"""The outcomes of calls beside one that ended the run."""
+"""The outcomes of calls whose run was ended by another call of the same reply."""
 
 OnError = Literal["report", "raise"] | Callable[[ToolContext[Any], Exception], MaybeAwaitable[str]]
-"""What a failing tool does: answer the model and go on, stop the run, or answer with this text."""
+"""What happens when a tool fails: ``"report"`` reports the error to the model, ``"raise"`` stops the run, and
+a function makes the text for the model."""
 
 IsEnabled = bool | Callable[[RunContext[Any], Any], MaybeAwaitable[bool]]
-"""Whether a tool is offered: asked with the context and the agent in every turn, and before each call."""
+"""Whether a tool is offered: a bool, or a function of the context and the agent, called in each turn and
+before each call."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool returns when it has more to say than its content."""
+    """A result with usage or media, for a tool that returns more than its content."""
 
     content: Any
-    """Shown to the model: text as it is, anything else as JSON. Or a `HandoffRequest`."""
+    """The content for the model: text as it is, anything else as JSON; or a `HandoffRequest`."""
     usage: Usage | None = None
-    """What the tool itself consumed, by calling a model for instance; added to the run's usage."""
+    """The usage of the tool itself, for example of a model that it called; added to the run's usage."""
     media: Sequence[Mapping[str, Any]] = ()
-    """Images, sound and files that belong to the content, as parts of a chat message, such as
+    """Images, sound and files that belong to the content, as parts of a chat message:
     ``{"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}}``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tool:
-    """Something that a model may call.
+    """A function that a model may call, with its schema and its settings.
 
-    Make one from a function with `tool` or `function_tool`. Make one directly where the schema comes
-    from elsewhere: ``on_invoke_tool`` is then given the context and the arguments as JSON text, which
-    is an object with all required keys, and may be sync or async.
+    Make one from a function with `tool` or `function_tool`. If you have the schema already, make one
+    directly: the sync or async ``on_invoke_tool`` gets the context and the arguments as JSON text, which is
+        an object
+    with all required keys.
 
     Raises:
-        ConfigError: the name is one that providers refuse, or another field cannot work.
+        ConfigError: providers refuse the name, or another field is invalid.
     """
 
     name: str
@@ -155,30 +158,33 @@ class Tool:
     description: str = ""
     """What the tool does, for the model."""
     params_json_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The arguments, as the JSON schema of an object; empty means none."""
+    """The JSON schema of the arguments, which are an object; empty means no arguments."""
     on_invoke_tool: Callable[[ToolContext[Any], str], Any] = field(repr=False)
     strict: bool = True
-    """Whether ``params_json_schema`` is in the strict form. Asking for it gives it where there is one
-    (see `strict_schema`); where there is none this becomes False and the schema stays as it is."""
+    """Whether ``params_json_schema`` is in the strict form, see `strict_schema`. If the schema has no strict
+    form, this becomes False and the schema stays as it is."""
     timeout: float | None = None
-    """Seconds; None is for ever. A thread cannot be stopped: see docs/tools.md."""
+    """The time limit of a call in seconds; None is no limit. A thread cannot be stopped: see
+    docs/tools.md."""
     is_enabled: IsEnabled = True
     scope: Scope = "all"
-    """Who may use the tool, see `routelock.scopes`. Others are not offered it and cannot call it."""
+    """Which runs may use the tool, see `routelock.scopes`. Other runs are not offered it and cannot call
+    it."""
     on_error: OnError = "report"
-    """For the tool's own failures. Arguments that do not fit are always reported to the model."""
+    """What happens when the tool fails. Arguments that do not match are always reported to the model."""
     max_result: int | None = 100_000
-    """So many characters of a result are shown to the model, which is told what was cut; None is all."""
+    """The most characters of a result that the model is shown; a notice says what was cut. None is no
+    limit."""
     needs_approval: NeedsApproval = False
-    """Whether somebody has to approve a call first: the run ends with it, see docs/approvals.md."""
+    """Whether a call needs approval; the run ends and waits for the decision, see docs/approvals.md."""
     input_guardrails: Sequence[ToolGuardrail] = ()
-    """Look at the arguments of each call before it is made, see `routelock.guardrails`."""
+    """Functions that check the arguments before each call, see `routelock.guardrails`."""
     output_guardrails: Sequence[ToolGuardrail] = ()
-    """Look at what the model is to be shown of each call."""
+    """Functions that check the result of each call before the model is shown it."""
     spec: Mapping[str, Any] = field(init=False, repr=False)
-    """The tool as chat completions spells it; made once and shared, so do not change it."""
+    """The tool in chat-completions form. It is shared by all calls: do not change it."""
     wants_context: bool = field(init=False, repr=False)
-    """Whether anything of it looks at the context of a call; if not, none needs to be made."""
+    """Whether the function, a guardrail or ``on_error`` uses the context of a call."""
     _read: Callable[[str], Any] = field(init=False, repr=False)
     _call: Callable[[ToolContext[Any], Any], Awaitable[Any]] = field(init=False, repr=False)
 
@@ -188,37 +194,37 @@ class Tool:
         strict = strict_schema(self.params_json_schema) if self.strict else None
         _set(self, "strict", strict is not None)
         schema = self.params_json_schema if strict is None else strict
-        _set(self, "params_json_schema", sendable(schema))  # whoever listed it, an MCP server, say
+        _set(self, "params_json_schema", sendable(schema))  # an MCP server may have sent it
         _set(self, "spec", sendable(_spec(self)))
-        how: Any = self.on_invoke_tool
-        if not isinstance(how, PythonCall):
-            how = JsonCall(how, self.params_json_schema, is_async(how))
-        _use(self, how)
+        call: Any = self.on_invoke_tool
+        if not isinstance(call, PythonCall):
+            call = JsonCall(call, self.params_json_schema, is_async(call))
+        _set_call(self, call)
 
     @property
     def function(self) -> Any:
-        """The function that the tool was made from, to be called in tests; None if there is none."""
+        """The function that the tool was made from, for tests that call it; None if there is none."""
         return self.on_invoke_tool.function if isinstance(self.on_invoke_tool, PythonCall) else None
 
     def __get__(self, instance: object | None, owner: type[Any] | None = None) -> Tool:
-        """Bind a tool that was made in the body of a class to the instance it is taken from."""
-        how = self.on_invoke_tool
-        if instance is None or not isinstance(how, PythonCall) or not how.signature.is_method:
+        """Return the tool of a method, bound to the instance that it was taken from."""
+        call = self.on_invoke_tool
+        if instance is None or not isinstance(call, PythonCall) or not call.signature.is_method:
             return self
-        bound = copy.copy(self)  # all but the call stays as it was worked out
-        how = how.bind(instance)
-        _set(bound, "on_invoke_tool", how)
-        _use(bound, how)
+        bound = copy.copy(self)  # only the call differs
+        call = call.bind(instance)
+        _set(bound, "on_invoke_tool", call)
+        _set_call(bound, call)
         return bound
 
     async def enabled(self, context: RunContext[Any], agent: Any) -> bool:
-        """Return whether the tool is to be offered to ``agent`` now."""
+        """Return whether to offer the tool to ``agent`` in this turn."""
         if isinstance(self.is_enabled, bool):
             return self.is_enabled
         return bool(await resolve(self.is_enabled(context, agent)))
 
     def fits(self, arguments: str) -> bool:
-        """Whether the arguments, JSON text as the model wrote it, are such that the tool would be called."""
+        """Whether arguments, as JSON text of a model, match the schema."""
         try:
             self._read(arguments)
         except Exception:
@@ -226,18 +232,18 @@ class Tool:
         return True
 
     async def invoke(self, context: ToolContext[Any], arguments: str) -> ToolOutcome:
-        """Answer one call.
+        """Make one call and return its outcome.
 
         Args:
-            context: handed to the function if it asks for it, with the validated arguments in it.
+            context: passed to the function if it takes a context, with the validated arguments in it.
             arguments: JSON text as the model wrote it.
 
         Raises:
-            ToolError: the tool failed and ``on_error`` is ``"raise"``, or the ``on_error`` function
-                raised. `ToolTimeout` if it took too long. The cause is chained.
-            ToolGuardrailTripped: a guardrail of the tool said stop.
-            CallbackError: one of them raised.
-            ConfigError: the tool is a method and was not taken from an instance.
+            ToolError: the tool failed and ``on_error`` is ``"raise"``, or the ``on_error`` function raised;
+                `ToolTimeout` if the call took too long. The cause is chained.
+            ToolGuardrailTripped: a guardrail of the tool stopped the run.
+            CallbackError: a guardrail raised.
+            ConfigError: the tool is a method without an instance.
         """
         try:
             values = self._read(arguments)
@@ -245,25 +251,24 @@ class Tool:
             return ToolOutcome(refusal_text(self.name, error), error="arguments", exception=error)
         except ConfigError:
             raise
-        except Exception as error:  # out of a validator of the user's
+        except Exception as error:  # raised by a validator of the app
             return await self.failed(context, error)
-        if not (self.input_guardrails or self.output_guardrails):
-            return await self._carried_out(context, values)
-        given: Any = cast("tuple[str, Any]", values)[1] if isinstance(values, tuple) else values
-        said = await screened(self.input_guardrails, context, self, given)
-        if said is not None:
-            return ToolOutcome(to_text(said), error="guardrail")
-        outcome = await self._carried_out(context, values)
-        if outcome.handoff is not None:  # there is no result
+        parsed: Any = cast("tuple[str, Any]", values)[1] if isinstance(values, tuple) else values
+        answer = await screened(self.input_guardrails, context, self, parsed)
+        if answer is not None:
+            return ToolOutcome(to_text(answer), error="guardrail")
+        outcome = await self._run(context, values)
+        if outcome.handoff is not None:  # there is no result to check
             return outcome
-        said = await screened(self.output_guardrails, context, self, outcome.output)
-        return outcome if said is None else ToolOutcome(to_text(said), error="guardrail", usage=outcome.usage)
+        answer = await screened(self.output_guardrails, context, self, outcome.output)
+        if answer is None:
+            return outcome
+        return ToolOutcome(to_text(answer), error="guardrail", usage=outcome.usage)
 
-    async def _carried_out(self, context: ToolContext[Any], values: Any) -> ToolOutcome:
+    async def _run(self, context: ToolContext[Any], values: Any) -> ToolOutcome:
         try:
-            if self.timeout is None:
-                return outcome_of(await self._call(context, values), self.max_result)
-            return outcome_of(await self._call_in_time(context, values, self.timeout), self.max_result)
+            value = await call_in_time(partial(self._call, context, values), self.timeout, self._timed_out)
+            return outcome_of(value, self.max_result)
         except Exception as error:
             return await self.failed(context, error)
         except BaseException as error:
@@ -273,13 +278,11 @@ class Tool:
             wrapped.__cause__ = error
             return await self.failed(context, wrapped)
 
-    async def _call_in_time(self, context: ToolContext[Any], values: Any, seconds: float) -> Any:
-        with anyio.move_on_after(seconds):
-            return await self._call(context, values)
-        raise ToolTimeout(f"Tool {self.name!r} timed out after {seconds:g}s.")
+    def _timed_out(self) -> ToolTimeout:
+        return ToolTimeout(f"Tool {self.name!r} timed out after {self.timeout:g}s.")
 
     async def failed(self, context: ToolContext[Any], error: Exception) -> ToolOutcome:
-        """Return the outcome of a call that ended with ``error``, as ``on_error`` says, or raise.
+        """Return the outcome of a call that failed with ``error``, or raise, as ``on_error`` demands.
 
         Raises:
             ToolError: as `invoke` does.
@@ -295,7 +298,7 @@ class Tool:
             except BaseException as second:
                 if not is_error(second):
                     raise
-                if second is error:  # it was not for the model, and says itself what happened
+                if second is error:  # on_error raised the tool's own error again
                     raise ToolError(text) from error
                 raise ToolError(f"on_error of tool {self.name!r} raised {reason_of(second)}") from second
         return ToolOutcome(text, error=kind, exception=error)
@@ -306,16 +309,16 @@ FunctionTool = Tool
 
 
 def _set(target: Tool, name: str, value: object) -> None:
-    """Fill in a field of a frozen tool while it is being made."""
+    """Set a field of a frozen tool while the tool is being made."""
     object.__setattr__(target, name, value)
 
 
-def _use(target: Tool, how: PythonCall | JsonCall) -> None:
-    guarded = target.input_guardrails or target.output_guardrails or callable(target.on_error)
-    blind = isinstance(how, PythonCall) and how.signature.context is None and not guarded
-    _set(target, "wants_context", not blind)
-    _set(target, "_read", how.read)
-    _set(target, "_call", how.call)
+def _set_call(target: Tool, call: PythonCall | JsonCall) -> None:
+    has_callbacks = target.input_guardrails or target.output_guardrails or callable(target.on_error)
+    takes_none = isinstance(call, PythonCall) and call.signature.context is None and not has_callbacks
+    _set(target, "wants_context", not takes_none)
+    _set(target, "_read", call.read)
+    _set(target, "_call", call.call)
 
 
 def _spec(made: Tool) -> dict[str, Any]:
@@ -333,7 +336,7 @@ def _check(made: Tool) -> None:
     odd, enabled = odd_tool_name(made.name), cast(object, made.is_enabled)
     gated = cast(object, made.needs_approval)
     rules = (
-        (not odd, f"its name has {odd}; providers take 1 to 64 of a-z, A-Z, 0-9, _ and -"),
+        (not odd, f"its name has {odd}; providers accept 1 to 64 of a-z, A-Z, 0-9, _ and -"),
         (made.timeout is None or made.timeout > 0, f"timeout must be seconds or None, not {made.timeout!r}"),
         (
             made.on_error in ("report", "raise") or callable(made.on_error),
@@ -363,10 +366,14 @@ def _check(made: Tool) -> None:
 
 
 def outcome_of(value: Any, most: int | None) -> ToolOutcome:
-    """Return what comes of a call that returned ``value``, of which a model is shown so many characters.
+    """Return the outcome of a call that returned ``value``.
+
+    Args:
+        value: the result of the function.
+        most: the most characters of it that the model is shown; None is no limit.
 
     Raises:
-        NoTextError: it cannot be shown to a model.
+        NoTextError: the value has no text form.
     """
     content: object = value.content if isinstance(value, ToolResult) else value
     usage = value.usage if isinstance(value, ToolResult) else None
@@ -374,20 +381,20 @@ def outcome_of(value: Any, most: int | None) -> ToolOutcome:
         raise NoTextError(f"usage must be a routelock.Usage of numbers, not {usage!r:.80}")
     if isinstance(content, HandoffRequest):
         return ToolOutcome(output=content.answer, usage=usage, value=value, handoff=content)
-    if _hides_a_request(content):
-        raise NoTextError("a HandoffRequest hands over only when it is returned by itself")
+    if _contains_request(content):
+        raise NoTextError("a HandoffRequest must be returned by itself, not in a list")
     media = _media(value.media) if isinstance(value, ToolResult) and value.media else ()
     return ToolOutcome(output=to_text(content, most), usage=usage, value=value, media=media)
 
 
 def _media(given: Sequence[Mapping[str, Any]]) -> Sequence[dict[str, Any]]:
-    parts = [detached(dict(chat_part(part))) for part in given]  # the tool may keep what it gave
+    parts = [detached(dict(chat_part(part))) for part in given]  # the tool may change its own list later
     if len(media_of(parts)) < len(parts):
-        raise NoTextError("media holds something that is no image, sound or file of a chat message")
+        raise NoTextError("media has a part that is not an image, sound or file of a chat message")
     return parts
 
 
-def _hides_a_request(content: object) -> bool:
+def _contains_request(content: object) -> bool:
     if isinstance(content, str) or not isinstance(content, list | tuple):
         return False
     return any(isinstance(each, HandoffRequest) for each in cast("Sequence[object]", content))
