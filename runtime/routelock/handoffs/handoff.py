@@ -368,8 +368,8 @@ def _handoff_schema(edge: Handoff) -> tuple[Mapping[str, Any], bool]:
 Given = TypeVar("Given")
 
 
-def _listed(agent: object) -> Sequence[Any]:
-    """Return one target or several as several; an empty list as one that is missing."""
+def _as_targets(agent: object) -> Sequence[Any]:
+    """Return one target or several as a sequence; an empty list counts as a missing target."""
     return cast("Sequence[Any]", agent) or (None,) if isinstance(agent, list | tuple) else (agent,)
 
 
@@ -491,29 +491,16 @@ def handoff(
     Raises:
         ConfigError: the options contradict one another, or a callback cannot be called as described.
     """
-    targets = _listed(agent)
+    fields = dict(locals())  # read before any other local exists: options that are fields of that name
+    for renamed in ("agent", "tool_name_override", "tool_description_override"):
+        del fields[renamed]
+    fields["input_type"] = None if input_type is None else JsonType(input_type)
+    fields["metadata"] = {} if metadata is None else metadata
+    targets = _as_targets(agent)
     return Handoff(
         target=targets[0],
         others=tuple(targets[1:]),
         tool_name=tool_name_override or "",
         tool_description=tool_description_override or "",
-        on_handoff=on_handoff,
-        input_type=None if input_type is None else JsonType(input_type),
-        input_filter=input_filter,
-        nest_handoff_history=nest_handoff_history,
-        is_enabled=is_enabled,
-        reason=reason,
-        ask_reason=ask_reason,
-        preserve_context=preserve_context,
-        transfer_system_message=transfer_system_message,
-        scope=scope,
-        capabilities_required=capabilities_required,
-        timeout=timeout,
-        payload=payload,
-        share=share,
-        return_to_caller=return_to_caller,
-        run_timeout=run_timeout,
-        needs_approval=needs_approval,
-        priority=priority,
-        metadata={} if metadata is None else metadata,
+        **fields,
     )
