@@ -600,7 +600,7 @@ async def test_a_run_that_is_cancelled_takes_its_request_back(make: Callable[[],
         group.start_soon(run)
         await decide(local(store), "boss", lambda _: group.cancel_scope.cancel())
     response = local(store).status("h-r-1:boss")
-    assert (response.status, response.rejection_reason) == ("EXPIRED", "nobody waits for it any more")
+    assert (response.status, response.rejection_reason) == ("EXPIRED", "the caller no longer waits for it")
 
 
 @pytest.mark.anyio
