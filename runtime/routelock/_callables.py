@@ -25,6 +25,7 @@ from routelock.errors import CallbackError, ConfigError, RoutelockError
 
 __all__ = [
     "MaybeAwaitable",
+    "call_user_code",
     "callback_errors",
     "error_text",
     "hint_of",
@@ -49,6 +50,21 @@ MaybeAwaitable: TypeAlias = T | Awaitable[T]
 async def resolve(value: MaybeAwaitable[T]) -> T:
     """Return the value, awaiting it first if it is awaitable."""
     return await cast("Awaitable[T]", value) if inspect.isawaitable(value) else value
+
+
+async def call_user_code(what: str, function: Callable[..., Any], *args: object) -> Any:
+    """Call a function of the app, sync or async, and return what it gave.
+
+    Args:
+        what: names the function in the error, such as ``"The context function of the dev page"``.
+        function: what is called.
+        args: passed by position.
+
+    Raises:
+        CallbackError: the function raised.
+    """
+    with callback_errors(what):
+        return await resolve(function(*args))
 
 
 def name_of(function: object) -> str:
