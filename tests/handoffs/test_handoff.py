@@ -35,20 +35,20 @@ class Maker:
 
 @pytest.mark.parametrize("target", [5, object(), "", b"B", lambda: None, Agent, {"name": "B"}])
 def test_a_handoff_leads_to_somebody(target: Any) -> None:
-    with pytest.raises(ConfigError, match="A handoff leads to"):
+    with pytest.raises(ConfigError, match="The target of a handoff must be"):
         handoff(target)
 
 
 @pytest.mark.parametrize("targets", [[], ()])
 def test_a_list_of_nobody_leads_nowhere(targets: Any) -> None:
-    with pytest.raises(ConfigError, match="A handoff leads to an Agent, a Handler or the name"):
+    with pytest.raises(ConfigError, match="The target of a handoff must be an Agent, a Handler or the name"):
         handoff(targets)
 
 
 @pytest.mark.parametrize("other", [5, None, object(), ""])
 def test_every_target_of_a_list_is_somebody(other: Any) -> None:
     """It is not found out when the first declines."""
-    with pytest.raises(ConfigError, match="Handoff to 'B': A handoff leads to"):
+    with pytest.raises(ConfigError, match="Handoff to 'B': The target of a handoff must be"):
         handoff([B, other])
 
 
@@ -116,7 +116,7 @@ def test_what_an_agent_can_do_is_a_list(names: Any) -> None:
 
 def test_anybody_who_can_needs_something_to_be_able_to() -> None:
     """Without a target there is a requirement."""
-    with pytest.raises(ConfigError, match="A handoff leads to"):
+    with pytest.raises(ConfigError, match="The target of a handoff must be"):
         handoff()
 
 
@@ -195,7 +195,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     with pytest.raises(ConfigError) as raised:
         handoff([B, 5], timeout=-1, capabilities_required="sql", payload=5, tool_name_override="ä")  # type: ignore[list-item]
     text = str(raised.value)
-    for part in ("timeout", "capabilities_required", "payload", "tool name", "leads to"):
+    for part in ("timeout", "capabilities_required", "payload", "tool name", "The target of a handoff"):
         assert part in text
 
 
