@@ -11,7 +11,8 @@ from scripted_agents import agent
 from routelock import Agent, Handoff, RunConfig, handoff
 from routelock.agents.agent import agent_problems
 from routelock.errors import ConfigError
-from routelock.handoffs.handoff import is_list, is_seconds, target_name
+from routelock.handoff_request import is_seconds
+from routelock.handoffs.handoff import is_list, target_name
 from routelock.handoffs.payload import HandoffPayload
 from routelock.run.start import run_graph
 from routelock.testing import ScriptedHandler

@@ -21,6 +21,7 @@ from routelock._tool_names import capable_name, frozen_list, transfer_tool_name
 from routelock.context import RunContext
 from routelock.errors import ConfigError
 from routelock.handlers.port import Handler, is_handler
+from routelock.handoff_request import is_seconds
 from routelock.handoffs.payload import HandoffPayload
 from routelock.history.filters import HandoffInputFilter
 from routelock.scopes import Scope, checked_scope
@@ -30,7 +31,7 @@ from routelock.tools.schema import JsonType, strict_schema
 if TYPE_CHECKING:
     from routelock.agents.agent import Agent
 
-__all__ = ["Handoff", "fill_in", "handoff", "is_list", "is_seconds", "target_name"]
+__all__ = ["Handoff", "fill_in", "handoff", "is_list", "target_name"]
 
 
 def target_name(target: object) -> str:
@@ -52,11 +53,6 @@ def target_name(target: object) -> str:
             f"The target of a handoff must be an Agent or a Handler; {target!r:.80} has no stream method."
         )
     return name
-
-
-def is_seconds(value: object) -> bool:
-    """Whether a value is a number of seconds above 0; infinity is one."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 def is_list(value: object) -> bool:
