@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JsonType",
-    "clip",
     "default_as_json",
     "describe_error",
     "misfit",
