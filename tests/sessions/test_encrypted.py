@@ -45,7 +45,7 @@ async def test_what_was_changed_or_moved_is_refused() -> None:
     await inner.append("other", 0, first)
     await inner.append("changed", 0, first[:-5] + "AAAA=")
     for name in ("swapped", "other"):
-        with pytest.raises(SessionError, match="somebody has moved it"):
+        with pytest.raises(SessionError, match="it was moved in the store"):
             await store.load(name)
     with pytest.raises(SessionError, match="it was changed"):
         await store.load("changed")

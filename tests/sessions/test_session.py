@@ -277,7 +277,7 @@ async def test_whoever_comes_second_is_told_where_its_work_is(session: Session) 
         """Let another run of the same session come first."""
         await run(later, "Quick!", session)
 
-    with pytest.raises(SessionConflict, match="is not stored; of a run it is in error"):
+    with pytest.raises(SessionConflict, match="that of a run is in error"):
         await run(agent(call("meanwhile"), tools=[meanwhile]), "Slow.", session)
 
 
@@ -349,7 +349,7 @@ async def test_an_agent_that_is_gone_is_named_and_another_answers(session: Sessi
     (warning,) = result.warnings
     assert (
         warning
-        == "session 'u' names the agent 'billing', which is not there, so 'front' answers. Known: front"
+        == "session 'u' names the agent 'billing', which does not exist, so 'front' answers. Known: front"
     )
 
 
@@ -410,7 +410,7 @@ async def test_a_state_from_before_others_went_on_is_refused(session: Session) -
     waiting = (await run(front, "A cup.", session, run_config=EXTERNAL)).state()
     await run(front, "Or not.", session)
     answered = waiting.with_answers([{"role": "tool", "tool_call_id": "q", "content": "blue"}])
-    with pytest.raises(SessionConflict, match="somebody else has used the session since"):
+    with pytest.raises(SessionConflict, match="another run has used the session since"):
         await run(front, answered, session)
     assert (await stored(session))[-1] == "Never mind."
 
@@ -452,13 +452,13 @@ async def test_a_run_that_is_made_again_in_another_way_is_what_it_was_last(sessi
     result = await run(agent("It is 3."), "1+2?", session, run_config=config)
     assert await stored(session) == ["1+2?", "It is 3."]
     (warning,) = result.warnings
-    assert "answers of tools from then, 1 of them, are no longer shown" in warning
+    assert "its earlier tool results (1) are no longer shown" in warning
 
 
 async def test_a_run_id_that_is_used_for_another_message_is_refused(session: Session) -> None:
     config = RunConfig(run_id="always the same")
     await run(agent("Hello."), "Hi", session, run_config=config)
-    with pytest.raises(ConfigError, match="The same name means the same run"):
+    with pytest.raises(ConfigError, match="The same id means the same run"):
         await run(agent("Yes?"), "And?", session, run_config=config)
     assert await stored(session) == ["Hi", "Hello."]
 
@@ -734,7 +734,7 @@ async def test_a_state_that_is_approved_twice_is_carried_out_once(session: Sessi
     first = await run(clerk, "Pay.", session)
     state = first.state().approve(first.interruptions[0])
     await run(clerk, state, session)
-    with pytest.raises(SessionConflict, match="has begun to carry out this state"):
+    with pytest.raises(SessionConflict, match="was already resumed in session"):
         await run(clerk, state, session)
     assert till.paid == [5]
     assert await stored(session) == ["Pay.", "pay", "paid 5", "Paid."]
@@ -787,7 +787,7 @@ async def test_who_looked_before_another_one_approved_holds_a_state_that_is_used
     first = await run(clerk, "Pay.", session)
     looked = (await run(clerk, first.state(), session)).state()
     await run(clerk, first.state().approve(first.interruptions[0]), session)
-    with pytest.raises(SessionConflict, match="has begun to carry out this state"):
+    with pytest.raises(SessionConflict, match="was already resumed in session"):
         await run(clerk, looked.approve(looked.interruptions[0]), session)
     assert till.paid == [5]
 
@@ -844,7 +844,7 @@ async def test_answers_that_are_given_twice_are_acted_on_once(session: Session) 
     first = await run(clerk, "Pay.", session, run_config=settings)
     answered = first.state().with_answers([{"role": "tool", "tool_call_id": "a", "content": "yes"}])
     await run(clerk, answered, session, run_config=settings)
-    with pytest.raises(SessionConflict, match="has begun to carry out this state"):
+    with pytest.raises(SessionConflict, match="was already resumed in session"):
         await run(clerk, answered, session, run_config=settings)
     assert till.paid == [5]
     assert await stored(session) == ["Pay.", "ask", "yes", "pay", "paid 5", "Paid."]
@@ -873,7 +873,7 @@ async def test_who_comes_second_with_another_answer_changes_nothing(session: Ses
         for word in ("yes", "no")
     )
     await run(clerk, yes, session, run_config=settings)
-    with pytest.raises(SessionConflict, match="has begun to carry out this state"):
+    with pytest.raises(SessionConflict, match="was already resumed in session"):
         await run(clerk, no, session, run_config=settings)
     assert await stored(session) == ["A discount?", "ask", "yes", "He agrees."]
 
@@ -983,7 +983,7 @@ async def test_a_run_is_not_made_again_after_others_have_used_the_session(sessio
     await run(agent("Done."), "Pay.", session, run_config=settings)
     await run(agent("Welcome."), "Thanks.", session)
     late = agent("Done again.")
-    with pytest.raises(SessionConflict, match="holds the run 'r' already"):
+    with pytest.raises(SessionConflict, match="already holds the run 'r'"):
         await run(late, "Pay.", session, run_config=settings)
     assert await stored(session) == ["Pay.", "Done.", "Thanks.", "Welcome."]
 
