@@ -156,7 +156,7 @@ def test_a_miss_shows_the_nearest_request_and_the_difference(recorded: str, path
 
 
 def test_one_call_too_many_says_so(recorded: str, path: Path) -> None:
-    expected = r"(?s)number 1; it was answered already.*one call too many"
+    expected = r"(?s)number 1; it was already answered.*one call too many"
     with use_cassette(path, allow_unplayed=True, side_calls=[recorded]):
         post(recorded, {"n": 1})
         with pytest.raises(CassetteMiss, match=expected):
