@@ -24,7 +24,7 @@ from routelock.errors import ConnectionFailed, HandlerError, RoutelockError, Too
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Request
 from routelock.testing import ScriptedHandler, call, reply
-from routelock.tracing.otel import AskedTexts, OpenTelemetry
+from routelock.tracing.otel import RequestTexts, OpenTelemetry
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio
@@ -230,7 +230,7 @@ async def test_arguments_that_are_nested_too_deeply_to_be_read_are_on_spans_as_t
 
 def test_a_message_that_is_shown_again_is_not_read_again() -> None:
     """It is on the span of each later call; to make it into text for each took ever longer."""
-    texts = AskedTexts()
+    texts = RequestTexts()
     shown = [ReadCounted(role="user", content="Hi"), ReadCounted(role="assistant", content="Yes?")]
     once = texts.of(Request(messages=cast(Any, shown)))
     reads = shown[1].reads
@@ -238,7 +238,7 @@ def test_a_message_that_is_shown_again_is_not_read_again() -> None:
     again = texts.of(more)
     assert shown[1].reads == reads > 0
     assert json.loads(again["gen_ai.input.messages"])[:2] == json.loads(once["gen_ai.input.messages"])
-    assert again == AskedTexts().of(more)
+    assert again == RequestTexts().of(more)
 
 
 async def test_half_a_surrogate_pair_is_on_no_span_and_in_no_metric(spans: Spans) -> None:
