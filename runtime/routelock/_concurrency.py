@@ -93,19 +93,19 @@ async def run_all(
     results: dict[int, T] = {}
     raised: dict[int, BaseException] = {}
 
-    async def run(place: int) -> None:
+    async def run(index: int) -> None:
         try:
-            results[place] = await jobs[place]()
+            results[index] = await jobs[index]()
         except BaseException as error:
-            raised[place] = error
+            raised[index] = error
             raise
 
     async with open_group(raised) as group:
-        for place in range(len(jobs)):
+        for index in range(len(jobs)):
             if before is not None:
-                await before(place)
-            group.start_soon(run, place)
-    return [results[place] for place in range(len(jobs))]
+                await before(index)
+            group.start_soon(run, index)
+    return [results[index] for index in range(len(jobs))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +139,14 @@ async def ask_all(questions: Sequence[Question[T]]) -> list[T]:
     awaited: dict[int, Awaitable[Any]] = {}
     jobs: list[Callable[[], Coroutine[Any, Any, T]]] = []
     try:
-        for place, question in enumerate(questions):
+        for index, question in enumerate(questions):
             context = copy_context()
             with callback_errors(question.whose):
                 found = context.run(question.ask)
                 if not isawaitable(found):
-                    answers[place] = question.read(found)
+                    answers[index] = question.read(found)
                     continue
-            awaited[place] = found
+            awaited[index] = found
             jobs.append(partial(question.later, context, found))
     except BaseException:
         for each in awaited.values():
@@ -155,7 +155,7 @@ async def ask_all(questions: Sequence[Question[T]]) -> list[T]:
         raise
     if jobs:
         answers |= zip(awaited, await run_all(jobs), strict=True)
-    return [answers[place] for place in range(len(questions))]
+    return [answers[index] for index in range(len(questions))]
 
 
 @asynccontextmanager

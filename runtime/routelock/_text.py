@@ -110,11 +110,11 @@ def shares(lines: Sequence[str], limit: int) -> list[int]:
     """Return the number of bytes that `fit` gives to each line."""
     sizes = [_size(line) for line in lines]
     room = limit - max(len(lines) - 1, 0)
-    for left, place in zip(
+    for left, index in zip(
         range(len(lines), 0, -1), sorted(range(len(lines)), key=sizes.__getitem__), strict=True
     ):
-        sizes[place] = min(sizes[place], max(room, 0) // left)
-        room -= sizes[place]
+        sizes[index] = min(sizes[index], max(room, 0) // left)
+        room -= sizes[index]
     return sizes
 
 
@@ -182,20 +182,20 @@ class _Preview:
 
     def _shares(self, members: Sequence[_Member], room: int, depth: int) -> list[int]:
         """Return the room of each member: as much as it needs, or an equal share of the rest."""
-        sizes = {place: each.size for place, each in enumerate(members) if each.size is not None}
+        sizes = {index: each.size for index, each in enumerate(members) if each.size is not None}
         room -= sum(sizes.values())
-        long = [place for place, each in enumerate(members) if each.size is None]
+        long = [index for index, each in enumerate(members) if each.size is None]
         for _ in range(_ROUNDS):
             share = room // max(len(long), 1)
-            measured = {place: self._measured(members[place].value, share, depth) for place in long}
-            short = {place: size for place, size in measured.items() if size <= share}
+            measured = {index: self._measured(members[index].value, share, depth) for index in long}
+            short = {index: size for index, size in measured.items() if size <= share}
             if not short:
                 break
             sizes |= short
             room -= sum(short.values())
-            long = [place for place in long if place not in short]
+            long = [index for index in long if index not in short]
         share = room // max(len(long), 1)
-        return [sizes.get(place, share) for place in range(len(members))]
+        return [sizes.get(index, share) for index in range(len(members))]
 
     def _measured(self, value: object, room: int, depth: int) -> int:
         """Return the size of a value, or a number above ``room`` if it is larger."""

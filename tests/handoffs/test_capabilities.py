@@ -152,7 +152,7 @@ def test_an_error_while_asking_names_the_agent() -> None:
     def available(agent: Worker) -> bool:
         raise OSError("no route")
 
-    with pytest.raises(CallbackError, match=r"available, asked about 'sql', raised OSError: no route"):
+    with pytest.raises(CallbackError, match=r"available\('sql'\) raised OSError: no route"):
         CapabilityRouter([SQL], available).find(["sql"])
 
 
@@ -204,7 +204,7 @@ async def test_an_error_while_accepting_names_the_agent() -> None:
     async def accepts(agent: Worker) -> bool:
         raise OSError("no route")
 
-    with pytest.raises(CallbackError, match="accepts, asked about 'sql', raised OSError"):
+    with pytest.raises(CallbackError, match=r"accepts\('sql'\) raised OSError"):
         await first_to_accept([SQL], accepts)
 
 

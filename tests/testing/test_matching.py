@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from routelock.testing.cassette import MAX_LINES, Asked, canonical, difference, nearest
+from routelock.testing.cassette import MAX_LINES, HTTPRequest, canonical, difference, nearest
 
 URL = "https://api.example.com/v1/chat/completions"
 
 
-def asked(body: object = None, url: str = URL, method: str = "POST") -> Asked:
-    return Asked(method=method, url=url, body=json.dumps(body).encode())
+def asked(body: object = None, url: str = URL, method: str = "POST") -> HTTPRequest:
+    return HTTPRequest(method=method, url=url, body=json.dumps(body).encode())
 
 
 def dialogue(call_id: str) -> dict[str, Any]:
@@ -99,13 +99,13 @@ def test_an_apis_stage_and_the_query_do_not_count(url: str) -> None:
         asked(url="https://api.example.com/v1/responses"),
     ],
 )
-def test_another_place_is_another_request(other: Asked) -> None:
+def test_another_place_is_another_request(other: HTTPRequest) -> None:
     assert not asked().matches(other, body=False)
 
 
 def test_what_is_not_json_is_compared_as_text() -> None:
-    form = Asked(method="POST", url=URL, body=b"a=1&at=2026-01-02T03:04:05Z")
-    later = Asked(method="POST", url=URL, body=b"a=1&at=2026-01-02T03:04:06Z")
+    form = HTTPRequest(method="POST", url=URL, body=b"a=1&at=2026-01-02T03:04:05Z")
+    later = HTTPRequest(method="POST", url=URL, body=b"a=1&at=2026-01-02T03:04:06Z")
     assert form.matches(later, body=True)
     assert canonical(b"\xff") == "\ufffd"
 
@@ -142,9 +142,9 @@ def test_of_an_empty_cassette_nothing_is_nearest() -> None:
 
 
 def test_of_a_long_text_only_the_sentence_that_differs_is_shown() -> None:
-    def asked(word: str) -> Asked:
+    def asked(word: str) -> HTTPRequest:
         prompt = "You settle invoices of one shop. " * 50 + f"Be {word}.\n" + "Ask before you pay. " * 50
-        return Asked(method="POST", url="https://x/v1", body=json.dumps({"content": prompt}).encode())
+        return HTTPRequest(method="POST", url="https://x/v1", body=json.dumps({"content": prompt}).encode())
 
     changed = [line for line in difference(asked("kind"), asked("brief")).splitlines() if line[0] in "-+"]
     assert changed == ["--- recorded", "+++ asked", "-Be kind.\\n", "+Be brief.\\n"]

@@ -24,7 +24,7 @@ from routelock.errors import ConnectionFailed, HandlerError, RoutelockError, Too
 from routelock.handlers.events import HandlerEvent
 from routelock.handlers.port import Request
 from routelock.testing import ScriptedHandler, call, reply
-from routelock.tracing.otel import RequestTexts, OpenTelemetry
+from routelock.tracing.otel import OpenTelemetry, RequestTexts
 from routelock.usage import Usage
 
 pytestmark = pytest.mark.anyio

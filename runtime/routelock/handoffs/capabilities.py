@@ -106,7 +106,7 @@ class CapabilityRouter(Generic[T]):
         lacking = missing_capability(agent, required)
         if lacking or self._available is None:
             return lacking
-        with callback_errors(f"available, asked about {agent.name!r},"):
+        with callback_errors(f"available({agent.name!r})"):
             answer = self._available(agent)
         if inspect.isawaitable(answer):
             if inspect.iscoroutine(answer):
@@ -123,7 +123,7 @@ class CapabilityRouter(Generic[T]):
         lacking = missing_capability(agent, required)
         if lacking or self._available is None:
             return lacking
-        what = f"available, asked about {agent.name!r},"
+        what = f"available({agent.name!r})"
         return _refusal_in(await call_user_code(what, self._available, agent), agent.name)
 
     def choose(self, required: Collection[str]) -> Choice[T]:
@@ -165,7 +165,7 @@ async def first_to_accept(
     """
     passed_over: list[tuple[str, str]] = []
     for agent in preferred:
-        answer = await call_user_code(f"accepts, asked about {agent.name!r},", accepts, agent)
+        answer = await call_user_code(f"accepts({agent.name!r})", accepts, agent)
         reason = _refusal_in(answer is None or answer, agent.name)
         if reason is None:
             return Choice(agent=agent, passed_over=tuple(passed_over))

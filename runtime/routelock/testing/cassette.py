@@ -25,9 +25,9 @@ from routelock.testing.placeholder_keys import TOKEN, is_token_exchange, placeho
 from routelock.testing.scrub import Scrubber, secrets_in
 
 __all__ = [
-    "Asked",
     "Cassette",
     "CassetteMode",
+    "HTTPRequest",
     "UnplayedInteractions",
     "canonical",
     "difference",
@@ -56,7 +56,7 @@ MAX_LINES = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class HTTPRequest:
     """The parts of a scrubbed request that identify it."""
 
     method: str
@@ -64,7 +64,7 @@ class Asked:
     body: bytes = b""
 
     @property
-    def place(self) -> tuple[str, str, str]:
+    def endpoint(self) -> tuple[str, str, str]:
         """Method, host and path, without an API's stage: ``/v1beta/`` and ``/v1alpha/`` are ``/v1/``.
 
         LiteLLM moves Gemini and Vertex between these from one release to the next. The query is left out: it
@@ -73,9 +73,9 @@ class Asked:
         parts = urlsplit(self.url)
         return self.method.upper(), (parts.netloc.rpartition("@")[2]).lower(), _path(parts.path)
 
-    def matches(self, recorded: Asked, *, body: bool) -> bool:
+    def matches(self, recorded: HTTPRequest, *, body: bool) -> bool:
         """Whether this is the recorded request; ``body`` compares the canonical bodies too."""
-        if self.place != recorded.place:
+        if self.endpoint != recorded.endpoint:
             return False
         return not body or self.body == recorded.body or canonical(self.body) == canonical(recorded.body)
 
@@ -135,25 +135,25 @@ def _without_moments(text: str) -> str:
     return _MOMENT.sub("<time>", _UUID.sub("<uuid>", text))
 
 
-def _lines(asked: Asked) -> list[str]:
+def _lines(asked: HTTPRequest) -> list[str]:
     body = canonical(asked.body)
     shown = body if isinstance(body, str) else json.dumps(body, indent=2, ensure_ascii=False)
-    return [" ".join(asked.place), *(part for line in shown.splitlines() for part in _LONG.split(line))]
+    return [" ".join(asked.endpoint), *(part for line in shown.splitlines() for part in _LONG.split(line))]
 
 
-def nearest(asked: Asked, recorded: Sequence[Asked]) -> int | None:
+def nearest(asked: HTTPRequest, recorded: Sequence[HTTPRequest]) -> int | None:
     """Return the index of the recorded request that is most like this one; None without any."""
     wanted = _lines(asked)
 
     def likeness(index: int) -> tuple[int, float]:
         other = recorded[index]
-        same = sum(ours == theirs for ours, theirs in zip(asked.place, other.place, strict=True))
+        same = sum(ours == theirs for ours, theirs in zip(asked.endpoint, other.endpoint, strict=True))
         return same, difflib.SequenceMatcher(None, wanted, _lines(other), autojunk=False).ratio()
 
     return max(range(len(recorded)), key=likeness, default=None)
 
 
-def difference(recorded: Asked, asked: Asked) -> str:
+def difference(recorded: HTTPRequest, asked: HTTPRequest) -> str:
     """Return a unified diff of the canonical requests; empty if they are equal."""
     compared = difflib.unified_diff(_lines(recorded), _lines(asked), "recorded", "asked", lineterm="", n=2)
     lines = list(compared)
@@ -186,12 +186,12 @@ class Cassette:
     _tape: Any = field(repr=False)
 
     @property
-    def requests(self) -> list[Asked]:
+    def requests(self) -> list[HTTPRequest]:
         """The recorded requests, in order."""
-        return [_asked(request) for request in self._tape.requests]
+        return [_http_request(request) for request in self._tape.requests]
 
     @property
-    def unplayed(self) -> list[Asked]:
+    def unplayed(self) -> list[HTTPRequest]:
         """The recorded requests that have not been made yet."""
         return [asked for index, asked in enumerate(self.requests) if not self.was_played(index)]
 
@@ -275,7 +275,7 @@ def _open(path: Path, mode: CassetteMode, scrub: Scrubber, match_body: bool) -> 
         ) from error
 
     def same(ours: Any, recorded: Any) -> bool:
-        return _asked(ours).matches(_asked(recorded), body=match_body)
+        return _http_request(ours).matches(_http_request(recorded), body=match_body)
 
     def clean_request(request: Any) -> Any:
         if is_token_exchange(request.uri):
@@ -320,8 +320,8 @@ def _bytes(body: Any) -> bytes | None:
     return text.encode()
 
 
-def _asked(request: Any) -> Asked:
-    return Asked(method=request.method, url=request.uri, body=request.body_bytes or b"")
+def _http_request(request: Any) -> HTTPRequest:
+    return HTTPRequest(method=request.method, url=request.uri, body=request.body_bytes or b"")
 
 
 def _strict(
@@ -333,7 +333,7 @@ def _strict(
     def can_play_response_for(request: Any) -> bool:
         if is_token_exchange(request.uri) or can_play(request):
             return True
-        asked = _asked(cassette._tape.filter_request(request))  # pyright: ignore[reportPrivateUsage]
+        asked = _http_request(cassette._tape.filter_request(request))  # pyright: ignore[reportPrivateUsage]
         miss = CassetteMiss(_missed(cassette, asked))
         if not any(part in asked.url for part in expected):
             cassette.misses.append(miss)
@@ -347,7 +347,7 @@ def _with_tokens(play: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda request: detached(TOKEN) if is_token_exchange(request.uri) else play(request)
 
 
-def _missed(cassette: Cassette, asked: Asked) -> str:
+def _missed(cassette: Cassette, asked: HTTPRequest) -> str:
     recorded = cassette.requests
     index = nearest(asked, recorded)
     lines = [f"{asked.method} {asked.url} is not in {cassette.path}."]
@@ -361,6 +361,6 @@ def _missed(cassette: Cassette, asked: Asked) -> str:
     return "\n".join(lines)
 
 
-def _unplayed(cassette: Cassette, left: Sequence[Asked]) -> str:
+def _unplayed(cassette: Cassette, left: Sequence[HTTPRequest]) -> str:
     listed = "".join(f"\n  {asked.method} {asked.url}" for asked in left)
     return f"{len(left)} of {len(cassette.requests)} requests in {cassette.path} were not made:{listed}"
