@@ -16,7 +16,7 @@ from datetime import date, time
 from enum import Enum
 from typing import Any, NamedTuple, cast
 
-__all__ = ["clip", "escape_control", "fit", "plain", "preview", "shares"]
+__all__ = ["clip", "clip_place", "escape_control", "fit", "plain", "preview", "shares"]
 
 
 _CUT = "..."
@@ -53,21 +53,6 @@ _JOINERS = "\u200c\u200d"
 """Format characters that belong to words and emoji."""
 
 
-def clip(text: str, limit: int) -> str:
-    """Return text truncated to ``limit`` characters, with ``?`` for what UTF-8 cannot hold."""
-    if len(text) > limit:
-        text = text[: limit - 1] + "…"
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def clip_bytes(text: str, limit: int) -> str:
-    """Return text truncated to ``limit`` bytes of UTF-8, with ``...`` at its end."""
-    if _size(text) <= limit:
-        return text
-    cut = _CUT[: max(limit, 0)]
-    return text.encode()[: limit - len(cut)].decode(errors="ignore") + cut if limit > 0 else ""
-
-
 def preview(value: object, room: int, *, markers: Collection[str] = ()) -> str:
     """Return a value as one line that reads like JSON, truncated to ``room`` bytes.
 
@@ -99,6 +84,28 @@ def escape_control(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(_escaped(char) if char not in "\n\t" and _is_control(char) else char for char in text)
+
+
+def clip(text: str, limit: int) -> str:
+    """Return text in at most ``limit`` characters that UTF-8 can encode; a cut ends with "…"."""
+    if len(text) > limit:
+        text = text[: clip_place(text, limit - 1)] + "…"
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def clip_place(text: str, limit: int) -> int:
+    """Return where to cut a text that is longer than ``limit``: at the limit, or up to 20 characters before
+    it.
+
+    A cut never parts a letter from its accents, or an emoji from what is joined to it.
+    """
+    for end in range(limit, max(0, limit - 20), -1):
+        after = text[end]
+        is_joined = "\u200d" in (after, text[end - 1])  # zero-width joiner
+        is_skin_tone = "\U0001f3fb" <= after <= "\U0001f3ff"
+        if not is_joined and not is_skin_tone and not unicodedata.category(after).startswith("M"):
+            return end
+    return limit
 
 
 def fit(lines: Sequence[str], limit: int) -> str:
@@ -335,6 +342,14 @@ def _is_control(char: str) -> bool:
 
 def _escaped(char: str) -> str:
     return f"\\u{ord(char):04x}" if char.isascii() else json.dumps(char)[1:-1]
+
+
+def clip_bytes(text: str, limit: int) -> str:
+    """Return text truncated to ``limit`` bytes of UTF-8, with ``...`` at its end."""
+    if _size(text) <= limit:
+        return text
+    cut = _CUT[: max(limit, 0)]
+    return text.encode()[: limit - len(cut)].decode(errors="ignore") + cut if limit > 0 else ""
 
 
 def _size(text: str) -> int:

@@ -17,9 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from routelock._text import clip
 from routelock.errors import ConfigError, ModelBehaviorError
-from routelock.tools.schema import JsonType, describe_error, plain_schema, schema_of
+from routelock.tools.schema import JsonType, clip, describe_error, plain_schema, schema_of
 
 
 class Reason(pydantic.BaseModel):

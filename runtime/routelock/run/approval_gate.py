@@ -9,7 +9,6 @@ from typing import Any, Final, Protocol, cast
 
 from routelock._callables import MaybeAwaitable
 from routelock._concurrency import Question, ask_all
-from routelock._text import clip
 from routelock.context import ToolContext
 from routelock.history.messages import ToolCall
 from routelock.run.budget import Books
@@ -17,6 +16,7 @@ from routelock.run.routing import MOST_CALLS, Offer, Plan, Wanted, enabled_of, p
 from routelock.run.run import Run
 from routelock.tools.agent_tool import AgentCall
 from routelock.tools.approvals import Decision, Interruption, NeedsApproval, declined_text
+from routelock.tools.schema import clip
 from routelock.tools.tool import Tool
 
 __all__ = ["all_waiting", "hold_tools", "hold_transfer", "plan_turn"]

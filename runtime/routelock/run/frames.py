@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from routelock._text import clip
 from routelock.agents.agent import Agent
 from routelock.context import PAYLOAD_KEY
 from routelock.errors import (
@@ -32,6 +31,7 @@ from routelock.history.view import View
 from routelock.run.emit import AnswerReturned, emit_now
 from routelock.run.events import HandoffFailed, HandoffReturned
 from routelock.tools.invoke import reason_of
+from routelock.tools.schema import clip
 
 if TYPE_CHECKING:
     from routelock.run.run import Run

@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple, cast
 
 from routelock._concurrency import Question, ask_all
 from routelock._json import sendable
-from routelock._text import clip
 from routelock.agents.agent import Agent
 from routelock.context import RunContext
 from routelock.handlers.port import ToolSpec, tool_name
@@ -22,6 +21,7 @@ from routelock.handoffs.handoff import Handoff
 from routelock.history.messages import ToolCall
 from routelock.scopes import permits
 from routelock.tools.approvals import Interruption
+from routelock.tools.schema import clip
 from routelock.tools.tool import Tool
 
 __all__ = [

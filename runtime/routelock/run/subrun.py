@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from routelock._callables import is_spurious_cancel, resolve
-from routelock._text import clip
 from routelock.context import ToolContext
 from routelock.errors import (
     ConfigError,
@@ -38,6 +37,7 @@ from routelock.run.start import start, with_trace
 from routelock.run.timeouts import in_time
 from routelock.tools.agent_tool import AgentCall
 from routelock.tools.invoke import refusal_text
+from routelock.tools.schema import clip
 from routelock.tools.tool import Tool, ToolOutcome, outcome_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from routelock._callables import is_error
-from routelock._text import clip
 from routelock.errors import (
     ConfigError,
     HandoffError,
@@ -49,6 +48,7 @@ from routelock.run.transfer_request import (
     refused,
     try_transfer,
 )
+from routelock.tools.schema import clip
 from routelock.tools.tool import NOT_RUN, ToolOutcome
 
 __all__ = ["Answered", "answer_calls", "asked_for", "failed_handoff"]

@@ -13,7 +13,6 @@ import anyio
 
 from routelock._callables import is_error, resolve
 from routelock._json import unshared
-from routelock._text import clip
 from routelock.agents.agent import Agent, find_agent
 from routelock.context import RunContext, scoped
 from routelock.errors import ModelBehaviorError
@@ -37,7 +36,7 @@ from routelock.run.routing import Wanted
 from routelock.run.run import Run
 from routelock.scopes import permits
 from routelock.tools.invoke import reason_of
-from routelock.tools.schema import describe_error
+from routelock.tools.schema import clip, describe_error
 
 __all__ = [
     "LONGEST_REASON",

@@ -16,10 +16,9 @@ import anyio.to_thread
 from routelock._callables import name_of, resolve, unbound
 from routelock._json import sendable
 from routelock._redaction import redact_text
-from routelock._text import clip
 from routelock.context import ToolContext
 from routelock.errors import ConfigError, ModelBehaviorError, ToolTimeout
-from routelock.tools.schema import describe_error
+from routelock.tools.schema import clip, describe_error
 from routelock.tools.signature import Signature
 
 __all__ = [

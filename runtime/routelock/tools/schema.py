@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_origin
 
 from typing_extensions import TypedDict
 
-from routelock._text import clip
 from routelock.errors import ConfigError, ModelBehaviorError
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "JsonType",
+    "clip",
     "default_as_json",
     "describe_error",
     "misfit",
@@ -408,6 +408,13 @@ def describe_error(
     if schema is not None:
         parts.append(clip(_expected(schema), 170))
     return clip("\n".join(parts), limit)
+
+
+def clip(text: str, limit: int) -> str:
+    """Return ``text`` in at most ``limit`` characters, and without what cannot be sent as UTF-8."""
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _problems(error: ValueError) -> str:

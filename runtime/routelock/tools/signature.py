@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, cast, get_args, g
 from typing_extensions import TypedDict
 
 from routelock._callables import hint_of, is_method, name_of, types_in, unbound
-from routelock._text import clip
 from routelock.context import RunContext
 from routelock.errors import ConfigError, ModelBehaviorError
-from routelock.tools.schema import default_as_json, describe_error, misfit, plain_schema, strict_schema
+from routelock.tools.schema import clip, default_as_json, describe_error, misfit, plain_schema, strict_schema
 
 if TYPE_CHECKING:
     import pydantic
