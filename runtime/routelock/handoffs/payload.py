@@ -128,7 +128,7 @@ class HandoffPayload:
         except misfit() as error:
             named = getattr(model, "__name__", "value of the requested type")
             what = f"context_data of {loggable(self)} is no {named}"
-            raise PayloadError(f"{what}: {_misfit(error)}.") from None  # pydantic's text shows values
+            raise PayloadError(f"{what}: {_misfit(error)}.") from None  # its own text shows values
 
     @property
     def has_content(self) -> bool:
@@ -225,11 +225,11 @@ def _validated(fields: dict[str, Any]) -> dict[str, Any]:
     except misfit() as error:
         raise PayloadError(
             f"This is no handoff payload: {_misfit(error)}."
-        ) from None  # pydantic shows values
+        ) from None  # it shows values
 
 
 def _misfit(error: pydantic.ValidationError) -> str:
-    """Return which fields are wrong, without their values: the text goes to logs."""
+    """Say which fields are wrong, and never what is in them: this goes to logs."""
     count = error.error_count()
     if count > _MOST_NODES:  # listing them takes longer than reading the data did
         return f"{count} values do not fit"
@@ -243,7 +243,7 @@ def _path(where: tuple[int | str, ...]) -> str:
 
 
 def _complaint(kind: str, message: str) -> str:
-    # messages of the app's validators, and pydantic's about tags, may quote the value
+    # what a validator of the app says, or pydantic about a tag, may quote the value
     quotes = kind in ("value_error", "assertion_error") or "tag" in kind
     return kind.replace("_", " ") if quotes else plain(message, 100)
 

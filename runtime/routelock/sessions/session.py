@@ -248,22 +248,22 @@ def _is_begun(document: RunDocument, calls: Sequence[ToolCall]) -> bool:
     if not calls:
         return document.get("answered", False)
     waiting = {(*one["path"], one["call_id"]) for one in document.get("interruptions", ())}
-    return not _are_undecided(document, calls, waiting, ())
+    return not _all_wait(document, calls, waiting, ())
 
 
-def _are_undecided(
+def _all_wait(
     document: RunDocument,
     calls: Sequence[ToolCall],
     waiting: Container[tuple[str, ...]],
     path: tuple[str, ...],
 ) -> bool:
     """Whether all calls wait for a decision, each itself or through all open calls of its sub-run."""
-    sub_runs = document.get("within", {})
+    within = document.get("within", {})
     return bool(calls) and all(
         (*path, call["id"]) in waiting
         or (
-            (inner := sub_runs.get(call["id"])) is not None
-            and _are_undecided(inner, _calls_left(inner), waiting, (*path, call["id"]))
+            (inner := within.get(call["id"])) is not None
+            and _all_wait(inner, _calls_left(inner), waiting, (*path, call["id"]))
         )
         for call in calls
     )
