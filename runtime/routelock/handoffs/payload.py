@@ -223,9 +223,7 @@ def _validated(fields: dict[str, Any]) -> dict[str, Any]:
     try:
         return _contract().validate_python(fields, strict=True)
     except misfit() as error:
-        raise PayloadError(
-            f"This is no handoff payload: {_misfit(error)}."
-        ) from None  # it shows values
+        raise PayloadError(f"This is no handoff payload: {_misfit(error)}.") from None  # it shows values
 
 
 def _misfit(error: pydantic.ValidationError) -> str:
