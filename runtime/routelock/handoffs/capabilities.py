@@ -103,11 +103,8 @@ class CapabilityRouter(Generic[T]):
             CallbackError: ``available`` raised.
             ConfigError: ``available`` is async, see `check`.
         """
-        lacking = missing_capability(agent, required)
-        if lacking or self._available is None:
-            return lacking
         with callback_errors(f"available({agent.name!r})"):
-            answer = self._available(agent)
+            answer = self._answer(agent, required)
         if inspect.isawaitable(answer):
             if inspect.iscoroutine(answer):
                 answer.close()
@@ -120,11 +117,12 @@ class CapabilityRouter(Generic[T]):
         Raises:
             CallbackError: ``available`` raised.
         """
+        answer = await call_user_code(f"available({agent.name!r})", self._answer, agent, required)
+        return _refusal_in(answer, agent.name)
+
+    def _answer(self, agent: T, required: Collection[str]) -> MaybeAwaitable[bool | str]:
         lacking = missing_capability(agent, required)
-        if lacking or self._available is None:
-            return lacking
-        what = f"available({agent.name!r})"
-        return _refusal_in(await call_user_code(what, self._available, agent), agent.name)
+        return lacking or self._available is None or self._available(agent)
 
     def choose(self, required: Collection[str]) -> Choice[T]:
         """Return the first agent that has all that is required and is available.
